@@ -1,0 +1,61 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# PYTHON chooses the interpreter (make test PYTHON=python3.12); DEMO the folder of the demo.
+
+PYTHON ?= python3
+VENV   ?= .venv
+DEMO   ?= demo
+BIN    := $(VENV)/bin
+# Threads of numerical libraries: the tests already run one process per core.
+WORKERS ?= auto
+
+.PHONY: demo test lint types unit audit bench docs-check clean help
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.core  ## the whole tour on embedded defaults; writes $(DEMO)/index.html
+	$(BIN)/ntrm demo --out $(DEMO)
+
+test: lint types unit  ## the whole check: ruff, mypy, doctests, tests
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev
+	$(BIN)/pytest -n $(WORKERS)
+
+audit: $(VENV)/.audit  ## known vulnerabilities, SBOM (sbom.json), licences (licences.md)
+	$(BIN)/cyclonedx-py environment --output-format JSON --output-file sbom.json $(BIN)/python
+	$(BIN)/pip-licenses --format=markdown --with-urls --output-file=licences.md
+	$(BIN)/pip-audit --requirement constraints.txt --disable-pip --no-deps || \
+	  echo "pip-audit found something or could not reach its database: read the lines above"
+
+bench: $(VENV)/.dev  ## speed and memory, each figure a ratio measured in one run
+	$(BIN)/python bench/tile_throughput.py
+	$(BIN)/python bench/phantom_calibration.py
+
+clean:  ## remove the environment and what the commands above wrote
+	rm -rf $(VENV) $(DEMO) sbom.json licences.md .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "NTRM needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.audit: $(VENV)/.dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[audit]'
+	@touch $@

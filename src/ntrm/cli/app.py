@@ -1,0 +1,48 @@
+"""The ``ntrm`` command: a list of its parts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ntrm.cli import doctor
+from ntrm.version import __version__
+
+app = typer.Typer(
+    name="ntrm",
+    help="Segment H&E skin sections into tissues, with a graph of how the tissues touch.",
+    epilog="Exit codes: 0 done · 1 done, but some inputs failed or faults were found · 2 wrong usage · "
+    "3 refused (unsafe, mismatched, missing µm/px) · 130 interrupted, resumable.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data = typer.Typer(no_args_is_help=True, help="Check, describe, split, resample and import datasets.")
+app.add_typer(data, name="data")
+
+app.command("doctor")(doctor.doctor)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"ntrm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Segment H&E skin sections into tissues, with a graph of how the tissues touch."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""What every command shares: one result on stdout, everything else on stderr, and the exit codes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console as RichConsole
+from rich.markup import escape
+
+from ntrm.errors import NtrmError
+from ntrm.progress import KINDS, SILENT, Progress, make_progress
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Console:
+    """The command's voice.
+
+    ``result`` goes to stdout (as JSON with ``--json``, otherwise for people); notes and errors go to stderr.
+    """
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    progress_kind: str = "bar"
+
+    @property
+    def out(self) -> RichConsole:
+        """Rich console on stdout, for tables meant for people."""
+        return RichConsole(soft_wrap=False, highlight=False)
+
+    @property
+    def progress(self) -> Progress:
+        """Where long work reports how far it is."""
+        # --quiet silences what people look at, never the events a program has asked for.
+        return SILENT if self.quiet and self.progress_kind == "bar" else make_progress(self.progress_kind)
+
+    def result(self, document: dict[str, Any], for_people: Callable[[RichConsole], None]) -> None:
+        """Print the result once: as JSON if asked for, otherwise through ``for_people``."""
+        if self.json:
+            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+            sys.stdout.flush()
+        else:
+            for_people(self.out)
+
+    def note(self, text: str) -> None:
+        """A line for people on stderr; silent with ``--quiet``."""
+        if not self.quiet:
+            _stderr().print(text, markup=False)
+
+    def error(self, error: NtrmError) -> None:
+        """Show an error: text on stderr, and with ``--json`` also a document on stdout."""
+        if self.json:
+            fields = {"what": error.what, "got": error.got, "expected": error.expected, "mend": error.mend}
+            document = {key: None if value is None else str(value) for key, value in fields.items()}
+            sys.stdout.write(json.dumps({"error": document}, indent=2, ensure_ascii=False) + "\n")
+        head, *rest = str(error).splitlines()
+        _stderr().print(f"[bold red]error:[/] {escape(head)}")
+        for line in rest:
+            _stderr().print(line, markup=False)
+        if self.verbose:
+            _stderr().print_exception()
+
+
+def _stderr() -> RichConsole:
+    return RichConsole(stderr=True, highlight=False, soft_wrap=True)
+
+
+_SHARED = {
+    "json": Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON document on stdout.", rich_help_panel="Output")
+    ],
+    "progress": Annotated[
+        str, typer.Option("--progress", help=f"Progress on stderr: {', '.join(KINDS)}.", rich_help_panel="Output")
+    ],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no bar.", rich_help_panel="Output")],
+    "verbose": Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log more; show tracebacks.", rich_help_panel="Output")
+    ],
+}
+_DEFAULTS = {"json": False, "progress": "bar", "quiet": False, "verbose": False}
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--json --progress --quiet -v``, handed over as one ``console``; map errors to exit codes.
+
+    The function takes a keyword argument ``console`` and raises ``typer.Exit(1)`` itself where its result says
+    that inputs failed or faults were found.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name != "console"]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(name, keyword, default=_DEFAULTS[name], annotation=kind) for name, kind in _SHARED.items()
+    ]
+
+    @functools.wraps(function)
+    def wrapper(*, json: bool, progress: str, quiet: bool, verbose: bool, **arguments: Any) -> None:
+        console = Console(json=json, quiet=quiet, verbose=verbose, progress_kind=progress)
+        logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+        try:
+            make_progress(progress)
+            function(**arguments, console=console)
+        except NtrmError as error:
+            console.error(error)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            console.note("interrupted; the same command goes on where this one stopped")
+            raise typer.Exit(INTERRUPTED) from None
+
+    own = [parameter.replace(kind=keyword) for parameter in own]
+    wrapper.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+    return wrapper

@@ -1,0 +1,1 @@
+"""Layouts on disk → checked cases → patient-disjoint splits → tiles → tensors."""

@@ -1,0 +1,203 @@
+"""What a dataset consists of: sizes, shares of tissues, which tissue borders on which, how mixed the tiles are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
+from operator import add
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.data.cases import SPLITS, Case, Dataset
+from ntrm.data.decode import read_mask
+from ntrm.data.parallel import parallel_map
+from ntrm.data.patients import section_of
+from ntrm.data.tiles import TILE_SIZE, tile_windows
+from ntrm.errors import DataError, RefusedError
+from ntrm.labels import IGNORE, LabelSchema
+from ntrm.progress import SILENT, Progress
+
+Counts = NDArray[np.int64]
+IndexMask = NDArray[np.integer[Any]]
+
+
+def pixel_counts(mask: IndexMask, classes: int) -> Counts:
+    """Pixels per class, and in a last place those that are ignored.
+
+    >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
+    [1, 2, 0, 1]
+    """
+    counts = np.bincount(np.asarray(mask).ravel(), minlength=IGNORE + 1).astype(np.int64)
+    strange = [int(value) for value in np.flatnonzero(counts) if classes <= value != IGNORE]
+    if strange:
+        raise DataError(
+            "the mask holds indices that are no class",
+            got=", ".join(map(str, strange)),
+            expected=f"0 to {classes - 1}, or {IGNORE} for ignore",
+            mend="use the schema that the mask was written with",
+        )
+    return np.append(counts[:classes], counts[IGNORE])
+
+
+def boundary_counts(mask: IndexMask, classes: int) -> Counts:
+    """How often each pair of classes meets: all 4-neighbour pixel pairs with different labels, ignore left out.
+
+    Returns a symmetric (K, K) array with an empty diagonal; a pair of pixels counts once in ``[a, b]`` and
+    once in ``[b, a]``, so that a row holds everything its class borders on.
+
+    >>> boundary_counts(np.array([[0, 0, 1], [0, 2, 255]]), classes=3).tolist()
+    [[0, 1, 2], [1, 0, 0], [2, 0, 0]]
+    """
+    one_way = np.zeros(classes * classes, dtype=np.int64)
+    for here, there in ((mask[:, :-1], mask[:, 1:]), (mask[:-1], mask[1:])):
+        border = (here != there) & (here < classes) & (there < classes)
+        code = here[border].astype(np.int64) * classes + there[border]
+        one_way += np.bincount(code, minlength=classes * classes)
+    counts = one_way.reshape(classes, classes)
+    return counts + counts.T
+
+
+def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Counts:
+    """Histogram over the covering tiles: place n holds the tiles with n different classes.
+
+    Tiles about which nothing is known (all ignore) are counted in place 0.
+
+    >>> tissues_per_tile(np.array([[0, 1, 2, 2]]), classes=3, size=2).tolist()
+    [0, 1, 1, 0]
+    """
+    present = [np.count_nonzero(pixel_counts(mask[w.slices], classes)[:-1]) for w in tile_windows(*mask.shape, size)]
+    return np.bincount(present, minlength=classes + 1).astype(np.int64)
+
+
+def boundary_share(pairs: Counts) -> NDArray[np.float64]:
+    """Row-normalised boundary counts; the row of a class without any boundary is all 0.
+
+    >>> boundary_share(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]])).tolist()
+    [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    shares: NDArray[np.float64] = pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1)
+    return shares
+
+
+@dataclass(frozen=True, eq=False)
+class MaskCounts:
+    """Counts of one mask or, added up, of many."""
+
+    pixels: Counts
+    """Pixels per class, ignored ones in the last place: (K + 1,)."""
+    pairs: Counts
+    """Boundary pairs: (K, K)."""
+    tiles: Counts
+    """Tiles by number of tissues: (K + 1,)."""
+    sizes: tuple[tuple[int, int], ...]
+    """Height and width of every mask."""
+
+    def __add__(self, other: MaskCounts) -> MaskCounts:
+        mine, theirs = vars(self).values(), vars(other).values()
+        return MaskCounts(*starmap(add, zip(mine, theirs, strict=True)))
+
+
+def count_mask(mask: IndexMask, classes: int, tile: int = TILE_SIZE) -> MaskCounts:
+    """All counts of one mask."""
+    return MaskCounts(
+        pixels=pixel_counts(mask, classes),
+        pairs=boundary_counts(mask, classes),
+        tiles=tissues_per_tile(mask, classes, tile),
+        sizes=((mask.shape[0], mask.shape[1]),),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetStats:
+    """Statistics of a dataset at one resolution; ``as_dict`` is what ``ntrm data stats --json`` prints."""
+
+    schema: LabelSchema
+    counts: MaskCounts
+    tile: int
+    cases: tuple[Case, ...]
+    """The cases that were counted."""
+    without_mask: int = 0
+    """Cases left out because they have no mask."""
+
+    @property
+    def sections(self) -> int:
+        """Distinct sections; tiles cut from one section count as one."""
+        return len({section_of(case.name) for case in self.cases})
+
+    @property
+    def pixel_share(self) -> NDArray[np.float64]:
+        """Share of each class in the pixels that are not ignored."""
+        known = self.counts.pixels[:-1]
+        share: NDArray[np.float64] = known / max(int(known.sum()), 1)
+        return share
+
+    @property
+    def boundary_share(self) -> NDArray[np.float64]:
+        """Share of row's boundary that goes to column, (K, K); 0 for a class without boundary."""
+        return boundary_share(self.counts.pairs)
+
+    @property
+    def tissues_per_tile(self) -> dict[str, Any]:
+        """Mean, maximum and histogram of the number of tissues in a tile, over tiles with a known pixel."""
+        tiles = {number: int(count) for number, count in enumerate(self.counts.tiles) if number and count}
+        total = sum(tiles.values())
+        return {
+            "mean": sum(number * count for number, count in tiles.items()) / total if total else 0.0,
+            "max": max(tiles, default=0),
+            "tiles": total,
+            "tile_size": self.tile,
+            "histogram": {str(number): count for number, count in tiles.items()},
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as a JSON document; tissues by name."""
+        names, heights, widths = self.schema.names, *zip(*self.counts.sizes, strict=True)
+        mpp = [case.resolution.mean for case in self.cases if case.resolution is not None]
+        return {
+            "classes": list(names),
+            "sections": self.sections,
+            "masks": len(self.cases),
+            "without_mask": self.without_mask,
+            "patients": len({case.group for case in self.cases}),
+            "level": self.cases[0].level or None,
+            "mpp": _spread(mpp) if mpp else None,
+            "sizes": {"height": _spread(heights), "width": _spread(widths)},
+            "splits": _tally((case.split for case in self.cases), SPLITS),
+            "cancers": _tally(case.cancer for case in self.cases),
+            "pixels": _by_name(names, self.counts.pixels),
+            "ignored_pixels": int(self.counts.pixels[-1]),
+            "pixel_share": _by_name(names, self.pixel_share),
+            "tissues_per_tile": self.tissues_per_tile,
+            "boundary_pairs": {name: _by_name(names, row) for name, row in zip(names, self.counts.pairs, strict=True)},
+            "boundary_share": {name: _by_name(names, row) for name, row in zip(names, self.boundary_share, strict=True)},
+        }
+
+
+def dataset_stats(
+    dataset: Dataset, *, tile: int = TILE_SIZE, jobs: int = 1, progress: Progress = SILENT
+) -> DatasetStats:
+    """Count every mask of ``dataset``, one per job in memory at a time.
+
+    A dataset with several resolutions is refused: a section would count once per resolution.
+    """
+    if len(dataset.levels) > 1:
+        raise RefusedError(
+            f"{dataset.root} holds several resolutions of its sections",
+            got=", ".join(dataset.levels),
+            expected="one",
+            mend=f"choose one, for example --resolution {dataset.levels[0]}",
+        )
+    cases = tuple(case for case in dataset if case.mask is not None)
+    if not cases:
+        raise DataError(f"no mask to count in {dataset.root}", got=f"{len(dataset)} cases without a mask")
+    work = partial(_count_file, schema=dataset.schema, tile=tile)
+    results = parallel_map(work, [case.mask for case in cases if case.mask is not None], jobs)
+    counts = _sum(list(progress.track(results, len(cases), "counting masks")))
+    return DatasetStats(dataset.schema, counts, tile, cases, without_mask=len(dataset) - len(cases))

@@ -1,0 +1,173 @@
+"""What this machine and this installation offer: for ``ntrm doctor`` and for the provenance of results."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ntrm.version import __version__
+
+CORE = (
+    "imagecodecs",
+    "lightning",
+    "matplotlib",
+    "numpy",
+    "openslide",
+    "PIL",
+    "rich",
+    "safetensors",
+    "scipy",
+    "shapely",
+    "skimage",
+    "tifffile",
+    "torch",
+    "torchmetrics",
+    "typer",
+    "yaml",
+)
+"""Modules of the core install, by import name."""
+
+MAY_LACK = {
+    "imagecodecs": "compressed TIFF other than deflate and what Pillow decodes",
+    "openslide": "scanner files (SVS, NDPI, MRXS, SCN, DICOM)",
+    "shapely": "polygons: importing annotations, exporting regions",
+}
+"""Core modules without which training and evaluation still run, and what is lost with them."""
+
+EXTRAS = {
+    "serve": ("fastapi", "uvicorn"),
+    "cluster": ("ray",),
+    "export": ("onnx", "onnxruntime", "onnxscript"),
+    "encoders": ("timm",),
+    "mit": ("transformers",),
+}
+"""Optional dependencies and the modules behind them."""
+
+_DISTRIBUTIONS = {"PIL": "pillow", "openslide": "openslide-python", "skimage": "scikit-image", "yaml": "pyyaml"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked for."""
+
+    what: str
+    present: bool
+    found: str
+    mend: str = ""
+    needed: bool = True
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything ``ntrm doctor`` tells."""
+
+    version: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing that the main job needs is missing."""
+        return all(finding.present for finding in self.findings if finding.needed)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "version": self.version,
+            "complete": self.complete,
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+def examine() -> Environment:
+    """Look at Python, machine, libraries, devices, readers and extras."""
+    findings = [_python(), _machine(), _space()]
+    findings += [_module(name) for name in CORE]
+    findings += [_openslide_library(), *_devices()]
+    findings += [_extra(name, modules) for name, modules in EXTRAS.items()]
+    return Environment(__version__, tuple(findings))
+
+
+def version_of(module: str) -> str | None:
+    """Installed version of an importable module, or None where it does not import."""
+    try:
+        importlib.import_module(module)
+    except (ImportError, OSError):  # OSError: a wheel whose shared library does not load here
+        return None
+    try:
+        return importlib.metadata.version(_DISTRIBUTIONS.get(module, module))
+    except importlib.metadata.PackageNotFoundError:
+        return "version unknown"
+
+
+def _python() -> Finding:
+    return Finding(
+        "Python", sys.version_info >= (3, 11), platform.python_version(), mend="install Python 3.11 or newer"
+    )
+
+
+def _machine() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores} cores{_memory()}")
+
+
+def _memory() -> str:
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return ""
+    return f", {size / 2**30:.0f} GiB memory"
+
+
+def _space() -> Finding:
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    return Finding(
+        "free disk space here", free >= 1, f"{free:.0f} GiB", mend="free some space: results need it", needed=False
+    )
+
+
+def _module(name: str) -> Finding:
+    version = version_of(name)
+    lost = MAY_LACK.get(name, "")
+    mend = f"pip install {_DISTRIBUTIONS.get(name, name)}" + (f" (without it: no {lost})" if lost else "")
+    return Finding(f"library {name}", version is not None, version or "not importable", mend=mend)
+
+
+def _openslide_library() -> Finding:
+    try:
+        import openslide
+    except (ImportError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        return Finding("OpenSlide library", False, reason, mend="pip install openslide-bin")
+    return Finding("OpenSlide library", True, str(openslide.__library_version__))
+
+
+def _devices() -> list[Finding]:
+    try:
+        import torch
+    except (ImportError, OSError):
+        return []
+    found = [Finding("device cpu", True, f"{torch.get_num_threads()} threads")]
+    cuda = torch.cuda.is_available()
+    names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if cuda else "none"
+    found.append(
+        Finding("device cuda", cuda, names, mend="an NVIDIA GPU and a CUDA build of torch (optional)", needed=False)
+    )
+    mps = torch.backends.mps.is_available()
+    found.append(
+        Finding("device mps", mps, "Apple GPU" if mps else "none", mend="an Apple GPU (optional)", needed=False)
+    )
+    return found
+
+
+def _extra(name: str, modules: tuple[str, ...]) -> Finding:
+    versions = {module: version_of(module) for module in modules}
+    missing = [module for module, version in versions.items() if version is None]
+    found = f"missing {', '.join(missing)}" if missing else ", ".join(f"{m} {v}" for m, v in versions.items())
+    return Finding(f"extra {name}", not missing, found, mend=f'pip install "ntrm[{name}]"', needed=False)

@@ -1,0 +1,72 @@
+"""Writing that never leaves half a file behind, and fingerprints of what was read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ntrm.errors import DataError
+
+PARTIAL = ".partial-"
+"""Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; rename it into place when the block ends well.
+
+    A reader sees the old file or the new one, never a part. The suffix is kept, because image
+    libraries choose their format by it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        with partial.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        partial.chmod(0o666 & ~_umask())
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(f"cannot write {path}", got=error, mend="check free space and permissions") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    # There is no call that reads the mask without setting it.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole UTF-8 text file or nothing."""
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a whole JSON file or nothing; keys keep their order."""
+    write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def remove_partials(folder: Path) -> int:
+    """Delete what a killed run left in ``folder``; returns how many files went."""
+    leftovers = list(folder.glob(f"{PARTIAL}*"))
+    for leftover in leftovers:
+        leftover.unlink(missing_ok=True)
+    return len(leftovers)

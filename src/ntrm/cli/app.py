@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ntrm.cli import doctor
+from ntrm.cli import demo, doctor, phantom
 from ntrm.version import __version__
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ data = typer.Typer(no_args_is_help=True, help="Check, describe, split, resample 
 app.add_typer(data, name="data")
 
 app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+app.command("phantom")(phantom.phantom)
 
 
 def _version(asked: bool) -> None:

@@ -21,3 +21,7 @@ Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to wor
 def default_jobs() -> int:
     """As many processes as this process may use cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+JOBS = default_jobs()
+"""Default of ``--jobs``."""

@@ -1,0 +1,31 @@
+import json
+import subprocess
+import sys
+
+from typer.testing import CliRunner
+
+from ntrm import __version__
+from ntrm.cli.app import app
+
+runner = CliRunner()
+
+
+def test_version_and_module_entry():
+    assert runner.invoke(app, ["--version"]).stdout == f"ntrm {__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "ntrm", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"ntrm {__version__}\n"
+
+
+def test_doctor_tells_what_is_there():
+    result = runner.invoke(app, ["doctor", "--json"])
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert document["version"] == __version__
+    assert document["complete"] is True
+    assert "OpenSlide library" in runner.invoke(app, ["doctor"]).stdout
+
+
+def test_no_command_shows_the_help_and_an_unknown_one_is_wrong_usage():
+    assert "Exit codes" in runner.invoke(app, ["--help"]).stdout
+    assert runner.invoke(app, []).exit_code == 2
+    assert runner.invoke(app, ["nonsense"]).exit_code == 2

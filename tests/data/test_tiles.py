@@ -1,0 +1,110 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ntrm.data.tiles import GLASS, Window, cut, foreground_windows, grid_positions, tile_windows
+from ntrm.errors import UsageError
+from ntrm.labels import IGNORE
+
+LENGTHS = st.integers(1, 2000)
+SIZES = st.integers(1, 300)
+
+
+@st.composite
+def sizes_with_overlap(draw):
+    size = draw(SIZES)
+    return size, draw(st.integers(0, size - 1))
+
+
+@given(LENGTHS, sizes_with_overlap())
+def test_positions_cover_the_axis_and_stay_inside(length, size_and_overlap):
+    size, overlap = size_and_overlap
+    positions = grid_positions(length, size, overlap)
+    assert positions[0] == 0
+    assert positions[-1] == max(0, length - size)
+    assert all(0 < b - a <= size - overlap for a, b in pairwise(positions)), "a gap, or too little overlap"
+
+
+@given(LENGTHS, sizes_with_overlap())
+def test_positions_are_the_fewest_possible(length, size_and_overlap):
+    size, overlap = size_and_overlap
+    count = len(grid_positions(length, size, overlap))
+    # One window fewer, laid with the least overlap allowed, would not reach the end.
+    reach = size + (count - 2) * (size - overlap)
+    assert count == 1 or reach < length
+
+
+@given(LENGTHS, sizes_with_overlap())
+def test_positions_are_evenly_spaced(length, size_and_overlap):
+    gaps = [b - a for a, b in pairwise(grid_positions(length, *size_and_overlap))]
+    assert not gaps or max(gaps) - min(gaps) <= 1
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 40), st.data())
+def test_windows_cover_every_pixel_and_leave_the_section_nowhere(height, width, size, data):
+    overlap = data.draw(st.integers(0, size - 1))
+    covered = np.zeros((height, width), dtype=int)
+    for window in tile_windows(height, width, size, overlap):
+        rows, columns = window.slices
+        assert 0 <= rows.start < rows.stop <= height
+        assert 0 <= columns.start < columns.stop <= width
+        assert window.tile_shape == (size, size)
+        covered[rows, columns] += 1
+    assert covered.all()
+
+
+@given(st.integers(1, 500), st.integers(1, 500))
+def test_windows_are_as_many_as_the_area_needs(height, width):
+    assert len(tile_windows(height, width, 64)) == -(-height // 64) * -(-width // 64)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24))
+def test_tiles_put_back_give_the_section(height, width, size):
+    section = np.arange(height * width).reshape(height, width)
+    rebuilt = np.full_like(section, -1)
+    for window in tile_windows(height, width, size):
+        tile = cut(section, window, fill=-1)
+        assert tile.shape == (size, size)
+        rebuilt[window.slices] = tile[: window.height, : window.width]
+    np.testing.assert_array_equal(rebuilt, section)
+
+
+def test_a_small_section_is_padded_below_and_to_the_right():
+    (window,) = tile_windows(2, 3, size=4)
+    assert window == Window(0, 0, 2, 3, pad_bottom=2, pad_right=1)
+    image = cut(np.zeros((2, 3, 3), dtype=np.uint8), window, fill=GLASS)
+    mask = cut(np.ones((2, 3), dtype=np.uint8), window, fill=IGNORE)
+    np.testing.assert_array_equal(mask, [[1, 1, 1, 255], [1, 1, 1, 255], [255] * 4, [255] * 4])
+    assert (image[mask == IGNORE] == GLASS).all()
+    assert (image[mask == 1] == 0).all()
+
+
+def test_a_cut_tile_is_a_copy():
+    section = np.zeros((4, 4), dtype=np.uint8)
+    cut(section, Window(0, 0, 2, 2), fill=0)[:] = 9
+    assert not section.any()
+
+
+@pytest.mark.parametrize(("background", "kept"), [(8, ["tissue"]), (None, ["background", "tissue"])])
+def test_windows_without_tissue_are_dropped(background, kept):
+    mask = np.full((4, 12), 8, dtype=np.uint8)
+    mask[:, 4:8] = IGNORE
+    mask[3, 11] = 0
+    names = dict(zip(tile_windows(4, 12, 4), ["background", "unknown", "tissue"], strict=True))
+    assert [names[window] for window in foreground_windows(mask, names, background)] == kept
+
+
+@pytest.mark.parametrize(("length", "size", "overlap"), [(0, 4, 0), (4, 0, 0), (4, 4, 4), (4, 4, -1)])
+def test_impossible_grids_are_refused(length, size, overlap):
+    with pytest.raises(UsageError, match=r"tile|overlap"):
+        grid_positions(length, size, overlap)
+
+
+def test_impossible_windows_are_refused():
+    with pytest.raises(UsageError, match="impossible window"):
+        Window(-1, 0, 4, 4)
+    with pytest.raises(UsageError, match="outside the section"):
+        cut(np.zeros((4, 4)), Window(1, 0, 4, 4), fill=0)

@@ -1,0 +1,110 @@
+"""The promises of pyproject.toml and constraints.txt: everything pinned, nothing heavy in the core."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS = {
+    canonicalize_name(name): version
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
+}
+HIDDEN = ["openslide", "shapely", "imagecodecs", "zarr", "pydantic", "pandas", "fastapi", "uvicorn", "ray"]
+HIDDEN += ["timm", "transformers", "onnx", "onnxruntime", "torchvision"]
+
+
+def installed_closure(requirements: list[str]) -> set[str]:
+    """Names of the installed distributions that the requirements lead to, directly or not."""
+    seen: set[str] = set()
+    todo = [Requirement(text) for text in requirements]
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        wanted = requirement.marker is None or any(
+            requirement.marker.evaluate({"extra": extra}) for extra in (requirement.extras or {""}) | {""}
+        )
+        if name in seen or not wanted:
+            continue
+        try:
+            below = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        seen.add(name)
+        todo += [Requirement(text) for text in below]
+    return seen
+
+
+def test_every_dependency_is_pinned_exactly():
+    extras = PROJECT["optional-dependencies"]
+    closure = installed_closure(PROJECT["dependencies"] + extras["dev"])
+    assert len(closure) > 30
+    assert closure - PINS.keys() - {"ntrm", "setuptools", "pip"} == set()
+    every = PROJECT["dependencies"] + [text for texts in extras.values() for text in texts]
+    assert {canonicalize_name(Requirement(text).name) for text in every} <= PINS.keys()
+
+
+def test_pins_lie_inside_the_ranges_and_torch_is_the_tested_build():
+    every = PROJECT["dependencies"] + [text for texts in PROJECT["optional-dependencies"].values() for text in texts]
+    for requirement in map(Requirement, every):
+        assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)]), requirement
+    assert PINS["torch"] == "2.13.0"
+
+
+def test_the_core_carries_no_library_that_breaks_beside_a_cpu_torch():
+    core = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
+    assert core.isdisjoint({"torchvision", "timm", "segmentation-models-pytorch", "fastapi", "ray", "transformers"})
+
+
+PACKAGES = sorted(
+    ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+    for path in (ROOT / "src" / "ntrm").rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+
+def test_every_module_imports_on_a_gpu_box_without_slide_and_service_libraries():
+    code = textwrap.dedent(f"""
+        import importlib, importlib.abc, sys
+
+        class Hide(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in {HIDDEN!r}:
+                    raise ModuleNotFoundError(f"{{name}} is hidden", name=name)
+
+        sys.meta_path.insert(0, Hide())
+        for name in {PACKAGES!r}:
+            importlib.import_module(name)
+        print(len({PACKAGES!r}))
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
+
+
+@pytest.mark.parametrize("module", ["ntrm", "ntrm.cli.app"])
+def test_nothing_heavy_is_imported_before_it_is_needed(module):
+    heavy = ["torch", "scipy", "skimage", "matplotlib", "lightning", "openslide", "shapely"]
+    code = f"import sys, {module}; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_package_imports_go_one_way():
+    order = ["data", "phantom", "models", "metrics", "training", "evaluation", "slide", "relations", "export", "report"]
+    order += ["service", "cli"]
+    wrong = []
+    for path in (ROOT / "src" / "ntrm").rglob("*.py"):
+        package = path.relative_to(ROOT / "src" / "ntrm").parts[0]
+        rank = order.index(package) if package in order else -1
+        targets = set(re.findall(r"^\s*from ntrm\.(\w+)[. ]", path.read_text(), re.M)) & set(order)
+        wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in targets if order.index(name) > rank >= 0]
+    assert wrong == []

@@ -24,11 +24,12 @@ def whole_file(path: Path) -> Iterator[Path]:
     A reader sees the old file or the new one, never a part. The suffix is kept, because image
     libraries choose their format by it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    partial = Path(name)
+    partial = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        partial = Path(name)
         yield partial
         with partial.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -37,7 +38,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise DataError(f"cannot write {path}", got=error, mend="check free space and permissions") from error
     finally:
-        partial.unlink(missing_ok=True)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
 
 
 def _umask() -> int:

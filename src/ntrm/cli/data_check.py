@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import DataFolder, Jobs, default_jobs
+from ntrm.cli.options import JOBS, DataFolder, Jobs
 
 if TYPE_CHECKING:
-    from ntrm.data.check import CheckReport
+    from ntrm.data.check import CheckReport, LevelSummary
     from ntrm.data.faults import Fault
 
 MaxPixels = Annotated[
@@ -24,7 +24,7 @@ MaxPixels = Annotated[
 
 
 @command
-def check(data: DataFolder, max_pixels: MaxPixels = None, jobs: Jobs = default_jobs(), *, console: Console) -> None:
+def check(data: DataFolder, max_pixels: MaxPixels = None, jobs: Jobs = JOBS, *, console: Console) -> None:
     """Walk a whole dataset and report every fault: file, found, expected, how to mend it.
 
     Example: ntrm data check phantom/
@@ -42,22 +42,31 @@ def _show(out: RichConsole, report: CheckReport) -> None:
     for code, group in groupby(report.findings, key=lambda finding: finding.code):
         _show_group(out, code, list(group))
     for level in report.levels:
-        name = f"{level.level}: " if level.level else ""
-        mpp = ", ".join(f"{value:g}" for value in level.mpp)
-        small, large = (f"{width} × {height}" for height, width in (level.smallest, level.largest))
-        out.print(f"{name}{level.sections} sections at {mpp or 'unknown'} µm/px, {small} to {large} pixels")
+        _show_level(out, level, "masks" if report.layout == "masks" else "sections")
     strays = report.strays
     if strays.pixels:
         out.print(
             f"stray colours: {strays.pixels} pixels ({strays.share:.2g} of all) in {strays.masks} masks, "
             f"{strays.ignored} of them become ignore, the others the nearest class"
         )
-    verdict = "[green]clean[/]" if report.clean else f"[red]{len(report.faults)} faults[/]"
+    verdict = "[green]clean[/]" if report.clean else f"[red]{_count(len(report.faults), 'fault')}[/]"
     splits = ", ".join(f"{count} {split}" for split, count in report.splits.items()) or "not split"
     out.print(
-        f"{verdict}, {len(report.notes)} notes: {escape(str(report.root))}, layout {report.layout}, "
-        f"{len(report.classes)} classes, {report.sections} sections of {report.patients} patients ({splits})"
+        f"{verdict}, {_count(len(report.notes), 'note')}: {escape(str(report.root))}, layout {report.layout}, "
+        f"{_count(report.sections, 'section')} of {_count(report.patients, 'patient')} ({splits})"
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _show_level(out: RichConsole, level: LevelSummary, what: str) -> None:
+    name = f"{level.level}: " if level.level else ""
+    mpp = ", ".join(f"{value:g}" for value in level.mpp) or "unknown"
+    small, large = (f"{width} × {height}" for height, width in (level.smallest, level.largest))
+    sizes = small if small == large else f"{small} to {large}"
+    out.print(f"{name}{level.cases} {what} at {mpp} µm/px, {sizes} pixels")
 
 
 def _show_group(out: RichConsole, code: str, findings: list[Fault]) -> None:

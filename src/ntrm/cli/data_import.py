@@ -68,7 +68,7 @@ def data_import(
     )
     console.result(report.as_dict(), lambda stdout: _show(report, stdout))
     for failure in report.failures:
-        console.error(failure.error)
+        console.note(f"error: {failure.error}")
     if report.exit_code:
         raise typer.Exit(report.exit_code)
 
@@ -92,7 +92,8 @@ def _show(report: ImportReport, stdout: RichConsole) -> None:
         overlaps = f"{sum(case.overlaps.values()):,} px" if case.overlaps else ""
         areas = str(case.counts["used"])
         table.add_row(escape(case.name), size, f"{case.mpp:g}", areas, escape(", ".join(tissues)), overlaps, state)
-    stdout.print(table)
+    if report.imported:
+        stdout.print(table)
     for what, files in (
         ("slides without annotations", report.slides_without_annotations),
         ("annotations without a slide", report.annotations_without_slide),

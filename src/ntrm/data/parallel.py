@@ -1,12 +1,15 @@
-"""Independent work on several threads: decoding, zlib and array arithmetic all release Python's lock."""
+"""Independent work in several processes, in order and cleanly interruptible."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from typing import TypeVar
 
-from ntrm.errors import UsageError
+from ntrm.errors import DataError, UsageError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -15,18 +18,29 @@ Result = TypeVar("Result")
 def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], jobs: int = 1) -> Iterator[Result]:
     """Results of ``work`` in the order of ``items``, whatever ``jobs`` is.
 
-    An error or an interrupt drops what has not begun, instead of working through the rest first.
+    ``work`` and the items must be picklable, and a script that asks for several jobs needs the usual
+    ``if __name__ == "__main__"``. An error or an interrupt drops what has not begun.
 
-    >>> list(parallel_map(abs, [-3, 2, -1], jobs=2))
+    >>> list(parallel_map(abs, [-3, 2, -1]))
     [3, 2, 1]
     """
     if jobs < 1:
         raise UsageError("wrong number of jobs", got=jobs, expected="1 or more")
-    if jobs == 1:
+    jobs = min(jobs, len(items))
+    if jobs <= 1:
         yield from map(work, items)
         return
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="ntrm")
+    # Fresh processes rather than forks: a fork of a process with threads (torch has some) may hang.
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
     try:
         yield from pool.map(work, items)
+    except BrokenProcessPool as error:
+        raise DataError(
+            "a worker process was killed", got=error, mend="the memory may not suffice for so many: lower --jobs"
+        ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

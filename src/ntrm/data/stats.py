@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import starmap
-from operator import add
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -72,7 +70,9 @@ def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Co
     >>> tissues_per_tile(np.array([[0, 1, 2, 2]]), classes=3, size=2).tolist()
     [0, 1, 1, 0]
     """
-    present = [np.count_nonzero(pixel_counts(mask[w.slices], classes)[:-1]) for w in tile_windows(*mask.shape, size)]
+    height, width = mask.shape
+    windows = tile_windows(height, width, size)
+    present = [np.count_nonzero(pixel_counts(mask[window.slices], classes)[:-1]) for window in windows]
     return np.bincount(present, minlength=classes + 1).astype(np.int64)
 
 
@@ -99,9 +99,15 @@ class MaskCounts:
     sizes: tuple[tuple[int, int], ...]
     """Height and width of every mask."""
 
-    def __add__(self, other: MaskCounts) -> MaskCounts:
-        mine, theirs = vars(self).values(), vars(other).values()
-        return MaskCounts(*starmap(add, zip(mine, theirs, strict=True)))
+    @classmethod
+    def total(cls, parts: Sequence[MaskCounts]) -> MaskCounts:
+        """Counts of several masks together."""
+        return cls(
+            pixels=np.sum([part.pixels for part in parts], axis=0),
+            pairs=np.sum([part.pairs for part in parts], axis=0),
+            tiles=np.sum([part.tiles for part in parts], axis=0),
+            sizes=tuple(size for part in parts for size in part.sizes),
+        )
 
 
 def count_mask(mask: IndexMask, classes: int, tile: int = TILE_SIZE) -> MaskCounts:
@@ -126,10 +132,15 @@ class DatasetStats:
     without_mask: int = 0
     """Cases left out because they have no mask."""
 
+    @cached_property
+    def _by_section(self) -> dict[str, Case]:
+        """One case of every section: tiles cut from one section count once."""
+        return {section_of(case.name): case for case in self.cases}
+
     @property
     def sections(self) -> int:
-        """Distinct sections; tiles cut from one section count as one."""
-        return len({section_of(case.name) for case in self.cases})
+        """Number of sections."""
+        return len(self._by_section)
 
     @property
     def pixel_share(self) -> NDArray[np.float64]:
@@ -156,6 +167,20 @@ class DatasetStats:
             "histogram": {str(number): count for number, count in tiles.items()},
         }
 
+    @property
+    def headline(self) -> str:
+        """The dataset in one line."""
+        masks, tiles = len(self.cases), self.tissues_per_tile
+        mpp = {case.resolution.mean for case in self.cases if case.resolution}
+        parts = [
+            f"{self.sections:,} sections",
+            f"{masks:,} masks" if masks != self.sections else "",
+            " to ".join(f"{value:g}" for value in sorted({min(mpp), max(mpp)})) + " µm/px" if mpp else "",
+            f"{int(self.counts.pixels[:-1].sum()):,} labelled pixels",
+            f"{tiles['mean']:.1f} tissues per tile of {self.tile} pixels, {tiles['max']} at most",
+        ]
+        return " · ".join(part for part in parts if part)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as a JSON document; tissues by name."""
         names, heights, widths = self.schema.names, *zip(*self.counts.sizes, strict=True)
@@ -169,14 +194,14 @@ class DatasetStats:
             "level": self.cases[0].level or None,
             "mpp": _spread(mpp) if mpp else None,
             "sizes": {"height": _spread(heights), "width": _spread(widths)},
-            "splits": _tally((case.split for case in self.cases), SPLITS),
-            "cancers": _tally(case.cancer for case in self.cases),
-            "pixels": _by_name(names, self.counts.pixels),
+            "splits": _tally((case.split for case in self._by_section.values()), SPLITS),
+            "cancers": _tally(case.cancer for case in self._by_section.values()),
+            "pixels": _by_name(names, self.counts.pixels[:-1]),
             "ignored_pixels": int(self.counts.pixels[-1]),
             "pixel_share": _by_name(names, self.pixel_share),
             "tissues_per_tile": self.tissues_per_tile,
-            "boundary_pairs": {name: _by_name(names, row) for name, row in zip(names, self.counts.pairs, strict=True)},
-            "boundary_share": {name: _by_name(names, row) for name, row in zip(names, self.boundary_share, strict=True)},
+            "boundary_pairs": _by_name(names, self.counts.pairs),
+            "boundary_share": _by_name(names, self.boundary_share),
         }
 
 
@@ -199,5 +224,25 @@ def dataset_stats(
         raise DataError(f"no mask to count in {dataset.root}", got=f"{len(dataset)} cases without a mask")
     work = partial(_count_file, schema=dataset.schema, tile=tile)
     results = parallel_map(work, [case.mask for case in cases if case.mask is not None], jobs)
-    counts = _sum(list(progress.track(results, len(cases), "counting masks")))
+    counts = MaskCounts.total(list(progress.track(results, len(cases), "counting masks")))
     return DatasetStats(dataset.schema, counts, tile, cases, without_mask=len(dataset) - len(cases))
+
+
+def _count_file(path: Path, schema: LabelSchema, tile: int) -> MaskCounts:
+    return count_mask(read_mask(path, schema).mask, len(schema), tile)
+
+
+def _by_name(names: Sequence[str], values: NDArray[Any]) -> dict[str, Any]:
+    """A vector by class name, or a matrix as rows by class name."""
+    if values.ndim > 1:
+        return {name: _by_name(names, row) for name, row in zip(names, values, strict=True)}
+    return dict(zip(names, values.tolist(), strict=True))
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"min": min(values), "median": median(values), "max": max(values)}
+
+
+def _tally(values: Iterable[str | None], order: Sequence[str] = ()) -> dict[str, int]:
+    counts = Counter(value for value in values if value)
+    return {value: counts[value] for value in order or sorted(counts) if counts[value]}

@@ -38,9 +38,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if min(self.top, self.left, self.pad_bottom, self.pad_right) < 0 or min(self.height, self.width) < 1:
-            raise UsageError(
-                "impossible window", got=self, expected="non-negative position and padding, at least one pixel"
-            )
+            raise UsageError("impossible window", got=self, expected="nothing negative, at least one pixel")
 
     @property
     def slices(self) -> tuple[slice, slice]:
@@ -68,9 +66,7 @@ def grid_positions(length: int, size: int, overlap: int = 0) -> tuple[int, ...]:
     if length < 1 or size < 1:
         raise UsageError("nothing to tile", got=f"length {length}, tile {size}", expected="at least one pixel each")
     if not 0 <= overlap < size:
-        raise UsageError(
-            "impossible overlap of tiles", got=overlap, expected=f"0 to {size - 1} pixels for tiles of {size}"
-        )
+        raise UsageError("impossible overlap of tiles", got=overlap, expected=f"0 to {size - 1} pixels")
     span = length - size
     if span <= 0:
         return (0,)

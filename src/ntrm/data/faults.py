@@ -1,0 +1,176 @@
+"""Every fault a dataset can have: its code, what it means, what is expected and how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from ntrm.errors import DataError
+
+Severity = Literal["fault", "note"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What all faults of one code have in common."""
+
+    title: str
+    expected: str
+    mend: str
+    severity: Severity = "fault"
+
+
+KINDS: dict[str, Kind] = {
+    "empty-dataset": Kind("no image and no mask", "at least one section", "put the files where the layout has them"),
+    "missing-image": Kind("mask without an image", "an image of the same name", "add the image, or remove the mask"),
+    "missing-mask": Kind("image without a mask", "a mask of the same name", "add the mask, or remove the image"),
+    "size-mismatch": Kind(
+        "image and mask differ in size", "the same height and width", "export the mask again at the image's size"
+    ),
+    "unreadable": Kind("cannot be read", "a sound PNG, JPEG or TIFF file", "copy or export the file again"),
+    "truncated": Kind("ends too early", "a complete file", "copy the file again; the transfer was cut short"),
+    "not-rgb8": Kind("image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB without alpha"),
+    "mask-format": Kind(
+        "mask is neither RGB nor indexed",
+        "8-bit RGB, or 8-bit indexed, stored without loss",
+        "export the mask as an 8-bit RGB or indexed PNG",
+    ),
+    "palette-order": Kind(
+        "the colours of an indexed mask contradict its indices",
+        "index and palette colour of the same class",
+        "save the mask as RGB, or index it in the order of the classes",
+    ),
+    "stray-colours": Kind(
+        "too many pixels of unknown colours",
+        "at most 1 % of the pixels outside the palette",
+        "export the mask without anti-aliasing or lossy compression, or list its colours in classes.csv",
+    ),
+    "index-range": Kind(
+        "mask has indices that no class has",
+        "the indices of the classes, or 255 for ignore",
+        "list the missing classes in classes.csv, or renumber the mask",
+    ),
+    "empty-mask": Kind("mask is ignore everywhere", "at least one labelled pixel", "annotate the section or remove it"),
+    "background-only": Kind("mask is all background", "at least one tissue", "annotate the section or remove it"),
+    "duplicate-name": Kind(
+        "two files for one name", "one file per name, also where case is ignored", "remove or rename one of them"
+    ),
+    "odd-name": Kind(
+        "name with odd characters",
+        "letters a-z, digits, dot, hyphen and underscore, starting with a letter, digit or underscore",
+        "rename the file, and its row in cases.csv",
+    ),
+    "too-large": Kind("more pixels than the limit", "an image within the limit", "tile the image or raise the limit"),
+    "patient-split": Kind(
+        "a patient in two splits",
+        "all sections of one patient in one split",
+        "correct the split column, or empty it and split again with `ntrm data split`",
+    ),
+    "no-mpp": Kind(
+        "no usable µm per pixel",
+        "a number between 0.05 and 100 in the mpp column of cases.csv",
+        "look the scan resolution up in the scanner's metadata; it is never guessed",
+    ),
+    "bad-cases": Kind(
+        "cases.csv does not fit", "columns name,group,split and one row per section", "correct cases.csv"
+    ),
+    "bad-classes": Kind("classes.csv does not fit", "columns index,name,r,g,b, numbered from 0", "correct classes.csv"),
+    "bad-measurements": Kind(
+        "measurements.csv does not fit", "columns name,clearance_um,depth_um", "correct measurements.csv"
+    ),
+    "level-mismatch": Kind(
+        "sizes of two resolutions disagree",
+        "sizes in the ratio of the downsample factors, within a pixel or 1 %",
+        "derive the coarser level again with `ntrm data resample`",
+    ),
+    "missing-level": Kind(
+        "section lacks one of the resolutions",
+        "every section at every resolution",
+        "derive it with `ntrm data resample`, or leave it",
+        "note",
+    ),
+    "partial-file": Kind(
+        "unfinished file of a running or killed writer", "finished files", "wait for the writer or delete it", "note"
+    ),
+    "other-file": Kind("neither image nor mask, passed over", "PNG, JPEG or TIFF files", "move it elsewhere", "note"),
+    "outside-link": Kind(
+        "link to a file outside the dataset",
+        "files inside the dataset",
+        "copy the file if the dataset is to be moved",
+        "note",
+    ),
+}
+"""All codes, in the order in which reports list them."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault (or note, which does not make a dataset unclean) of one file; ``file`` is relative to the dataset.
+
+    >>> fault("missing-mask", "Images/a.tif").mend
+    'add the mask, or remove the image'
+    """
+
+    code: str
+    file: str
+    found: str
+    expected: str
+    mend: str
+    severity: Severity = "fault"
+
+    @property
+    def title(self) -> str:
+        """What the code means."""
+        return KINDS[self.code].title
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain strings for JSON."""
+        return asdict(self)
+
+
+def fault(
+    code: str,
+    file: str | Path,
+    found: str = "",
+    *,
+    expected: str = "",
+    mend: str = "",
+    severity: Severity | None = None,
+) -> Fault:
+    """Fault of a known code; what is left empty is said by the code."""
+    kind = KINDS[code]
+    return Fault(
+        code=code,
+        file=printable(str(file)),
+        found=printable(found or kind.title),
+        expected=expected or kind.expected,
+        mend=mend or kind.mend,
+        severity=severity or kind.severity,
+    )
+
+
+def printable(text: str) -> str:
+    r"""Text in which control characters and broken Unicode are escaped, safe for terminals and JSON.
+
+    >>> printable("a\x1b[31m\udcff.png")
+    'a\\x1b[31m\\udcff.png'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class FaultError(DataError):
+    """A file that cannot be used, with the code under which ``ntrm data check`` reports it."""
+
+    def __init__(self, code: str, path: Path, *, found: str = "", expected: str = "", mend: str = "") -> None:
+        self.fault = fault(code, path, found, expected=expected, mend=mend)
+        what = f"{self.fault.file}: {self.fault.title}"
+        super().__init__(what, got=self.fault.found, expected=self.fault.expected, mend=self.fault.mend)
+        self._arguments = (code, path, found, expected, mend)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, self._arguments)
+
+
+def _rebuild(code: str, path: Path, found: str, expected: str, mend: str) -> FaultError:
+    return FaultError(code, path, found=found, expected=expected, mend=mend)

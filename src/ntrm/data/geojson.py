@@ -1,0 +1,216 @@
+"""Annotations out of QuPath's GeoJSON: areas with a class name, made valid; everything else is counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.errors import DataError
+
+SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
+MAX_BYTES = 1 << 30
+"""Unpacked size above which a file is refused: a small .gz can unpack to more than the machine holds."""
+MAX_COORDINATE = 1e7
+"""No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
+
+MEND = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
+NOT_AREAS = {"Point", "MultiPoint", "LineString", "MultiLineString"}
+
+Ring = NDArray[np.float64]
+"""Vertices of a closed outline, (n, 2) as x, y in full-resolution pixels."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One annotated area: the even-odd inside of its rings (outlines and holes alike)."""
+
+    name: str
+    """Class name as written by QuPath; empty if unclassified."""
+    rings: tuple[Ring, ...] = field(repr=False)
+    area: float
+    bounds: tuple[float, float, float, float]
+    """x and y of the top left, x and y of the bottom right."""
+
+
+@dataclass(frozen=True)
+class AnnotationFile:
+    """The areas of one file in the file's order, and what was left out or mended, counted."""
+
+    annotations: tuple[Annotation, ...]
+    counts: Mapping[str, int]
+    """``not_annotations`` (cells, detections, tiles), ``not_areas`` (points, lines), ``degenerate``, ``mended``."""
+
+
+def read_annotations(path: Path) -> AnnotationFile:
+    """Areas drawn in QuPath, from a FeatureCollection, a single Feature or a bare list of features."""
+    counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, mended=0)
+    found = []
+    for number, feature in enumerate(_features(_load(path), path), start=1):
+        where = f"{path.name}, feature {number}"
+        properties = feature.get("properties") or {}
+        if not isinstance(properties, dict):
+            raise DataError(f"{where}: unreadable properties", got=_short(properties), expected="an object", mend=MEND)
+        if str(properties.get("objectType") or properties.get("object_type") or "annotation").lower() != "annotation":
+            counts["not_annotations"] += 1
+            continue
+        annotation = _annotation(_class_name(properties, where), feature.get("geometry"), where, counts)
+        if annotation is not None:
+            found.append(annotation)
+    return AnnotationFile(tuple(found), dict(counts))
+
+
+def _load(path: Path) -> Any:
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise DataError(f"{path} is too large", got="over 1 GiB", mend="export annotations only, without cells")
+        return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="check the file, or export it again") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path} is not readable as JSON",
+            got=f"{type(error).__name__}: {error}",
+            expected="a whole UTF-8 GeoJSON file",
+            mend=MEND,
+        ) from error
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _features(document: Any, path: Path) -> list[dict[str, Any]]:
+    features = document
+    if isinstance(document, dict):
+        features = document.get("features") if document.get("type") == "FeatureCollection" else [document]
+    if not isinstance(features, list):
+        raise DataError(f"{path} holds no features", got=_short(document), expected="a FeatureCollection", mend=MEND)
+    for number, feature in enumerate(features, start=1):
+        if not isinstance(feature, dict) or feature.get("type") != "Feature":
+            raise DataError(
+                f"{path}: entry {number} is no Feature", got=_short(feature), expected="Features", mend=MEND
+            )
+    return features
+
+
+def _class_name(properties: dict[str, Any], where: str) -> str:
+    """Name of the classification, which QuPath writes as an object and other programs as plain text."""
+    value = properties.get("classification")
+    if isinstance(value, dict):
+        value = value.get("name") or value.get("names")
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = ": ".join(value)  # QuPath's own way to write a class derived from another
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"{where}: unreadable classification", got=_short(value), expected="a name", mend=MEND)
+    return (value or "").strip()
+
+
+def _annotation(name: str, geometry: Any, where: str, counts: Counter[str]) -> Annotation | None:
+    """One feature as an annotation, or None after counting why there is no area in it."""
+    import shapely
+
+    outlines = list(_polygons(geometry, where))
+    if not outlines:
+        counts["not_areas"] += 1
+        return None
+    try:
+        parts = [_valid_area(rings) for rings in outlines]
+        area = parts[0][0] if len(parts) == 1 else shapely.union_all([part for part, _ in parts])
+    except shapely.errors.GEOSException as error:
+        raise DataError(f"{where}: the outline cannot be mended", got=error, mend="draw it again") from error
+    counts["mended"] += any(mended for _, mended in parts)
+    if area.area == 0:
+        counts["degenerate"] += 1
+        return None
+    polygons = [part for part in shapely.get_parts(area) if isinstance(part, shapely.Polygon)]
+    rings = tuple(shapely.get_coordinates(ring) for p in polygons for ring in (p.exterior, *p.interiors))
+    return Annotation(name, rings, float(area.area), area.bounds)
+
+
+def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
+    """Every polygon in a geometry as its outline and holes; collections are opened without recursion."""
+    stack = [geometry]
+    while stack:
+        part = stack.pop()
+        if part is None:
+            continue
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "GeometryCollection":
+            stack.extend(reversed(_list(part.get("geometries"), where)))
+        elif kind == "MultiPolygon":
+            yield from (_rings(polygon, where) for polygon in _list(part.get("coordinates"), where))
+        elif kind == "Polygon":
+            yield _rings(part.get("coordinates"), where)
+        elif kind not in NOT_AREAS:
+            raise DataError(
+                f"{where}: unknown geometry", got=_short(part), expected="Polygon or MultiPolygon", mend=MEND
+            )
+
+
+def _rings(coordinates: Any, where: str) -> list[Ring]:
+    return [_ring(ring, where) for ring in _list(coordinates, where)]
+
+
+def _ring(points: Any, where: str) -> Ring:
+    try:
+        ring = np.array([point[:2] for point in _list(points, where)], dtype=np.float64).reshape(-1, 2)
+    except (TypeError, ValueError, OverflowError, KeyError) as error:
+        raise DataError(
+            f"{where}: unreadable coordinates", got=error, expected="pairs of numbers", mend=MEND
+        ) from error
+    # Written so that NaN fails the comparison as well.
+    if not (np.abs(ring) <= MAX_COORDINATE).all():
+        raise DataError(
+            f"{where}: impossible coordinates",
+            got=f"{ring[~(np.abs(ring) <= MAX_COORDINATE)][0]:g}",
+            expected=f"full-resolution pixels, finite and at most {MAX_COORDINATE:g}",
+            mend=MEND,
+        )
+    return ring
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DataError(f"{where}: unreadable geometry", got=_short(value), expected="a list of coordinates", mend=MEND)
+    return value
+
+
+def _valid_area(rings: list[Ring]) -> tuple[Any, bool]:
+    """The area of one polygon, and whether its outline had to be mended.
+
+    A self-crossing ring keeps its even-odd inside; holes are then taken away, wherever they lie.
+    """
+    import shapely
+
+    solid = [ring for ring in rings if len(ring) >= 3]
+    if not solid or len(rings[0]) < 3:
+        return shapely.Polygon(), False
+    polygon = shapely.Polygon(solid[0], solid[1:])
+    if polygon.is_valid:
+        return polygon, False
+    outline, *holes = (_areas_only(shapely.make_valid(shapely.Polygon(ring))) for ring in solid)
+    return _areas_only(outline.difference(shapely.union_all(holes))), True
+
+
+def _areas_only(geometry: Any) -> Any:
+    """The polygons of a geometry, without the points and lines that mending leaves over."""
+    import shapely
+
+    flat = shapely.get_parts(shapely.get_parts(geometry))
+    return shapely.MultiPolygon([part for part in flat if isinstance(part, shapely.Polygon) and part.area > 0])
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"

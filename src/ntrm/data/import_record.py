@@ -1,0 +1,183 @@
+"""What an import has written so far, kept beside the dataset so that a later run goes on and never mixes options."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ntrm.data.pairing import Pair, SlideFacts
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.files import remove_partials, sha256_of, whole_file, write_json, write_text
+from ntrm.labels import LabelSchema
+from ntrm.resolution import Resolution
+from ntrm.version import __version__
+
+RECORD = "provenance.json"
+ANOTHER_FOLDER = "write to another folder, or delete this one and import everything again"
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What shapes every case of a dataset; one dataset is written with one set of options."""
+
+    schema: LabelSchema
+    names: Mapping[str, str]
+    mpp: float | None
+    target_mpp: float | None
+    margin_um: float
+
+    def __post_init__(self) -> None:
+        for value in (self.mpp, self.target_mpp):
+            if value is not None:
+                Resolution.square(value)
+        if not (math.isfinite(self.margin_um) and 0 <= self.margin_um <= 1e5):
+            raise UsageError("unusable margin", got=self.margin_um, expected="0 to 100000 µm")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the record, with the classes by name."""
+        return {
+            "classes": list(self.schema.names),
+            "names": dict(sorted(self.names.items())),
+            "mpp": self.mpp,
+            "target_mpp": self.target_mpp,
+            "margin_um": self.margin_um,
+        }
+
+
+@dataclass(frozen=True)
+class ImportedSlide:
+    """One case as it was written, and how its pixels lie on the slide.
+
+    Pixel (column, row) begins at ``left + column * step_x``, ``top + row * step_y`` in QuPath's full-resolution
+    pixels; ``origin_x``, ``origin_y`` is where those begin in the file's own (not 0 for partly scanned slides).
+    """
+
+    name: str
+    slide: str
+    annotations: str
+    slide_sha256: str
+    annotations_sha256: str
+    given_mpp: float | None
+    """µm/px that the user gave for this slide, if any."""
+    group: str
+    split: str
+    mpp: float
+    slide_mpp_x: float
+    slide_mpp_y: float
+    slide_width: int
+    slide_height: int
+    origin_x: int
+    origin_y: int
+    left: float
+    top: float
+    step_x: float
+    step_y: float
+    width: int
+    height: int
+    counts: dict[str, int]
+    """Annotations: used, mended, clipped at the slide's edge, and left out by reason."""
+    pixels: dict[str, int]
+    """Pixels by class; ``ignore`` is what nobody annotated."""
+    overlaps: dict[str, int]
+    """Pixels by "BCC over RET" where annotations of different classes lay on each other."""
+
+
+class ImportedDataset:
+    """The folder an import writes to: its cases so far, and the files that list them."""
+
+    def __init__(self, out: Path, options: ImportOptions) -> None:
+        self.out = out
+        self.options = options
+        self.cases = _read_record(out, options.as_dict())
+        for folder in (out, self.image("").parent, self.mask("").parent):
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_partials(folder)
+        with whole_file(out / "classes.csv") as partial:
+            options.schema.write_csv(partial)
+
+    def image(self, name: str) -> Path:
+        """Where the image of a case lies."""
+        return self.out / "Images" / f"{name}.png"
+
+    def mask(self, name: str) -> Path:
+        """Where the mask of a case lies."""
+        return self.out / "Masks" / f"{name}.png"
+
+    def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:
+        """The case that an earlier run made of just these inputs; patient and split are taken from ``facts`` anew."""
+        case = self.cases.get(pair.name)
+        if case is None or not (self.image(pair.name).is_file() and self.mask(pair.name).is_file()):
+            return None
+        before = (case.slide_sha256, case.annotations_sha256, case.given_mpp)
+        if before != (fingerprint(pair.slide), fingerprint(pair.annotations), facts.mpp):
+            return None
+        return replace(case, group=facts.patient or case.name, split=facts.split)
+
+    def add(self, case: ImportedSlide) -> None:
+        """List a case whose image and mask are in place."""
+        self.cases[case.name] = case
+        ordered = [self.cases[name] for name in sorted(self.cases)]
+        document = {"program": "ntrm", "version": __version__, "command": "data import"}
+        slides = [asdict(case) for case in ordered]
+        write_json(self.out / RECORD, {**document, "options": self.options.as_dict(), "slides": slides})
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(["name", "group", "split", "mpp"])
+        writer.writerows([c.name, c.group, c.split, f"{c.mpp:.6g}"] for c in ordered)
+        write_text(self.out / "cases.csv", table.getvalue())
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of an input."""
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}", got=error, mend="check the file and its permissions") from error
+
+
+def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]:
+    """Cases of an earlier import into ``out``; refuses a folder that holds anything else."""
+    path = out / RECORD
+    if not path.exists():
+        _refuse_strangers(out)
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        before, slides = dict(document["options"]), [ImportedSlide(**slide) for slide in document["slides"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RefusedError(
+            f"{path} is not the record of an import",
+            got=f"{type(error).__name__}: {error}",
+            expected="an empty folder, or one that the same import began",
+            mend=ANOTHER_FOLDER,
+        ) from error
+    if before != options:
+        changed = sorted(key for key in before.keys() | options.keys() if before.get(key) != options.get(key))
+        raise RefusedError(
+            f"{out} was imported with other options",
+            got=", ".join(f"{key} = {options.get(key)}" for key in changed),
+            expected=", ".join(f"{key} = {before.get(key)}" for key in changed),
+            mend=f"repeat the earlier options, or {ANOTHER_FOLDER}",
+        )
+    return {slide.name: slide for slide in slides}
+
+
+def _refuse_strangers(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is not a folder", expected="a new or an empty folder")
+    # classes.csv and empty folders are what a run leaves that was stopped before its first slide.
+    allowed = {"Images", "Masks", "classes.csv"}
+    strangers = [p.name for p in out.glob("*") if p.name not in allowed] + [p.name for p in out.glob("Masks/[!.]*")]
+    if strangers:
+        raise RefusedError(
+            f"{out} already holds files",
+            got=", ".join(sorted(strangers)[:3]),
+            expected="an empty folder, or one that the same import began",
+            mend=ANOTHER_FOLDER,
+        )

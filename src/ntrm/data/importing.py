@@ -1,0 +1,281 @@
+"""QuPath annotations to a ``plain`` dataset: what was drawn becomes its class, all the rest is ignore."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ntrm.data.encode import write_indexed_mask
+from ntrm.data.geojson import Annotation, read_annotations
+from ntrm.data.import_record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
+from ntrm.data.pairing import Pair, SlideFacts, check_names, class_index, pair_files
+from ntrm.data.rasterise import Area, Grid, paint
+from ntrm.data.slides import Slide, open_slide, read_grid
+from ntrm.errors import DataError, NtrmError, RefusedError
+from ntrm.files import whole_file
+from ntrm.labels import IGNORE, SKIN, LabelSchema, Mask
+from ntrm.progress import SILENT, Progress
+from ntrm.resolution import TOLERANCE, Resolution
+
+MAX_PIXELS = 100_000_000
+"""Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""
+MARGIN_UM = 200.0
+"""Surroundings kept around the annotated box: a network judges a tissue by what lies beside it."""
+
+
+@dataclass(frozen=True)
+class ImportFailure:
+    """A pair that could not be imported, and why."""
+
+    slide: str
+    annotations: str
+    error: NtrmError
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        parts = {key: getattr(self.error, key) for key in ("what", "got", "expected", "mend")}
+        text = {key: None if value is None else str(value) for key, value in parts.items()}
+        return {"slide": self.slide, "annotations": self.annotations, **text}
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import did."""
+
+    out: Path
+    imported: tuple[ImportedSlide, ...]
+    reused: tuple[str, ...]
+    """Names of those cases that an earlier run had already written from the same inputs."""
+    failures: tuple[ImportFailure, ...]
+    slides_without_annotations: tuple[str, ...]
+    annotations_without_slide: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 all well; 3 nothing imported because of a refusal; 1 something failed or annotations found no slide."""
+        if not self.imported and any(isinstance(failure.error, RefusedError) for failure in self.failures):
+            return RefusedError.exit_code
+        return 1 if self.failures or self.annotations_without_slide else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "out": str(self.out),
+            "imported": [asdict(case) for case in self.imported],
+            "reused": list(self.reused),
+            "failures": [failure.as_dict() for failure in self.failures],
+            "slides_without_annotations": list(self.slides_without_annotations),
+            "annotations_without_slide": list(self.annotations_without_slide),
+        }
+
+
+def import_annotations(
+    slides: Path,
+    annotations: Path,
+    out: Path,
+    *,
+    schema: LabelSchema = SKIN,
+    names: Mapping[str, str] | None = None,
+    facts: Mapping[str, SlideFacts] | None = None,
+    mpp: float | None = None,
+    target_mpp: float | None = None,
+    margin_um: float = MARGIN_UM,
+    progress: Progress = SILENT,
+) -> ImportReport:
+    """Write slides and their QuPath annotations as a ``plain`` dataset, one case per slide.
+
+    Cases that are complete from the same inputs are left alone, so that an interrupted import goes on where it
+    stopped; one slide's failure does not stop the others. ``facts`` tells patient, split and µm/px by case name.
+    """
+    options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
+    pairing = pair_files(slides, annotations)
+    dataset = ImportedDataset(out, options)
+    imported, reused, failures = [], [], []
+    for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
+        fact = (facts or {}).get(pair.name.lower(), SlideFacts())
+        try:
+            before = dataset.complete(pair, fact)
+            case = before or _import_pair(pair, fact, dataset)
+        except NtrmError as error:
+            failures.append(ImportFailure(pair.slide.name, pair.annotations.name, error))
+            continue
+        dataset.add(case)
+        imported.append(case)
+        reused.extend([case.name] if before else [])
+    return ImportReport(
+        out=out,
+        imported=tuple(imported),
+        reused=tuple(reused),
+        failures=tuple(failures),
+        slides_without_annotations=tuple(path.name for path in pairing.slides_alone),
+        annotations_without_slide=tuple(path.name for path in pairing.annotations_alone),
+    )
+
+
+def _import_pair(pair: Pair, facts: SlideFacts, dataset: ImportedDataset) -> ImportedSlide:
+    """Read one slide and its annotations, write image and mask."""
+    options = dataset.options
+    found = read_annotations(pair.annotations)
+    with open_slide(pair.slide) as slide:
+        native = _resolution(slide, facts.mpp or options.mpp, pair)
+        classified = _classify(found.annotations, options, pair)
+        counts = {
+            "used": len(classified),
+            "clipped": _check_place(classified, slide, pair),
+            "unclassified": len(found.annotations) - len(classified),
+            **found.counts,
+        }
+        grid = _grid([a for a, value in classified if value != IGNORE], slide, native, options, pair)
+        mask, overlaps = paint([Area(a.rings, value, a.area) for a, value in classified], grid)
+        if (mask == IGNORE).all():
+            raise _nothing_drawn(pair, "areas smaller than a pixel of the mask")
+        image = read_grid(slide, grid)
+        place = _place(slide, native, grid)
+    with whole_file(dataset.image(pair.name)) as partial:
+        Image.fromarray(image).save(partial, format="PNG", compress_level=6)
+    write_indexed_mask(dataset.mask(pair.name), mask, options.schema)
+    names = options.schema.names
+    return ImportedSlide(
+        name=pair.name,
+        slide=pair.slide.name,
+        annotations=pair.annotations.name,
+        slide_sha256=fingerprint(pair.slide),
+        annotations_sha256=fingerprint(pair.annotations),
+        given_mpp=facts.mpp,
+        group=facts.patient or pair.name,
+        split=facts.split,
+        counts=counts,
+        pixels=_pixels(mask, options.schema),
+        overlaps={f"{names[top]} over {names[below]}": n for (below, top), n in sorted(overlaps.items())},
+        **place,
+    )
+
+
+def _place(slide: Slide, native: Resolution, grid: Grid) -> dict[str, Any]:
+    """Where the case lies on its slide, as ``ImportedSlide`` keeps it."""
+    return {
+        "mpp": round(Resolution(native.x * grid.step_x, native.y * grid.step_y).mean, 6),
+        "slide_mpp_x": native.x,
+        "slide_mpp_y": native.y,
+        **dict(zip(("slide_width", "slide_height"), slide.size, strict=True)),
+        **dict(zip(("origin_x", "origin_y"), slide.origin, strict=True)),
+        **asdict(grid),
+    }
+
+
+def _resolution(slide: Slide, given: float | None, pair: Pair) -> Resolution:
+    """µm/px of the slide: the user's word, as long as the file does not contradict it."""
+    stated = slide.resolution
+    if given is None:
+        if stated is None:
+            raise RefusedError(
+                f"{pair.slide.name} does not tell its µm per pixel",
+                got="nothing, or a printer's resolution such as 72 dpi",
+                expected="µm/px in the file's metadata, or given",
+                mend="look the scan resolution up and give it with --mpp, or in column mpp of the --cases table",
+            )
+        return stated
+    if stated is not None and not stated.same_as(Resolution.square(given)):
+        raise RefusedError(
+            f"{pair.slide.name}: the µm per pixel given contradicts the file's",
+            got=f"{given:g} µm/px given",
+            expected=f"{stated} in the file, within {TOLERANCE:.0%}",
+            mend="leave --mpp out to use the file's; if the file is wrong, save the image as PNG, which carries none",
+        )
+    return Resolution.square(given)
+
+
+def _classify(found: tuple[Annotation, ...], options: ImportOptions, pair: Pair) -> list[tuple[Annotation, int]]:
+    """Annotations that have a class, with its mask value; an unknown class is an error."""
+    named = [(a, class_index(a.name, options.schema, options.names)) for a in found if a.name]
+    unknown = sorted({a.name for a, value in named if value is None})
+    if unknown:
+        raise DataError(
+            f"{pair.annotations.name}: unknown classes",
+            got=", ".join(unknown),
+            expected=", ".join(f"{t.name} ({t.title})" for t in options.schema.tissues),
+            mend="rename them in QuPath, or give --map with a CSV of columns from,to (an empty 'to' means ignore)",
+        )
+    known = [(a, value) for a, value in named if value is not None]
+    if all(value == IGNORE for _, value in known):
+        raise _nothing_drawn(pair, f"{len(found) - len(known)} areas without a class, {len(known)} to ignore")
+    return known
+
+
+def _nothing_drawn(pair: Pair, got: str) -> DataError:
+    return DataError(
+        f"{pair.annotations.name}: no annotated tissue",
+        got=got,
+        expected="at least one area with the class of a tissue",
+        mend="set the class of the annotations in QuPath and export again",
+    )
+
+
+def _check_place(classified: list[tuple[Annotation, int]], slide: Slide, pair: Pair) -> int:
+    """How many annotations reach over the slide's edge; one that lies wholly outside is an error."""
+    width, height = slide.size
+    clipped = 0
+    for annotation, _ in classified:
+        left, top, right, bottom = annotation.bounds
+        if right <= 0 or bottom <= 0 or left >= width or top >= height:
+            raise DataError(
+                f"{pair.annotations.name}: an annotation ({annotation.name}) lies outside {pair.slide.name}",
+                got=f"x {left:.0f} to {right:.0f}, y {top:.0f} to {bottom:.0f}",
+                expected=f"x 0 to {width}, y 0 to {height} (full-resolution pixels)",
+                mend="check that the annotations were drawn on this slide at its full resolution",
+            )
+        clipped += left < 0 or top < 0 or right > width or bottom > height
+    return clipped
+
+
+def _grid(tissue: list[Annotation], slide: Slide, native: Resolution, options: ImportOptions, pair: Pair) -> Grid:
+    """The grid to write: the box around the annotated tissue and its margin, in whole pixels inside the slide."""
+    step_x, step_y = _steps(native, options.target_mpp, pair)
+    bounds = np.array([a.bounds for a in tissue])
+    low, high = bounds[:, :2].min(axis=0), bounds[:, 2:].max(axis=0)
+    left, width = _span(low[0], high[0], options.margin_um / native.x, step_x, slide.size[0])
+    top, height = _span(low[1], high[1], options.margin_um / native.y, step_y, slide.size[1])
+    if width * height > MAX_PIXELS:
+        fits = native.mean * math.sqrt(step_x * step_y * width * height / MAX_PIXELS)
+        raise RefusedError(
+            f"{pair.slide.name}: the annotated box is too large at this resolution",
+            got=f"{width} × {height} pixels",
+            expected=f"at most {MAX_PIXELS:,} pixels",
+            mend=f"give --target-mpp of {math.ceil(fits * 100) / 100:g} or more",
+        )
+    if min(width, height) < 1:
+        raise _nothing_drawn(pair, "areas smaller than a pixel of the mask")
+    return Grid(left, top, step_x, step_y, width, height)
+
+
+def _steps(native: Resolution, target: float | None, pair: Pair) -> tuple[float, float]:
+    """Full-resolution pixels per written pixel; written pixels are square, within a hundredth."""
+    if target is None and math.isclose(native.x, native.y, rel_tol=0.01):
+        return 1.0, 1.0
+    target = target or max(native.x, native.y)
+    if target < (1 - TOLERANCE) * max(native.x, native.y):
+        raise RefusedError(
+            f"{pair.slide.name} is coarser than the resolution to write",
+            got=str(native),
+            expected=f"{target:g} µm/px or finer",
+            mend="give a larger --target-mpp",
+        )
+    return target / native.x, target / native.y
+
+
+def _span(low: float, high: float, margin: float, step: float, size: int) -> tuple[int, int]:
+    """Start and number of whole steps that cover low to high and the margin, as far as the slide goes."""
+    start = math.floor(max(low - margin, 0))
+    count = math.ceil((min(high + margin, size) - start) / step)
+    return start, min(count, math.floor((size - start) / step + 1e-9))
+
+
+def _pixels(mask: Mask, schema: LabelSchema) -> dict[str, int]:
+    counts = np.bincount(mask.ravel(), minlength=256).tolist()
+    return {**{t.name: counts[t.index] for t in schema.tissues}, "ignore": counts[IGNORE]}

@@ -1,0 +1,156 @@
+"""Which annotation file belongs to which slide, and the small tables a user may give beside them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ntrm.data import geojson, slides
+from ntrm.data.cases import SPLITS
+from ntrm.data.tables import number, patient_faults, read_table
+from ntrm.errors import DataError, UsageError, choices_error
+from ntrm.files import PARTIAL
+from ntrm.labels import IGNORE, LabelSchema
+from ntrm.resolution import Resolution
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A slide and its annotations, under the name the case will have."""
+
+    name: str
+    slide: Path
+    annotations: Path
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What was found: pairs, and files without a partner."""
+
+    pairs: tuple[Pair, ...]
+    slides_alone: tuple[Path, ...]
+    annotations_alone: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class SlideFacts:
+    """What a table tells about one slide."""
+
+    patient: str = ""
+    split: str = ""
+    mpp: float | None = None
+
+
+def case_name(path: Path) -> str:
+    """Name of a case: the file's name without its endings, odd characters replaced.
+
+    QuPath's script names exports after the slide with or without its ending; both lead to the same name.
+
+    >>> case_name(Path("S12 (a).ome.tif")), case_name(Path("S12 (a).ome.tif.geojson.gz"))
+    ('S12_a_', 'S12_a_')
+    """
+    name, endings = path.name, (*geojson.SUFFIXES, *slides.SUFFIXES, ".ome")
+    while stem := next((name[: -len(end)] for end in endings if name.lower().endswith(end)), ""):
+        name = stem
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:190].rstrip(".")
+    return name if re.match(r"[A-Za-z0-9_]", name) else f"_{name}"
+
+
+def pair_files(slide_path: Path, annotation_path: Path) -> Pairing:
+    """Slides and annotations by name; two single files belong together whatever their names are."""
+    slide_files = _files(slide_path, slides.SUFFIXES, "slides or images")
+    annotation_files = _files(annotation_path, geojson.SUFFIXES, "GeoJSON files")
+    if slide_path.is_file() and annotation_path.is_file():
+        return Pairing((Pair(case_name(slide_path), slide_path, annotation_path),), (), ())
+    by_slide, by_annotation = _by_name(slide_files), _by_name(annotation_files)
+    common = sorted(by_slide.keys() & by_annotation.keys())
+    if not common:
+        raise DataError(
+            "no slide has annotations",
+            got=f"{slide_files[0].name} …, {annotation_files[0].name} …",
+            expected="<slide name>.geojson for a slide of that name",
+            mend="name every export after its slide",
+        )
+    return Pairing(
+        pairs=tuple(Pair(case_name(by_slide[key]), by_slide[key], by_annotation[key]) for key in common),
+        slides_alone=tuple(by_slide[key] for key in sorted(by_slide.keys() - by_annotation.keys())),
+        annotations_alone=tuple(by_annotation[key] for key in sorted(by_annotation.keys() - by_slide.keys())),
+    )
+
+
+def _files(path: Path, suffixes: Iterable[str], what: str) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UsageError(f"no such file or folder: {path}", expected=what)
+    hidden = (".", PARTIAL)
+    found = [p for p in sorted(path.iterdir()) if p.is_file() and p.name.lower().endswith(tuple(suffixes))]
+    found = [p for p in found if not p.name.startswith(hidden)]
+    if not found:
+        raise DataError(f"no {what} in {path}", expected=f"files ending in {', '.join(suffixes)}")
+    return found
+
+
+def _by_name(files: Iterable[Path]) -> dict[str, Path]:
+    """Files by lower-case name, since some file systems do not tell case apart."""
+    groups = defaultdict(list)
+    for file in files:
+        groups[case_name(file).lower()].append(file)
+    for name, group in groups.items():
+        if len(group) > 1:
+            raise DataError(
+                f"two files for one name: {name}",
+                got=", ".join(file.name for file in group),
+                expected="one slide and one GeoJSON file per name",
+                mend="rename or remove one of them",
+            )
+    return {name: group[0] for name, group in groups.items()}
+
+
+def class_index(name: str, schema: LabelSchema, renamed: Mapping[str, str]) -> int | None:
+    """Mask value of an annotation's class, or None if the class is unknown.
+
+    ``renamed`` comes first (its keys in lower case; an empty target means ignore), then name or title in any case.
+    QuPath ends the names of classes that are no tissue in a star; they are ignore.
+
+    >>> from ntrm.labels import SKIN
+    >>> [class_index(name, SKIN, {"tumour": "BCC"}) for name in ("Epidermis", "Tumour", "Ignore*", "nail")]
+    [0, 9, 255, None]
+    """
+    wanted = renamed.get(name.lower(), name)
+    if not wanted or (wanted == name and name.endswith("*")):
+        return IGNORE
+    if wanted in schema.names:
+        return schema.index(wanted)
+    return next((t.index for t in schema.tissues if wanted.lower() in (t.name.lower(), t.title.lower())), None)
+
+
+def check_names(names: Mapping[str, str], schema: LabelSchema) -> dict[str, str]:
+    """A renaming with lower-case keys, every target known."""
+    for target in names.values():
+        if target and class_index(target, schema, {}) in (None, IGNORE):
+            raise choices_error("the renaming leads to an unknown class", target, schema.names)
+    return {source.strip().lower(): target for source, target in names.items()}
+
+
+def read_names(path: Path) -> dict[str, str]:
+    """Renaming of classes from a CSV with columns from, to; an empty ``to`` means ignore."""
+    return {row["from"]: row["to"] for row in read_table(path, ("from", "to"))}
+
+
+def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
+    """Patient, split and µm/px by case name, from a CSV with a column slide and any of patient, split, mpp."""
+    facts = {}
+    for row in read_table(path, ("slide",)):
+        split, mpp = row.get("split", ""), row.get("mpp", "")
+        if split and split not in SPLITS:
+            raise choices_error(f"{path.name}: unknown split of {row['slide']}", split, SPLITS)
+        value = Resolution.square(number(mpp)).x if mpp else None
+        facts[case_name(Path(row["slide"])).lower()] = SlideFacts(row.get("patient", ""), split, value)
+    torn = patient_faults(path.name, [(name, f.patient or name, f.split or None) for name, f in facts.items()])
+    if torn:
+        raise DataError(f"{path.name}: a patient in two splits", got=torn[0].found, expected=torn[0].expected)
+    return facts

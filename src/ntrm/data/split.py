@@ -1,0 +1,259 @@
+"""Training, validation and test parts in which no patient is in two parts and every cancer type in all of them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ntrm.data.cases import SPLITS, Dataset
+from ntrm.data.layouts import open_dataset
+from ntrm.data.tables import read_table
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.files import whole_file
+
+FRACTIONS = (0.70, 0.15, 0.15)
+"""Shares of the sections in training, validation and test."""
+
+COLUMNS = ("name", "group", "split", "cancer")
+
+_WHOLE = "all sections"
+"""Stratum that every section belongs to besides its cancer type, so that the whole hits the fractions as well."""
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """One section and where it belongs."""
+
+    name: str
+    group: str
+    split: str
+    cancer: str = ""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A full assignment of sections to splits, sorted by name; made only if no patient is in two splits."""
+
+    rows: tuple[SplitRow, ...]
+    kept: int = field(default=0, compare=False)
+    """How many sections had their split before, or got it through their patient."""
+
+    def __post_init__(self) -> None:
+        strange = [f"{row.name}: {row.split!r}" for row in self.rows if row.split not in SPLITS]
+        if strange:
+            raise DataError("unknown split", got=_some(strange), expected=f"one of {', '.join(SPLITS)}")
+        twice = [name for name, number in Counter(row.name for row in self.rows).items() if number > 1]
+        if twice:
+            raise DataError("sections listed twice", got=_some(twice), mend="keep one row per section")
+        _split_by_patient(self.rows)
+
+    @property
+    def by_name(self) -> dict[str, str]:
+        """Split of every section."""
+        return {row.name: row.split for row in self.rows}
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Sections per split and cancer type; every split and every type is listed."""
+        cells = Counter((row.split, row.cancer) for row in self.rows)
+        cancers = sorted({row.cancer for row in self.rows})
+        return {split: {cancer: cells[split, cancer] for cancer in cancers} for split in SPLITS}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Counts and assignments as a JSON document."""
+        patients = {split: len({row.group for row in self.rows if row.split == split}) for split in SPLITS}
+        return {
+            "sections": {split: sum(cells.values()) for split, cells in self.counts.items()},
+            "patients": patients,
+            "cancers": self.counts,
+            "kept": self.kept,
+            "split": self.by_name,
+        }
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """The dataset with this split; its sections must all be listed here."""
+        split = self.by_name
+        missing = sorted({case.name for case in dataset if case.name not in split})
+        if missing:
+            raise RefusedError(
+                "the split does not list every section",
+                got=f"nothing about {_some(missing)}",
+                mend="make the split again; sections that have one keep it",
+            )
+        return replace(dataset, cases=tuple(replace(case, split=split[case.name]) for case in dataset))
+
+    def write(self, path: Path) -> None:
+        """Write the CSV with columns name, group, split, cancer."""
+        with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows((row.name, row.group, row.split, row.cancer) for row in self.rows)
+
+
+def read_split(path: Path) -> Split:
+    """Read what ``Split.write`` wrote; the columns group and cancer may be missing."""
+    rows = (
+        SplitRow(row["name"], row.get("group") or row["name"], row["split"], row.get("cancer", ""))
+        for row in read_table(path, ("name", "split"))
+    )
+    return Split(tuple(sorted(rows, key=lambda row: row.name)))
+
+
+def write_split(root: Path, out: Path, *, fractions: Sequence[float] = FRACTIONS, seed: int = 0) -> Split:
+    """Split the dataset in ``root`` and write ``out``; if that file is there already, what it says is kept."""
+    if out.resolve().is_relative_to(root.resolve()):
+        raise RefusedError(
+            "the split file would lie inside the dataset, which stays as it is",
+            got=out,
+            expected=f"a file outside {root}",
+            mend="choose another --out",
+        )
+    split = make_split(
+        open_dataset(root), fractions=fractions, seed=seed, existing=read_split(out) if out.exists() else None
+    )
+    split.write(out)
+    return split
+
+
+def parse_fractions(text: str) -> tuple[float, ...]:
+    """Fractions from a comma-separated list of percentages or fractions.
+
+    >>> parse_fractions("70,15,15"), parse_fractions("0.8, 0.2, 0")
+    ((0.7, 0.15, 0.15), (0.8, 0.2, 0.0))
+    """
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError("fractions are not numbers", got=repr(text), expected="for example 70,15,15") from None
+    fractions = tuple(number / 100 for number in numbers) if sum(numbers) > 2 else numbers
+    _check_fractions(fractions)
+    return fractions
+
+
+def make_split(
+    dataset: Dataset, *, fractions: Sequence[float] = FRACTIONS, seed: int = 0, existing: Split | None = None
+) -> Split:
+    """Assign every section to a split: patient-disjoint, stratified by cancer type, the same for the same seed.
+
+    A section that has a split (in the dataset or in ``existing``) keeps it and takes its patient's other
+    sections along; what ``existing`` lists beyond the dataset stays listed. The other patients are placed
+    one after the other, those with most sections first and in a seeded order otherwise, each where it
+    disturbs the wished counts least. Order of the cases, platform and library versions do not matter.
+    """
+    _check_fractions(fractions)
+    rows = _sections(dataset, existing)
+    fixed = _split_by_patient(row for row in rows if row.split)
+    balance = _Balance(rows, dict(zip(SPLITS, fractions, strict=True)))
+    for patient, split in fixed.items():
+        balance.put(patient, split)
+    free = {row.group for row in rows} - fixed.keys()
+    order = sorted(free, key=lambda patient: (-balance.sections(patient), _shuffle_key(seed, patient)))
+    for left, patient in zip(range(len(order), 0, -1), order, strict=True):
+        balance.put(patient, balance.best(patient, left))
+    return Split(
+        tuple(replace(row, split=balance.chosen[row.group]) for row in rows),
+        kept=sum(row.group in fixed for row in rows),
+    )
+
+
+class _Balance:
+    """Sections so far and sections wished, per split and stratum; the strata are the cancer types and the whole."""
+
+    def __init__(self, rows: Sequence[SplitRow], fractions: dict[str, float]) -> None:
+        self.chosen: dict[str, str] = {}
+        self.strata: dict[str, Counter[str]] = {}
+        for row in rows:
+            self.strata.setdefault(row.group, Counter()).update([_WHOLE, f"cancer {row.cancer}"])
+        self.offered = [split for split in SPLITS if fractions[split] > 0]
+        total = sum(self.strata.values(), Counter[str]())
+        self.wished = {(split, stratum): fractions[split] * total[stratum] for split in SPLITS for stratum in total}
+        self.placed: Counter[tuple[str, str]] = Counter()
+        if len(self.strata) < len(self.offered):
+            raise RefusedError(
+                "too few patients for a split in which no patient is in two parts",
+                got=f"{len(self.strata)} patients",
+                expected=f"at least {len(self.offered)} for {', '.join(self.offered)}",
+                mend="add patients, or set a fraction to 0",
+            )
+
+    def sections(self, patient: str) -> int:
+        """How many sections the patient has."""
+        return self.strata[patient][_WHOLE]
+
+    def put(self, patient: str, split: str) -> None:
+        """Give the patient's sections to ``split``."""
+        self.chosen[patient] = split
+        self.placed.update({(split, stratum): number for stratum, number in self.strata[patient].items()})
+
+    def best(self, patient: str, left: int) -> str:
+        """Where the patient fits best, with ``left`` patients still to place; the last ones fill empty splits."""
+        empty = [split for split in self.offered if not self.placed[split, _WHOLE]]
+        return min(empty if left <= len(empty) else self.offered, key=lambda split: self._growth(patient, split))
+
+    def _growth(self, patient: str, split: str) -> float:
+        """Growth of Σ (placed − wished)² / wished over the patient's strata, less what is equal for all splits."""
+        return sum(
+            number * (2 * self.placed[split, stratum] + number) / self.wished[split, stratum]
+            for stratum, number in self.strata[patient].items()
+        )
+
+
+def _sections(dataset: Dataset, existing: Split | None) -> list[SplitRow]:
+    """One row per section, sorted by name, with its split where it has one."""
+    listed = {row.name: row for row in existing.rows} if existing else {}
+    rows: dict[str, SplitRow] = {}
+    for case in dataset:
+        before = listed[case.name].split if case.name in listed else ""
+        if case.split and before and case.split != before:
+            raise _contradiction(f"section {case.name}", case.split, before)
+        row = SplitRow(case.name, case.group, case.split or before, case.cancer)
+        if rows.setdefault(case.name, row) != row:
+            raise RefusedError(
+                f"the resolutions of section {case.name} disagree",
+                got=f"{rows[case.name]} and {row}",
+                mend="give it one group, split and cancer type in cases.csv",
+            )
+    return sorted((listed | rows).values(), key=lambda row: row.name)
+
+
+def _split_by_patient(rows: Iterable[SplitRow]) -> dict[str, str]:
+    splits: dict[str, str] = {}
+    for row in rows:
+        if splits.setdefault(row.group, row.split) != row.split:
+            raise _contradiction(f"patient {row.group}", splits[row.group], row.split)
+    return splits
+
+
+def _contradiction(who: str, one: str, other: str) -> RefusedError:
+    return RefusedError(
+        f"{who} is in two splits",
+        got=f"{one} and {other}",
+        expected="one split, or test results would be measured on what was trained on",
+        mend="correct the split column in cases.csv or in the split file, or leave it empty to have it drawn",
+    )
+
+
+def _check_fractions(fractions: Sequence[float]) -> None:
+    plausible = len(fractions) == len(SPLITS) and all(math.isfinite(f) and f >= 0 for f in fractions)
+    if not plausible or not math.isclose(sum(fractions), 1, abs_tol=1e-6) or fractions[0] == 0:
+        raise UsageError(
+            "impossible fractions",
+            got=", ".join(f"{fraction:g}" for fraction in fractions),
+            expected=f"three numbers for {', '.join(SPLITS)} that sum to 1, the first above 0",
+        )
+
+
+def _shuffle_key(seed: int, patient: str) -> str:
+    """A place in a shuffled order that depends on the seed and the patient alone."""
+    return hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest()
+
+
+def _some(items: Sequence[str], limit: int = 5) -> str:
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more

@@ -1,0 +1,231 @@
+"""Which files a dataset folder holds and how they belong together, without decoding any of them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ntrm.data.cases import Case
+from ntrm.data.faults import Fault, fault
+from ntrm.data.headers import RGB8, read_header
+from ntrm.data.patients import cancer_of, patient_of, section_of
+from ntrm.data.tables import CaseRow, fault_of, is_good_name, read_cases
+from ntrm.errors import DataError, NtrmError
+from ntrm.files import PARTIAL
+from ntrm.labels import SKIN, LabelSchema, read_schema
+from ntrm.resolution import level_factor, level_resolution
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
+CLASSES, CASES, MEASUREMENTS = "classes.csv", "cases.csv", "measurements.csv"
+
+LAYOUTS = """\
+layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
+            layout plain: Images/, Masks/ (indexed), classes.csv (index,name,r,g,b), cases.csv (name,group,split,mpp)
+            masks alone (for statistics): Masks/*.png or *.png"""
+
+
+@dataclass
+class Survey:
+    """A dataset as it lies on disk: every case that was found, and every fault that shows without decoding."""
+
+    root: Path
+    layout: str
+    schema: LabelSchema | None = None
+    """None where the classes are unknown; then no mask can be read."""
+    cases: list[Case] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def relative(self, path: Path) -> str:
+        """Path as reports show it."""
+        return path.relative_to(self.root).as_posix()
+
+
+@dataclass(frozen=True)
+class Place:
+    """One folder of images and one of masks that belong together."""
+
+    level: str
+    images: Path | None
+    masks: Path
+
+
+def survey_dataset(root: Path) -> Survey:
+    """Walk a dataset folder of any layout; raises only where it is no dataset at all."""
+    if not root.is_dir():
+        raise DataError("no such dataset folder", got=root, expected="a folder", mend="check the path")
+    layout, places = _find_layout(root)
+    survey = Survey(root, layout)
+    for place in places:
+        _pair_up(survey, place)
+    if not survey.cases:
+        survey.faults.append(fault("empty-dataset", "."))
+    _find_schema(survey)
+    _add_rows(survey)
+    _note_missing_levels(survey)
+    survey.cases.sort(key=lambda case: (-level_factor(case.level) if case.level else 0, natural(case.name)))
+    return survey
+
+
+def natural(name: str) -> tuple[list[int | str], str]:
+    """Sorting key under which numbers count: BCC_2 stands before BCC_10.
+
+    >>> sorted(["BCC_10", "BCC_2"], key=natural)
+    ['BCC_2', 'BCC_10']
+    """
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+
+def _find_layout(root: Path) -> tuple[str, list[Place]]:
+    for base in (root, root / "data"):
+        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(r"[1-9][0-9]{0,2}x", folder.name)]
+        places = [
+            Place(folder.name, folder / "Images", folder / "Masks")
+            for folder in levels
+            if (folder / "Images").is_dir() or (folder / "Masks").is_dir()
+        ]
+        if any(place.images and place.images.is_dir() for place in places):
+            return "queensland", places
+        if places:
+            return "masks", [Place(place.level, None, place.masks) for place in places]
+    if (root / "Images").is_dir():
+        return "plain", [Place("", root / "Images", root / "Masks")]
+    if (root / "Masks").is_dir():
+        return "masks", [Place("", None, root / "Masks")]
+    if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
+        return "masks", [Place("", None, root)]
+    raise DataError(
+        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, mend="arrange the folders like this"
+    )
+
+
+def _pair_up(survey: Survey, place: Place) -> None:
+    images = _scan(survey, place.images) if place.images else {}
+    masks = _scan(survey, place.masks)
+    for name in sorted({*images, *masks}):
+        image, mask = images.get(name), masks.get(name)
+        if mask is None and image is not None:
+            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
+        if image is None and mask is not None and place.images:
+            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
+        survey.cases.append(Case(name, image, mask, group=name, level=place.level))
+
+
+def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
+    """Image files of one folder by name; everything that is odd about the folder becomes a fault."""
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        survey.faults.append(fault("unreadable", survey.relative(folder), f"the folder: {error.strerror}"))
+        return {}
+    found: dict[str, Path] = {}
+    first: dict[str, Path] = {}
+    for path in paths:
+        survey.faults += _odd_entry(survey, path)
+        if path.suffix.lower() not in SUFFIXES or path.name.startswith(".") or not path.is_file():
+            continue
+        twin = first.setdefault(path.stem.casefold(), path)
+        if twin != path:
+            survey.faults.append(fault("duplicate-name", survey.relative(path), f"{path.name} beside {twin.name}"))
+        found.setdefault(path.stem, path)
+    return found
+
+
+def _odd_entry(survey: Survey, path: Path) -> list[Fault]:
+    """What is wrong with one entry of a folder, judged by its name and kind alone."""
+    file = survey.relative(path)
+    if path.name.startswith(PARTIAL):
+        return [fault("partial-file", file, "passed over")]
+    if path.suffix.lower() not in SUFFIXES or path.is_dir():
+        known = path.parent == survey.root and path.name in {CLASSES, CASES, MEASUREMENTS}
+        return [] if known else [fault("other-file", file, "a folder" if path.is_dir() else f"a {path.suffix} file")]
+    if not path.is_file():
+        return [fault("unreadable", file, "a broken link" if path.is_symlink() else "no regular file")]
+    faults = []
+    if not is_good_name(path.stem):
+        faults.append(fault("odd-name", file, repr(path.name)))
+    if not path.resolve().is_relative_to(survey.root.resolve()):
+        faults.append(fault("outside-link", file, str(path.resolve())))
+    return faults
+
+
+def _find_schema(survey: Survey) -> None:
+    path = survey.root / CLASSES
+    if path.exists():
+        try:
+            survey.schema = read_schema(path)
+        except NtrmError as error:
+            survey.faults.append(fault_of(error, "bad-classes", CLASSES))
+    elif survey.layout == "queensland" or (survey.layout == "masks" and _is_rgb(survey.cases)):
+        survey.schema = SKIN
+    else:
+        mend = "write it; for one level of the skin dataset give the folder above the level instead"
+        survey.faults.append(fault("bad-classes", CLASSES, "no such file", mend=mend))
+
+
+def _is_rgb(cases: Iterable[Case]) -> bool:
+    """Whether the first mask that can be opened is RGB, and thus says by its colours what it shows."""
+    for case in cases:
+        try:
+            return case.mask is not None and read_header(case.mask).pixels == RGB8
+        except DataError:
+            continue
+    return False
+
+
+def _add_rows(survey: Survey) -> None:
+    """Give every case its patient, split, cancer type and µm/px."""
+    rows: dict[str, CaseRow] = {}
+    plain = survey.layout == "plain"
+    path = next((base / CASES for base in (survey.root, survey.root / "data") if (base / CASES).exists()), None)
+    if path is not None:
+        rows, faults = _read_rows(path, {case.name for case in survey.cases}, mpp_needed=plain)
+        survey.faults += faults
+    elif plain:
+        survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
+    survey.cases = [_complete(case, rows.get(case.name), survey.layout) for case in survey.cases]
+    if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
+        survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
+
+
+def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[str, CaseRow], list[Fault]]:
+    try:
+        rows, faults = read_cases(path, mpp_needed=mpp_needed)
+    except DataError as error:
+        return {}, [fault_of(error, "bad-cases", path.name)]
+    lacking = [fault("bad-cases", path.name, f"no row for {name}") for name in sorted(names - set(rows), key=natural)]
+    surplus = sorted(set(rows) - names, key=natural)
+    faults += lacking + [fault("bad-cases", path.name, f"row {name!r} without a file") for name in surplus]
+    faults += [fault("odd-name", path.name, repr(name)) for name in surplus if name and not is_good_name(name)]
+    return rows, faults
+
+
+def _complete(case: Case, row: CaseRow | None, layout: str) -> Case:
+    case = replace(
+        case,
+        group=patient_of(section_of(case.name)),
+        cancer=cancer_of(case.name),
+        resolution=level_resolution(case.level) if case.level else None,
+    )
+    if row is None:
+        return case
+    return replace(
+        case,
+        group=row.group,
+        split=row.split,
+        cancer=row.cancer or case.cancer,
+        resolution=case.resolution or row.resolution,
+    )
+
+
+def _note_missing_levels(survey: Survey) -> None:
+    levels_of: dict[str, set[str]] = defaultdict(set)
+    for case in survey.cases:
+        levels_of[case.name].add(case.level)
+    every = set().union(*levels_of.values())
+    for name in sorted(levels_of, key=natural):
+        for level in sorted(every - levels_of[name], key=level_factor):
+            survey.faults.append(fault("missing-level", name, f"not at {level}"))

@@ -1,0 +1,209 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.data.broken import broken_plain, broken_queensland, image, mask, save, sound_plain, sound_queensland
+
+from ntrm.data.cases import Case
+from ntrm.data.check import _inspect_all, check_dataset
+from ntrm.data.faults import KINDS
+from ntrm.data.inspection import Task
+from ntrm.labels import SKIN
+
+
+def found_in(report):
+    return {(finding.code, finding.file) for finding in report.findings}
+
+
+def test_every_fault_of_the_plain_layout_is_named_and_nothing_else(tmp_path):
+    expected = broken_plain(tmp_path)
+    report = check_dataset(tmp_path)
+    assert found_in(report) == expected
+    assert not report.clean
+    for finding in report.faults:
+        assert finding.found, finding
+        assert finding.expected, finding
+        assert finding.mend, finding
+
+
+def test_each_wrong_pixel_format_is_said(tmp_path):
+    broken_plain(tmp_path)
+    found = {finding.file: finding.found for finding in check_dataset(tmp_path).faults if finding.code == "not-rgb8"}
+    words = {"grey.png": "8-bit grey", "deep.png": "16-bit grey", "alpha.png": "alpha", "cmyk.jpg": "CMYK"}
+    for file, word in (words | {"float.tif": "float"}).items():
+        assert word in found[f"Images/{file}"]
+
+
+def test_faults_between_resolutions_and_notes(tmp_path):
+    expected = broken_queensland(tmp_path)
+    report = check_dataset(tmp_path)
+    assert found_in(report) == expected
+    assert {finding.code for finding in report.faults} == {"level-mismatch"}
+    assert len(report.notes) == 3
+
+
+def test_all_codes_are_tried(tmp_path):
+    tried = {code for code, _ in broken_plain(tmp_path / "plain") | broken_queensland(tmp_path / "queensland")}
+    assert set(KINDS) - tried == {"bad-classes", "empty-dataset", "outside-link"}
+
+
+@pytest.mark.parametrize("classes", ["", "index,name\n0,a\n", "index,name,r,g,b\n1,a,0,0,0\n", "\x00", None])
+def test_bad_classes(tmp_path, classes):
+    sound_plain(tmp_path)
+    (tmp_path / "classes.csv").unlink()
+    if classes is not None:
+        (tmp_path / "classes.csv").write_text(classes)
+    assert found_in(check_dataset(tmp_path)) == {("bad-classes", "classes.csv")}
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("name,group,mpp\na,p,0.5\nb,q,0.5\n", ["wrong columns"]),
+        ("name,group,split,mpp\na,p,training,0.5\nb,q,train,0.5\n", ["unknown split"]),
+        ("name,group,split,mpp\na,p,train,0.5\na,p,train,0.5\nb,,,0.5\n", ["second row", "no group"]),
+        ("name,group,split,mpp\na,p,train,0.5\nb,q,train,0.5\nc,r,test,0.5\n", ["'c' without a file"]),
+        ("name,group,split,mpp\na,p,train,0.5\n", ["no row for b"]),
+        ("name,group,split,mpp\n", ["no row for a", "no row for b"]),
+        ("name,group,split,mpp\na,p,train,0.5,9\nb,q,train,0.5\n", ["too many cells"]),
+    ],
+)
+def test_bad_cases(tmp_path, table, words):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text(table)
+    report = check_dataset(tmp_path)
+    assert found_in(report) == {("bad-cases", "cases.csv")}
+    assert len(report.faults) == len(words)
+    for word in words:
+        assert any(word in finding.found for finding in report.faults), report.faults
+
+
+@pytest.mark.parametrize("mpp", ["", "abc", "nan", "-1", "0", "500", "inf"])
+def test_unusable_resolution(tmp_path, mpp):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text(f"name,group,split,mpp\na,p,train,{mpp}\nb,q,train,0.5\n")
+    assert found_in(check_dataset(tmp_path)) == {("no-mpp", "cases.csv")}
+
+
+def test_path_tricks_in_cases_are_odd_names(tmp_path):
+    sound_plain(tmp_path)
+    with (tmp_path / "cases.csv").open("a") as stream:
+        stream.write("../../etc/passwd,p,train,0.5\n")
+    assert found_in(check_dataset(tmp_path)) == {("bad-cases", "cases.csv"), ("odd-name", "cases.csv")}
+
+
+@pytest.mark.parametrize("name", ["a b", "a\x1b[31mb", "-rf", ".hidden", "ü", "a;b", "[red]", "x."])
+def test_odd_names_are_shown_harmlessly(tmp_path, name):
+    save(sound_plain(tmp_path) / "Masks" / f"{name}.png", mask())
+    odd = [finding for finding in check_dataset(tmp_path).faults if finding.code == "odd-name"]
+    assert len(odd) == 1
+    assert (odd[0].file + odd[0].found).isprintable()
+
+
+def test_links_are_followed_and_noted(tmp_path):
+    root = sound_plain(tmp_path / "set")
+    outside = tmp_path / "elsewhere.png"
+    (root / "Images/a.png").rename(outside)
+    (root / "Images/a.png").symlink_to(outside)
+    (root / "Masks/c.png").symlink_to(tmp_path / "nowhere")
+    report = check_dataset(root)
+    assert found_in(report) == {("outside-link", "Images/a.png"), ("unreadable", "Masks/c.png")}
+    assert [note.code for note in report.notes] == ["outside-link"]
+
+
+def test_special_files_are_not_opened(tmp_path):
+    sound_plain(tmp_path)
+    os.mkfifo(tmp_path / "Images/pipe.png")
+    (tmp_path / "Images/folder.png").mkdir()
+    assert found_in(check_dataset(tmp_path)) == {
+        ("unreadable", "Images/pipe.png"),
+        ("other-file", "Images/folder.png"),
+    }
+
+
+def test_sound_datasets_are_clean_and_described(tmp_path):
+    report = check_dataset(sound_queensland(tmp_path))
+    assert report.clean
+    assert report.findings == ()
+    assert (report.layout, report.sections, report.patients, report.classes) == ("queensland", 2, 2, SKIN.names)
+    assert [(level.level, level.cases, level.mpp) for level in report.levels] == [
+        ("10x", 2, (6.7,)),
+        ("5x", 2, (3.35,)),
+    ]
+    assert report.levels[1].largest == (48, 64)
+
+
+def test_a_pixel_more_or_less_between_resolutions_is_no_fault(tmp_path):
+    sound_queensland(tmp_path, names=("BCC_1",))
+    save(tmp_path / "data/5x/Images/BCC_1.tif", image(47, 66))
+    save(tmp_path / "data/5x/Masks/BCC_1.png", SKIN.colourise(mask(47, 66)))
+    assert check_dataset(tmp_path).clean
+
+
+def test_strays_below_the_limit_are_totalled(tmp_path):
+    colours = SKIN.colourise(mask(40, 50, classes=12))
+    colours[0, :3] = 255  # white means nothing
+    colours[1, 0] = (74, 1, 106)  # close to epidermis
+    save(tmp_path / "BCC_1_0001.png", colours)
+    save(tmp_path / "BCC_1_0002.png", SKIN.colourise(mask(40, 50)))
+    report = check_dataset(tmp_path)
+    assert report.clean
+    strays = report.strays
+    assert (strays.pixels, strays.ignored, strays.masks, strays.share) == (4, 3, 1, 4 / 4000)
+    assert (report.layout, report.sections, len(report.notes)) == ("masks", 1, 1)
+
+
+def test_background_tiles_are_no_fault_among_masks_alone(tmp_path):
+    save(tmp_path / "BCC_1_0001.png", SKIN.colourise(mask()))
+    save(tmp_path / "BCC_1_0002.png", SKIN.colourise(mask() * 0 + 8))
+    assert check_dataset(tmp_path).clean
+
+
+def test_several_processes_report_the_same_as_one(tmp_path):
+    broken_plain(tmp_path)
+    one, two = check_dataset(tmp_path, jobs=1), check_dataset(tmp_path, jobs=2)
+    assert one == two
+    assert json.loads(json.dumps(two.as_dict(), allow_nan=False))["clean"] is False
+
+
+class _Killer:
+    """Ends the process that unpickles it, as a decoder bug would."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+def test_a_file_that_kills_its_decoder_does_not_end_the_walk(tmp_path):
+    sound_plain(tmp_path, names=("a", "b", "c"))
+    tasks = [
+        Task(tmp_path, Case(n, tmp_path / "Images" / f"{n}.png", None, n), schema, tiles=False, max_pixels=10**6)
+        for n, schema in (("a", None), ("b", _Killer()), ("c", None))
+    ]
+    outcomes = list(_inspect_all(tasks, jobs=2))
+    assert [bool(outcome.faults) for outcome in outcomes] == [False, True, False]
+    assert outcomes[1].faults[0].file == "Images/b.png"
+
+
+def test_no_permission_is_unreadable(tmp_path, monkeypatch):
+    sound_plain(tmp_path)
+    locked = tmp_path / "Images" / "a.png"
+    plain_open = Path.open
+
+    def refuse(path, *args, **kwargs):
+        if path == locked:
+            raise PermissionError(13, "Permission denied")
+        return plain_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert found_in(check_dataset(tmp_path)) == {("unreadable", "Images/a.png")}
+
+
+@pytest.mark.parametrize("name", ["glas", "gleason2019", "skin-masks"])
+def test_real_data_is_clean(name):
+    if not (folder := os.environ.get("NTRM_REAL_DATA")):
+        pytest.skip("NTRM_REAL_DATA is not set: no real data to check")
+    report = check_dataset(Path(folder) / name)
+    assert report.clean, report.faults
+    assert report.sections > 50
+    assert report.strays.share < 0.001

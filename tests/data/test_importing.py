@@ -1,0 +1,354 @@
+import csv
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shapely
+from PIL import Image
+
+from ntrm.data import importing
+from ntrm.data.check import check_dataset
+from ntrm.data.decode import read_image, read_mask
+from ntrm.data.importing import import_annotations
+from ntrm.data.layouts import open_dataset
+from ntrm.data.pairing import SlideFacts
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.labels import IGNORE, SKIN
+from ntrm.resolution import Resolution
+
+REAL = os.environ.get("NTRM_REAL_DATA")
+needs_real = pytest.mark.skipif(not REAL, reason="NTRM_REAL_DATA names no folder with real slides")
+
+
+def box(left, top, right, bottom):
+    return [[left, top], [right, top], [right, bottom], [left, bottom], [left, top]]
+
+
+def drawn(name, *rings):
+    return {
+        "type": "Feature",
+        "geometry": {"type": "Polygon", "coordinates": list(rings)},
+        "properties": {
+            "objectType": "annotation",
+            "classification": {"name": name, "color": [0, 0, 0]} if name else None,
+        },
+    }
+
+
+def annotate(path: Path, *features) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    return path
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng().integers(0, 256, (120, 200, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def folders(tmp_path, pixels):
+    """Slides a and b with annotations of a tissue and a nest in it; b's has a hole."""
+    slides, marks = tmp_path / "slides", tmp_path / "marks"
+    slides.mkdir()
+    for name in "ab":
+        Image.fromarray(pixels).save(slides / f"{name}.png")
+    annotate(marks / "a.geojson", drawn("BCC", box(60, 50, 80, 70)), drawn("Reticular dermis", box(40, 40, 100, 90)))
+    annotate(marks / "b.geojson", drawn("EPI", box(20, 20, 60, 60), box(30, 30, 40, 40)), drawn("", box(0, 0, 9, 9)))
+    return slides, marks, tmp_path / "out"
+
+
+def rows(path: Path):
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_a_dataset_comes_out(folders, pixels):
+    slides, marks, out = folders
+    report = import_annotations(slides, marks, out, mpp=0.5, margin_um=5)
+    assert report.exit_code == 0
+    assert rows(out / "cases.csv") == [
+        {"name": "a", "group": "a", "split": "", "mpp": "0.5"},
+        {"name": "b", "group": "b", "split": "", "mpp": "0.5"},
+    ]
+    assert [row["name"] for row in rows(out / "classes.csv")] == list(SKIN.names)
+    # The annotated box, 10 pixels wider on each side.
+    assert np.array_equal(read_image(out / "Images" / "a.png"), pixels[30:100, 30:110])
+    mask = read_mask(out / "Masks" / "a.png", SKIN).mask
+    expected = np.full((70, 80), IGNORE)
+    expected[10:60, 10:70] = SKIN.index("RET")
+    expected[20:40, 30:50] = SKIN.index("BCC")
+    assert np.array_equal(mask, expected)
+    case = report.imported[0]
+    assert case.overlaps == {"BCC over RET": 400}
+    assert case.pixels["BCC"] == 400
+    assert case.pixels["ignore"] == 80 * 70 - 3000
+    assert report.imported[1].counts["unclassified"] == 1
+    assert (read_mask(out / "Masks" / "b.png", SKIN).mask == IGNORE).sum() == 60 * 60 - 1600 + 100
+
+
+def test_the_dataset_passes_the_check(folders):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5)
+    report = check_dataset(out)
+    assert report.findings == ()
+    assert report.sections == 2
+    assert [case.resolution for case in open_dataset(out)] == [Resolution.square(0.5)] * 2
+
+
+def test_the_record_tells_inputs_options_and_place(folders):
+    slides, marks, out = folders
+    report = import_annotations(slides, marks, out, mpp=0.5, target_mpp=1.0, margin_um=5)
+    record = json.loads((out / "provenance.json").read_text())
+    assert record["options"]["target_mpp"] == 1.0
+    assert record["slides"] == json.loads(json.dumps(report.as_dict()["imported"]))
+    case = report.imported[0]
+    assert (case.left, case.top, case.step_x, case.step_y, case.width, case.height) == (30, 30, 2, 2, 40, 35)
+    assert case.mpp == 1.0
+    assert len(case.slide_sha256) == 64
+
+
+def test_the_image_is_averaged_and_the_mask_fits_it(folders, pixels):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5, target_mpp=1.0, margin_um=5)
+    image = read_image(out / "Images" / "a.png")
+    expected = pixels[30:100, 30:110].reshape(35, 2, 40, 2, 3).mean(axis=(1, 3))
+    assert np.abs(image - expected).max() <= 0.5
+    assert read_mask(out / "Masks" / "a.png", SKIN).mask.shape == image.shape[:2]
+
+
+def test_patients_splits_and_resolutions_come_from_a_table(folders):
+    slides, marks, out = folders
+    facts = {"a": SlideFacts("P1", "train", 0.25), "b": SlideFacts("P1", "train", 0.5)}
+    import_annotations(slides, marks, out, facts=facts)
+    assert [tuple(row.values()) for row in rows(out / "cases.csv")] == [
+        ("a", "P1", "train", "0.25"),
+        ("b", "P1", "train", "0.5"),
+    ]
+
+
+def written(out):
+    return {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in out.glob("*s/*.png")}
+
+
+def test_a_second_run_leaves_what_is_complete_and_redoes_what_changed(folders):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5)
+    before = written(out)
+    again = import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts(patient="P7")})
+    assert again.reused == ("a", "b")
+    assert written(out) == before
+    assert rows(out / "cases.csv")[0]["group"] == "P7"
+    annotate(marks / "b.geojson", drawn("KER", box(20, 20, 60, 60)))
+    (out / "Masks" / "a.png").unlink()
+    third = import_annotations(slides, marks, out, mpp=0.5)
+    assert third.reused == ()
+    assert third.imported[1].pixels["KER"] == 1600
+    assert (out / "Masks" / "a.png").exists()
+
+
+def test_a_run_that_was_stopped_goes_on(folders, monkeypatch):
+    slides, marks, out = folders
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importing, "write_indexed_mask", stop)
+        with pytest.raises(KeyboardInterrupt):
+            import_annotations(slides, marks, out, mpp=0.5)
+    assert list(out.glob("Masks/*")) == []
+    report = import_annotations(slides, marks, out, mpp=0.5)
+    assert [case.name for case in report.imported] == ["a", "b"]
+    assert not list(out.rglob(".partial-*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"target_mpp": 1.0}, "target_mpp = 1.0"), ({"margin_um": 3.0}, "margin_um"), ({"names": {"x": "EPI"}}, "names")],
+)
+def test_options_are_never_mixed(folders, change, word):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5)
+    with pytest.raises(RefusedError, match=word):
+        import_annotations(slides, marks, out, **{"mpp": 0.5, **change})
+
+
+@pytest.mark.parametrize("stranger", ["notes.txt", "Masks/x.png", "cases.csv"])
+def test_a_folder_with_other_files_is_refused(folders, stranger):
+    slides, marks, out = folders
+    (out / "Masks").mkdir(parents=True)
+    (out / stranger).write_text("mine")
+    with pytest.raises(RefusedError, match="already holds"):
+        import_annotations(slides, marks, out, mpp=0.5)
+    assert (out / stranger).read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"options": {}, "slides": [{"name": "a"}]}'])
+def test_a_foreign_record_is_refused(folders, text):
+    slides, marks, out = folders
+    out.mkdir()
+    (out / "provenance.json").write_text(text)
+    with pytest.raises(RefusedError, match="not the record"):
+        import_annotations(slides, marks, out, mpp=0.5)
+
+
+def test_one_failure_does_not_stop_the_others(folders):
+    slides, marks, out = folders
+    (marks / "a.geojson").write_text("{")
+    annotate(marks / "lost.geojson", drawn("EPI", box(0, 0, 9, 9)))
+    (slides / "blank.png").write_bytes((slides / "a.png").read_bytes())
+    report = import_annotations(slides, marks, out, mpp=0.5)
+    assert [case.name for case in report.imported] == ["b"]
+    assert report.failures[0].slide == "a.png"
+    assert report.slides_without_annotations == ("blank.png",)
+    assert report.annotations_without_slide == ("lost.geojson",)
+    assert report.exit_code == 1
+    assert json.loads(json.dumps(report.as_dict()))["failures"][0]["mend"]
+    assert [row["name"] for row in rows(out / "cases.csv")] == ["b"]
+
+
+def only_error(folders, features=None, **options):
+    """Import slide a alone; the error it fails with."""
+    slides, marks, out = folders
+    if features is not None:
+        annotate(marks / "a.geojson", *features)
+    report = import_annotations(slides / "a.png", marks / "a.geojson", out, **options)
+    (failure,) = report.failures
+    assert failure.error.got is not None
+    assert failure.error.mend
+    assert report.exit_code == failure.error.exit_code
+    assert not list(out.rglob("*.png"))
+    return failure.error
+
+
+def test_missing_resolution_is_refused_never_guessed(folders):
+    error = only_error(folders)
+    assert isinstance(error, RefusedError)
+    assert "--mpp" in error.mend
+
+
+def test_contradicting_resolution_is_refused(folders, pixels):
+    slides, marks, out = folders
+    Image.fromarray(pixels).save(slides / "a.tif", resolution_unit=3, x_resolution=20000, y_resolution=20000)
+    (slides / "a.png").unlink()
+    refused = import_annotations(slides / "a.tif", marks / "a.geojson", out, mpp=0.25)
+    assert "0.25" in str(refused.failures[0].error)
+    assert "0.5" in str(refused.failures[0].error)
+    assert refused.exit_code == 3
+    close = import_annotations(slides / "a.tif", marks / "a.geojson", out.with_name("o2"), mpp=0.51)
+    assert close.imported[0].mpp == 0.51
+    none = import_annotations(slides / "a.tif", marks / "a.geojson", out.with_name("o3"))
+    assert none.imported[0].mpp == 0.5
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        ([drawn("Melanoma", box(1, 1, 9, 9))], ["Melanoma", "EPI (epidermis)", "--map"]),
+        ([drawn("EPI", box(500, 500, 900, 900))], ["outside", "x 0 to 200"]),
+        ([drawn("EPI", box(1, 1, 9, 9)), drawn("BCC", box(-9, 0, 0, 9))], ["outside", "BCC"]),
+        ([drawn("", box(1, 1, 9, 9))], ["no annotated tissue", "1 areas without a class"]),
+        ([drawn("Ignore*", box(1, 1, 9, 9))], ["no annotated tissue"]),
+        ([], ["no annotated tissue"]),
+        ([drawn("EPI", box(1.1, 1.1, 1.2, 1.2))], ["smaller than a pixel"]),
+    ],
+)
+def test_annotations_that_do_not_fit_are_refused(folders, features, words):
+    error = only_error(folders, features, mpp=0.5)
+    assert isinstance(error, DataError)
+    for word in words:
+        assert word in str(error)
+
+
+def test_too_many_pixels_are_refused_with_the_resolution_that_fits(folders, monkeypatch):
+    monkeypatch.setattr(importing, "MAX_PIXELS", 5000)
+    error = only_error(folders, [drawn("EPI", box(0, 0, 200, 120))], mpp=0.5)
+    fits = float(error.mend.split()[3])
+    slides, marks, out = folders
+    report = import_annotations(slides / "a.png", marks / "a.geojson", out.with_name("o2"), mpp=0.5, target_mpp=fits)
+    assert 4500 < report.imported[0].width * report.imported[0].height <= 5000
+
+
+def test_a_finer_resolution_than_the_slides_is_refused(folders):
+    assert "coarser" in only_error(folders, mpp=0.5, target_mpp=0.4).what
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"mpp": 500.0}, RefusedError),
+        ({"target_mpp": float("nan")}, RefusedError),
+        ({"margin_um": -1.0}, UsageError),
+        ({"names": {"a": "nowhere"}}, UsageError),
+    ],
+)
+def test_impossible_options_are_refused_before_anything_is_written(folders, options, error):
+    slides, marks, out = folders
+    with pytest.raises(error):
+        import_annotations(slides, marks, out, **options)
+    assert not out.exists()
+
+
+def test_annotations_over_the_edge_are_clipped_and_counted(folders):
+    slides, marks, out = folders
+    annotate(marks / "a.geojson", drawn("EPI", box(-50, -50, 20, 30)), drawn("BKG", box(180, 100, 300, 300)))
+    (case,) = import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=1.0).imported
+    assert case.counts["clipped"] == 2
+    assert (case.width, case.height) == (200, 120)
+    assert case.pixels["EPI"] == 20 * 30
+    assert case.pixels["BKG"] == 20 * 20
+
+
+def test_unequal_pixel_sides_are_written_square(folders, pixels):
+    slides, marks, out = folders
+    Image.fromarray(pixels).save(slides / "c.tif", resolution_unit=3, x_resolution=20000, y_resolution=10000)
+    annotate(marks / "c.geojson", drawn("EPI", box(0, 0, 200, 120)))
+    (case,) = import_annotations(slides / "c.tif", marks / "c.geojson", out).imported
+    assert (case.width, case.height, case.mpp) == (100, 120, 1.0)
+
+
+def test_classes_mapped_to_nothing_are_ignore(folders):
+    slides, marks, out = folders
+    names = {"bcc": "", "Reticular dermis": "PAP"}
+    report = import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5, names=names)
+    assert report.imported[0].pixels["BCC"] == 0
+    assert report.imported[0].pixels["PAP"] == 3000 - 400
+
+
+@needs_real
+def test_a_ring_drawn_on_a_real_slide(tmp_path):
+    openslide = pytest.importorskip("openslide")
+    slide = Path(REAL, "slides", "cmu-1-small-region.svs")
+    centre, angle = np.array([1100.0, 1400.0]), np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    outer = centre + 600 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    hole = centre + 250 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    marks = annotate(tmp_path / "ring.geojson", drawn("Epidermis", outer.tolist(), hole.tolist()))
+    (case,) = import_annotations(slide, marks, tmp_path / "out", target_mpp=1.0).imported
+
+    mask = read_mask(tmp_path / "out" / "Masks" / f"{case.name}.png", SKIN).mask
+    true_um2 = shapely.Polygon(outer, [hole]).area * 0.499**2
+    assert (mask == SKIN.index("EPI")).sum() * case.mpp**2 == pytest.approx(true_um2, rel=0.01)
+    column, row = ((centre - (case.left, case.top)) / (case.step_x, case.step_y)).astype(int)
+    reach = int(240 / case.step_x)
+    assert (mask[row - reach : row + reach : 20, column] == IGNORE).all()
+    assert mask[row, column + int(400 / case.step_x)] == SKIN.index("EPI")
+
+    image = read_image(tmp_path / "out" / "Images" / f"{case.name}.png").astype(float)
+    with openslide.OpenSlide(slide) as handle:
+        for y, x in np.random.default_rng().integers(0, image.shape[:2], (40, 2)):
+            left, top = case.left + x * case.step_x, case.top + y * case.step_y
+            expected = _mean(handle, left, top, left + case.step_x, top + case.step_y)
+            assert np.abs(image[y, x] - expected).max() <= 0.51, f"pixel {x}, {y}"
+
+
+def _mean(handle, left, top, right, bottom):
+    """Mean colour of a rectangle with fractional borders, pixel by pixel."""
+    total = np.zeros(3)
+    for v in range(int(top), int(np.ceil(bottom))):
+        for u in range(int(left), int(np.ceil(right))):
+            share = (min(u + 1, right) - max(u, left)) * (min(v + 1, bottom) - max(v, top))
+            total += share * np.array(handle.read_region((u, v), 0, (1, 1)))[0, 0, :3]
+    return total / ((right - left) * (bottom - top))

@@ -1,0 +1,171 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.broken import CLASSES, broken_plain, mask, save, sound_plain, sound_queensland
+
+from ntrm.data.check import check_dataset
+from ntrm.data.layouts import open_dataset
+from ntrm.data.survey import natural, survey_dataset
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.labels import SKIN
+from ntrm.resolution import Resolution
+
+
+def test_plain(tmp_path):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text(
+        "name,group,split,mpp,mpp_y,cancer\na,p1,train,0.5,,\nb,p2,,0.25,0.26,BCC\n", encoding="utf-8-sig"
+    )
+    dataset = open_dataset(tmp_path)
+    a, b = dataset.cases
+    assert (dataset.layout, dataset.schema.names) == ("plain", ("background", "gland", "stroma"))
+    assert (a.name, a.group, a.split, a.resolution) == ("a", "p1", "train", Resolution(0.5, 0.5))
+    assert (b.split, b.resolution, b.cancer, b.level) == (None, Resolution(0.25, 0.26), "BCC", "")
+    assert a.image == tmp_path / "Images/a.png"
+    assert a.mask == tmp_path / "Masks/a.png"
+
+
+@pytest.mark.parametrize("data", ["", "data"])
+def test_queensland(tmp_path, data):
+    sound_queensland(tmp_path, names=("BCC_10", "BCC_2", "BCC_19", "BCC_21", "IEC_1"), data=data)
+    dataset = open_dataset(tmp_path)
+    assert (dataset.layout, dataset.schema, dataset.levels) == ("queensland", SKIN, ("10x", "5x"))
+    coarse = dataset.at_level("10x")
+    assert [case.name for case in coarse] == ["BCC_2", "BCC_10", "BCC_19", "BCC_21", "IEC_1"]
+    assert {case.resolution for case in coarse} == {Resolution(6.7, 6.7)}
+    group = {case.name: case.group for case in coarse}
+    assert group["BCC_19"] == group["BCC_21"] != group["BCC_10"]
+    assert {case.cancer for case in coarse} == {"BCC", "IEC"}
+    assert open_dataset(tmp_path, level="10x") == coarse
+
+
+def test_queensland_with_cases_and_classes(tmp_path):
+    sound_queensland(tmp_path)
+    (tmp_path / "cases.csv").write_text("name,group,split,cancer\nBCC_1,p,train,SCC\nSCC_2,q,test,\n")
+    SKIN.write_csv(tmp_path / "classes.csv")
+    dataset = open_dataset(tmp_path, level="5x")
+    assert [(case.group, case.split, case.cancer) for case in dataset] == [("p", "train", "SCC"), ("q", "test", "SCC")]
+    assert dataset.schema == SKIN
+
+
+@pytest.mark.parametrize("folder", ["", "Masks", "10x/Masks"])
+def test_masks_alone(tmp_path, folder):
+    for name in ("BCC_11_0001", "BCC_11_0002", "IEC_3_0001"):
+        save(tmp_path / folder / f"{name}.png", SKIN.colourise(mask()))
+    dataset = open_dataset(tmp_path)
+    assert (dataset.layout, dataset.schema) == ("masks", SKIN)
+    assert [case.group for case in dataset] == ["BCC_11-12", "BCC_11-12", "IEC_2-3"]
+    assert {case.image for case in dataset} == {None}
+    assert {case.resolution for case in dataset} == {Resolution(6.7, 6.7) if "10x" in folder else None}
+
+
+def test_indexed_masks_alone_need_their_classes(tmp_path):
+    save(tmp_path / "a.png", mask())
+    with pytest.raises(DataError, match=re.escape("classes.csv")):
+        open_dataset(tmp_path)
+    (tmp_path / "classes.csv").write_text(CLASSES)
+    assert len(open_dataset(tmp_path).schema) == 3
+
+
+def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(DataError, match=r"(?s)layout queensland.*layout plain"):
+        open_dataset(tmp_path)
+    with pytest.raises(DataError, match="no such dataset folder"):
+        open_dataset(tmp_path / "nowhere")
+
+
+def test_an_empty_dataset_is_refused(tmp_path):
+    sound_plain(tmp_path, names=())
+    (tmp_path / "Images").mkdir()
+    (tmp_path / "Masks").mkdir()
+    assert [finding.code for finding in check_dataset(tmp_path).faults] == ["empty-dataset"]
+    with pytest.raises(DataError, match="no image and no mask"):
+        open_dataset(tmp_path)
+
+
+def test_faults_are_named_with_the_way_to_see_them_all(tmp_path):
+    broken_plain(tmp_path)
+    with pytest.raises(DataError) as error:
+        open_dataset(tmp_path)
+    faults = [fault for fault in survey_dataset(tmp_path).faults if fault.severity == "fault"]
+    assert f"{faults[0].file}: {faults[0].title}" in str(error.value)
+    assert f"and {len(faults) - 5} more" in str(error.value)
+    assert "ntrm data check" in error.value.mend
+
+
+def test_a_missing_resolution_is_refused_not_guessed(tmp_path):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text("name,group,split\na,p,train\nb,q,train\n")
+    with pytest.raises(RefusedError, match="no column mpp"):
+        open_dataset(tmp_path)
+
+
+def test_a_patient_in_two_splits_is_refused(tmp_path):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text("name,group,split,mpp\na,p,train,0.5\nb,p,test,0.5\n")
+    with pytest.raises(RefusedError, match="p: a in train, b in test"):
+        open_dataset(tmp_path)
+
+
+def test_a_fault_at_another_resolution_does_not_matter(tmp_path):
+    sound_queensland(tmp_path)
+    (tmp_path / "data/5x/Masks/BCC_1.png").unlink()
+    assert len(open_dataset(tmp_path, level="10x")) == 2
+    with pytest.raises(DataError, match="image without a mask"):
+        open_dataset(tmp_path, level="5x")
+
+
+def test_an_unknown_level_lists_the_known_ones(tmp_path):
+    with pytest.raises(UsageError, match="one of 10x, 5x"):
+        open_dataset(sound_queensland(tmp_path), level="2x")
+    with pytest.raises(UsageError, match="the layout has none"):
+        open_dataset(sound_plain(tmp_path / "plain"), level="2x")
+
+
+def test_a_split_file_replaces_the_splits(tmp_path):
+    sound_queensland(tmp_path)
+    file = tmp_path / "mine.csv"
+    file.write_text("name,group,split\nBCC_1,BCC_1-2,val\nSCC_2,SCC_1-2,test\nBCC_77,BCC_77,train\n")
+    dataset = open_dataset(tmp_path, cases_file=file)
+    assert {(case.name, case.split) for case in dataset} == {("BCC_1", "val"), ("SCC_2", "test")}
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "message"),
+    [
+        ("BCC_1,p,val\n", DataError, "no row for BCC_2, IEC_1"),
+        ("BCC_1,p,val\nBCC_2,p,\nIEC_1,i,val\n", UsageError, "unknown split"),
+        ("BCC_1,p,val\nBCC_2,p,test\nIEC_1,i,val\n", RefusedError, "BCC_1-2: BCC_1 in val, BCC_2 in test"),
+        ("BCC_1,p,val\nBCC_2,p,val\nIEC_1,p,test\n", RefusedError, "p: BCC_1 in val, IEC_1 in test"),
+        # Sections 1 and 2 are one patient, whatever the file calls them.
+        ("BCC_1,p,val\nBCC_2,q,test\nIEC_1,i,val\n", RefusedError, "BCC_1-2: BCC_1 in val"),
+    ],
+)
+def test_an_unusable_split_file_is_refused(tmp_path, rows, kind, message):
+    sound_queensland(tmp_path, names=("BCC_1", "BCC_2", "IEC_1"))
+    (tmp_path / "mine.csv").write_text("name,group,split\n" + rows)
+    with pytest.raises(kind, match=message):
+        open_dataset(tmp_path, cases_file=tmp_path / "mine.csv")
+
+
+def test_no_image_is_decoded(tmp_path, monkeypatch):
+    sound_plain(tmp_path)
+    monkeypatch.setattr(np, "array", None)
+    monkeypatch.setattr("ntrm.data.decode._decode", None)
+    assert len(open_dataset(tmp_path)) == 2
+
+
+@given(st.lists(st.integers(0, 10**6), unique=True))
+def test_natural_order_is_the_order_of_numbers(numbers):
+    names = sorted((f"BCC_{number}" for number in numbers), key=natural)
+    assert names == [f"BCC_{number}" for number in sorted(numbers)]
+
+
+@given(st.lists(st.text()))
+def test_natural_order_knows_every_name(names):
+    backwards = names[::-1]
+    assert sorted(names, key=natural) == sorted(backwards, key=natural)

@@ -1,0 +1,126 @@
+from pathlib import Path
+
+import pytest
+
+from ntrm.data.pairing import (
+    SlideFacts,
+    case_name,
+    check_names,
+    class_index,
+    pair_files,
+    read_names,
+    read_slide_facts,
+)
+from ntrm.data.tables import is_good_name
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.labels import IGNORE, SKIN
+
+
+def touch(folder: Path, *names: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("S1.svs", "S1"),
+        ("S1.svs.geojson", "S1"),
+        ("S1.geojson.gz", "S1"),
+        ("S1.json", "S1"),
+        ("S1.OME.TIF", "S1"),
+        ("S1.v2.svs", "S1.v2"),
+        ("mole é/1.png", "1"),
+        ("mole é 1.png", "mole_1"),
+        ("-x.png", "_-x"),
+        (".png", "_.png"),
+        ("ends..svs", "ends"),
+        ("x" * 240 + ".svs", "x" * 190),
+    ],
+)
+def test_names(file, name):
+    assert case_name(Path(file)) == name
+    assert is_good_name(name)
+
+
+def test_pairs_by_name(tmp_path):
+    slides = touch(tmp_path / "slides", "A.svs", "b.ome.tif", "c.png", "notes.txt", ".d.png")
+    drawn = touch(tmp_path / "drawn", "a.geojson", "b.geojson.gz", "x.json")
+    found = pair_files(slides, drawn)
+    assert [(p.name, p.slide.name, p.annotations.name) for p in found.pairs] == [
+        ("A", "A.svs", "a.geojson"),
+        ("b", "b.ome.tif", "b.geojson.gz"),
+    ]
+    assert [p.name for p in found.slides_alone] == ["c.png"]
+    assert [p.name for p in found.annotations_alone] == ["x.json"]
+
+
+def test_two_single_files_belong_together(tmp_path):
+    folder = touch(tmp_path / "f", "a.svs", "export.geojson")
+    (pair,) = pair_files(folder / "a.svs", folder / "export.geojson").pairs
+    assert pair.name == "a"
+
+
+@pytest.mark.parametrize("names", [["a.svs", "a.tif"], ["a.svs", "A.svs"], ["a b.svs", "a_b.svs"]])
+def test_two_slides_of_one_name_are_refused(tmp_path, names):
+    slides = touch(tmp_path / "slides", *names)
+    with pytest.raises(DataError, match="two files for one name"):
+        pair_files(slides, touch(tmp_path / "drawn", "a.geojson"))
+
+
+def test_nothing_to_pair(tmp_path):
+    slides, drawn = touch(tmp_path / "slides", "a.svs"), touch(tmp_path / "drawn", "b.geojson")
+    with pytest.raises(DataError, match="no slide has annotations"):
+        pair_files(slides, drawn)
+    with pytest.raises(DataError, match="no GeoJSON files"):
+        pair_files(slides, slides)
+    with pytest.raises(UsageError, match="no such file"):
+        pair_files(tmp_path / "none", drawn)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [("BCC", 9), ("bcc", 9), ("Basal Cell Carcinoma", 9), ("nodular", 9), ("Artefact", IGNORE), ("Region*", IGNORE)],
+)
+def test_classes_by_name_title_or_renaming(name, index):
+    renamed = check_names({"Nodular": "BCC", "artefact": ""}, SKIN)
+    assert class_index(name, SKIN, renamed) == index
+
+
+def test_the_renaming_comes_first():
+    assert class_index("EPI", SKIN, check_names({"epi": "keratin"}, SKIN)) == SKIN.index("KER")
+    assert class_index("Region*", SKIN, check_names({"Region*": "BKG"}, SKIN)) == SKIN.index("BKG")
+    assert class_index("melanoma", SKIN, {}) is None
+
+
+def test_a_renaming_to_nowhere_is_refused():
+    with pytest.raises(UsageError, match="EPI, GLD"):
+        check_names({"a": "melanoma"}, SKIN)
+
+
+def test_tables(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("\ufefffrom,to,why\n Tumour , BCC,x\nArtefact,,\n", encoding="utf-8")
+    assert read_names(table) == {"Tumour": "BCC", "Artefact": ""}
+    table.write_text("slide,patient,split,mpp\nA b.svs,P1,train,0.5\nc,,,\n")
+    assert read_slide_facts(table) == {"a_b": SlideFacts("P1", "train", 0.5), "c": SlideFacts()}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("name,patient\na,b\n", DataError),
+        ("slide,split\na,trian\n", UsageError),
+        ("slide,mpp\na,half\n", DataError),
+        ("slide,mpp\na,500\n", RefusedError),
+        ("", DataError),
+        ("slide,patient,split\na,P,train\nb,P,test\n", DataError),
+    ],
+)
+def test_broken_tables_are_refused(tmp_path, text, error):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(error) as caught:
+        read_slide_facts(tmp_path / "t.csv")
+    assert caught.value.expected

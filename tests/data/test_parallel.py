@@ -1,0 +1,37 @@
+import os
+import signal
+
+import pytest
+
+from ntrm.data.parallel import parallel_map
+from ntrm.errors import DataError, UsageError
+
+
+def refuse_three(number: int) -> int:
+    if number == 3:
+        raise DataError("three", got=number, mend="take four")
+    return number * number
+
+
+def die(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_order_is_kept_and_errors_arrive_whole(jobs):
+    assert list(parallel_map(refuse_three, [2, 0, 5, 1], jobs)) == [4, 0, 25, 1]
+    with pytest.raises(DataError, match="take four") as caught:
+        list(parallel_map(refuse_three, [1, 2, 3, 4], jobs))
+    assert caught.value.got == 3
+
+
+def test_a_killed_worker_is_explained():
+    with pytest.raises(DataError, match="--jobs"):
+        list(parallel_map(die, [1, 2], jobs=2))
+
+
+def test_nothing_to_do_and_nobody_to_do_it():
+    assert list(parallel_map(abs, [], jobs=4)) == []
+    with pytest.raises(UsageError, match="jobs"):
+        list(parallel_map(abs, [1], jobs=0))

@@ -1,0 +1,123 @@
+import time
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import Delaunay
+
+from ntrm.data import rasterise
+from ntrm.data.rasterise import Area, Grid, fill, paint
+from ntrm.labels import IGNORE
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def star(rng, centre, radius, corners):
+    angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
+    reach = radius * rng.uniform(0.4, 1, corners)
+    return np.stack([centre[0] + reach * np.cos(angle), centre[1] + reach * np.sin(angle)], axis=1)
+
+
+def centres(width, height):
+    y, x = np.mgrid[:height, :width] + 0.5
+    return x, y
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=seeds)
+def test_random_polygons_with_holes_match_shapely(seed):
+    rng = np.random.default_rng(seed)
+    width, height = rng.integers(1, 90, 2)
+    outer = star(rng, rng.uniform(-10, 100, 2), rng.uniform(1, 80), rng.integers(3, 40))
+    solid = shapely.Polygon(outer).buffer(0)
+    inner = solid.buffer(-3)
+    area = solid.difference(shapely.Polygon(star(rng, outer.mean(axis=0), 20, 9)).buffer(0).intersection(inner))
+    rings = [np.array(r.coords) for p in shapely.get_parts(area) for r in (p.exterior, *p.interiors)]
+    x, y = centres(width, height)
+    assert np.array_equal(fill(rings, width, height), shapely.contains_xy(area, x, y))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, whole=st.booleans())
+def test_areas_that_share_edges_neither_overlap_nor_leave_gaps(seed, whole):
+    rng = np.random.default_rng(seed)
+    corners = np.array([[0, 0], [40, 0], [40, 30], [0, 30]], dtype=float)
+    inner = rng.uniform(0, 30, (30, 2))
+    # Whole and half numbers put centres exactly on edges and corners.
+    points = np.concatenate([corners, np.round(2 * inner) / 2 if whole else inner])
+    points = np.unique(points, axis=0)
+    times = sum(fill([points[t]], 40, 30).astype(int) for t in Delaunay(points).simplices)
+    assert (times == 1).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, left=st.integers(0, 30), top=st.integers(0, 30))
+def test_a_window_is_a_part_of_the_whole(seed, left, top):
+    rng = np.random.default_rng(seed)
+    ring = rng.uniform(-10, 60, (12, 2))
+    whole = fill([ring], 50, 50)
+    assert np.array_equal(fill([ring], 20, 15, left, top), whole[top : top + 15, left : left + 20])
+
+
+def test_pieces_of_bounded_size_give_the_same(monkeypatch):
+    ring = np.random.default_rng(0).uniform(0, 60, (40, 2))
+    whole = fill([ring], 60, 60)
+    monkeypatch.setattr(rasterise, "CROSSINGS", 7)
+    assert np.array_equal(fill([ring], 60, 60), whole)
+    assert 0 < whole.mean() < 1
+
+
+@pytest.mark.parametrize("rings", [[], [np.zeros((1, 2))], [np.array([[0, 3], [9, 3], [4, 3.0]])]])
+def test_nothing_inside(rings):
+    assert not fill(rings, 5, 5).any()
+
+
+def test_ten_thousand_corners_on_sixteen_million_pixels_in_seconds():
+    rng = np.random.default_rng()
+    ring = star(rng, (2000, 2000), 1900, 10_000)
+    start = time.perf_counter()
+    inside = fill([ring], 4000, 4000)
+    seconds = time.perf_counter() - start
+    assert inside.sum() == pytest.approx(shapely.Polygon(ring).area, rel=1e-3)
+    assert seconds < 5, f"{seconds:.1f} s"
+
+
+def box(left, top, right, bottom):
+    return np.array([[left, top], [right, top], [right, bottom], [left, bottom]], dtype=float)
+
+
+def test_smaller_areas_lie_on_top_whatever_their_order():
+    grid = Grid(0, 0, 1, 1, 20, 10)
+    areas = [Area([box(4, 4, 8, 8)], 9, 16), Area([box(0, 0, 10, 10)], 3, 100)]
+    mask, overlaps = paint(areas, grid)
+    assert np.array_equal(paint(areas[::-1], grid)[0], mask)
+    assert {value: (mask == value).sum() for value in (3, 9, IGNORE)} == {3: 84, 9: 16, IGNORE: 100}
+    assert overlaps == {(3, 9): 16}
+
+
+def test_of_equal_areas_the_later_lies_on_top_and_the_same_class_never_overlaps_itself():
+    grid = Grid(0, 0, 1, 1, 4, 4)
+    mask, overlaps = paint([Area([box(0, 0, 4, 4)], value, 16) for value in (1, 2, 2)], grid)
+    assert (mask == 2).all()
+    assert overlaps == {(1, 2): 16}
+
+
+def test_ignore_can_be_painted():
+    mask, overlaps = paint([Area([box(0, 0, 4, 4)], 1, 16), Area([box(1, 1, 2, 2)], IGNORE, 1)], Grid(0, 0, 1, 1, 4, 4))
+    assert (mask == IGNORE).sum() == 1
+    assert mask[1, 1] == IGNORE
+    assert overlaps == {}
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds)
+def test_the_grid_is_placed_on_the_slide(seed):
+    rng = np.random.default_rng(seed)
+    grid = Grid(*rng.uniform(0, 50, 2), *rng.uniform(0.5, 4, 2), 30, 20)
+    ring = star(rng, rng.uniform(0, 100, 2), 60, 15)
+    mask, _ = paint([Area([ring], 5, 1)], grid)
+    x, y = centres(30, 20)
+    inside = shapely.contains_xy(shapely.Polygon(ring), grid.left + x * grid.step_x, grid.top + y * grid.step_y)
+    assert np.array_equal(mask == 5, inside)

@@ -1,0 +1,180 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from ntrm.data.decode import read_image, read_mask
+from ntrm.data.encode import write_image, write_indexed_mask, write_rgb_mask
+from ntrm.data.layouts import open_dataset
+from ntrm.data.resample import resample_dataset
+from ntrm.data.shrink import area_average, majority_vote
+from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.files import PARTIAL
+from ntrm.labels import SKIN
+from ntrm.resolution import Resolution, level_resolution
+
+
+@pytest.fixture
+def seed():
+    return int(np.random.SeedSequence().entropy % 2**32)
+
+
+def blotchy(random, height, width):
+    """A mask of random blocks, so that votes have winners."""
+    blocks = random.integers(0, len(SKIN), (-(-height // 4), -(-width // 4)), dtype=np.uint8)
+    return np.kron(blocks, np.ones((4, 4), dtype=np.uint8))[:height, :width]
+
+
+def write_queensland(root: Path, seed: int, level: str = "2x", names=("BCC_1", "SCC_7"), base: str = "data") -> None:
+    random = np.random.default_rng(seed)
+    for index, name in enumerate(names):
+        height, width = 63 + 10 * index, 88
+        image = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        write_image(root / base / level / "Images" / f"{name}.tif", image, level_resolution(level))
+        write_rgb_mask(root / base / level / "Masks" / f"{name}.png", blotchy(random, height, width), SKIN)
+
+
+def write_plain(root: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    mask = blotchy(random, 21, 34)
+    mask[:10] = 255
+    write_image(root / "Images" / "a.tif", random.integers(0, 256, (21, 34, 3), dtype=np.uint8), Resolution(0.5, 0.6))
+    write_indexed_mask(root / "Masks" / "a.png", mask, SKIN)
+    SKIN.write_csv(root / "classes.csv")
+    (root / "cases.csv").write_text("name,group,split,mpp,mpp_y,note\na,p,train,0.5,0.6,kept as it is\n")
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_levels_are_averages_and_votes_of_the_finest(tmp_path, seed, jobs):
+    root, out = tmp_path / "in", tmp_path / "out"
+    write_queensland(root, seed)
+    write_queensland(root, seed + 1, level="10x")
+    before = snapshot(root)
+    result = resample_dataset(root, ["10x", "5x"], out, jobs=jobs)
+    assert (result.sections, result.written, result.skipped) == (2, 8, 0)
+    assert snapshot(root) == before
+    for level, factor in (("5x", 2.5), ("10x", 5)):
+        for case in open_dataset(out, level=level):
+            source = root / "data" / "2x"
+            image, mask = read_image(source / f"Images/{case.name}.tif"), source / f"Masks/{case.name}.png"
+            votes = majority_vote(read_mask(mask, SKIN).mask, factor, factor, len(SKIN))
+            assert np.array_equal(read_image(case.image), area_average(image, factor, factor))
+            assert np.array_equal(read_mask(case.mask, SKIN).mask, votes)
+            assert case.resolution == level_resolution(level)
+
+
+def test_um_per_pixel_stand_in_the_tiff(tmp_path, seed):
+    write_queensland(tmp_path / "in", seed)
+    resample_dataset(tmp_path / "in", ["10x"], tmp_path / "out")
+    with tifffile.TiffFile(tmp_path / "out/10x/Images/BCC_1.tif") as tif:
+        tags = tif.pages[0].tags
+        per_cm = tags["XResolution"].value[0] / tags["XResolution"].value[1]
+        assert tags["ResolutionUnit"].value == tifffile.RESUNIT.CENTIMETER
+    assert 1e4 / per_cm == pytest.approx(6.7, rel=1e-6)
+
+
+def test_a_plain_dataset_keeps_its_layout_and_scales_its_mpp(tmp_path, seed):
+    write_plain(tmp_path / "in", seed)
+    resample_dataset(tmp_path / "in", ["4x"], tmp_path / "out")
+    dataset = open_dataset(tmp_path / "out")
+    (case,) = dataset
+    assert dataset.layout == "plain"
+    assert (case.resolution, case.group, case.split) == (Resolution(2.0, 2.4), "p", "train")
+    expected = majority_vote(read_mask(tmp_path / "in/Masks/a.png", SKIN).mask, 4, 4, len(SKIN))
+    assert np.array_equal(read_mask(case.mask, dataset.schema).mask, expected)
+    assert expected.shape == (5, 9)
+    assert "kept as it is" in (tmp_path / "out/cases.csv").read_text()
+    assert (tmp_path / "out/classes.csv").read_bytes() == (tmp_path / "in/classes.csv").read_bytes()
+
+
+def test_an_interrupted_run_goes_on(tmp_path, seed):
+    root, out = tmp_path / "in", tmp_path / "out"
+    write_queensland(root, seed)
+    resample_dataset(root, ["4x"], out)
+    whole = snapshot(out)
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("*.tif")}
+    (out / "4x/Masks/SCC_7.png").unlink()
+    (out / "4x/Masks" / f"{PARTIAL}killed.png").write_bytes(b"half")
+    again = resample_dataset(root, ["4x"], out)
+    assert (again.written, again.skipped) == (1, 3)
+    assert snapshot(out) == whole
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.tif")} == times
+
+
+def test_tables_travel_along(tmp_path, seed):
+    write_queensland(tmp_path / "in", seed, base="")
+    tables = {
+        "cases.csv": "name,group,split\nBCC_1,p,train\nSCC_7,q,test\n",
+        "measurements.csv": "name,clearance_um,depth_um\nBCC_1,100,20\n",
+        "truth.json": "{}\n",
+    }
+    for name, text in tables.items():
+        (tmp_path / "in" / name).write_text(text)
+    resample_dataset(tmp_path / "in", ["10x"], tmp_path / "out")
+    assert {name: (tmp_path / "out" / name).read_text() for name in tables} == tables
+    assert [case.split for case in open_dataset(tmp_path / "out")] == ["train", "test"]
+
+
+def test_a_section_is_taken_from_its_own_finest_level(tmp_path, seed):
+    root = tmp_path / "in"
+    write_queensland(root, seed, level="2x", names=("BCC_1",))
+    write_queensland(root, seed, level="5x", names=("BCC_1", "SCC_7"))
+    resample_dataset(root, ["10x"], tmp_path / "out")
+    sizes = {case.name: read_image(case.image).shape[:2] for case in open_dataset(tmp_path / "out")}
+    assert sizes == {"BCC_1": (13, 18), "SCC_7": (37, 44)}
+
+
+@pytest.mark.parametrize(
+    ("levels", "out", "kind", "message"),
+    [
+        (["1x"], "out", RefusedError, "finer"),
+        (["10x"], "in/out", RefusedError, "inside the dataset"),
+        (["10x"], "in", RefusedError, "inside the dataset"),
+        ([], "out", UsageError, "number of resolutions"),
+        (["10"], "out", UsageError, "level"),
+    ],
+)
+def test_what_would_be_wrong_is_refused_before_anything_is_written(tmp_path, seed, levels, out, kind, message):
+    write_queensland(tmp_path / "in", seed)
+    before = snapshot(tmp_path)
+    with pytest.raises(kind, match=message):
+        resample_dataset(tmp_path / "in", levels, tmp_path / out)
+    assert snapshot(tmp_path) == before
+
+
+def test_one_level_at_a_time_for_plain_and_none_for_masks_alone(tmp_path, seed):
+    write_plain(tmp_path / "in", seed)
+    with pytest.raises(UsageError, match="once per resolution"):
+        resample_dataset(tmp_path / "in", ["2x", "5x"], tmp_path / "out")
+    shutil.rmtree(tmp_path / "in/Images")
+    with pytest.raises(RefusedError, match="masks alone"):
+        resample_dataset(tmp_path / "in", ["2x"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("victim", ["cases.csv", "4x/Images/BCC_1.tif", "4x/Masks/BCC_1.png"])
+def test_other_files_in_the_output_are_not_overwritten(tmp_path, seed, victim):
+    root, out = tmp_path / "in", tmp_path / "out"
+    write_queensland(root, seed, base="")
+    (root / "cases.csv").write_text("name,group,split\nBCC_1,p,\nSCC_7,q,\n")
+    resample_dataset(root, ["4x"], out)
+    shutil.copy(out / "4x/Masks/SCC_7.png", out / victim)
+    before = (out / victim).read_bytes()
+    with pytest.raises(RefusedError, match="something else"):
+        resample_dataset(root, ["4x"], out)
+    assert (out / victim).read_bytes() == before
+
+
+def test_a_damaged_input_is_named(tmp_path, seed):
+    write_queensland(tmp_path / "in", seed)
+    path = tmp_path / "in/data/2x/Images/BCC_1.tif"
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(DataError, match=r"BCC_1\.tif") as caught:
+        resample_dataset(tmp_path / "in", ["4x"], tmp_path / "out")
+    assert isinstance(caught.value, NtrmError)
+    assert not list((tmp_path / "out").rglob(f"{PARTIAL}*"))

@@ -1,0 +1,205 @@
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ntrm.data.cases import SPLITS, Case, Dataset
+from ntrm.data.encode import write_indexed_mask
+from ntrm.data.patients import SKIN_SECTIONS, cancer_of, patient_of
+from ntrm.data.split import FRACTIONS, Split, SplitRow, make_split, parse_fractions, read_split, write_split
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.labels import SKIN
+
+SCC_IN_TEST = ["SCC_12", "SCC_17", "SCC_18", "SCC_25", "SCC_39", "SCC_47", "SCC_55", "SCC_60", "SCC_9"]
+"""Drawn with seed 0: to change these means that every published split changes."""
+
+SKIN_NAMES = [f"{cancer}_{number}" for cancer, count in SKIN_SECTIONS.items() for number in range(1, count + 1)]
+
+
+@pytest.fixture
+def seed():
+    return int(np.random.SeedSequence().entropy % 2**32)
+
+
+def dataset_of(rows):
+    """Dataset from rows (name, group, split, cancer)."""
+    cases = tuple(Case(name, None, None, group, split or None, cancer=cancer) for name, group, split, cancer in rows)
+    return Dataset(Path("nowhere"), "queensland", SKIN, cases)
+
+
+def skin_dataset(names=SKIN_NAMES, **splits):
+    return dataset_of([(name, patient_of(name), splits.get(name), cancer_of(name)) for name in names])
+
+
+def patients_of(split):
+    splits = defaultdict(set)
+    for row in split.rows:
+        splits[row.group].add(row.split)
+    return splits
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31))
+def test_the_skin_dataset_splits_as_wished_in_every_cancer_type(seed):
+    split = make_split(skin_dataset(), seed=seed)
+    assert sorted(split.by_name) == sorted(SKIN_NAMES)
+    assert all(len(splits) == 1 for splits in patients_of(split).values())
+    for cancer, total in {**SKIN_SECTIONS, "": 290}.items():
+        counts = Counter(row.split for row in split.rows if row.name.startswith(cancer))
+        for name, fraction in zip(SPLITS, FRACTIONS, strict=True):
+            assert abs(counts[name] / total - fraction) <= 0.03, f"{cancer or 'all'} in {name}"
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**31), st.randoms(use_true_random=False))
+def test_order_does_not_matter_and_the_seed_does(seed, shuffler):
+    names = list(SKIN_NAMES)
+    shuffler.shuffle(names)
+    assert make_split(skin_dataset(names), seed=seed) == make_split(skin_dataset(), seed=seed)
+    assert make_split(skin_dataset(), seed=seed) != make_split(skin_dataset(), seed=seed + 1)
+
+
+def test_a_seed_means_the_same_everywhere():
+    split = make_split(skin_dataset(), seed=0)
+    assert [row.name for row in split.rows if row.split == "test" and row.cancer == "SCC"] == SCC_IN_TEST
+
+
+def test_patients_with_several_sections_are_spread_over_the_splits():
+    split = make_split(skin_dataset(), seed=3)
+    sizes = Counter(row.group for row in split.rows)
+    spread = Counter(row.split for row in split.rows if sizes[row.group] > 1)
+    assert min(spread[name] for name in SPLITS) > 0
+
+
+@st.composite
+def assigned_rows(draw):
+    """Patients of one to three sections, of mixed cancer types, some of whose sections have a split already."""
+    rows = []
+    for patient in range(draw(st.integers(3, 25))):
+        split = draw(st.sampled_from(["", "", *SPLITS]))
+        for section in range(draw(st.integers(1, 3))):
+            given_split = draw(st.sampled_from(["", split]))
+            rows.append(
+                (f"s{patient}_{section}", f"p{patient}", given_split, draw(st.sampled_from(["BCC", "SCC", ""])))
+            )
+    return rows
+
+
+@settings(deadline=None)
+@given(assigned_rows(), st.integers(0, 99))
+def test_what_is_assigned_stays_and_takes_its_patient_along(rows, seed):
+    split = make_split(dataset_of(rows), seed=seed)
+    assert all(len(splits) == 1 for splits in patients_of(split).values())
+    fixed = {group: given_split for _, group, given_split, _ in rows if given_split}
+    for name, group, _, _ in rows:
+        assert split.by_name[name] == fixed.get(group, split.by_name[name])
+    assert split.kept == sum(group in fixed for _, group, _, _ in rows)
+    if len({group for _, group, _, _ in rows} - fixed.keys()) >= len(set(SPLITS) - set(fixed.values())):
+        assert {row.split for row in split.rows} == set(SPLITS), "a split stayed empty"
+
+
+def test_three_patients_are_enough_and_two_are_not():
+    rows = [("a", "p", "", ""), ("b", "q", "", ""), ("c", "r", "", "")]
+    assert sorted(make_split(dataset_of(rows)).by_name.values()) == sorted(SPLITS)
+    with pytest.raises(RefusedError, match="too few patients") as caught:
+        make_split(dataset_of(rows[:2]))
+    assert "2 patients" in str(caught.value.got)
+    two_way = make_split(dataset_of(rows[:2]), fractions=(0.5, 0, 0.5))
+    assert sorted(two_way.by_name.values()) == ["test", "train"]
+
+
+def test_a_patient_in_two_splits_is_named():
+    with pytest.raises(RefusedError, match="patient BCC_19-20-21 is in two splits"):
+        make_split(skin_dataset(BCC_19="train", BCC_21="test"))
+    with pytest.raises(RefusedError, match="patient p "):
+        Split((SplitRow("a", "p", "train"), SplitRow("b", "p", "val")))
+
+
+def test_resolutions_of_a_section_count_once_and_must_agree():
+    rows = [(name, name, "", "") for name in "abc"]
+    assert len(make_split(dataset_of(rows + rows)).rows) == 3
+    with pytest.raises(RefusedError, match="section a disagree"):
+        make_split(dataset_of([*rows, ("a", "other", "", "")]))
+
+
+@pytest.mark.parametrize(
+    "fractions", [(0.7, 0.3), (0.7, 0.2, 0.2), (1.2, -0.1, -0.1), (0, 0.5, 0.5), (float("nan"), 0, 1)]
+)
+def test_impossible_fractions_are_refused(fractions):
+    with pytest.raises(UsageError, match="fractions"):
+        make_split(skin_dataset(), fractions=fractions)
+
+
+@pytest.mark.parametrize("text", ["70,15", "a,b,c", "", "70,20,20"])
+def test_impossible_fractions_in_words_are_refused(text):
+    with pytest.raises(UsageError, match="fractions"):
+        parse_fractions(text)
+
+
+def test_written_and_read_again_it_is_the_same(tmp_path):
+    split = make_split(skin_dataset())
+    split.write(tmp_path / "new" / "split.csv")
+    assert read_split(tmp_path / "new" / "split.csv") == split
+    lines = (tmp_path / "new" / "split.csv").read_text().splitlines()
+    assert lines[0] == "name,group,split,cancer"
+    assert len(lines) == 291
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,fold\na,1\n", "columns"),
+        ("name,split\na,training\n", "unknown split"),
+        ("name,split\na,train\na,train\n", "twice"),
+        ("", "columns"),
+    ],
+)
+def test_files_that_are_no_split_are_refused(tmp_path, text, message):
+    (tmp_path / "split.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_split(tmp_path / "split.csv")
+
+
+def test_an_existing_split_is_honoured_when_sections_come_and_go():
+    names = SKIN_NAMES[:60]
+    first = make_split(skin_dataset(names), seed=1)
+    later = make_split(skin_dataset(SKIN_NAMES[10:90]), seed=2, existing=first)
+    assert {name: later.by_name[name] for name in names} == first.by_name
+    assert set(later.by_name) == set(SKIN_NAMES[:90])
+    contrary = "test" if first.by_name[names[0]] == "train" else "train"
+    with pytest.raises(RefusedError, match=f"section {names[0]} is in two splits"):
+        make_split(skin_dataset(names, **{names[0]: contrary}), existing=first)
+
+
+def test_apply_gives_every_case_its_split():
+    split = make_split(skin_dataset(SKIN_NAMES[:50]))
+    dataset = split.apply(skin_dataset(SKIN_NAMES[:50]))
+    assert {case.name: case.split for case in dataset} == split.by_name
+    with pytest.raises(RefusedError, match="every section"):
+        split.apply(skin_dataset())
+
+
+def test_counts_are_told_per_split_and_cancer():
+    split = make_split(skin_dataset())
+    document = split.as_dict()
+    assert sum(document["sections"].values()) == 290
+    assert sum(document["patients"].values()) == 255
+    assert {c: sum(document["cancers"][s][c] for s in SPLITS) for c in SKIN_SECTIONS} == SKIN_SECTIONS
+
+
+def test_a_folder_is_split_once_and_stays_so(tmp_path, seed):
+    names = random.Random(seed).sample(SKIN_NAMES, 12)
+    (tmp_path / "data").mkdir()
+    SKIN.write_csv(tmp_path / "data" / "classes.csv")
+    for name in names:
+        write_indexed_mask(tmp_path / "data" / f"{name}.png", np.zeros((2, 2), dtype=np.uint8), SKIN)
+    first = write_split(tmp_path / "data", tmp_path / "split.csv", seed=1)
+    again = write_split(tmp_path / "data", tmp_path / "split.csv", seed=2)
+    assert again.rows == first.rows == read_split(tmp_path / "split.csv").rows
+    assert (first.kept, again.kept) == (0, 12)
+    with pytest.raises(RefusedError, match="inside the dataset"):
+        write_split(tmp_path / "data", tmp_path / "data" / "cases.csv")

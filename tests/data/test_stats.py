@@ -1,0 +1,177 @@
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ntrm.data.cases import Case, Dataset
+from ntrm.data.encode import write_indexed_mask
+from ntrm.data.layouts import open_dataset
+from ntrm.data.stats import boundary_counts, boundary_share, dataset_stats, pixel_counts, tissues_per_tile
+from ntrm.errors import DataError, RefusedError
+from ntrm.labels import IGNORE, SKIN
+from ntrm.resolution import Resolution
+
+K = 4
+MASKS = hnp.arrays(
+    np.uint8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.sampled_from([0, 1, 2, 3, IGNORE])
+)
+
+
+def slow_boundaries(mask):
+    counts = [[0] * K for _ in range(K)]
+    height, width = mask.shape
+    for y in range(height):
+        for x in range(width):
+            for dy, dx in ((0, 1), (0, -1), (1, 0), (-1, 0)):
+                if 0 <= y + dy < height and 0 <= x + dx < width:
+                    here, there = int(mask[y, x]), int(mask[y + dy, x + dx])
+                    if here != there and IGNORE not in (here, there):
+                        counts[here][there] += 1
+    return counts
+
+
+@given(MASKS)
+def test_boundaries_equal_a_walk_over_all_neighbours(mask):
+    counts = boundary_counts(mask, K)
+    assert counts.tolist() == slow_boundaries(mask)
+    assert counts.dtype == np.int64
+    assert np.array_equal(counts, counts.T)
+
+
+@given(MASKS)
+def test_pixels_equal_a_count(mask):
+    count = Counter(mask.ravel().tolist())
+    assert pixel_counts(mask, K).tolist() == [*(count[index] for index in range(K)), count[IGNORE]]
+
+
+@given(MASKS)
+def test_boundary_shares_sum_to_one_or_are_all_zero(mask):
+    pairs = boundary_counts(mask, K)
+    for row, share in zip(pairs, boundary_share(pairs), strict=True):
+        assert share.sum() == pytest.approx(1 if row.any() else 0)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_tissues_per_tile_equal_sets_over_blocks(rows, columns, size, seed):
+    mask = np.random.default_rng(seed).choice(np.array([0, 1, 2, 3, IGNORE], np.uint8), (rows * size, columns * size))
+    blocks = mask.reshape(rows, size, columns, size).swapaxes(1, 2).reshape(-1, size * size)
+    expected = Counter(len(set(block.tolist()) - {IGNORE}) for block in blocks)
+    assert tissues_per_tile(mask, K, size).tolist() == [expected[number] for number in range(K + 1)]
+
+
+def test_an_index_without_a_class_is_an_error():
+    with pytest.raises(DataError, match="4, 254"):
+        pixel_counts(np.array([[0, 4, 254, IGNORE]]), classes=K)
+
+
+def draw_masks(seed, number, side=40):
+    random = np.random.default_rng(seed)
+    values = np.array([*range(len(SKIN)), IGNORE], dtype=np.uint8)
+    return [random.choice(values, (side + 3 * index, side)) for index in range(number)]
+
+
+@pytest.fixture
+def seed():
+    return int(np.random.SeedSequence().entropy % 2**32)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_dataset_stats_add_up_what_the_masks_hold(tmp_path, seed, jobs):
+    masks = draw_masks(seed, 5)
+    SKIN.write_csv(tmp_path / "classes.csv")
+    for index, mask in enumerate(masks):
+        write_indexed_mask(tmp_path / f"BCC_{index // 2 + 1}_{index:04}.png", mask, SKIN)
+    stats = dataset_stats(open_dataset(tmp_path), tile=16, jobs=jobs)
+    known = np.concatenate([mask[mask != IGNORE] for mask in masks])
+    share = [np.mean(known == index) for index in range(len(SKIN))]
+    assert stats.pixel_share == pytest.approx(share), f"seed {seed}"
+    assert np.array_equal(stats.counts.pairs, sum(boundary_counts(mask, len(SKIN)) for mask in masks)), f"seed {seed}"
+    document = json.loads(json.dumps(stats.as_dict(), allow_nan=False))
+    assert (document["sections"], document["masks"], document["cancers"]) == (3, 5, {"BCC": 3})
+    assert document["ignored_pixels"] == sum(mask.size for mask in masks) - known.size
+    assert document["sizes"]["height"] == {"min": 40, "median": 46, "max": 52}
+    assert document["tissues_per_tile"]["tiles"] == sum(document["tissues_per_tile"]["histogram"].values())
+
+
+def test_the_document_has_the_keys_of_the_interface_and_no_gaps(tmp_path):
+    mask = np.full((30, 20), SKIN.index("BKG"), dtype=np.uint8)
+    mask[:, :5] = SKIN.index("RET")
+    mask[:3] = IGNORE
+    SKIN.write_csv(tmp_path / "classes.csv")
+    write_indexed_mask(tmp_path / "BCC_1.png", mask, SKIN)
+    document = dataset_stats(open_dataset(tmp_path)).as_dict()
+    assert document["classes"] == list(SKIN.names)
+    assert document["pixel_share"] == dict.fromkeys(SKIN.names, 0.0) | {"RET": 0.25, "BKG": 0.75}
+    assert document["boundary_share"]["RET"] == dict.fromkeys(SKIN.names, 0.0) | {"BKG": 1.0}
+    assert document["boundary_share"]["EPI"] == dict.fromkeys(SKIN.names, 0.0)
+    assert document["boundary_pairs"]["BKG"]["RET"] == 27
+    tiles = document["tissues_per_tile"]
+    assert (tiles["mean"], tiles["max"], tiles["histogram"]) == (2.0, 2, {"2": 1})
+    assert document["sections"] == 1
+    assert document["mpp"] is None
+
+
+def test_a_mask_about_which_nothing_is_known_gives_zeros(tmp_path):
+    write_indexed_mask(tmp_path / "a.png", np.full((9, 9), IGNORE, dtype=np.uint8), SKIN)
+    dataset = Dataset(tmp_path, "masks", SKIN, (Case("a", None, tmp_path / "a.png", "a"),))
+    document = dataset_stats(dataset).as_dict()
+    assert set(document["pixel_share"].values()) == {0.0}
+    assert (document["tissues_per_tile"]["mean"], document["tissues_per_tile"]["histogram"]) == (0.0, {})
+
+
+def test_splits_patients_and_mpp_are_told(tmp_path):
+    mask = np.zeros((8, 8), dtype=np.uint8)
+    cases = []
+    for name, group, split, mpp in (("a", "p", "test", 0.5), ("b", "p", "test", 0.5), ("c", "q", "train", 0.7)):
+        write_indexed_mask(tmp_path / f"{name}.png", mask, SKIN)
+        cases.append(Case(name, None, tmp_path / f"{name}.png", group, split, Resolution.square(mpp)))
+    cases.append(Case("d", tmp_path / "d.tif", None, "r"))
+    stats = dataset_stats(Dataset(tmp_path, "plain", SKIN, tuple(cases)))
+    document = stats.as_dict()
+    assert list(document["splits"].items()) == [("train", 1), ("test", 2)]
+    assert (document["patients"], document["without_mask"]) == (2, 1)
+    assert document["mpp"] == pytest.approx({"min": 0.5, "median": 0.5, "max": 0.7})
+    assert stats.headline.startswith("3 sections · 0.5 to 0.7 µm/px · 192 labelled pixels")
+
+
+def test_several_resolutions_and_no_mask_are_refused(tmp_path):
+    cases = tuple(Case("a", None, tmp_path / "a.png", "a", level=level) for level in ("2x", "10x"))
+    with pytest.raises(RefusedError, match="--resolution 10x"):
+        dataset_stats(Dataset(tmp_path, "queensland", SKIN, cases))
+    with pytest.raises(DataError, match="no mask"):
+        dataset_stats(Dataset(tmp_path, "plain", SKIN, (Case("a", tmp_path / "a.tif", None, "a"),)))
+
+
+MEASURED_PIXELS = (
+    "EPI .005 GLD .006 INF .052 RET .282 FOL .002 PAP .021 HYP .126 KER .036 BKG .373 BCC .016 SCC .061 IEC .021"
+)
+MEASURED_BOUNDARIES = """
+EPI: KER .42 PAP .35 INF .11 · GLD: RET .75 INF .11 · INF: BCC .20 SCC .20 RET .19 IEC .15 BKG .12
+· RET: HYP .38 BKG .26 INF .14 PAP .11 · FOL: RET .37 KER .16 INF .12 PAP .12 GLD .11
+· PAP: RET .35 EPI .26 INF .14 IEC .12 · HYP: RET .66 BKG .32 · KER: BKG .48 SCC .19 IEC .15 EPI .14
+· BKG: KER .34 RET .26 HYP .19 · BCC: INF .74 BKG .12 · SCC: INF .46 KER .42 BKG .10 · IEC: INF .38 KER .36 PAP .13
+"""
+
+
+def numbers_by_name(text):
+    words = text.split()
+    return {name: float(number) for name, number in zip(words[::2], words[1::2], strict=True)}
+
+
+@pytest.mark.skipif("NTRM_REAL_DATA" not in os.environ, reason="NTRM_REAL_DATA names no folder with real data")
+def test_real_masks_give_the_published_measurements():
+    stats = dataset_stats(open_dataset(Path(os.environ["NTRM_REAL_DATA"]) / "skin-masks"), jobs=2).as_dict()
+    assert stats["pixel_share"] == pytest.approx(numbers_by_name(MEASURED_PIXELS), abs=0.02)
+    for row in MEASURED_BOUNDARIES.split("·"):
+        tissue, cells = row.strip().split(":")
+        for other, share in numbers_by_name(cells).items():
+            # The published figures are of a larger sample; glands are rare, and differ most between the two.
+            assert stats["boundary_share"][tissue][other] == pytest.approx(share, abs=0.1), f"{tissue} → {other}"
+    assert stats["tissues_per_tile"]["mean"] == pytest.approx(4.4, abs=0.15)
+    assert stats["tissues_per_tile"]["max"] == 11

@@ -1,0 +1,139 @@
+import pickle
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from ntrm.data import cache as cache_module
+from ntrm.data.cache import TileCache
+from ntrm.data.cases import Case, Dataset
+from ntrm.data.tensors import TileDataset, load_tiles
+from ntrm.errors import DataError
+from ntrm.labels import IGNORE, SKIN
+
+SIZE = 32
+BACKGROUND = SKIN.index("BKG")
+
+
+def write_dataset(folder, random, *shapes):
+    """Random sections of the given shapes in the queensland layout, with their pixels and labels by name."""
+    cases, truth = [], {}
+    for number, shape in enumerate(shapes, start=1):
+        name = f"BCC_{number}"
+        case = Case(name, folder / f"10x/Images/{name}.tif", folder / f"10x/Masks/{name}.png", group=name, level="10x")
+        for path in (case.image, case.mask):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        image = random.integers(0, 256, (*shape, 3), dtype=np.uint8)
+        mask = random.integers(0, len(SKIN), shape, dtype=np.uint8)
+        mask[:, SIZE:] = BACKGROUND
+        tifffile.imwrite(case.image, image, photometric="rgb")
+        Image.fromarray(SKIN.colourise(mask)).save(case.mask)
+        cases.append(case)
+        truth[name] = image, mask
+    return Dataset(folder, "queensland", SKIN, tuple(cases)), truth
+
+
+@pytest.fixture
+def dataset_and_truth(tmp_path, random):
+    return write_dataset(tmp_path / "data", random, (70, 90), (20, 40))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return TileCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def tiles(dataset_and_truth, cache):
+    return TileDataset(dataset_and_truth[0], size=SIZE, cache=cache)
+
+
+def test_tiles_are_the_pixels_of_their_place(tiles, dataset_and_truth):
+    truth = dataset_and_truth[1]
+    assert len(tiles) == 3 * 3 + 1 * 2
+    for number in range(len(tiles)):
+        tile, place = tiles[number], tiles.places[number]
+        image, mask = (array[place.window.slices] for array in truth[place.case.name])
+        height, width = mask.shape
+        assert tile.place == number
+        assert (tile.image.dtype, tile.image.shape) == (torch.uint8, (3, SIZE, SIZE))
+        assert (tile.mask.dtype, tile.mask.shape) == (torch.uint8, (SIZE, SIZE))
+        np.testing.assert_array_equal(tile.image[:, :height, :width].permute(1, 2, 0), image)
+        np.testing.assert_array_equal(tile.mask[:height, :width], mask)
+
+
+def test_a_small_section_is_padded_with_glass_and_ignore(tiles):
+    tile = next(tile for tile in tiles if tiles.places[tile.place].case.name == "BCC_2")
+    assert (tile.mask[20:] == IGNORE).all()
+    assert (tile.mask[:20] != IGNORE).all()
+    assert (tile.image[:, 20:] == 255).all()
+
+
+def test_windows_of_background_alone_can_be_dropped(dataset_and_truth, cache):
+    tiles = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, drop_background=True)
+    everything = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache)
+    with_tissue = [
+        everything.places[tile.place] for tile in everything if (~torch.isin(tile.mask, torch.tensor([8, 255]))).any()
+    ]
+    assert list(tiles.places) == with_tissue
+    assert 0 < len(tiles) < len(everything)
+
+
+def test_a_warm_cache_costs_no_decode(tiles, dataset_and_truth, cache, monkeypatch, random):
+    expected = load_tiles(tiles)
+
+    def refuse(*_args, **_kwargs):
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(cache_module, "read_image", refuse)
+    monkeypatch.setattr(cache_module, "read_mask", refuse)
+    cache_module._mapped.cache_clear()
+    again = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache)
+    order = random.permutation(len(again))
+    assert all(torch.equal(again[number].image, expected.images[number]) for number in order)
+
+
+def test_all_tiles_load_into_two_tensors(tiles):
+    loaded = load_tiles(tiles)
+    assert (loaded.images.shape, loaded.images.dtype) == ((len(tiles), 3, SIZE, SIZE), torch.uint8)
+    assert (loaded.masks.shape, loaded.masks.dtype) == ((len(tiles), SIZE, SIZE), torch.uint8)
+    for number in range(len(tiles)):
+        assert torch.equal(loaded.images[number], tiles[number].image)
+        assert torch.equal(loaded.masks[number], tiles[number].mask)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_worker_processes_see_the_same_tiles(tiles, start):
+    expected = load_tiles(tiles)
+    loader = DataLoader(tiles, batch_size=4, num_workers=1, multiprocessing_context=start)
+    batches = list(loader)
+    assert torch.equal(torch.cat([batch.image for batch in batches]), expected.images)
+    assert torch.equal(torch.cat([batch.mask for batch in batches]), expected.masks)
+    assert torch.cat([batch.place for batch in batches]).tolist() == list(range(len(tiles)))
+
+
+def test_a_pickled_dataset_carries_no_pixels(tmp_path, cache, random):
+    dataset, _ = write_dataset(tmp_path / "large", random, (600, 600))
+    tiles = TileDataset(dataset, size=256, cache=cache)
+    assert tiles[0].image.numel() > 100_000  # the maps are open
+    pickled = pickle.dumps(tiles)
+    assert len(pickled) < 10_000
+    assert torch.equal(pickle.loads(pickled)[3].image, tiles[3].image)
+
+
+def test_a_dataset_without_tiles_is_refused(dataset_and_truth, cache):
+    dataset, _ = dataset_and_truth
+    with pytest.raises(DataError, match="no tiles"):
+        TileDataset(dataset.where(name="nothing"), cache=cache)
+
+
+def test_many_sections_keep_few_files_open(tmp_path, cache, monkeypatch, random):
+    dataset, _ = write_dataset(tmp_path / "many", random, *[(8, 8)] * 6)
+    few = cache_module.lru_cache(maxsize=3)(cache_module._mapped.__wrapped__)
+    monkeypatch.setattr(cache_module, "_mapped", few)
+    tiles = TileDataset(dataset, size=8, cache=cache)
+    assert len(load_tiles(tiles).images) == 6
+    assert few.cache_info().currsize == 3

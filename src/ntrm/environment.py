@@ -47,6 +47,7 @@ EXTRAS = {
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "encoders": ("timm",),
     "mit": ("transformers",),
+    "hub": ("huggingface_hub",),
 }
 """Optional dependencies and the modules behind them."""
 

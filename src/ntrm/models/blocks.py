@@ -1,0 +1,114 @@
+"""Small parts that every network is built from. Tensors are (B, C, H, W)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ntrm.errors import UsageError
+
+
+def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1) -> nn.Sequential:
+    """Convolution that keeps the size, batch norm, ReLU."""
+    padding = dilation * (kernel // 2)
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, padding=padding, dilation=dilation, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )
+
+
+def upsample(x: Tensor, factor: int = 2) -> Tensor:
+    """Bilinear upsampling by a whole factor, ``align_corners=False`` as everywhere."""
+    if factor == 2 and x.is_cuda and torch.compiler.is_compiling() and not torch.is_grad_enabled():
+        return _double(x)
+    return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
+
+
+def _double(x: Tensor) -> Tensor:
+    """The same sums as bilinear ×2, spelled for the compiler.
+
+    The compiler's own spelling stores a float32 copy of its input and cannot join the concatenation that follows;
+    this one reads the input as it is. Gathering has a slow backward pass, so it serves inference only.
+    """
+    rows = _lerp(x, dim=2)
+    return _lerp(rows, dim=3)
+
+
+def _lerp(x: Tensor, dim: int) -> Tensor:
+    size = x.shape[dim]
+    place = torch.arange(2 * size, device=x.device)
+    low = (place - 1).clamp(min=0) // 2  # output 2i lies a quarter below input i, output 2i + 1 a quarter above
+    high = (low + 1).clamp(max=size - 1)
+    weight = torch.where(place % 2 == 0, 0.75, 0.25).to(x.dtype)
+    weight = torch.where(place == 0, torch.zeros_like(weight), weight)
+    weight = weight.view(-1, *[1] * (x.ndim - 1 - dim))
+    return x.index_select(dim, low) * (1 - weight) + x.index_select(dim, high) * weight
+
+
+def conv7_by_blocks(x: Tensor, weight: Tensor) -> Tensor:
+    """A 7×7 convolution of stride 2 and padding 3 on RGB, as a 4×4 convolution over 2×2 blocks of pixels.
+
+    The same sums in another order. Matrix units starve on three channels; blocks have twelve, filled up to sixteen.
+    (B, 3, H, W), (C, 3, 7, 7) → (B, C, H/2, W/2).
+    """
+    channels = weight.shape[0]
+    blocks = F.pad(F.pixel_unshuffle(x, 2), (2, 1, 2, 1, 0, 4))  # (B, 16, H/2 + 3, W/2 + 3)
+    weight = F.pad(weight, (1, 0, 1, 0))  # (C, 3, 8, 8): tap k of seven becomes tap k + 1 of eight
+    weight = weight.reshape(channels, 3, 4, 2, 4, 2).permute(0, 1, 3, 5, 2, 4).reshape(channels, 12, 4, 4)
+    weight = F.pad(weight, (0, 0, 0, 0, 0, 4))
+    return F.conv2d(blocks.contiguous(memory_format=torch.channels_last), weight)
+
+
+class DecoderBlock(nn.Module):
+    """``Dec``: upsample ×2, concatenate the skip if there is one, twice 3×3 convolution, BN, ReLU."""
+
+    def __init__(self, inputs: int, skip: int, outputs: int) -> None:
+        super().__init__()
+        self.first = conv_bn_relu(inputs + skip, outputs)
+        self.second = conv_bn_relu(outputs, outputs)
+
+    def forward(self, x: Tensor, skip: Tensor | None = None) -> Tensor:
+        """(B, inputs, H, W), (B, skip, 2H, 2W) → (B, outputs, 2H, 2W)."""
+        x = upsample(x)
+        if skip is not None:
+            x = torch.cat([x, skip], dim=1)
+        out: Tensor = self.second(self.first(x))
+        return out
+
+
+def initialise(module: nn.Module) -> None:
+    """Kaiming normal (fan in) for convolutions, ones and zeros for norms; linear layers keep torch's default."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_in", nonlinearity="relu")
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.BatchNorm2d):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
+
+
+def scaled(channels: int, width: float) -> int:
+    """Channels of a thinner or wider network: a multiple of 8, at least 8.
+
+    >>> scaled(96, 0.5), scaled(32, 0.1)
+    (48, 8)
+    """
+    return max(8, round(channels * width / 8) * 8)
+
+
+def check_input(x: Tensor, multiple: int) -> None:
+    """Refuse what the network cannot take, and say which size to pad to."""
+    if x.ndim != 4 or x.shape[1] != 3:
+        raise UsageError("wrong input", got=f"shape {tuple(x.shape)}", expected="(B, 3, H, W): a batch of RGB images")
+    height, width = x.shape[-2:]
+    if height % multiple or width % multiple:
+        padded = [-(-side // multiple) * multiple for side in (height, width)]
+        raise UsageError(
+            f"height and width must be multiples of {multiple}",
+            got=f"{height} × {width}",
+            expected=f"{padded[0]} × {padded[1]}",
+            mend="pad the image to that size, or let ntrm.Predictor do it",
+        )

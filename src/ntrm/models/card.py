@@ -1,0 +1,47 @@
+"""The model card that travels with the weights."""
+
+from __future__ import annotations
+
+from ntrm.models.base import SegmentationModel
+from ntrm.version import __version__
+
+
+def model_card(network: SegmentationModel, digest: str) -> str:
+    """``README.md`` of a model folder: what it is, what it expects, what it was made from, what it is not for."""
+    config = network.config
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    options = ", ".join(f"{key} {value}" for key, value in config.options.items()) or "defaults"
+    rows = {
+        "architecture": f"{config.arch} ({options})",
+        "parameters": f"{parameters / 1e6:.2f} million",
+        "resolution": "not trained yet" if config.mpp is None else f"{config.mpp:g} µm/px",
+        "window": f"{config.window} × {config.window} pixels",
+        "training data": config.data or "not stated",
+        "model version": config.version or "not stated",
+        "weights (SHA-256)": digest,
+        "written by": f"ntrm {__version__}",
+    }
+    facts = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    classes = "\n".join(f"| {t.index} | {t.name} | {t.title} |" for t in config.schema.tissues)
+    return f"""---
+license: {config.licence.lower()}
+library_name: ntrm
+pipeline_tag: image-segmentation
+tags: [histopathology, skin, segmentation]
+---
+# {config.name or config.arch}
+Segments H&E sections into {config.classes} classes. Research use only; not a medical device.
+
+| | |
+|---|---|
+{facts}
+
+| index | name | tissue |
+|---|---|---|
+{classes}
+
+```python
+import ntrm
+network = ntrm.load("this-folder")
+```
+"""

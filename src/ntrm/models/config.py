@@ -1,0 +1,92 @@
+"""What a network is and what it was made for: everything ``config.json`` holds beside the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ntrm.errors import UsageError
+from ntrm.labels import SKIN, LabelSchema, Tissue
+from ntrm.resolution import Resolution
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+Option = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Architecture by name with its options, the classes it speaks of, and the images it expects."""
+
+    arch: str
+    schema: LabelSchema
+    options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
+    """Arguments of the architecture beside the number of classes."""
+    mpp: float | None = None
+    """µm/px it was trained at; None until it has been trained."""
+    window: int = 256
+    """Side in pixels of the windows it was trained on: a graph pooled over a larger field is another graph."""
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    name: str = ""
+    version: str = ""
+    licence: str = "Apache-2.0"
+    data: str = ""
+    """Fingerprint of the training data."""
+    temperature: float = 1.0
+    """Logits are divided by this before the softmax; set by calibration."""
+
+    def __post_init__(self) -> None:
+        if self.mpp is not None:
+            Resolution.square(self.mpp)
+        if self.window < 32 or self.window % 32:
+            raise UsageError("impossible window", got=self.window, expected="a positive multiple of 32")
+        if min(self.std) <= 0 or self.temperature <= 0:
+            raise UsageError(
+                "impossible normalisation",
+                got=f"std {self.std}, temperature {self.temperature}",
+                expected="positive numbers",
+            )
+
+    @property
+    def classes(self) -> int:
+        """Number of classes K."""
+        return len(self.schema)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``config.json``."""
+        tissues = [{"name": t.name, "title": t.title, "rgb": list(t.rgb)} for t in self.schema.tissues]
+        return {
+            "arch": self.arch,
+            "options": dict(self.options),
+            "classes": tissues,
+            "background": self.schema.background,
+            "mpp": self.mpp,
+            "window": self.window,
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "temperature": self.temperature,
+            "name": self.name,
+            "version": self.version,
+            "licence": self.licence,
+            "data": self.data,
+        }
+
+
+def schema_for(classes: int | LabelSchema) -> LabelSchema:
+    """The schema itself, the skin's for 12 classes, or numbered classes for another count.
+
+    >>> schema_for(12).name, schema_for(3).names
+    ('skin', ('class 0', 'class 1', 'class 2'))
+    """
+    if isinstance(classes, LabelSchema):
+        return classes
+    if classes == len(SKIN):
+        return SKIN
+    if not 1 < classes < 255:
+        raise UsageError("wrong number of classes", got=classes, expected="2 to 254, or a label schema")
+    shades = [(k * 37 % 256, k * 91 % 256, k) for k in range(classes)]
+    return LabelSchema(tuple(Tissue(k, f"class {k}", f"class {k}", shades[k]) for k in range(classes)))

@@ -1,0 +1,172 @@
+"""Networks as folders: ``config.json``, ``model.safetensors``, ``README.md``. Loading reads, it never runs anything."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.files import sha256_of, whole_file, write_json, write_text
+from ntrm.labels import LabelSchema, Tissue
+from ntrm.models.base import SegmentationModel
+from ntrm.models.card import model_card
+from ntrm.models.config import ModelConfig
+from ntrm.models.registry import create
+from ntrm.models.weights import read_tensors
+
+FORMAT = "ntrm-model/1"
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+MOST_CONFIG_BYTES = 1_000_000
+"""A config is a page of text; anything larger is not one."""
+
+_KEYS = {
+    "format", "arch", "options", "classes", "background", "mpp", "window", "mean", "std", "temperature", "name",
+    "version", "licence", "data", "weights_sha256",
+}  # fmt: skip
+
+
+def save_pretrained(network: SegmentationModel, folder: Path, *, dtype: torch.dtype = torch.float32) -> str:
+    """Write a network as a folder that loads anywhere; returns the SHA-256 of its weights.
+
+    ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit.
+    """
+    folder = Path(folder)
+    state = {key: _stored(value, dtype) for key, value in network.state_dict().items()}
+    broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
+    if broken:
+        raise RefusedError("the network holds weights that are no numbers", got=broken[:3], mend="train it again")
+    with whole_file(folder / WEIGHTS) as partial:
+        save_file(state, partial)
+    digest = sha256_of(folder / WEIGHTS)
+    write_text(folder / CARD, model_card(network, digest))
+    # The config comes last and names the weights: a folder that was half replaced does not load.
+    write_json(folder / CONFIG, {"format": FORMAT, **network.config.as_dict(), "weights_sha256": digest})
+    return digest
+
+
+def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
+    value = value.detach().cpu().contiguous()
+    return value.to(dtype) if value.is_floating_point() else value
+
+
+def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
+    """Load a network from a folder or, where there is no such folder, from a hub id at a revision.
+
+    The result is on the CPU and in evaluation mode.
+    """
+    folder = _locate(source, revision)
+    document = _read_config(folder / CONFIG)
+    config = _understand(document, folder / CONFIG)
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise DataError("the model folder has no weights", got=folder, expected=WEIGHTS, mend="copy the whole folder")
+    if sha256_of(path) != document["weights_sha256"]:
+        raise RefusedError(
+            f"{path} is not the file that {CONFIG} names",
+            got=f"sha256 {sha256_of(path)}",
+            expected=f"sha256 {document['weights_sha256']}",
+            mend="copy the folder again, both files together",
+        )
+    network = create(config.arch, config.schema, **config.options)
+    network.config = config
+    _fill(network, read_tensors(path), path)
+    return network.eval()
+
+
+def _locate(source: str | Path, revision: str | None) -> Path:
+    folder = Path(source)
+    if folder.is_dir():
+        return folder
+    text = str(source)
+    if folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
+        raise DataError(
+            "no such model", got=text, expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name"
+        )
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise RefusedError(f"no folder {text}, and no hub client", got=error, mend='pip install "ntrm[hub]"') from error
+    try:
+        return Path(snapshot_download(text, revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise RefusedError(
+            f"cannot fetch {text} from the hub",
+            got=f"{type(error).__name__}: {error}".splitlines()[0],
+            mend="check the name and the network, or give a local folder",
+        ) from error
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MOST_CONFIG_BYTES:
+            raise DataError(f"{path} is no model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="copy the model folder again") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        found = document.get("format") if isinstance(document, dict) else type(document).__name__
+        raise DataError(f"{path} is no NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")
+    if document.keys() != _KEYS:
+        raise DataError(
+            f"{path} has other fields than a model config",
+            got=f"missing {sorted(_KEYS - document.keys())}, unknown {sorted(document.keys() - _KEYS)}",
+            mend="use the ntrm version that wrote it",
+        )
+    return document
+
+
+def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
+    try:
+        tissues = tuple(
+            Tissue(k, str(c["name"]), str(c["title"]), (int(c["rgb"][0]), int(c["rgb"][1]), int(c["rgb"][2])))
+            for k, c in enumerate(document["classes"])
+        )
+        options = dict(document["options"])
+        strange = [key for key, value in options.items() if not isinstance(value, str | int | float | bool | None)]
+        numbers = [*document["mean"], *document["std"], document["temperature"]]
+        if strange or len(numbers) != 7 or not all(math.isfinite(float(number)) for number in numbers):
+            raise UsageError("impossible values", got=strange or numbers)
+        return ModelConfig(
+            arch=str(document["arch"]),
+            schema=LabelSchema(tissues, background=document["background"]),
+            options=options,
+            mpp=None if document["mpp"] is None else float(document["mpp"]),
+            window=int(document["window"]),
+            mean=tuple(float(v) for v in document["mean"]),  # type: ignore[arg-type]
+            std=tuple(float(v) for v in document["std"]),  # type: ignore[arg-type]
+            temperature=float(document["temperature"]),
+            name=str(document["name"]),
+            version=str(document["version"]),
+            licence=str(document["licence"]),
+            data=str(document["data"]),
+        )
+    except (KeyError, TypeError, ValueError, IndexError, NtrmError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise DataError(f"{path} cannot be understood", got=reason, mend="copy the model folder again") from error
+
+
+def _fill(network: SegmentationModel, state: dict[str, Tensor], path: Path) -> None:
+    own = network.state_dict()
+    missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    wrong = [
+        f"{key} {tuple(state[key].shape)}" for key in own.keys() & state.keys() if own[key].shape != state[key].shape
+    ]
+    if missing or extra or wrong:
+        raise DataError(
+            f"{path} does not fit {network.config.arch} with {network.config.classes} classes",
+            got=f"missing {missing[:3]}, unknown {extra[:3]}, other shape {sorted(wrong)[:3]}",
+            expected="exactly the tensors of that network",
+            mend="use the config.json that belongs to these weights",
+        )
+    broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
+    if broken:
+        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], mend="fetch or train it again")
+    network.load_state_dict(state)

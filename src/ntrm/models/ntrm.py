@@ -1,0 +1,97 @@
+"""NTRM: a ResNet U-Net whose coarse prediction becomes a graph of tissues that refines its features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ntrm.errors import choices_error
+from ntrm.models.base import SegmentationModel
+from ntrm.models.blocks import DecoderBlock, conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.encoder import Stages
+from ntrm.models.encoders import make_encoder
+from ntrm.models.output import Segmentation, TissueGraph
+from ntrm.models.trm import RelationConfig, TissueRelation
+
+COARSE = ("e5", "d2")
+
+
+class CoarseHead(nn.Module):
+    """φ: the initial prediction on the 1/8 grid, from E5 (two upsampling steps) or from D2 (none)."""
+
+    def __init__(self, inputs: int, classes: int, width: float, steps: int) -> None:
+        super().__init__()
+        widths = [scaled(256, width), scaled(128, width)][:steps] or [scaled(128, width)]
+        self.up = steps > 0
+        self.blocks = nn.ModuleList(conv_bn_relu(a, b) for a, b in zip([inputs, *widths[:-1]], widths, strict=True))
+        self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
+        initialise(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H/32, W/32) or (B, C, H/8, W/8) → (B, K, H/8, W/8)."""
+        for block in self.blocks:
+            x = block(upsample(x) if self.up else x)
+        out: Tensor = self.classify(x)
+        return out
+
+
+class NTRM(SegmentationModel):
+    """The paper's network with every variant, and, with ``relate=False``, its matched control without the TRM."""
+
+    def __init__(
+        self,
+        classes: int,
+        encoder: str = "resnet18",
+        width: float = 1.0,
+        coarse: str = "e5",
+        relate: bool = True,
+        **variant: Any,
+    ) -> None:
+        super().__init__()
+        if coarse not in COARSE:
+            raise choices_error("unknown input of the coarse head", coarse, COARSE)
+        self.coarse_from = coarse
+        self.encoder = make_encoder(encoder, width)
+        e1, e2, e3, e4, e5 = self.encoder.channels
+        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in (256, 128, 96, 64, 32))
+        self.decoder1 = DecoderBlock(e5, e4, d1)
+        self.decoder2 = DecoderBlock(d1, e3, d2)
+        self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
+        self.relation = TissueRelation(d2, classes, RelationConfig(**variant)) if relate else None
+        self.decoder3 = DecoderBlock(d2, e2, d3)
+        self.decoder4 = DecoderBlock(d3, e1, d4)
+        self.decoder5 = DecoderBlock(d4, 0, d5)
+        self.classify = nn.Conv2d(d5, classes, kernel_size=1)
+        for part in (self.decoder1, self.decoder2, self.decoder3, self.decoder4, self.decoder5, self.classify):
+            initialise(part)
+
+    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
+        """Encoder, coarse prediction, relation of tissues, decoder: one stage a line."""
+        stages = self.encoder(x)
+        d2 = self.decoder2(self.decoder1(stages[4], stages[3]), stages[2])  # (B, 128, H/8, W/8)
+        coarse = self.coarse(stages[4] if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
+        d2, tissues = self._relate(d2, coarse)
+        final = self._decode(d2, stages)  # (B, K, H, W)
+        return Segmentation(final, upsample(coarse, 8) if initial else None, tissues if graph else None)
+
+    def without_gradient(self) -> dict[str, str]:
+        """Parameters that never receive a gradient in this variant, with the reason."""
+        if self.relation is None:
+            return {}
+        return {f"relation.{name}": reason for name, reason in self.relation.without_gradient().items()}
+
+    def _relate(self, features: Tensor, coarse: Tensor) -> tuple[Tensor, TissueGraph | None]:
+        if self.relation is None:
+            return features, None
+        # Thresholds decide presence and edges: the softmax is taken in float32 whatever the network runs in.
+        probabilities = torch.softmax(coarse, dim=1, dtype=torch.promote_types(coarse.dtype, torch.float32))
+        refined, tissues = self.relation(features, probabilities)
+        return refined, tissues
+
+    def _decode(self, d2: Tensor, stages: Stages) -> Tensor:
+        d3 = self.decoder3(d2, stages[1])
+        d4 = self.decoder4(d3, stages[0])
+        out: Tensor = self.classify(self.decoder5(d4))
+        return out

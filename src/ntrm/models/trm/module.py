@@ -1,0 +1,150 @@
+"""The module as a whole: features and coarse probabilities in, refined features and the tissue graph out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+from ntrm.errors import UsageError, choices_error
+from ntrm.models.blocks import conv_bn_relu, initialise
+from ntrm.models.output import TissueGraph
+from ntrm.models.trm.edges import EdgeEmbedding, EdgeWeight, contacts, link
+from ntrm.models.trm.message_passing import LAYERS
+from ntrm.models.trm.nodes import pool, replace_absent
+from ntrm.models.trm.projection import Projection
+from ntrm.models.trm.regions import propose
+
+CHOICES = {
+    "masks": ("hard", "plain", "soft"),
+    "order": ("project-first", "mask-first"),
+    "layer": tuple(LAYERS),
+    "absent": ("isolated", "linked"),
+    "graph": ("adjacency", "complete", "none"),
+}
+
+
+@dataclass(frozen=True)
+class RelationConfig:
+    """The variants of the module, by name; the defaults are the paper's letter (``ntrm-paper``)."""
+
+    masks: str = "hard"
+    """``hard``: max-pool, then threshold · ``plain``: threshold alone · ``soft``: probabilities pool and project."""
+    order: str = "project-first"
+    """``project-first``: ψ once, then masks · ``mask-first``: features masked, then ψ for each tissue."""
+    layer: str = "attention"
+    """``attention`` (supplement) · ``sum`` (main text)."""
+    boundary: bool = True
+    """Whether edges know the boundary ratios."""
+    edge_weight: bool = False
+    """Whether messages are multiplied by the edge weight."""
+    absent: str = "isolated"
+    """``isolated``: absent tissues have no edge · ``linked``: they send to every present one."""
+    graph: str = "adjacency"
+    """``adjacency`` · ``complete``: every present pair · ``none``: pooled nodes are projected unchanged."""
+    dim: int = 128
+    layers: int = 3
+    tau: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise choices_error(f"unknown value of {name}", getattr(self, name), choices)
+        for field in fields(self):
+            if isinstance(field.default, bool) and not isinstance(getattr(self, field.name), bool):
+                raise UsageError(f"{field.name} is a switch", got=getattr(self, field.name), expected="true or false")
+        if self.dim < 1 or self.layers < 1 or not 0 < self.tau < 1:
+            raise UsageError(
+                "impossible size of the relation module",
+                got=f"dim {self.dim}, layers {self.layers}, tau {self.tau}",
+                expected="dim and layers of at least 1, tau between 0 and 1",
+            )
+
+
+class TissueRelation(nn.Module):
+    """``TissueRelation(channels, classes)(features, probabilities) → features, graph``.
+
+    Usable in any network that has a feature map and class probabilities on the same grid.
+
+    Args:
+        channels: channels C of the feature map (D2 in NTRM), before and after.
+        classes: number of tissues K.
+        config: the variant.
+    """
+
+    def __init__(self, channels: int, classes: int, config: RelationConfig | None = None) -> None:
+        super().__init__()
+        self.config = config = config or RelationConfig()
+        self.psi = conv_bn_relu(channels, config.dim)
+        initialise(self.psi)
+        self.absent = nn.Parameter(torch.randn(classes, config.dim) * 0.02)
+        self.projection = Projection(config.dim, channels)
+        if config.graph != "none":
+            self.edge = EdgeEmbedding(config.dim, boundary=config.boundary)
+            self.edge_weight = EdgeWeight(config.dim)
+            self.layers = nn.ModuleList(LAYERS[config.layer](config.dim) for _ in range(config.layers))
+
+    def forward(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, TissueGraph]:
+        """D2 (B, C, H2, W2) and p (B, K, H2, W2) → D2' (B, C, H2, W2) and the graph of each image."""
+        # Counts and ratios need more than the eight bits of bfloat16's mantissa, whatever the network runs in.
+        with torch.autocast(device_type=features.device.type, enabled=False):
+            probabilities = _precise(probabilities)
+            hard = propose(probabilities, self.config.tau, pooled=self.config.masks != "plain")
+            area, touching, ratios = contacts(hard)
+        presence = area > 0
+        masks = probabilities if self.config.masks == "soft" else hard
+        nodes = self._nodes(features, masks)
+        with torch.autocast(device_type=features.device.type, enabled=False):
+            nodes = replace_absent(nodes, presence, self.absent)
+            nodes, graph = self._relate(nodes, presence, area, touching, ratios)
+        refined = features + self.projection(nodes, masks).to(features.dtype)
+        return refined, graph
+
+    def without_gradient(self) -> dict[str, str]:
+        """Parameters that never receive a gradient in this variant, with the reason."""
+        config, reasons = self.config, {}
+        if config.graph != "none" and not config.edge_weight:
+            reasons["edge_weight.form"] = "edge weights are reported, but no message is multiplied by them"
+        passes = config.graph != "none"
+        speaks = passes and config.absent == "linked"
+        # Sum keeps nothing of a node's own state, so an isolated one forgets its embedding in the first layer.
+        shows = config.masks == "soft" and not (passes and config.layer == "sum")
+        if not (speaks or shows):
+            reasons["absent"] = "an absent tissue has no edge, and its state reaches no pixel"
+        return reasons
+
+    def _nodes(self, features: Tensor, masks: Tensor) -> Tensor:
+        """Node, in the order of the variant. (B, C, H2, W2), (B, K, H2, W2) → (B, K, d)."""
+        if self.config.order == "project-first":
+            return pool(_precise(self.psi(features)), masks)
+        # Tissue by tissue, so that no (B, K, d, H2, W2) tensor is ever held.
+        parts = [
+            pool(_precise(self.psi(features * mask.to(features.dtype))), mask) for mask in torch.split(masks, 1, dim=1)
+        ]
+        return torch.cat(parts, dim=1)
+
+    def _relate(
+        self, nodes: Tensor, presence: Tensor, area: Tensor, touching: Tensor, ratios: Tensor
+    ) -> tuple[Tensor, TissueGraph]:
+        """Edge, Weight and the layers: (B, K, d) → (B, K, d) and the graph."""
+        config = self.config
+        edges = link(touching, presence, complete=config.graph == "complete", linked=config.absent == "linked")
+        batch, classes = presence.shape
+        attention = nodes.new_zeros(batch, 0, classes, classes)
+        if config.graph == "none":
+            none = torch.zeros_like(edges)
+            return nodes, TissueGraph(presence, area, none, ratios, attention, none.to(nodes.dtype), nodes)
+        embedded = self.edge(nodes, ratios)
+        weights = self.edge_weight(embedded, edges)
+        attentions = []
+        for layer in self.layers:
+            nodes, alpha = layer(nodes, edges, embedded, weights if config.edge_weight else None)
+            attentions.append(alpha)
+        if config.layer == "attention":
+            attention = torch.stack(attentions, dim=1)
+        return nodes, TissueGraph(presence, area, edges, ratios, attention, weights, nodes)
+
+
+def _precise(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

@@ -5,10 +5,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 DEMO   ?= demo
 BIN    := $(VENV)/bin
-# Threads of numerical libraries: the tests already run one process per core.
+# Test processes at a time.
 WORKERS ?= auto
+# A further package index, where the default one has no build of torch for this machine (docs/install.md).
+TORCH_INDEX ?=
+PIP    := $(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test lint types unit audit bench docs-check clean help
+.PHONY: demo test lint types unit audit bench clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -38,24 +41,26 @@ audit: $(VENV)/.audit  ## known vulnerabilities, SBOM (sbom.json), licences (lic
 bench: $(VENV)/.dev  ## speed and memory, each figure a ratio measured in one run
 	$(BIN)/python bench/tile_throughput.py
 	$(BIN)/python bench/phantom_calibration.py
+	$(BIN)/python bench/network_speed.py --parts inference --batches 4
 
 clean:  ## remove the environment and what the commands above wrote
 	rm -rf $(VENV) $(DEMO) sbom.json licences.md .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "NTRM needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 2; }
+	  found=$$($(PYTHON) --version 2>/dev/null || echo "not there"); \
+	  echo "NTRM needs Python 3.11 or newer, and $(PYTHON) is $$found. Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable '.[dev,export,mit]'
 	@touch $@
 
 $(VENV)/.audit: $(VENV)/.dev
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[audit]'
+	$(PIP) --editable '.[audit]'
 	@touch $@

@@ -1,5 +1,27 @@
 """NTRM: tissue segmentation of H&E skin sections with a graph of tissue relations."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ntrm.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from ntrm.models.hub import load, save_pretrained
+    from ntrm.models.registry import create
+    from ntrm.predictor import Predictor
+
+__all__ = ["Predictor", "__version__", "create", "load", "save_pretrained"]
+
+_HOME = {
+    "Predictor": "ntrm.predictor",
+    "create": "ntrm.models.registry",
+    "load": "ntrm.models.hub",
+    "save_pretrained": "ntrm.models.hub",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Torch takes seconds to import; `ntrm --help` must not wait for it.
+    if name not in _HOME:
+        raise AttributeError(f"module 'ntrm' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

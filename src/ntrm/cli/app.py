@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ntrm.cli import data_check, data_import, data_resample, data_split, data_stats, demo, doctor, phantom
+from ntrm.cli import data_check, data_import, data_resample, data_split, data_stats, demo, doctor, export, phantom
 from ntrm.version import __version__
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.add_typer(data, name="data")
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.command("phantom")(phantom.phantom)
+app.command("export")(export.export)
 data.command("check")(data_check.check)
 data.command("stats")(data_stats.stats)
 data.command("split")(data_split.split)

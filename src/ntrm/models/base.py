@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -35,6 +36,12 @@ class SegmentationModel(nn.Module):
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this network, with the reason."""
         return {}
+
+    def save_pretrained(self, folder: Path) -> str:
+        """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights."""
+        from ntrm.models.hub import save_pretrained
+
+        return save_pretrained(self, folder)
 
     def describe(self, **changes: Any) -> Self:
         """Set fields of the config (µm/px, name, data …) and return the network."""

@@ -96,6 +96,8 @@ def scaled(channels: int, width: float) -> int:
     >>> scaled(96, 0.5), scaled(32, 0.1)
     (48, 8)
     """
+    if not 0.05 <= width <= 4:
+        raise UsageError("impossible width", got=width, expected="a factor between 0.05 and 4")
     return max(8, round(channels * width / 8) * 8)
 
 

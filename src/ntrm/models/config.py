@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from ntrm.errors import UsageError
@@ -23,7 +22,7 @@ class ModelConfig:
 
     arch: str
     schema: LabelSchema
-    options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, Option] = field(default_factory=dict)
     """Arguments of the architecture beside the number of classes."""
     mpp: float | None = None
     """µm/px it was trained at; None until it has been trained."""

@@ -38,9 +38,9 @@ class BasicBlock(nn.Module):
 
     expansion = 1
 
-    def __init__(self, inputs: int, planes: int, stride: int, dilation: int) -> None:
+    def __init__(self, inputs: int, planes: int, stride: int, before: int = 1, dilation: int = 1) -> None:
         super().__init__()
-        self.conv1 = _conv(inputs, planes, 3, stride, dilation)
+        self.conv1 = _conv(inputs, planes, 3, stride, before)
         self.bn1 = nn.BatchNorm2d(planes)
         self.conv2 = _conv(planes, planes, 3, 1, dilation)
         self.bn2 = nn.BatchNorm2d(planes)
@@ -60,11 +60,11 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, inputs: int, planes: int, stride: int, dilation: int) -> None:
+    def __init__(self, inputs: int, planes: int, stride: int, before: int = 1, dilation: int = 1) -> None:
         super().__init__()
         self.conv1 = _conv(inputs, planes, 1)
         self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = _conv(planes, planes, 3, stride, dilation)
+        self.conv2 = _conv(planes, planes, 3, stride, before)
         self.bn2 = nn.BatchNorm2d(planes)
         self.conv3 = _conv(planes, planes * 4, 1)
         self.bn3 = nn.BatchNorm2d(planes * 4)
@@ -131,14 +131,14 @@ class ResNetEncoder(nn.Module):
     ) -> nn.Sequential:
         """A row of blocks.
 
-        With ``dilate`` the stride becomes dilation from the second block on, as in torchvision; ``before`` is the
-        dilation that an earlier stage has already brought.
+        With ``dilate`` the stride becomes dilation of everything behind the convolution that had it; ``before`` is
+        the dilation that an earlier stage has already brought. torchvision and timm do the same.
         """
         before = max(before, 1)
         after = before * stride if dilate else before
         stride = 1 if dilate else stride
-        first = block(inputs, planes, stride, before)
-        rest = [block(planes * block.expansion, planes, 1, after) for _ in range(count - 1)]
+        first = block(inputs, planes, stride, before, after)
+        rest = [block(planes * block.expansion, planes, 1, after, after) for _ in range(count - 1)]
         return nn.Sequential(first, *rest)
 
     def forward(self, x: Tensor) -> Stages:

@@ -25,8 +25,6 @@ class Encoder(Protocol):
 
 def make_encoder(name: str, width: float = 1.0) -> ResNetEncoder | TimmEncoder:
     """Encoder by name: ``resnet18``, ``resnet34``, ``resnet50`` or ``timm:<name>``."""
-    if not 0.05 <= width <= 4:
-        raise UsageError("impossible width", got=width, expected="a factor between 0.05 and 4")
     if name.startswith("timm:"):
         if width != 1.0:
             raise UsageError("timm encoders come in their own width", got=width, expected="width 1")

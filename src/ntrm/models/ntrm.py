@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ntrm.errors import choices_error
 from ntrm.models.base import SegmentationModel
-from ntrm.models.blocks import DecoderBlock, conv_bn_relu, initialise, scaled, upsample
-from ntrm.models.encoder import Stages
+from ntrm.models.blocks import conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.decoder import WIDTHS, UNetDecoder
 from ntrm.models.encoders import make_encoder
 from ntrm.models.output import Segmentation, TissueGraph
 from ntrm.models.trm import RelationConfig, TissueRelation
@@ -55,25 +55,21 @@ class NTRM(SegmentationModel):
         self.coarse_from = coarse
         self.encoder = make_encoder(encoder, width)
         e1, e2, e3, e4, e5 = self.encoder.channels
-        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in (256, 128, 96, 64, 32))
-        self.decoder1 = DecoderBlock(e5, e4, d1)
-        self.decoder2 = DecoderBlock(d1, e3, d2)
+        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
+        self.upper = UNetDecoder(e5, (e4, e3), (d1, d2))
         self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
         self.relation = TissueRelation(d2, classes, RelationConfig(**variant)) if relate else None
-        self.decoder3 = DecoderBlock(d2, e2, d3)
-        self.decoder4 = DecoderBlock(d3, e1, d4)
-        self.decoder5 = DecoderBlock(d4, 0, d5)
+        self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
         self.classify = nn.Conv2d(d5, classes, kernel_size=1)
-        for part in (self.decoder1, self.decoder2, self.decoder3, self.decoder4, self.decoder5, self.classify):
-            initialise(part)
+        initialise(self.classify)
 
     def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
         """Encoder, coarse prediction, relation of tissues, decoder: one stage a line."""
-        stages = self.encoder(x)
-        d2 = self.decoder2(self.decoder1(stages[4], stages[3]), stages[2])  # (B, 128, H/8, W/8)
-        coarse = self.coarse(stages[4] if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
-        d2, tissues = self._relate(d2, coarse)
-        final = self._decode(d2, stages)  # (B, K, H, W)
+        e1, e2, e3, e4, e5 = self.encoder(x)
+        d2 = self.upper(e5, (e4, e3))  # (B, 128, H/8, W/8)
+        coarse = self.coarse(e5 if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
+        refined, tissues = self._relate(d2, coarse)  # (B, 128, H/8, W/8)
+        final = self.classify(self.lower(refined, (e2, e1, None)))  # (B, K, H, W)
         return Segmentation(final, upsample(coarse, 8) if initial else None, tissues if graph else None)
 
     def without_gradient(self) -> dict[str, str]:
@@ -89,9 +85,3 @@ class NTRM(SegmentationModel):
         probabilities = torch.softmax(coarse, dim=1, dtype=torch.promote_types(coarse.dtype, torch.float32))
         refined, tissues = self.relation(features, probabilities)
         return refined, tissues
-
-    def _decode(self, d2: Tensor, stages: Stages) -> Tensor:
-        d3 = self.decoder3(d2, stages[1])
-        d4 = self.decoder4(d3, stages[0])
-        out: Tensor = self.classify(self.decoder5(d4))
-        return out

@@ -20,8 +20,8 @@ SECTIONS_PER_PATIENT = (0.65, 0.25, 0.10)
 LABORATORIES = 5
 """Laboratories among which the patients are shared out; each stains in its own way."""
 
-PATIENTS_FOR_A_SPLIT = 12
-"""With fewer patients a stratified three-way split is arbitrary, so the column stays empty."""
+PATIENTS_FOR_A_SPLIT = 3
+"""Fewer patients cannot be in three splits, so the column stays empty."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ CELL = 220
 MARGIN = 12
 CAPTION = 20
 LEGEND = 26
+LEGEND_WIDTH = 215
+"""Room for the longest tissue of the skin schema."""
 INK, PAPER, RULE = (30, 30, 34), (255, 255, 255), (205, 205, 210)
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -38,13 +40,15 @@ def contact_sheet(
     columns = min(columns, len(cases))
     rows = -(-len(cases) // columns)
     cell_width, cell_height = 2 * CELL + 2 * MARGIN, CELL + CAPTION + MARGIN
-    legend_rows = -(-len(dataset.schema) // (3 * columns))
-    size = (columns * cell_width + MARGIN, rows * cell_height + MARGIN + legend_rows * LEGEND + MARGIN)
+    width = columns * cell_width + MARGIN
+    legend_columns = max(1, (width - 2 * MARGIN) // LEGEND_WIDTH)
+    legend_rows = -(-len(dataset.schema) // legend_columns)
+    size = (width, rows * cell_height + MARGIN + legend_rows * LEGEND + MARGIN)
     sheet = Image.new("RGB", size, PAPER)
     for k, case in enumerate(progress.track(cases, len(cases), "contact sheet")):
         corner = (MARGIN + k % columns * cell_width, MARGIN + k // columns * cell_height)
         _paste_case(sheet, case, dataset.schema, corner)
-    _draw_legend(sheet, dataset.schema, rows * cell_height + MARGIN, 3 * columns)
+    _draw_legend(sheet, dataset.schema, rows * cell_height + MARGIN, legend_columns)
     with whole_file(path) as partial:
         sheet.save(partial, format="PNG", optimize=True)
     return len(cases)

@@ -16,33 +16,44 @@ from ntrm.errors import choices_error
 from ntrm.files import whole_file
 from ntrm.labels import LabelSchema
 
-FORMATS = (".png", ".svg", ".pdf")
+FORMATS = ("png", "svg", "pdf")
 INK, FAINT = "#222222", "#666666"
 HEAT = "Blues"
 _INCH_PER_CLASS = 0.36
 
 
+def check_format(path: Path) -> str:
+    """Format that the suffix of ``path`` stands for; refused before any work is done.
+
+    >>> check_format(Path("stats.SVG"))
+    'svg'
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise choices_error(f"cannot draw {path.name}", path.suffix or "no suffix", [f".{name}" for name in FORMATS])
+    return kind
+
+
 def stats_figure(stats: DatasetStats, path: Path) -> None:
     """Write both pictures side by side; the suffix of ``path`` chooses PNG, SVG or PDF."""
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise choices_error(f"cannot draw {path.name}", suffix or "no suffix", FORMATS)
+    kind = check_format(path)
     figure = draw_stats(stats)
     # With a date or random identifiers inside, the same statistics would give a different file each time.
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with whole_file(path) as partial, mpl.rc_context({"svg.hashsalt": "ntrm"}):
-        figure.savefig(partial, format=suffix[1:], dpi=150, metadata=undated.get(suffix))
+        figure.savefig(partial, format=kind, dpi=150, metadata=undated.get(kind))
 
 
 def draw_stats(stats: DatasetStats) -> Figure:
     """Figure with the pixel shares on the left and the boundary shares on the right."""
     side = _INCH_PER_CLASS * max(len(stats.schema), 6)
-    figure = Figure(figsize=(side * 1.15 + 7.5, side + 1.9), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(side * 1.15 + 7.5, side + 1.9), facecolor="white")
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.1)
     FigureCanvasAgg(figure)
     shares, borders = figure.subplots(1, 2, width_ratios=(4.6, side * 1.15 + 1.2))
     draw_pixel_share(shares, stats.pixel_share, stats.schema)
     draw_boundary_share(borders, stats.boundary_share, stats.schema)
-    figure.suptitle(_headline(stats), x=0.01, ha="left", fontsize=9.5, color=FAINT)
+    figure.suptitle(stats.headline, x=0.01, ha="left", fontsize=9.5, color=FAINT)
     return figure
 
 
@@ -84,22 +95,6 @@ def draw_boundary_share(axes: Any, share: NDArray[np.float64], schema: LabelSche
 
 def _title(axes: Any, text: str) -> None:
     axes.set_title(text, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=10)
-
-
-def _headline(stats: DatasetStats) -> str:
-    facts = stats.as_dict()
-    parts = [f"{facts['sections']:,} sections"]
-    if facts["masks"] != facts["sections"]:
-        parts.append(f"{facts['masks']:,} masks")
-    if facts["mpp"]:
-        low, high = facts["mpp"]["min"], facts["mpp"]["max"]
-        parts.append(f"{low:g} µm/px" if low == high else f"{low:g} to {high:g} µm/px")
-    parts.append(f"{sum(facts['pixels'].values()):,} labelled pixels")
-    per_tile = facts["tissues_per_tile"]
-    parts.append(
-        f"{per_tile['mean']:.1f} tissues per tile of {per_tile['tile_size']} pixels, {per_tile['max']} at most"
-    )
-    return " · ".join(parts)
 
 
 def _label(name: str, title: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ntrm.models.trm.regions import dilate
@@ -14,12 +15,11 @@ def contacts(masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Returns area ``Σ M_i`` (B, K), touching ``Σ dilate(M_i)·dilate(M_j) > 0, i ≠ j`` (B, K, K) and
     ``b_ij = Σ M_i·dilate(M_j) / Σ M_i`` (B, K, K), which is 0 where M_i is empty.
     """
-    own = masks.flatten(2)  # (B, K, N)
-    grown = dilate(masks).flatten(2)
+    own, grown = masks.flatten(2), dilate(masks).flatten(2)  # (B, K, N)
     area = own.sum(dim=2)
-    touching = (grown @ grown.transpose(1, 2)) > 0  # (B, K, K)
-    touching = touching & ~torch.eye(masks.shape[1], dtype=torch.bool, device=masks.device)
-    shared = own @ grown.transpose(1, 2)
+    # One product for both counts: grown with grown (B, K, K) and own with grown (B, K, K).
+    common, shared = (torch.cat([grown, own], dim=1) @ grown.transpose(1, 2)).chunk(2, dim=1)
+    touching = (common > 0) & ~torch.eye(masks.shape[1], dtype=torch.bool, device=masks.device)
     # A present tissue has at least one pixel, so clamping changes only the empty rows, which are 0 / 1.
     boundary = shared / area.clamp(min=1).unsqueeze(-1)
     return area, touching, boundary
@@ -54,8 +54,8 @@ class EdgeEmbedding(nn.Module):
     def forward(self, nodes: Tensor, ratios: Tensor) -> Tensor:
         """(B, K, d), (B, K, K) → (B, K, K, d) as [src, dst]."""
         weight = self.first.weight  # (d, 2d [+ 2])
-        sender = nodes @ weight[:, : self.dim].T  # (B, K, d)
-        receiver = nodes @ weight[:, self.dim : 2 * self.dim].T
+        halves = weight[:, : 2 * self.dim].reshape(self.dim, 2, self.dim).transpose(0, 1).flatten(0, 1)  # (2d, d)
+        sender, receiver = F.linear(nodes, halves).chunk(2, dim=-1)  # (B, K, d) each
         hidden = sender.unsqueeze(2) + receiver.unsqueeze(1) + self.first.bias  # (B, K, K, d)
         if self.boundary:
             toward, back = ratios.unsqueeze(-1), ratios.transpose(1, 2).unsqueeze(-1)  # b_ji and b_ij at [j, i]

@@ -39,8 +39,7 @@ class AttentionLayer(nn.Module):
     def forward(self, nodes: Tensor, edges: Tensor, embedded: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         """(B, K, d), (B, K, K), (B, K, K, d), (B, K, K) → nodes (B, K, d), attention (B, K, K)."""
         sent = self.transform(nodes)  # (B, K, d)
-        receiver = sent @ self.query[0, : self.dim]  # (B, K)
-        sender = sent @ self.query[0, self.dim :]
+        receiver, sender = F.linear(sent, self.query.view(2, self.dim)).unbind(dim=-1)  # (B, K) each
         scores = F.leaky_relu(sender.unsqueeze(2) + receiver.unsqueeze(1), SLOPE)  # (B, src, dst)
         attention = attention_over_senders(scores, edges)
         strength = attention if weights is None else attention * weights

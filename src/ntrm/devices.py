@@ -1,0 +1,50 @@
+"""Where networks run and in which number format: chosen by name, or by what is present."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from ntrm.errors import UsageError, choices_error
+
+DEVICES = ("auto", "cpu", "cuda", "cuda:N", "mps")
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def choose_device(name: str) -> torch.device:
+    """Device by name; ``auto`` is the fastest one present.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    present = ["cuda"] * bool(cards) + ["mps"] * torch.backends.mps.is_available() + ["cpu"]
+    if name == "auto":
+        return torch.device(present[0])
+    present += [f"cuda:{index}" for index in range(cards)]
+    if name in present:
+        return torch.device(name)
+    if not re.fullmatch(r"cuda(:\d+)?|mps", name):
+        raise choices_error("unknown device", name, DEVICES)
+    raise UsageError(
+        "this machine has no such device, or torch cannot use it",
+        got=name,
+        expected=f"one of auto, {', '.join(present)}",
+        mend="`ntrm doctor` tells what torch sees here",
+    )
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """Number format by name; ``auto`` is what the device is good at.
+
+    >>> choose_precision("auto", torch.device("cpu"))
+    torch.float32
+    """
+    if name == "auto":
+        if device.type != "cuda":
+            return torch.float32
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    if name not in PRECISIONS:
+        raise choices_error("unknown precision", name, ["auto", *PRECISIONS])
+    return PRECISIONS[name]

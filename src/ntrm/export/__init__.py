@@ -1,0 +1,1 @@
+"""Results and networks in the formats of other programs."""

@@ -1,0 +1,228 @@
+"""A network as one ONNX file that carries its class names, checked in onnxruntime before it gets its name."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from ntrm.environment import EXTRAS
+from ntrm.errors import RefusedError, UsageError
+from ntrm.files import whole_file
+from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
+from ntrm.version import __version__
+
+INPUT, OUTPUTS = "image", ("final", "initial")
+TOLERANCE = 1e-4
+AGREEMENT = 0.999
+"""Least share of pixels at which both runtimes must choose the same class."""
+BATCHES = (1, 3)
+"""Batch sizes the two runtimes are compared on: the file must take any."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, and how close it is to the network."""
+
+    path: Path
+    opset: int
+    window: int
+    """Height and width of the input; the batch is free."""
+    outputs: tuple[str, ...]
+    difference: float
+    """Largest difference of a logit, over the largest logit where that is above 1: rounding grows with the value."""
+    agreement: float
+    """Share of pixels at which the most probable class is the same."""
+    weights_sha256: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {**asdict(self), "path": str(self.path), "outputs": list(self.outputs)}
+
+
+def export_onnx(
+    network: SegmentationModel,
+    path: Path,
+    *,
+    window: int | None = None,
+    opset: int | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+) -> ExportReport:
+    """Write ``network`` as ONNX: normalised RGB ``image`` (B, 3, window, window) → logits ``final`` and ``initial``.
+
+    The metadata hold what is needed to use it: class names, µm/px, mean, std, temperature, the weights' SHA-256.
+    The file is compared with the network on random images of ``seed`` before it gets its name; one that differs by
+    more than ``tolerance`` is refused and leaves nothing behind.
+    """
+    _require_extra()
+    plain = _Logits(network)
+    side = network.config.window if window is None else window
+    probes = [_probe(batch, side, network.config, seed) for batch in BATCHES]
+    expected = [plain(probe) for probe in probes]  # also refuses an impossible window before the long work
+    outputs = OUTPUTS[: len(expected[0])]
+    program = _trace(plain, probes[-1], outputs, opset)
+    digest = weights_digest(network)
+    program.model.metadata_props.update(_metadata(network.config, side, digest))
+    with whole_file(Path(path)) as partial:
+        program.save(partial)
+        difference, agreement = _compare(_run(partial, probes), expected)
+        _judge(difference, agreement, tolerance)
+    reached = program.model.opset_imports[""]
+    return ExportReport(Path(path), reached, side, outputs, difference, agreement, digest)
+
+
+def weights_digest(network: nn.Module) -> str:
+    """SHA-256 of the weights as ``save_pretrained`` writes them in float32: the same network has the same one."""
+    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
+    return hashlib.sha256(save(state)).hexdigest()
+
+
+class _Logits(nn.Module):
+    """A copy of the network on the CPU that returns plain tensors, as ONNX wants them."""
+
+    def __init__(self, network: SegmentationModel) -> None:
+        super().__init__()
+        shared = {id(network.config): network.config}  # immutable, so the copy may share it
+        self.network = copy.deepcopy(network, shared).float().cpu()
+        self.requires_grad_(False).eval()
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        out = self.network(image)
+        return (out.final,) if out.initial is None else (out.final, out.initial)
+
+
+def _require_extra() -> None:
+    try:
+        for module in EXTRAS["export"]:
+            importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError("ONNX export needs an extra", got=error, mend='pip install "ntrm[export]"') from error
+
+
+def _probe(batch: int, side: int, config: ModelConfig, seed: int) -> Tensor:
+    """Random patches of colour with grain, normalised: unlike plain noise they make a network see several classes."""
+    random = torch.Generator().manual_seed(seed + batch)
+    patches = torch.rand(batch, 3, 4, 4, generator=random)
+    grain = 0.1 * torch.randn(batch, 3, side, side, generator=random)
+    colours = (F.interpolate(patches, size=(side, side)) + grain).clamp(0, 1)
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (config.mean, config.std))
+    return (colours - mean) / std
+
+
+def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int | None) -> torch.onnx.ONNXProgram:
+    try:
+        with _without_chatter():
+            program = torch.onnx.export(
+                plain,
+                (example,),
+                dynamo=True,
+                verbose=False,
+                opset_version=opset,
+                input_names=[INPUT],
+                output_names=list(outputs),
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+            )
+    except torch.onnx.OnnxExporterError as error:
+        name = plain.network.config.arch
+        raise RefusedError(f"{name} cannot be exported", got=str(error).strip().splitlines()[0]) from error
+    if program is None:
+        raise RefusedError("the exporter gave nothing", got="no program", mend="use torch 2.11 or newer")
+    reached = program.model.opset_imports[""]
+    if opset not in (None, reached):
+        raise UsageError("the network cannot be written in this opset", got=opset, expected=f"for example {reached}")
+    _strip(program)
+    return program
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Keep remarks of the exporter about its own insides from users; what goes wrong is told by an error of ours."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, ("torch.onnx", "onnxscript"))}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+
+def _strip(program: torch.onnx.ONNXProgram) -> None:
+    """Take out the exporter's notes on every node: stack traces with the paths of this machine."""
+    graph = program.model.graph
+    graph.metadata_props.clear()
+    for node in graph.all_nodes():
+        node.metadata_props.clear()
+
+
+def _metadata(config: ModelConfig, window: int, digest: str) -> dict[str, str]:
+    facts = {
+        **config.as_dict(),
+        "class_names": list(config.schema.names),
+        "window": window,
+        "input": "RGB / 255, minus mean, over std; (B, 3, window, window)",
+        "output": "logits; divide final by temperature before the softmax",
+        "ntrm_version": __version__,
+        "weights_sha256": digest,
+    }
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in facts.items()
+    }
+
+
+def _run(path: Path, probes: Sequence[Tensor]) -> list[list[NDArray[np.float32]]]:
+    """Outputs of the file in onnxruntime on the CPU, in their order, for each batch."""
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    try:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return [session.run(None, {INPUT: probe.numpy()}) for probe in probes]
+    except (state.Fail, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise RefusedError("onnxruntime cannot run the file", got=reason, mend="use a lower opset") from error
+
+
+def _compare(
+    found: Sequence[Sequence[NDArray[np.float32]]], expected: Sequence[Sequence[Tensor]]
+) -> tuple[float, float]:
+    """Largest relative difference over all outputs, and the share of pixels of the final one that agree."""
+    differences, agreements = [], []
+    for ours, theirs in zip(expected, found, strict=True):
+        for tensor, array in zip(ours, theirs, strict=True):
+            scale = max(1.0, float(tensor.abs().max()))
+            differences.append(float(np.abs(tensor.numpy() - array).max()) / scale)
+        agreements.append((ours[0].numpy().argmax(axis=1) == theirs[0].argmax(axis=1)).mean(axis=(1, 2)))
+    # The maximum of a list leaves NaN out where it stands behind a number; numpy's keeps it.
+    return float(np.max(differences)), float(np.concatenate(agreements).mean())
+
+
+def _judge(difference: float, agreement: float, tolerance: float) -> None:
+    if difference <= tolerance and agreement >= AGREEMENT:
+        return
+    raise RefusedError(
+        "the ONNX file does not compute what the network computes",
+        got=f"logits differ by {difference:.2g}, {agreement:.2%} of the pixels agree",
+        expected=f"at most {tolerance:g}, at least {AGREEMENT:.1%}",
+        mend="try another seed (a coarse probability may lie on the threshold), then another opset or torch version",
+    )

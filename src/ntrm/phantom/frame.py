@@ -1,0 +1,166 @@
+"""Where a picture's pixels lie in the skin: a grid in µm, and the way from it to (along the surface, below it)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.phantom.noise import Field, derive, field_at, octaves, pixel_centres
+
+Curve = NDArray[np.float32]
+"""A quantity along the skin surface, one value every ``Axis.STEP_UM``."""
+Places = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Points around a section in µm, and how far from them anything of it may lie."""
+
+    y: NDArray[np.float64]
+    x: NDArray[np.float64]
+    reach_um: float
+
+    def span(self, top_um: float, bottom_um: float) -> tuple[float, float] | None:
+        """Leftmost and rightmost x that the section can reach between two rows."""
+        near = (self.y > top_um - self.reach_um) & (self.y < bottom_um + self.reach_um)
+        if not near.any():
+            return None
+        return float(self.x[near].min()) - self.reach_um, float(self.x[near].max()) + self.reach_um
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Pixels in µm. The origin is the top left corner; the noise of a section is fixed to the same µm."""
+
+    shape: tuple[int, int]
+    mpp: float
+    origin_um: tuple[float, float] = (0.0, 0.0)
+
+    def strips(self, outline: Outline, pixels: int = 1 << 18) -> Iterator[tuple[tuple[slice, slice], Grid]]:
+        """Rectangles that together hold everything near the outline: memory stays small however fine the grid.
+
+        >>> line = Outline(np.array([0.0, 2.0]), np.array([3.0, 4.0]), reach_um=1.0)
+        >>> [at for at, _ in Grid((5, 10), 1.0).strips(line, pixels=20)]
+        [(slice(0, 2, None), slice(2, 5, None)), (slice(2, 4, None), slice(3, 5, None))]
+        """
+        height, width = self.shape
+        (top, left), step = self.origin_um, max(1, pixels // width)
+        for first in range(0, height, step):
+            last = min(first + step, height)
+            span = outline.span(top + first * self.mpp, top + last * self.mpp)
+            if span is not None:
+                start = min(max(math.floor((span[0] - left) / self.mpp), 0), width)
+                stop = max(min(math.ceil((span[1] - left) / self.mpp), width), start)
+                origin = (top + first * self.mpp, left + start * self.mpp)
+                if start < stop:
+                    yield (slice(first, last), slice(start, stop)), Grid((last - first, stop - start), self.mpp, origin)
+
+    def noise(self, seed: int, wavelength_um: float, count: int = 1) -> Field:
+        """Smooth noise of about unit height on this grid."""
+        return octaves(seed, self.shape, self.mpp, wavelength_um, count=count, origin_um=self.origin_um)
+
+    @property
+    def centres(self) -> tuple[Field, Field]:
+        """µm positions of the pixel centres: a column of y and a row of x."""
+        y = pixel_centres(self.shape[0], self.mpp, self.origin_um[0]).astype(np.float32)
+        x = pixel_centres(self.shape[1], self.mpp, self.origin_um[1]).astype(np.float32)
+        return y[:, None], x[None, :]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The stretch of skin surface on which curves are tabulated: from ``-half_um`` to ``half_um``."""
+
+    half_um: float
+
+    STEP_UM = 1.0
+
+    @cached_property
+    def u(self) -> NDArray[np.float64]:
+        """Positions in µm."""
+        count = math.ceil(self.half_um / self.STEP_UM)
+        return np.arange(-count, count + 1, dtype=np.float64) * self.STEP_UM
+
+    def index(self, u: NDArray[np.floating[Any]]) -> NDArray[np.int32]:
+        """Table index of each position; positions beyond the ends take the end's value."""
+        nearest = np.rint((u - u.dtype.type(self.u[0])) / u.dtype.type(self.STEP_UM))
+        return np.asarray(np.clip(nearest, 0, len(self.u) - 1), dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A crease across the section: a strip of skin is hidden in it, so that the layers jump."""
+
+    at_um: float
+    hidden_um: float
+    step_um: float
+    lean: float
+    """How far the crease runs along the surface for each µm of depth."""
+    wave_um: float = 40.0
+    wave_wavelength_um: float = 700.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Skin coordinates: u runs along the surface, w is the depth below it, both in µm.
+
+    The surface is an arc that faces ``angle_deg`` (0 = the top of the picture, clockwise), bent by a smooth
+    displacement of the whole picture. ``radius_um`` is positive for a surface that bulges outward and negative
+    for a hollow one. The middle of the surface lies at the origin of the µm coordinates.
+    """
+
+    seed: int
+    angle_deg: float
+    radius_um: float
+    warp_um: float = 120.0
+    warp_wavelength_um: float = 4000.0
+    fold: Fold | None = None
+
+    def to_skin(self, grid: Grid) -> tuple[Field, Field]:
+        """(u, w) of every pixel."""
+        y, x = grid.centres
+        y = y + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "y"), self.warp_wavelength_um)
+        x = x + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "x"), self.warp_wavelength_um)
+        sine, cosine = self._turn
+        along, below = x * cosine + y * sine, y * cosine - x * sine
+        radius, side = np.float32(self.radius_um), np.float32(math.copysign(1.0, self.radius_um))
+        u = abs(radius) * np.arctan2(along, side * (radius - below))
+        w = side * (abs(radius) - np.hypot(along, radius - below))
+        return (u, w) if self.fold is None else self._folded(grid, u, w, self.fold)
+
+    def to_picture(self, u_um: Places, w_um: Places) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(y, x) in µm of points of the skin: the inverse of ``to_skin``, good to a µm."""
+        u, w = np.broadcast_arrays(np.atleast_1d(u_um).astype(np.float64), w_um)
+        if self.fold is not None:
+            beyond = u > self.fold.at_um + self.fold.hidden_um + self.fold.lean * w
+            u, w = u - beyond * self.fold.hidden_um, w - beyond * self.fold.step_um
+        sine, cosine = (float(part) for part in self._turn)
+        arm = self.radius_um - w
+        along, below = arm * np.sin(u / self.radius_um), self.radius_um - arm * np.cos(u / self.radius_um)
+        straight_y, straight_x = below * cosine + along * sine, along * cosine - below * sine
+        y, x = straight_y, straight_x
+        for _ in range(10):  # The warp is gentle: each step at least halves what is left.
+            y, x = straight_y - self._warp("y", y, x), straight_x - self._warp("x", y, x)
+        return y, x
+
+    @property
+    def _turn(self) -> tuple[np.float32, np.float32]:
+        angle = math.radians(self.angle_deg)
+        return np.float32(math.sin(angle)), np.float32(math.cos(angle))
+
+    def _warp(self, direction: str, y: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+        # ``octaves``, behind ``Grid.noise``, derives the seed of its first octave by 0.
+        seed = derive(derive(self.seed, "warp", direction), 0)
+        return self.warp_um * field_at(seed, y, x, self.warp_wavelength_um).astype(np.float64)
+
+    def _folded(self, grid: Grid, u: Field, w: Field, fold: Fold) -> tuple[Field, Field]:
+        crease = np.float32(fold.wave_um) * grid.noise(derive(self.seed, "fold"), fold.wave_wavelength_um, 3)
+        beyond = u > np.float32(fold.at_um) + np.float32(fold.lean) * w + crease
+        hidden, step = beyond * np.float32(fold.hidden_um), beyond * np.float32(fold.step_um)
+        return np.asarray(u + hidden, dtype=np.float32), np.asarray(w + step, dtype=np.float32)

@@ -1,0 +1,181 @@
+"""Normal skin from the surface down: keratin, epidermis with rete ridges, papillary and reticular dermis, fat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.phantom.frame import Axis, Curve
+from ntrm.phantom.noise import Field, derive, generator, profile
+from ntrm.phantom.skin import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Skin, Where
+
+Span = tuple[float, float]
+
+
+def between(rng: np.random.Generator, span: Span) -> float:
+    """A uniform draw from a span."""
+    return float(rng.uniform(*span))
+
+
+def spread(rng: np.random.Generator, span: Span) -> float:
+    """A draw from a span, even in the logarithm: for sizes."""
+    return float(np.exp(rng.uniform(np.log(span[0]), np.log(span[1]))))
+
+
+@dataclass(frozen=True)
+class Strata:
+    """The layers along the surface. All in µm; depths count from the true surface unless said otherwise."""
+
+    lift: Curve
+    """Height of the true surface above the baseline."""
+    keratin: Curve
+    """Thickness above the surface."""
+    bare: Curve
+    """1 where the keratin is lost, 0 elsewhere."""
+    flake_gap: Curve
+    """Air between the keratin and a loose flake over it."""
+    flake: Curve
+    """Thickness of the loose flake, 0 where there is none."""
+    epidermis: Curve
+    """Thickness, ridges included."""
+    papillary: Curve
+    """Thickness below the epidermis."""
+    inflammation: Curve
+    """Thickness of the inflamed band below the epidermis or the tumour mass; 0 where there is none."""
+    in_situ: Curve
+    """1 where the epidermis is carcinoma (IEC), 0 elsewhere."""
+    mass: Curve
+    """Depth of the squamous cell carcinoma, 0 where there is none."""
+    crypt: Curve
+    """Depth of keratin that reaches down into the carcinoma, 0 where there is none."""
+    hypodermis: Curve
+    """Depth below the baseline at which fat begins on average."""
+
+
+@dataclass(frozen=True)
+class SkinParameters:
+    """Ranges from which a section's normal skin is drawn, in µm."""
+
+    keratin: Span = (28.0, 95.0)
+    epidermis: Span = (26.0, 48.0)
+    ridge_height: Span = (6.0, 34.0)
+    ridge_wavelength: Span = (130.0, 260.0)
+    papillary: Span = (110.0, 290.0)
+    undulation: Span = (5.0, 30.0)
+    undulation_wavelength: float = 1100.0
+    inflamed_share: Span = (0.0, 0.35)
+    """Share of the surface with an inflamed band of its own, without a tumour."""
+    inflamed: Span = (40.0, 140.0)
+    hypodermis: Span = (2000.0, 4700.0)
+    bare_share: Span = (0.0, 0.4)
+    """Share of the surface that has lost its keratin."""
+    flaking: Span = (0.0, 0.3)
+    """Share of the surface with loose keratin."""
+
+
+def normal_skin(seed: int, axis: Axis, parameters: SkinParameters) -> Strata:
+    """Draw the layers of a section without a tumour."""
+    rng, u = generator(seed, "skin"), axis.u
+
+    def wave(name: str, wavelength_um: float) -> NDArray[np.float64]:
+        return profile(derive(seed, "skin", name), u, wavelength_um)
+
+    keratin = between(rng, parameters.keratin) * np.exp(0.35 * wave("keratin", 700.0)) + 4.0 * wave(
+        "keratin edge", 60.0
+    )
+    ridges = np.maximum(wave("ridges", between(rng, parameters.ridge_wavelength)), -0.4) + 0.4
+    slow = np.exp(0.25 * wave("epidermis", 1500.0))
+    epidermis = between(rng, parameters.epidermis) * slow + between(rng, parameters.ridge_height) * ridges * slow
+    papillary = between(rng, parameters.papillary) * np.exp(0.4 * wave("papillary", 1300.0)) + 15.0 * wave("pap", 300.0)
+    bare = stretches(wave("bare", 900.0), between(rng, parameters.bare_share), slope=2.0)
+    flaky = stretches(wave("flaky", 900.0), between(rng, parameters.flaking))
+    zero = np.zeros_like(u)
+    return Strata(
+        lift=_curve(between(rng, parameters.undulation) * wave("surface", parameters.undulation_wavelength)),
+        keratin=_curve(np.maximum(keratin, 3.0)),
+        bare=_curve(bare),
+        flake_gap=_curve(20.0 + 80.0 * np.maximum(wave("gap", 800.0), 0.0)),
+        flake=_curve(flaky * np.maximum(14.0 + 10.0 * wave("flake", 200.0), 0.0)),
+        epidermis=_curve(np.maximum(epidermis, 18.0)),
+        papillary=_curve(np.maximum(papillary, 20.0)),
+        inflammation=_curve(
+            spread(rng, parameters.inflamed)
+            * stretches(wave("inflamed", 900.0), between(rng, parameters.inflamed_share))
+            * (1.0 + 0.4 * wave("inflamed depth", 300.0))
+        ),
+        in_situ=_curve(zero),
+        mass=_curve(zero),
+        crypt=_curve(zero),
+        hypodermis=_curve(spread(rng, parameters.hypodermis) * np.exp(0.2 * wave("hypodermis", 4000.0))),
+    )
+
+
+def stretches(wave: NDArray[np.float64], share: float, slope: float = 4.0) -> NDArray[np.float64]:
+    """1 on about ``share`` of a unit-height noise curve, 0 elsewhere, with short ramps between."""
+    if share <= 0.0:
+        return np.zeros_like(wave)
+    threshold = float(np.quantile(wave, 1.0 - min(share, 1.0)))
+    return np.clip((wave - threshold) * slope, 0.0, 1.0)
+
+
+def _curve(values: NDArray[np.float64]) -> Curve:
+    return values.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Fat:
+    """The border between dermis and fat: lobules of fat rise into the dermis and septa of dermis sink into it."""
+
+    lobule_um: float = 330.0
+    lobule_wavelength_um: float = 2000.0
+    edge_um: float = 70.0
+    edge_wavelength_um: float = 600.0
+    island_threshold: float = 1.25
+    island_wavelength_um: float = 1300.0
+    island_from: float = 0.5
+    """Islands of fat begin at this share of the depth of the hypodermis."""
+    septum: float = 0.16
+    """Half-width of a septum in units of its noise, where the septa are widest."""
+    septum_wavelength_um: float = 2800.0
+
+
+def _hypodermis(skin: Skin, strata: Strata, shape: Fat) -> Where:
+    """Where the hypodermis lies, were there no cut."""
+    edge = np.float32(shape.edge_um) * skin.noise("fat edge", shape.edge_wavelength_um, 2)
+    lobules = np.float32(shape.lobule_um) * skin.noise("lobules", shape.lobule_wavelength_um, 2)
+    top = skin.along(strata.hypodermis)
+    main = skin.w + edge + lobules > top
+    islands = skin.noise("islands", shape.island_wavelength_um, 2) > shape.island_threshold
+    # Septa narrow and end: their width follows a second, slower noise.
+    width = np.float32(shape.septum) * skin.noise("septa width", shape.septum_wavelength_um)
+    septa = np.abs(skin.noise("septa", shape.septum_wavelength_um, 2)) < width
+    found: Where = (main & ~septa) | (islands & (skin.w + edge > np.float32(shape.island_from) * top))
+    return found
+
+
+def paint_dermis(skin: Skin, strata: Strata, shape: Fat) -> None:
+    """Reticular dermis, fat, papillary dermis and the inflamed band, from the bottom up."""
+    depth = skin.v - skin.along_bent(np.maximum(strata.epidermis, strata.mass))
+    skin.mask[...] = RET
+    skin.mask[_hypodermis(skin, strata, shape)] = HYP
+    shallow = depth + np.float32(0.6) * skin.sway
+    skin.mask[(shallow < skin.along(strata.papillary)) & (skin.along(strata.mass) <= 0)] = PAP
+    band = skin.along_bent(strata.inflammation)
+    skin.mask[(depth + skin.sway < band) & (band > 0) & ((skin.mask != HYP) | (skin.along(strata.mass) > 0))] = INF
+
+
+def paint_surface(skin: Skin, strata: Strata) -> Where:
+    """Epidermis or carcinoma in its place, and keratin over it. Returns where it is above the keratin: air."""
+    height = -skin.v
+    skin.mask[skin.v < skin.along_bent(strata.epidermis)] = EPI
+    skin.mask[(skin.mask == EPI) & (skin.along(strata.in_situ) > 0.5)] = IEC
+    mass = skin.along_bent(strata.mass)
+    skin.mask[(skin.v < mass) & (mass > 0)] = SCC
+    skin.mask[skin.v < skin.along_bent(strata.crypt)] = KER
+    keratin = skin.along(strata.keratin * (1.0 - strata.bare))
+    skin.mask[height > 0] = KER
+    gap, flake = skin.along(strata.flake_gap), skin.along_bent(strata.flake)
+    loose: Field = height - keratin - gap
+    return (height > keratin) & ~((loose > 0) & (loose < flake))

@@ -1,0 +1,116 @@
+"""Anatomy of a synthetic skin section: ``layout(seed)`` gives its mask at any resolution, and what is true of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ntrm.errors import UsageError
+from ntrm.labels import Mask
+from ntrm.phantom.adnexa import paint_adnexa
+from ntrm.phantom.damage import paint_damage
+from ntrm.phantom.frame import Grid
+from ntrm.phantom.layers import Fat, paint_dermis, paint_surface
+from ntrm.phantom.plan import Plan, draw_plan
+from ntrm.phantom.skin import BKG, HYP, Skin, Where
+from ntrm.phantom.specimen import Specimen
+from ntrm.phantom.truth import SectionTruth, Survey, measure
+from ntrm.phantom.tumours import paint_mass_details, paint_nests, paint_stroma
+
+TRUTH_MPP = 6.7
+"""Truth is measured on this grid whatever resolution is asked for; pictures are whole numbers of its pixels."""
+
+MPP_RANGE = (0.25, 30.0)
+
+FAR_UM = 1e9
+"""Depth given to pixels too far from the section to be drawn."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A synthetic section: its labels, its resolution, how it was drawn and what is true of it."""
+
+    mask: Mask
+    mpp: float
+    seed: int
+    cancer: str
+    biopsy: str
+    truth: SectionTruth
+
+
+@dataclass(frozen=True)
+class CutParameters:
+    """Raggedness of the cut edges, in µm."""
+
+    ragged_um: float = 55.0
+    wavelength_um: float = 1100.0
+    fat_factor: float = 1.6
+    """Fat tears rather than cuts: its edge is more ragged by this factor."""
+
+
+def layout(seed: int, mpp: float = TRUTH_MPP, cancer: str | None = None) -> Section:
+    """Draw the section of ``seed`` at ``mpp`` µm per pixel.
+
+    The same seed is the same section at every resolution. ``cancer`` is BCC, SCC or IEC; None draws it in the
+    ratio of the real dataset.
+    """
+    low, high = MPP_RANGE
+    if not low <= mpp <= high:
+        raise UsageError("resolution out of range", got=f"{mpp} µm/px", expected=f"{low} to {high} µm/px")
+    plan = draw_plan(seed, cancer)
+    survey = _survey(plan)
+    mask = survey.mask if mpp == TRUTH_MPP else _paint_mask(plan, mpp)
+    return Section(mask, mpp, seed, plan.cancer, plan.specimen.biopsy.name, measure(survey))
+
+
+def _grid(plan: Plan, mpp: float) -> Grid:
+    top, left, height, width = plan.box_um
+    rows, columns = math.ceil(height / TRUTH_MPP), math.ceil(width / TRUTH_MPP)
+    return Grid((round(rows * TRUTH_MPP / mpp), round(columns * TRUTH_MPP / mpp)), mpp, (top, left))
+
+
+def _paint_mask(plan: Plan, mpp: float) -> Mask:
+    grid = _grid(plan, mpp)
+    mask = np.full(grid.shape, BKG, dtype=np.uint8)
+    for at, strip in grid.strips(plan.outline):
+        mask[at] = _paint(plan, strip)[0].mask
+    return mask
+
+
+def _survey(plan: Plan) -> Survey:
+    grid = _grid(plan, TRUTH_MPP)
+    mask = np.full(grid.shape, BKG, dtype=np.uint8)
+    depth = np.full(grid.shape, FAR_UM, dtype=np.float32)
+    uncut = np.zeros(grid.shape, dtype=bool)
+    for at, strip in grid.strips(plan.outline):
+        skin, uncut[at] = _paint(plan, strip)
+        mask[at], depth[at] = skin.mask, skin.v
+    specimen = plan.specimen
+    return Survey(mask, TRUTH_MPP, depth, uncut, specimen.has_surface, has_margin=not specimen.fragmented)
+
+
+def _paint(plan: Plan, grid: Grid) -> tuple[Skin, Where]:
+    """Paint a strip from the deep to the superficial; also tell where no cut took the tissue away."""
+    lesions, strata = plan.lesions, plan.lesions.strata
+    skin = Skin(grid, plan.specimen.frame, plan.specimen.axis, strata.lift)
+    paint_dermis(skin, strata, Fat())
+    paint_stroma(skin, lesions.clusters)
+    paint_adnexa(skin, plan.adnexa)
+    air = paint_surface(skin, strata)
+    paint_nests(skin, lesions.clusters)
+    paint_mass_details(skin, lesions.satellites, lesions.pearls)
+    uncut = _uncut(skin, plan.specimen, CutParameters())
+    skin.mask[air | ~uncut] = BKG
+    paint_damage(skin, plan.damage)
+    return skin, uncut
+
+
+def _uncut(skin: Skin, specimen: Specimen, cut: CutParameters) -> Where:
+    """Where the knife left the tissue: within the specimen's outline, made ragged."""
+    ragged_u = np.float32(cut.ragged_um) * skin.noise("ragged u", cut.wavelength_um, 4)
+    ragged_w = np.float32(cut.ragged_um) * skin.noise("ragged w", cut.wavelength_um, 4)
+    depth = skin.w + np.where(skin.mask == HYP, np.float32(cut.fat_factor) * ragged_w, ragged_w)
+    inside = depth < specimen.thickness[skin.axis.index(skin.u + ragged_u)]
+    return inside if specimen.has_surface else inside & (depth > specimen.top_um)

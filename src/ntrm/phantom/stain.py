@@ -1,0 +1,86 @@
+"""Haematoxylin and eosin as light sees them: concentrations → optical density → transmitted colour."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.errors import UsageError
+from ntrm.phantom.noise import Field, generator
+
+Vector = tuple[float, float, float]
+
+HAEMATOXYLIN: Vector = (0.42, 0.88, 0.24)
+"""Mean absorption per channel (red, green, blue), as a direction: blue-violet."""
+
+EOSIN: Vector = (0.02, 0.97, 0.19)
+"""Mean absorption of eosin: pink, almost blind to red."""
+
+_LABORATORY_SPREAD, _PATIENT_SPREAD = 1.0, 0.35
+"""Laboratories differ more (recipe, scanner) than patients of one laboratory (thickness, fixation)."""
+
+
+@dataclass(frozen=True)
+class Stain:
+    """How one section was stained and lit.
+
+    >>> Stain().transmit(np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32)).round().tolist()
+    [[[253.0, 252.0, 253.0]]]
+    """
+
+    haematoxylin: Vector = HAEMATOXYLIN
+    eosin: Vector = EOSIN
+    haematoxylin_strength: float = 1.0
+    eosin_strength: float = 1.0
+    illumination: Vector = (253.0, 252.0, 253.0)
+    """Colour of empty glass."""
+
+    def __post_init__(self) -> None:
+        for name, vector in (("haematoxylin", self.haematoxylin), ("eosin", self.eosin)):
+            if len(vector) != 3 or not all(0 <= v < math.inf for v in vector) or not any(vector):
+                raise UsageError(f"unusable {name} vector", got=vector, expected="three densities ≥ 0, not all 0")
+        for strength in (self.haematoxylin_strength, self.eosin_strength):
+            if not 0 <= strength <= 10:
+                raise UsageError("unusable strength of a dye", got=strength, expected="a number from 0 to 10")
+        if len(self.illumination) != 3 or not all(0 < v <= 255 for v in self.illumination):
+            raise UsageError("unusable illumination", got=self.illumination, expected="three numbers in (0, 255]")
+
+    @classmethod
+    def draw(cls, patient_seed: int, laboratory_seed: int) -> Stain:
+        """A stain that varies with the laboratory and, less, with the patient."""
+        offsets = _LABORATORY_SPREAD * generator(laboratory_seed, "laboratory").uniform(-1, 1, 11)
+        offsets = offsets + _PATIENT_SPREAD * generator(patient_seed, "patient").uniform(-1, 1, 11)
+        return cls(
+            haematoxylin=_tilt(HAEMATOXYLIN, offsets[0:3] * (0.07, 0.05, 0.06)),
+            eosin=_tilt(EOSIN, offsets[3:6] * (0.025, 0.04, 0.06)),
+            haematoxylin_strength=float(np.exp(0.18 * offsets[6])),
+            eosin_strength=float(np.exp(0.20 * offsets[7])),
+            illumination=_clip_light(np.array((252.0, 251.0, 252.0)) + 2.5 * offsets[8:11]),
+        )
+
+    def transmit(self, haematoxylin: Field, eosin: Field) -> NDArray[np.float32]:
+        """Colour (…, 3), 0 to 255, of light that passed these concentrations (Beer–Lambert)."""
+        out = np.empty((*haematoxylin.shape, 3), dtype=np.float32)
+        of_h = _unit(self.haematoxylin) * self.haematoxylin_strength
+        of_e = _unit(self.eosin) * self.eosin_strength
+        for channel, light in enumerate(self.illumination):
+            density = haematoxylin * np.float32(of_h[channel]) + eosin * np.float32(of_e[channel])
+            out[..., channel] = np.float32(light) * np.exp(np.float32(-math.log(10)) * density)
+        return out
+
+
+def _unit(vector: Vector) -> NDArray[np.float64]:
+    return np.asarray(np.asarray(vector) / math.hypot(*vector))
+
+
+def _tilt(vector: Vector, offset: NDArray[np.float64]) -> Vector:
+    r, g, b = _unit(vector) + offset
+    return (max(float(r), 0.0), max(float(g), 0.0), max(float(b), 0.0))
+
+
+def _clip_light(light: NDArray[np.float64]) -> Vector:
+    r, g, b = np.clip(light, 200.0, 255.0)
+    return (float(r), float(g), float(b))

@@ -1,0 +1,269 @@
+"""An RGB array in, probabilities, a mask and the tissue graph out: the one place where networks meet images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ntrm.devices import choose_device, choose_precision
+from ntrm.errors import NtrmError, UsageError
+from ntrm.labels import LabelSchema
+from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
+from ntrm.models.output import Segmentation, TissueGraph
+
+GLASS = 255
+"""Padding: empty glass is white, and a network has seen plenty of it. Mirrored tissue would join the graph."""
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
+"""How allocators other than CUDA's, which has an error of its own, say that memory has run out."""
+
+Image = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class TissueRelations:
+    """The tissue graph of one image, with its class names. Edges are directed: first index sends, second receives."""
+
+    names: tuple[str, ...]
+    """Class names, in the order of every axis of length K."""
+    presence: NDArray[np.bool_]
+    """(K,) the tissue was proposed somewhere."""
+    area: Floats
+    """(K,) pixels on the 1/8 grid, padding included; proposals may overlap."""
+    adjacency: NDArray[np.bool_]
+    """(K, K) an edge."""
+    boundary: Floats
+    """(K, K) share of the first tissue's pixels that touch the second."""
+    attention: Floats
+    """(L, K, K) by layer; over the senders of a receiver it sums to one, or is zero without any."""
+    edge_weights: Floats
+    """(K, K) in (0, 1), 0 where there is no edge."""
+    nodes: Floats
+    """(K, d) node states after message passing."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: ``names``, and every array as nested lists in that order."""
+        arrays = {field.name: getattr(self, field.name).tolist() for field in fields(self)[1:]}
+        return {"names": list(self.names), **arrays}
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a network says about one image, at the image's own size."""
+
+    probabilities: Floats
+    """(K, H, W), calibrated by the network's temperature; sums to one at every pixel."""
+    mask: Image
+    """(H, W) index of the most probable class; ``schema`` says what an index means."""
+    schema: LabelSchema
+    initial: Floats | None = None
+    """(K, H, W) of the coarse head, as it came; None unless asked for, or where the network has none."""
+    graph: TissueRelations | None = None
+    """None unless asked for, or where the network has none."""
+
+    @property
+    def confidence(self) -> Floats:
+        """(H, W) probability of the class in ``mask``."""
+        highest: Floats = self.probabilities.max(axis=0)
+        return highest
+
+    @property
+    def initial_mask(self) -> Image | None:
+        """(H, W) most probable class of the coarse head, if it was asked for."""
+        return None if self.initial is None else self.initial.argmax(axis=0).astype(np.uint8)
+
+
+class Predictor:
+    """A network ready for images: ``Predictor(network).predict(image) → Prediction``.
+
+    Images are (H, W, 3) RGB uint8 arrays of any size. Each is one field: it is padded on the right and at the bottom
+    with white glass to the size the network needs, and the padding is cut off again. The graph pools over the whole
+    field, so a field larger than ``config.window`` relates more tissue than the network saw in training; whole
+    sections are to be cut into windows of that side before they come here.
+
+    Args:
+        network: from ``ntrm.load`` or ``ntrm.create``; it is moved to the device and put in evaluation mode.
+        device: ``auto`` takes cuda, then mps, then cpu.
+        precision: ``auto`` is bfloat16 (float16 on older cards) on cuda and float32 elsewhere.
+        batch: most images at a time. It is halved when memory runs out, and stays so.
+        compile: compile the network first; pays off over thousands of images of one size.
+    """
+
+    def __init__(
+        self,
+        network: SegmentationModel,
+        device: str = "auto",
+        *,
+        precision: str = "auto",
+        batch: int = 16,
+        compile: bool = False,  # noqa: A002 (torch's own word for it)
+    ) -> None:
+        config = getattr(network, "config", None)
+        if not isinstance(config, ModelConfig):
+            raise UsageError(
+                "the network does not say what it predicts",
+                got=f"{type(network).__name__} without a config",
+                mend="make it with ntrm.create or ntrm.load",
+            )
+        if batch < 1:
+            raise UsageError("wrong batch size", got=batch, expected="1 or more")
+        self.config: ModelConfig = config
+        self.device = choose_device(device)
+        self.precision = choose_precision(precision, self.device)
+        self.batch = batch
+        # Convolutions are fastest with the channels innermost, except on Apple's devices.
+        self._layout = torch.contiguous_format if self.device.type == "mps" else torch.channels_last
+        self._multiple = network.multiple
+        network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
+        self._network = torch.compile(network) if compile else network
+        self._mean = torch.tensor(config.mean, device=self.device).view(1, 3, 1, 1)
+        self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
+
+    @overload
+    def predict(self, images: Image, *, initial: bool = ..., graph: bool = ...) -> Prediction: ...
+    @overload
+    def predict(self, images: Sequence[Image], *, initial: bool = ..., graph: bool = ...) -> list[Prediction]: ...
+
+    def predict(
+        self, images: Image | Sequence[Image], *, initial: bool = False, graph: bool = False
+    ) -> Prediction | list[Prediction]:
+        """Predict one image, or several in their order.
+
+        ``initial`` adds what the coarse head says, ``graph`` the relations of the tissues. Images of one padded
+        size go through the network together; none influences another.
+        """
+        stack = isinstance(images, np.ndarray) and images.ndim == 4
+        single = not (stack or isinstance(images, Sequence))
+        several: list[Image] = [images] if single else list(images)  # type: ignore[list-item]
+        for image in several:
+            _check_image(image)
+        done: dict[int, Prediction] = {}
+        for indices in self._by_size(several):
+            found = self._predict_equal([several[index] for index in indices], initial=initial, graph=graph)
+            done.update(zip(indices, found, strict=True))
+        ordered = [done[index] for index in range(len(several))]
+        return ordered[0] if single else ordered
+
+    def _padded(self, image: Image) -> tuple[int, int]:
+        height, width = (-(-side // self._multiple) * self._multiple for side in image.shape[:2])
+        return height, width
+
+    def _by_size(self, images: Sequence[Image]) -> list[list[int]]:
+        groups: dict[tuple[int, int], list[int]] = {}
+        for index, image in enumerate(images):
+            groups.setdefault(self._padded(image), []).append(index)
+        return list(groups.values())
+
+    def _predict_equal(self, images: Sequence[Image], *, initial: bool, graph: bool) -> Iterator[Prediction]:
+        """Images of one padded size, batch by batch; a batch that does not fit is tried again by halves."""
+        start = 0
+        while start < len(images):
+            part = images[start : start + self.batch]
+            done = self._attempt(part, initial=initial, graph=graph)
+            if done is None:
+                # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
+                self.batch = len(part) // 2
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+                continue
+            yield from done
+            start += len(part)
+
+    def _attempt(self, images: Sequence[Image], *, initial: bool, graph: bool) -> list[Prediction] | None:
+        """Predictions, or None where memory ran out and a smaller batch may do."""
+        try:
+            output = self._run(self._collate(images), initial=initial, graph=graph)
+            return self._unpack(output, images)
+        except (RuntimeError, MemoryError) as error:
+            if not _ran_out_of_memory(error):
+                raise
+            if len(images) == 1:
+                height, width = images[0].shape[:2]
+                raise NtrmError(
+                    f"memory of {self.device} ran out with a single image",
+                    got=f"{height} × {width} pixels",
+                    mend=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
+                ) from error
+            return None
+
+    def _collate(self, images: Sequence[Image]) -> Tensor:
+        """Images of one padded size → (B, H', W', 3) uint8 with glass around them."""
+        padded = np.full((len(images), *self._padded(images[0]), 3), GLASS, dtype=np.uint8)
+        for place, image in zip(padded, images, strict=True):
+            place[: image.shape[0], : image.shape[1]] = image
+        return torch.from_numpy(padded)
+
+    @torch.inference_mode()
+    def _run(self, pixels: Tensor, *, initial: bool, graph: bool) -> Segmentation:
+        """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
+        x = pixels.to(self.device).permute(0, 3, 1, 2)  # (B, 3, H', W')
+        x = ((x.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._layout)
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            out: Segmentation = self._network(x, initial=initial, graph=graph)
+        coarse = None if out.initial is None else out.initial.float().softmax(dim=1)
+        return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), coarse, out.graph)
+
+    def _unpack(self, output: Segmentation, images: Sequence[Image]) -> list[Prediction]:
+        final = _to_numpy(output.final)
+        if not np.isfinite(final.sum()):
+            raise NtrmError(
+                "the network gave values that are no numbers",
+                got=f"{self.config.arch} in {self.precision}",
+                mend="use precision='float32'; if that gives the same, its weights are broken",
+            )
+        arrays = {"probabilities": final, "mask": _to_numpy(output.final.argmax(dim=1).to(torch.uint8))}
+        if output.initial is not None:
+            arrays["initial"] = _to_numpy(output.initial)
+        return [
+            Prediction(
+                **{name: _crop(array[index], *image.shape[:2]) for name, array in arrays.items()},
+                schema=self.config.schema,
+                graph=None if output.graph is None else _relations(output.graph, index, self.config.schema),
+            )
+            for index, image in enumerate(images)
+        ]
+
+
+def _check_image(image: object) -> None:
+    if not isinstance(image, np.ndarray):
+        raise UsageError(
+            "an image must be an array",
+            got=type(image).__name__,
+            expected="a numpy array of shape (H, W, 3), or a list of them",
+            mend="np.asarray(image) makes one of a Pillow image",
+        )
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+        raise UsageError(
+            "not an RGB image",
+            got=f"{image.dtype} of shape {image.shape}",
+            expected="uint8 of shape (H, W, 3), at least one pixel",
+            mend="convert it to 8-bit RGB: drop an alpha channel, repeat grey three times, scale floats to 0 … 255",
+        )
+
+
+def _ran_out_of_memory(error: Exception) -> bool:
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
+
+
+def _to_numpy(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.contiguous().cpu().numpy()
+    return array
+
+
+def _crop(array: NDArray[Any], height: int, width: int) -> NDArray[Any]:
+    """Cut the padding off; the result keeps no larger array alive."""
+    return array[..., :height, :width].copy()
+
+
+def _relations(graph: TissueGraph, index: int, schema: LabelSchema) -> TissueRelations:
+    parts = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
+    return TissueRelations(names=schema.names, **parts)

@@ -1,0 +1,41 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ntrm.cli.app import app
+from ntrm.report import tour as tour_module
+
+runner = CliRunner()
+
+
+def test_phantom_check_stats_in_a_row(tmp_path):
+    out = str(tmp_path / "p")
+    drawn = runner.invoke(app, ["phantom", out, "--sections", "2", "--seed", "1", "--jobs", "1", "--json"])
+    assert drawn.exit_code == 0, drawn.stderr
+    assert json.loads(drawn.stdout)["drawn"] == 2
+    assert runner.invoke(app, ["data", "check", out, "--jobs", "1"]).exit_code == 0
+    stats = json.loads(runner.invoke(app, ["data", "stats", out, "--jobs", "1", "--json"]).stdout)
+    assert stats["sections"] == 2
+    assert sum(stats["pixel_share"].values()) == pytest.approx(1)
+    assert {"classes", "boundary_share", "tissues_per_tile"} <= stats.keys()
+    again = runner.invoke(app, ["phantom", out, "--sections", "3", "--seed", "1", "--jobs", "1"])
+    assert again.exit_code == 3
+    assert "other options" in again.stderr
+
+
+def test_wrong_levels_are_wrong_usage(tmp_path):
+    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--resolutions", "3x"]).exit_code == 2
+    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--ambiguity", "2"]).exit_code == 2
+    assert not (tmp_path / "p").exists()
+
+
+def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(tour_module, "SECTIONS", 3)
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--jobs", "1"])
+    assert result.exit_code == 0, result.stderr
+    page = (tmp_path / "demo" / "index.html").read_text()
+    assert "No fault was found." in page
+    assert page.count("data:image/png") == 2
+    assert json.loads((tmp_path / "demo" / "stats.json").read_text())["sections"] == 3
+    assert "index.html" in result.stdout

@@ -1,0 +1,80 @@
+"""Links lead somewhere, and every command and option that the pages mention exists."""
+
+import re
+import shlex
+
+import pytest
+import typer
+from tests.docs.markdown import PAGES, ROOT, anchors, blocks, prose
+
+from ntrm.cli.app import app
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+@pages
+def test_relative_links_and_pictures_exist(page):
+    broken = [target for target in links(page) if not leads_somewhere(page, target)]
+    assert broken == []
+
+
+def links(page):
+    text = re.sub(r"`[^`\n]*`", "", prose(page))
+    found = re.findall(r"\]\(([^)\s]+)[^)]*\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
+def leads_somewhere(page, target):
+    path, _, anchor = target.partition("#")
+    goal = (page.parent / path).resolve() if path else page
+    inside = goal.is_relative_to(ROOT) and goal.exists()
+    return inside and (not anchor or anchor in anchors(goal))
+
+
+def test_the_index_leads_to_every_page():
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target.partition("#")[0]).resolve() for target in links(index)}
+    assert {page for page in PAGES if page.parent == index.parent} - {index} <= linked
+    assert {page for page in PAGES if page.parent.name == "decisions"} <= linked
+
+
+@pages
+def test_every_command_and_option_exists(page):
+    wrong = [f"{command}: {why}" for command in commands(page) if (why := complaint(command))]
+    assert wrong == []
+
+
+def commands(page):
+    """Everything that starts with ``ntrm``: in shell blocks, and in code inside sentences."""
+    shell = [c for block in blocks(page) if block.language in {"bash", "console", ""} for c in block.commands]
+    spans = re.findall(r"`(ntrm [^`\n]+)`", prose(page))
+    return [text for text in (c.strip() for c in shell + spans) if re.match(r"ntrm(\s|$)", text)]
+
+
+def complaint(text):
+    """Why the command cannot be typed, or the empty string."""
+    words = shlex.split(re.split(r"\s(?:[|>&;]|&&|2>)", text, maxsplit=1)[0], comments=True)[1:]
+    command = typer.main.get_command(app)
+    while (parts := getattr(command, "commands", {})) and words and not words[0].startswith(("-", "…")):
+        name = words.pop(0)
+        if name not in parts:
+            return f"no command {name!r}"
+        command = parts[name]
+    known = {"--help", "-h"} | {option for parameter in command.params for option in parameter.opts}
+    unknown = [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known]
+    return f"no option {', '.join(unknown)}" if unknown else ""
+
+
+@pytest.mark.parametrize("text", ["ntrm segmnt x", "ntrm data check d --fast", "ntrm data chek", "ntrm doctor -x"])
+def test_a_wrong_command_is_noticed(text):
+    assert complaint(text)
+
+
+@pytest.mark.parametrize("text", ["ntrm", "ntrm data …", "ntrm data check d --json | head --lines 3", "ntrm --help"])
+def test_a_right_command_is_accepted(text):
+    assert not complaint(text)
+
+
+def test_no_page_tells_of_machine_paths():
+    told = [page.name for page in PAGES if re.search(r"(?<![\w.])/(work|home|root|tmp)/|\.\./shared", page.read_text())]
+    assert told == []

@@ -1,0 +1,145 @@
+import importlib.util
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from ntrm.errors import RefusedError, UsageError
+from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx, weights_digest
+from ntrm.labels import SKIN
+from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
+from ntrm.models.hub import save_pretrained
+from ntrm.models.output import Segmentation
+from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.predictor import Predictor
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="extra export is not installed")
+pytest.importorskip("onnxscript", reason="extra export is not installed")
+
+VARIANTS = {
+    **{name: {} for name in ARCHITECTURES if name not in ("ntrm", "mit-b2")},  # the same calls as another entry's
+    "ntrm-paper": {"layers": 1, "dim": 16},
+    "ntrm": {"layers": 1, "dim": 16, "masks": "soft", "layer": "sum", "absent": "linked"},
+}
+
+
+class Small(SegmentationModel):
+    """One convolution: enough for everything about the file that does not depend on the network."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 12, 3, padding=1)
+        self.config = ModelConfig("small", SKIN, mpp=6.7, window=64, temperature=1.5)
+
+    def segment(self, x, *, initial, graph):
+        return Segmentation(self.conv(x))
+
+
+def opened(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    network, path = Small(), tmp_path_factory.mktemp("small") / "deeper" / "small.onnx"
+    return network, export_onnx(network, path)
+
+
+def test_the_file_computes_what_the_network_computes(small, seed):
+    network, report = small
+    torch.manual_seed(seed)
+    session = opened(report.path)
+    assert [(port.name, port.shape) for port in session.get_inputs()] == [("image", ["batch", 3, 64, 64])]
+    assert [(port.name, port.shape) for port in session.get_outputs()] == [("final", ["batch", 12, 64, 64])]
+    for batch in (1, 2, 5):
+        image = torch.randn(batch, 3, 64, 64)
+        (final,) = session.run(None, {"image": image.numpy()})
+        np.testing.assert_allclose(final, network(image).final.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_report_holds_what_was_measured(small):
+    _, report = small
+    assert 0 <= report.difference < TOLERANCE
+    assert AGREEMENT <= report.agreement <= 1
+    assert (report.window, report.outputs) == (64, ("final",))
+    assert json.loads(json.dumps(report.as_dict()))["path"] == str(report.path)
+
+
+def test_names_scale_and_origin_travel_with_the_file(small, tmp_path):
+    network, report = small
+    facts = opened(report.path).get_modelmeta().custom_metadata_map
+    assert json.loads(facts["class_names"]) == list(SKIN.names)
+    assert [json.loads(facts[key]) for key in ("mpp", "window", "temperature")] == [6.7, 64, 1.5]
+    assert json.loads(facts["mean"]) == list(network.config.mean)
+    assert facts["arch"] == "small"
+    assert facts["weights_sha256"] == weights_digest(network) == save_pretrained(network, tmp_path)
+
+
+def test_no_path_of_this_machine_is_in_the_file(small):
+    content = small[1].path.read_bytes()
+    assert b"stack_trace" not in content
+    assert b".py" not in content
+
+
+def test_nothing_else_is_written_and_the_network_stays_as_it_was(small):
+    network, report = small
+    assert [path.name for path in report.path.parent.iterdir()] == ["small.onnx"]
+    assert network.training
+    assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_a_file_that_differs_is_refused_and_leaves_nothing(tmp_path):
+    path = tmp_path / "small.onnx"
+    with pytest.raises(RefusedError, match=r"(?s)logits differ by.*expected: at most -1"):
+        export_onnx(Small(), path, tolerance=-1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nan_never_passes_for_equal(tmp_path):
+    network = Small()
+    torch.nn.init.constant_(network.conv.bias, torch.nan)
+    with pytest.raises(RefusedError, match="differ by nan"):
+        export_onnx(network, tmp_path / "small.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_impossible_window_or_opset_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="multiples of 32"):
+        export_onnx(Small(), tmp_path / "x.onnx", window=50)
+    with pytest.raises(UsageError, match=r"(?s)opset.*got: +999"):
+        export_onnx(Small(), tmp_path / "x.onnx", opset=999)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_the_runtime_cannot_read_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.onnx.ONNXProgram, "save", lambda _self, path: path.write_bytes(b"no model"))
+    with pytest.raises(RefusedError, match="onnxruntime cannot run"):
+        export_onnx(Small(), tmp_path / "x.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_extra_the_command_to_get_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UsageError, match=r"ntrm\[export\]"):
+        export_onnx(Small(), tmp_path / "x.onnx")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), VARIANTS.items(), ids=VARIANTS)
+def test_every_architecture_is_the_same_in_onnxruntime(name, options, tmp_path, seed):
+    if name.startswith("mit") and importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed (extra mit)")
+    torch.manual_seed(seed)
+    network = create(name, 5, width=0.125, **options).describe(window=64)
+    Predictor(network, "cpu")  # leaves the weights in another memory layout, which the file must not inherit
+    report = export_onnx(network, tmp_path / "network.onnx", seed=seed)
+    image = torch.randn(2, 3, 64, 64)
+    expected = network(image)
+    found = opened(report.path).run(None, {"image": image.numpy()})
+    for theirs, ours in zip(found, expected[: len(found)], strict=True):
+        agree = theirs.argmax(axis=1) == ours.argmax(dim=1).numpy()
+        assert agree.mean() > AGREEMENT
+    assert report.outputs == (("final",) if expected.initial is None else ("final", "initial"))

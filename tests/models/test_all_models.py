@@ -1,0 +1,210 @@
+"""One tester for every architecture of the registry: shapes, gradients, refusals, saving, compiling, exporting."""
+
+import importlib.util
+import re
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ntrm.errors import UsageError
+from ntrm.labels import SKIN
+from ntrm.models.hub import load, save_pretrained
+from ntrm.models.registry import ARCHITECTURES, create
+
+CLASSES = 5
+WIDTH = 0.125
+RELATED = {"ntrm-paper", "ntrm", "mit-trm"}
+"""Architectures with a tissue graph."""
+COARSE = RELATED | {"ntrm-control"}
+"""Architectures with an initial prediction."""
+TRACED = sorted(ARCHITECTURES.keys() - {"ntrm", "mit-b2"})
+"""``ntrm`` is built by the same call as ``ntrm-paper``, and ``mit-b2`` is a deeper ``mit-b0``."""
+SHIFTS = {r"body\..*\.(key|k_proj)\.bias": "the softmax over keys takes away what is added to all of them"}
+"""Parameters of a borrowed network that cannot act, whatever the input."""
+
+
+def build(name):
+    if name.startswith("mit") and importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed (extra mit)")
+    return create(name, CLASSES, width=WIDTH)
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def network(request, seed):
+    torch.manual_seed(seed)
+    return build(request.param)
+
+
+def patchwork(height, width):
+    """Logits (K, H, W) with the first four tissues in a quarter each and the fifth nowhere."""
+    logits = torch.zeros(CLASSES, height, width)
+    half, middle = height // 2, width // 2
+    logits[0, :half, :middle] = logits[1, :half, middle:] = logits[2, half:, :middle] = logits[3, half:, middle:] = 30
+    return logits
+
+
+def settle(network):
+    """Make the coarse prediction of an untrained network name several tissues and leave one out."""
+
+    def over_patchwork(_module, _inputs, out):
+        # An untrained network may be sure of anything: its own logits are brought into (-1, 1).
+        return out / (1 + out.abs()) + patchwork(*out.shape[2:]).to(out)
+
+    if hasattr(network, "coarse"):
+        network.coarse.register_forward_hook(over_patchwork)
+    return network
+
+
+def same(ours, theirs, **tolerance):
+    """Every tensor of two outputs agrees."""
+    for a, b in zip(tensors(ours), tensors(theirs), strict=True):
+        torch.testing.assert_close(a, b, **tolerance)
+
+
+def tensors(output):
+    return [output.final, *([output.initial] if output.initial is not None else []), *(output.graph or [])]
+
+
+def test_the_registry_holds_what_the_paper_compares():
+    assert {"ntrm-paper", "ntrm", "ntrm-control"} <= ARCHITECTURES.keys()
+    with pytest.raises(UsageError, match="ntrm-control"):
+        create("unet")
+
+
+def test_an_unknown_option_is_refused(network):
+    with pytest.raises(UsageError, match="depth_of_field"):
+        create(network.config.arch, CLASSES, depth_of_field=3)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (64, 96)])
+def test_logits_have_the_size_of_the_input(network, size):
+    output = network(torch.randn(2, 3, *size), graph=True)
+    assert output.final.shape == (2, CLASSES, *size)
+    name = network.config.arch
+    assert (output.initial is not None) == (name in COARSE)
+    assert (output.graph is not None) == (name in RELATED)
+    if output.initial is not None:
+        assert output.initial.shape == output.final.shape
+    if output.graph is not None:
+        assert output.graph.presence.shape == (2, CLASSES)
+        assert output.graph.adjacency.shape == (2, CLASSES, CLASSES)
+
+
+def test_initial_and_graph_come_only_on_request(network):
+    output = network.eval()(torch.randn(1, 3, 64, 64), initial=False)
+    assert output.initial is None
+    assert output.graph is None
+
+
+def test_twelve_classes_are_the_skin(network):
+    assert create(network.config.arch, width=WIDTH).config.schema == SKIN
+
+
+# --- gradients ---
+
+
+def without_gradient(network):
+    """Names of the parameters that a backward pass in float64 leaves at nothing but rounding noise."""
+    network.double()
+    output = network(torch.randn(2, 3, 64, 96, dtype=torch.float64))
+    loss = sum((logits * torch.randn_like(logits)).sum() for logits in output[:2] if logits is not None)
+    network.zero_grad()
+    loss.backward()
+    size = {name: 0.0 if p.grad is None else p.grad.abs().max().item() for name, p in network.named_parameters()}
+    return {name for name, value in size.items() if value <= 1e-13 * max(size.values())}
+
+
+def explained(network):
+    inert = {name for name, _ in network.named_parameters() if any(re.fullmatch(shift, name) for shift in SHIFTS)}
+    return network.without_gradient().keys() | inert
+
+
+def test_every_parameter_gets_a_gradient_or_is_listed(network):
+    assert without_gradient(settle(network).eval()) == explained(network)
+
+
+def test_in_training_batch_norm_silences_only_biases(network):
+    # A batch norm that uses the batch's own mean takes away any constant that was added before it.
+    for module in network.modules():
+        if hasattr(module, "drop_prob"):
+            module.drop_prob = 0.0  # a branch left out by chance gets no gradient
+    silent = without_gradient(settle(network).train())
+    assert silent >= explained(network)
+    assert all(name.endswith("bias") for name in silent - explained(network)), silent - explained(network)
+
+
+def test_reasons_are_given_for_existing_parameters(network):
+    listed = network.without_gradient()
+    assert listed.keys() <= dict(network.named_parameters()).keys()
+    assert all(reason.strip() for reason in listed.values())
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 64, 64), (1, 1, 64, 64), (3, 64, 64), (1, 1, 3, 64, 64)])
+def test_a_wrong_shape_is_refused(network, shape):
+    with pytest.raises(UsageError, match=r"\(B, 3, H, W\)"):
+        network(torch.zeros(shape))
+
+
+def test_a_wrong_size_is_refused_with_the_size_to_pad_to(network):
+    with pytest.raises(UsageError, match="64 × 128") as caught:
+        network(torch.zeros(1, 3, 63, 97))
+    assert "63 × 97" in str(caught.value)
+
+
+# --- inference ---
+
+
+def test_a_result_does_not_depend_on_batch_neighbours(network):
+    settle(network).double().eval()
+    images = torch.randn(3, 3, 64, 64, dtype=torch.float64)
+    with torch.no_grad():
+        together, alone = network(images, graph=True), network(images[1:2], graph=True)
+    for ours, theirs in zip(tensors(together), tensors(alone), strict=True):
+        torch.testing.assert_close(ours[1:2], theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_forward_never_waits_for_a_value(network):
+    # Fake tensors have shapes but no values: reading one, as item(), bool() or nonzero() do, raises.
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        output = network.eval()(torch.empty(2, 3, 64, 96), graph=True)
+    assert output.final.shape == (2, CLASSES, 64, 96)
+
+
+def test_the_network_that_was_saved_comes_back(network, tmp_path):
+    network.train()(torch.randn(2, 3, 64, 64))  # statistics of batch norm that differ from the initial ones
+    network.eval().describe(name="a test", mpp=6.7)
+    save_pretrained(network, tmp_path)
+    again = load(tmp_path)
+    assert again.config == network.config
+    assert not again.training
+    assert again.state_dict().keys() == network.state_dict().keys()
+    assert all(torch.equal(value, again.state_dict()[key]) for key, value in network.state_dict().items())
+    image = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        same(again(image, graph=True), network(image, graph=True), rtol=0, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRACED)
+def test_compiled_is_eager(name, seed):
+    torch.manual_seed(seed)
+    network, image = settle(build(name)).eval(), torch.randn(1, 3, 64, 64)
+    torch.compiler.reset()
+    with torch.no_grad():
+        compiled = torch.compile(network, fullgraph=True, backend="aot_eager")(image, graph=True)
+        # Decomposed operations round in another order.
+        same(compiled, network(image, graph=True), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRACED)
+def test_exported_is_eager(name, seed):
+    torch.manual_seed(seed)
+    network, image = build(name).eval(), torch.randn(1, 3, 64, 64)
+    program = torch.export.export(network, (torch.randn(1, 3, 64, 64),), {"graph": True})
+    with torch.no_grad():
+        same(program.module()(image, graph=True), network(image, graph=True), rtol=1e-5, atol=1e-5)

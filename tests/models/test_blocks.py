@@ -1,0 +1,82 @@
+"""Blocks: sizes and widths, bilinear upsampling against the formula, initial values, what an input must be."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from ntrm.errors import UsageError
+from ntrm.models.blocks import DecoderBlock, check_input, conv_bn_relu, initialise, scaled, upsample
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+@pytest.mark.parametrize("dilation", [1, 2, 6])
+def test_convolution_keeps_the_size(kernel, dilation):
+    assert conv_bn_relu(4, 6, kernel, dilation)(torch.randn(2, 4, 14, 15)).shape == (2, 6, 14, 15)
+
+
+def linear_between_centres(row, factor):
+    """Bilinear upsampling of one row with pixel centres at k + 1/2 (``align_corners=False``)."""
+    at = (np.arange(len(row) * factor) + 0.5) / factor - 0.5
+    return np.interp(at, np.arange(len(row)), row)
+
+
+@pytest.mark.parametrize("factor", [2, 4, 8])
+def test_upsampling_is_linear_between_pixel_centres(factor, random):
+    image = random.normal(size=(5, 7))
+    expected = np.apply_along_axis(linear_between_centres, 1, image, factor)
+    expected = np.apply_along_axis(linear_between_centres, 0, expected, factor)
+    ours = upsample(torch.as_tensor(image)[None, None], factor)[0, 0].numpy()
+    np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("skip", [0, 3])
+def test_decoder_block_doubles_the_size(skip):
+    block = DecoderBlock(6, skip, 5)
+    fine = torch.randn(2, 3, 8, 12) if skip else None
+    assert block(torch.randn(2, 6, 4, 6), fine).shape == (2, 5, 8, 12)
+
+
+def test_the_skip_is_used(seed):
+    torch.manual_seed(seed)
+    block, coarse = DecoderBlock(6, 3, 5).eval(), torch.randn(1, 6, 4, 4)
+    assert not torch.equal(block(coarse, torch.zeros(1, 3, 8, 8)), block(coarse, torch.ones(1, 3, 8, 8)))
+
+
+def test_initial_values(seed):
+    torch.manual_seed(seed)
+    module = nn.Sequential(nn.Conv2d(64, 256, 3), nn.BatchNorm2d(256))
+    for parameter in module.parameters():
+        nn.init.constant_(parameter, 7)
+    initialise(module)
+    weight = module[0].weight
+    assert weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 9)), rel=0.02)  # Kaiming normal, fan in, ReLU
+    assert weight.mean().item() == pytest.approx(0, abs=1e-3)
+    assert not module[0].bias.any()
+    assert (module[1].weight == 1).all()
+    assert not module[1].bias.any()
+
+
+@given(st.integers(1, 4096), st.floats(0.05, 4))
+def test_scaled_channels_are_multiples_of_eight_near_the_wish(channels, width):
+    count = scaled(channels, width)
+    assert count % 8 == 0
+    assert count == 8 or abs(count - channels * width) <= 4
+
+
+@given(st.integers(1, 700), st.integers(1, 700), st.sampled_from([16, 32]))
+def test_the_size_to_pad_to_is_the_next_multiple(height, width, multiple):
+    image = torch.empty(1, 3, height, width, device="meta")
+    if height % multiple == 0 and width % multiple == 0:
+        check_input(image, multiple)
+        return
+    with pytest.raises(UsageError) as caught:
+        check_input(image, multiple)
+    rows, columns = (int(side) for side in caught.value.expected.split(" × "))
+    assert rows % multiple == columns % multiple == 0
+    assert 0 <= rows - height < multiple
+    assert 0 <= columns - width < multiple

@@ -1,0 +1,60 @@
+"""The description of a network: what it refuses, and what it writes."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ntrm.errors import NtrmError, UsageError
+from ntrm.labels import SKIN, LabelSchema
+from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD, ModelConfig, schema_for
+
+
+def test_defaults_are_an_untrained_network_of_imagenet_colours():
+    config = ModelConfig("ntrm-paper", SKIN)
+    assert (config.mpp, config.window, config.temperature, config.classes) == (None, 256, 1.0, 12)
+    assert (config.mean, config.std) == (IMAGENET_MEAN, IMAGENET_STD)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("mpp", 0.0), ("mpp", float("nan")), ("window", 0), ("window", 250), ("window", -32), ("std", (1.0, 0.0, 1.0)),
+     ("temperature", 0.0), ("temperature", -1.0)],
+)  # fmt: skip
+def test_impossible_values_are_refused(field, value):
+    with pytest.raises(NtrmError):
+        ModelConfig("ntrm-paper", SKIN, **{field: value})
+
+
+def test_the_written_form_is_plain_json_and_names_the_classes():
+    config = ModelConfig("ntrm-paper", SKIN, options={"width": 0.5}, mpp=6.7, name="n", data="d")
+    document = json.loads(json.dumps(config.as_dict(), allow_nan=False))
+    assert [entry["name"] for entry in document["classes"]] == list(SKIN.names)
+    assert document["classes"][9] == {"name": "BCC", "title": "basal cell carcinoma", "rgb": [127, 255, 255]}
+    assert document["background"] == "BKG"
+    assert (document["mpp"], document["options"], document["data"]) == (6.7, {"width": 0.5}, "d")
+
+
+def test_two_configs_do_not_share_their_options():
+    first, second = ModelConfig("a", SKIN), ModelConfig("b", SKIN)
+    assert first.options == second.options == {}
+    assert first.options is not second.options
+
+
+@given(st.integers(2, 254))
+def test_any_number_of_classes_has_a_schema(classes):
+    schema = schema_for(classes)
+    assert len(schema) == classes
+    assert len(set(schema.names)) == classes
+
+
+@pytest.mark.parametrize("classes", [-1, 0, 1, 255, 1000])
+def test_impossible_numbers_of_classes_are_refused(classes):
+    with pytest.raises(UsageError, match="2 to 254"):
+        schema_for(classes)
+
+
+def test_a_schema_is_taken_as_it_is():
+    schema = LabelSchema(SKIN.tissues[:3])
+    assert schema_for(schema) is schema

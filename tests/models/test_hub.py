@@ -1,0 +1,291 @@
+"""Model folders: what was saved comes back, and anything broken, swapped or hostile is refused without running it."""
+
+import json
+import pickle
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ntrm.errors import DataError, NtrmError, RefusedError
+from ntrm.files import sha256_of
+from ntrm.labels import SKIN
+from ntrm.models.hub import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS, load, save_pretrained
+from ntrm.models.registry import create
+
+OPTIONS = {"width": 0.125, "dim": 8, "layers": 1}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A small network in its folder; tests work on copies."""
+    folder = tmp_path_factory.mktemp("model")
+    save_pretrained(create("ntrm-paper", 4, **OPTIONS), folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    for name in (CONFIG, WEIGHTS, CARD):
+        (tmp_path / name).write_bytes((saved / name).read_bytes())
+    return tmp_path
+
+
+def change_config(folder, **changes):
+    document = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps({**document, **changes}))
+
+
+def change_weights(folder, change):
+    """Rewrite the weights as ``change`` leaves them, with a config that names the new file."""
+    state = load_file(folder / WEIGHTS)
+    change(state)
+    save_file(state, folder / WEIGHTS)
+    change_config(folder, weights_sha256=sha256_of(folder / WEIGHTS))
+
+
+def replace_weights(folder, content):
+    (folder / WEIGHTS).write_bytes(content)
+    change_config(folder, weights_sha256=sha256_of(folder / WEIGHTS))
+
+
+# --- what was saved comes back ---
+
+
+def test_everything_that_describes_the_network_comes_back(tmp_path):
+    network = create("ntrm-control", SKIN, width=0.125).describe(
+        mpp=3.35,
+        window=512,
+        name="skin",
+        version="1.2",
+        licence="MIT",
+        data="abc",
+        temperature=1.5,
+        mean=(0.1, 0.2, 0.3),
+    )
+    save_pretrained(network, tmp_path)
+    assert load(tmp_path).config == network.config
+
+
+def test_the_card_names_the_classes_and_the_weights(tmp_path):
+    digest = save_pretrained(create("ntrm-control", width=0.125).describe(mpp=6.7), tmp_path)
+    card = (tmp_path / CARD).read_text()
+    assert digest == sha256_of(tmp_path / WEIGHTS)
+    assert digest in card
+    assert "6.7 µm/px" in card
+    assert "pipeline_tag: image-segmentation" in card
+    assert all(f"| {tissue.name} | {tissue.title} |" in card for tissue in SKIN.tissues)
+
+
+def test_half_precision_saves_half_and_loads_in_single(folder, tmp_path):
+    network = load(folder)
+    save_pretrained(network, tmp_path / "half", dtype=torch.float16)
+    half = load(tmp_path / "half")
+    assert (tmp_path / "half" / WEIGHTS).stat().st_size < 0.7 * (folder / WEIGHTS).stat().st_size
+    for key, value in network.state_dict().items():
+        assert half.state_dict()[key].dtype == value.dtype
+        torch.testing.assert_close(half.state_dict()[key], value, rtol=1e-3, atol=1e-6)
+
+
+def test_broken_weights_are_not_saved(tmp_path):
+    network = create("ntrm-control", 4, width=0.125)
+    with torch.no_grad():
+        network.classify.weight[0] = torch.nan
+    with pytest.raises(RefusedError, match=r"classify\.weight"):
+        save_pretrained(network, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# --- weights ---
+
+BROKEN_WEIGHTS = {
+    "missing key": (lambda state: state.pop("classify.bias"), r"missing \['classify.bias'\]"),
+    "extra key": (lambda state: state.update(trojan=torch.zeros(3)), r"unknown \['trojan'\]"),
+    "other shape": (lambda state: state.update({"classify.bias": torch.zeros(5)}), r"classify.bias \(5,\)"),
+    "not a number": (lambda state: state["classify.bias"].fill_(torch.nan), "no numbers"),
+    "infinite": (lambda state: state["classify.bias"].fill_(torch.inf), "no numbers"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_WEIGHTS)
+def test_weights_that_do_not_fit_are_refused(folder, case):
+    change, words = BROKEN_WEIGHTS[case]
+    change_weights(folder, change)
+    with pytest.raises(DataError, match=words):
+        load(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.complex64, torch.bool])
+def test_weights_of_another_kind_of_number_are_refused(folder, dtype):
+    change_weights(folder, lambda state: state.update({"classify.bias": torch.ones(4).to(dtype)}))
+    with pytest.raises(DataError, match=r"classify\.bias"):
+        load(folder)
+
+
+def test_a_wrong_class_count_is_refused(folder):
+    classes = json.loads((folder / CONFIG).read_text())["classes"]
+    change_config(folder, classes=classes[:3])
+    with pytest.raises(DataError, match="with 3 classes"):
+        load(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_truncated_weights_are_refused(folder, keep):
+    replace_weights(folder, (folder / WEIGHTS).read_bytes()[:keep])
+    with pytest.raises(DataError, match="cannot read weights"):
+        load(folder)
+
+
+def test_weights_of_another_network_are_refused(folder, tmp_path):
+    save_pretrained(create("ntrm-paper", 4, **OPTIONS), tmp_path / "other")
+    (folder / WEIGHTS).write_bytes((tmp_path / "other" / WEIGHTS).read_bytes())
+    with pytest.raises(RefusedError, match="sha256"):
+        load(folder)
+
+
+class Trap:
+    """A pickle that writes a file when it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_a_pickle_in_disguise_is_not_run(folder, tmp_path):
+    sprung = tmp_path / "sprung"
+    replace_weights(folder, pickle.dumps(Trap(sprung)))
+    with pytest.raises(DataError, match="cannot read weights"):
+        load(folder)
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize(("name", "words"), [(WEIGHTS, "no weights"), (CONFIG, "cannot read")])
+def test_a_missing_file_is_named(folder, name, words):
+    (folder / name).unlink()
+    with pytest.raises(DataError, match=words):
+        load(folder)
+
+
+def test_the_card_is_for_people_only(folder):
+    (folder / CARD).unlink()
+    assert load(folder).config.arch == "ntrm-paper"
+
+
+# --- config ---
+
+NO_CONFIG = {
+    "not JSON": "arch = ntrm",
+    "empty": "",
+    "no object": "[]",
+    "nested without end": "[" * 100_000,
+    "an endless number": "9" * 10_000,
+    "too large": json.dumps({"format": "ntrm-model/1", "name": "x" * MOST_CONFIG_BYTES}),
+    "another format": json.dumps({"format": "other/7"}),
+    "no format": "{}",
+    "missing fields": json.dumps({"format": "ntrm-model/1"}),
+}
+
+
+@pytest.mark.parametrize("case", NO_CONFIG)
+def test_a_foreign_config_is_refused(folder, case):
+    (folder / CONFIG).write_text(NO_CONFIG[case])
+    with pytest.raises(DataError, match=CONFIG):
+        load(folder)
+
+
+FOREIGN_FIELDS = {
+    "unknown field": {"hook": "run.py"},
+    "unknown architecture": {"arch": "os.system"},
+    "no classes": {"classes": []},
+    "classes as text": {"classes": "abcd"},
+    "two classes of one name": {"classes": [{"name": "a", "title": "", "rgb": [k, 0, 0]} for k in range(4)]},
+    "infinite colour": {"classes": [{"name": "a", "title": "", "rgb": [float("inf"), 0, 0]}]},
+    "unknown background": {"background": "sky"},
+    "no resolution": {"mpp": -1},
+    "infinite resolution": {"mpp": float("inf")},
+    "resolution beyond any number": {"mpp": 10**400},
+    "odd window": {"window": 100},
+    "infinite window": {"window": float("inf")},
+    "two channels": {"mean": [0.5, 0.5]},
+    "two channels and four": {"mean": [0.5, 0.5], "std": [1, 1, 1, 1]},
+    "no spread": {"std": [0, 1, 1]},
+    "no temperature": {"temperature": float("nan")},
+    "options as text": {"options": "width"},
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN_FIELDS)
+def test_impossible_fields_are_refused(folder, case):
+    change_config(folder, **FOREIGN_FIELDS[case])
+    with pytest.raises(NtrmError):
+        load(folder)
+
+
+HOSTILE_OPTIONS = {
+    "unknown option": {"callback": "print"},
+    "nested option": {"encoder": {"name": "resnet18"}},
+    "an encoder from elsewhere": {"encoder": "timm:hf-hub:evil/x", "width": 1.0},
+    "an encoder by path": {"encoder": "timm:../../evil", "width": 1.0},
+    "encoder as a number": {"encoder": 18},
+    "width as text": {"width": "0.125"},
+    "width without a value": {"width": None},
+    "width without end": {"width": float("inf")},
+    "half a dimension": {"dim": 8.5},
+    "layers as text": {"layers": "1"},
+    "a switch as text": {"boundary": "on"},
+    "another switch as text": {"relate": "yes"},
+    "the call's own argument": {"classes": 4},
+    "the call's other argument": {"name": "ntrm"},
+    "more memory than there is": {"dim": 10**9},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_OPTIONS)
+def test_hostile_options_are_refused(folder, case):
+    change_config(folder, options=OPTIONS | HOSTILE_OPTIONS[case])
+    with pytest.raises(NtrmError):
+        load(folder)
+
+
+# --- hub ids ---
+
+
+@pytest.mark.parametrize("source", ["nowhere", "./owner/name", "/no/such/folder", "a/b/c"])
+def test_what_is_neither_folder_nor_hub_id_is_refused(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="no such model"):
+        load(source)
+
+
+def test_a_hub_id_without_the_client_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(RefusedError, match=r"ntrm\[hub\]"):
+        load("owner/name")
+
+
+def test_a_hub_id_without_network_says_what_to_do(monkeypatch):
+    hub = pytest.importorskip("huggingface_hub", reason="the extra hub is not installed")
+
+    def unreachable(*_args, **_options):
+        raise hub.errors.LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr(hub, "snapshot_download", unreachable)
+    with pytest.raises(RefusedError, match="no connection") as caught:
+        load("owner/name")
+    assert "local folder" in str(caught.value)
+
+
+def test_a_hub_id_fetches_three_files_at_the_revision(folder, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub", reason="the extra hub is not installed")
+    asked = {}
+
+    def download(name, **options):
+        asked.update(name=name, **options)
+        return str(folder)
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    assert load("owner/name", revision="v1").config.classes == 4
+    assert asked == {"name": "owner/name", "revision": "v1", "allow_patterns": [CONFIG, WEIGHTS, CARD]}

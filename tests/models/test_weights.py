@@ -1,0 +1,249 @@
+"""Encoder weights: files that fit are read, nothing in a file is run, and the public ones give the known features."""
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
+from ntrm.models.encoder import ResNetEncoder
+from ntrm.models.weights import find_weights, load_encoder_weights, read_tensors, weights_folder
+
+THIN = 0.125
+
+
+def thin_state(seed=0):
+    torch.manual_seed(seed)
+    return ResNetEncoder(width=THIN).state_dict()
+
+
+def write(path, state):
+    if path.suffix == ".safetensors":
+        save_file(state, path)
+    else:
+        torch.save(state, path)
+    return path
+
+
+def same_state(encoder, state):
+    return all(torch.equal(value, state[key]) for key, value in encoder.state_dict().items())
+
+
+@pytest.fixture
+def no_weights(monkeypatch, tmp_path):
+    """A weights folder with nothing in it."""
+    monkeypatch.setenv("NTRM_WEIGHTS", str(tmp_path / "weights"))
+    (tmp_path / "weights").mkdir()
+    return tmp_path / "weights"
+
+
+# --- files that fit ---
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pth"])
+def test_both_kinds_of_file_load(suffix, tmp_path, seed):
+    state = thin_state(seed)
+    path = write(tmp_path / f"weights.{suffix}", state)
+    encoder = ResNetEncoder(width=THIN)
+    assert load_encoder_weights(encoder, path) == path
+    assert same_state(encoder, state)
+
+
+def test_the_classifier_is_left_aside(tmp_path):
+    state = thin_state() | {"fc.weight": torch.zeros(1000, 64), "fc.bias": torch.zeros(1000)}
+    encoder = ResNetEncoder(width=THIN)
+    load_encoder_weights(encoder, write(tmp_path / "w.safetensors", state))
+    assert same_state(encoder, state)
+
+
+def test_counters_of_batch_norm_may_be_missing(tmp_path):
+    state = {key: value for key, value in thin_state().items() if not key.endswith("num_batches_tracked")}
+    encoder = ResNetEncoder(width=THIN)
+    load_encoder_weights(encoder, write(tmp_path / "w.safetensors", state))
+    assert torch.equal(encoder.conv1.weight, state["conv1.weight"])
+
+
+def test_imagenet_weights_are_found_by_name(no_weights):
+    path = write(no_weights / "resnet18-imagenet1k-v1.safetensors", thin_state())
+    write(no_weights / "resnet180-other.safetensors", thin_state())
+    assert find_weights("imagenet", "resnet18") == path
+
+
+def test_the_folder_can_be_named_or_is_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("NTRM_WEIGHTS", str(tmp_path))
+    assert weights_folder() == tmp_path
+    monkeypatch.delenv("NTRM_WEIGHTS")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert weights_folder() == tmp_path / "ntrm" / "weights"
+
+
+# --- files that do not ---
+
+MISFITS = {
+    "missing key": (lambda state: state.pop("conv1.weight"), r"missing \['conv1.weight'\]"),
+    "unknown key": (lambda state: state.update(trojan=torch.zeros(1)), r"unknown \['trojan'\]"),
+    "other shape": (lambda state: state.update({"bn1.bias": torch.zeros(5)}), r"other shape \['bn1.bias'\]"),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_weights_that_do_not_fit_are_refused_and_change_nothing(case, tmp_path):
+    change, words = MISFITS[case]
+    state, encoder = thin_state(1), ResNetEncoder(width=THIN)
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    change(state)
+    with pytest.raises(DataError, match=words):
+        load_encoder_weights(encoder, write(tmp_path / "w.pth", state))
+    assert same_state(encoder, before)
+
+
+class Trap:
+    """A pickle that writes a file when it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("name", ["w.pth", "w.pt", "w.bin", "w.safetensors"])
+@pytest.mark.parametrize("zipped", [True, False], ids=["torch's archive", "bare pickle"])
+def test_a_file_that_wants_to_run_code_is_refused(name, zipped, tmp_path):
+    path, sprung = tmp_path / name, tmp_path / "sprung"
+    content = {"conv1.weight": Trap(sprung)}
+    if zipped:
+        torch.save(content, path)
+    else:
+        path.write_bytes(pickle.dumps(content, protocol=2))
+    with pytest.raises(DataError, match="cannot read weights"):
+        load_encoder_weights(ResNetEncoder(width=THIN), path)
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize(
+    "content", [[torch.zeros(1)], {"state_dict": {"a": torch.zeros(1)}}, torch.zeros(3), {1: torch.zeros(2)}]
+)
+def test_a_pickle_without_names_and_tensors_is_refused(content, tmp_path):
+    torch.save(content, tmp_path / "w.pth")
+    with pytest.raises(DataError, match="no state dict"):
+        load_encoder_weights(ResNetEncoder(width=THIN), tmp_path / "w.pth")
+
+
+@pytest.mark.filterwarnings("ignore")  # torch has many things to say about a damaged pickle
+@pytest.mark.parametrize("kind", ["w.safetensors", "w.pth", "old.pth"])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path):
+    path = tmp_path / kind
+    if kind == "old.pth":
+        torch.save({"a": torch.zeros(3)}, path, _use_new_zipfile_serialization=False)
+    else:
+        write(path, {"a": torch.zeros(3)})
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place : place + data.draw(st.integers(0, 30))] = data.draw(st.binary(max_size=4))
+    path.write_bytes(content)
+    try:
+        assert isinstance(read_tensors(path), dict)
+    except NtrmError as error:
+        assert kind in str(error)  # noqa: PT017 - a damaged file may still be a whole one
+
+
+# --- where weights come from ---
+
+
+def test_without_a_client_the_message_says_which_file_and_where(no_weights, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(RefusedError) as caught:
+        load_encoder_weights(ResNetEncoder(), "imagenet")
+    assert "model.safetensors of timm/resnet18.tv_in1k" in str(caught.value)
+    assert str(no_weights / "resnet18-imagenet.safetensors") in str(caught.value)
+
+
+def test_what_the_message_asks_for_is_found(no_weights):
+    path = write(no_weights / "resnet18-imagenet.safetensors", thin_state())
+    assert find_weights("imagenet", "resnet18") == path
+
+
+def test_offline_the_message_says_which_file_and_where(no_weights, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub", reason="the extra hub is not installed")
+
+    def unreachable(*_args, **_options):
+        raise hub.errors.LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr(hub, "hf_hub_download", unreachable)
+    with pytest.raises(RefusedError, match="no connection") as caught:
+        load_encoder_weights(ResNetEncoder(), "imagenet")
+    assert "timm/resnet18.tv_in1k" in str(caught.value)
+    assert str(no_weights) in str(caught.value)
+
+
+def test_an_encoder_without_public_weights_lists_those_that_have_some(no_weights):
+    with pytest.raises(UsageError, match="resnet18, resnet34, resnet50"):
+        find_weights("imagenet", "mit")
+
+
+# --- the public ResNet-18 ---
+
+
+@pytest.fixture(scope="module")
+def imagenet():
+    """The encoder with ImageNet weights, and the classifier's two tensors."""
+    if not os.environ.get("NTRM_REAL_DATA"):
+        pytest.skip("NTRM_REAL_DATA is not set")
+    path = Path(os.environ["NTRM_REAL_DATA"]).parent / "weights" / "resnet18-imagenet1k-v1.safetensors"
+    if not path.is_file():
+        pytest.skip(f"no {path.name} beside the real data")
+    encoder = ResNetEncoder()
+    load_encoder_weights(encoder, path)
+    state = read_tensors(path)
+    return encoder.eval(), state["fc.weight"], state["fc.bias"]
+
+
+FINGERPRINT = {
+    "mean": (0.24656, 0.52589, 0.21579, 0.13483, 0.55862),
+    "std": (0.22960, 0.45758, 0.29559, 0.21523, 1.04251),
+}
+"""Of E1 … E5 for the input below."""
+
+
+@torch.no_grad()
+def test_the_known_features(imagenet):
+    encoder, _, _ = imagenet
+    image = torch.remainder(torch.arange(3 * 64 * 64).reshape(1, 3, 64, 64) * 7, 255) / 127.5 - 1
+    stages = encoder(image)
+    assert [stage.mean().item() for stage in stages] == pytest.approx(FINGERPRINT["mean"], rel=1e-3)
+    assert [stage.std().item() for stage in stages] == pytest.approx(FINGERPRINT["std"], rel=1e-3)
+
+
+def central_square(image):
+    """A normalised (1, 3, 224, 224) tensor of the middle of an RGB picture."""
+    height, width, _ = image.shape
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    square = torch.as_tensor(np.array(image[top : top + side, left : left + side])).permute(2, 0, 1)[None] / 255
+    small = F.interpolate(square, (224, 224), mode="bilinear", antialias=True)
+    return (small - torch.tensor(IMAGENET_MEAN).view(3, 1, 1)) / torch.tensor(IMAGENET_STD).view(3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("picture", "classes"),
+    [("cat", {281, 282, 285}), ("coffee", {967, 968})],  # tabby, tiger cat, Egyptian cat; espresso, cup
+)
+@torch.no_grad()
+def test_the_whole_network_knows_what_it_sees(imagenet, picture, classes):
+    encoder, weight, bias = imagenet
+    features = encoder(central_square(getattr(skimage.data, picture)()))[4].mean(dim=(2, 3))
+    shares = (features @ weight.T + bias).softmax(dim=1)[0]
+    assert shares[sorted(classes)].sum() > 0.9

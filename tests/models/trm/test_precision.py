@@ -1,0 +1,73 @@
+"""bfloat16: the graph that is counted stays exact, and what is computed stays close."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy import ndimage
+
+from ntrm.models.registry import create
+from ntrm.models.trm import RelationConfig, TissueRelation
+
+CLASSES = 12
+SIDES = (32, 96, 128)
+"""Grids of inputs of 256, 768 and 1024 pixels."""
+
+
+def smooth_probabilities(random, side, batch=1):
+    """Float32 p (B, K, side, side): blobs of many tissues, some of them above the threshold."""
+    noise = ndimage.gaussian_filter(random.normal(size=(batch, CLASSES, side, side)), (0, 0, side / 16, side / 16))
+    logits = torch.as_tensor(12 * noise / noise.std(), dtype=torch.float32)
+    logits[:, -1] = -30  # one tissue is absent
+    return torch.softmax(logits, dim=1)
+
+
+def bfloat16():
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("masks", ["hard", "plain", "soft"])
+@torch.no_grad()
+def test_the_counted_graph_is_identical(side, masks, random):
+    module = TissueRelation(16, CLASSES, RelationConfig(masks=masks, dim=16, absent="linked")).eval()
+    features = torch.as_tensor(random.normal(size=(1, 16, side, side)), dtype=torch.float32)
+    probabilities = smooth_probabilities(random, side)
+    refined, exact = module(features, probabilities)
+    with bfloat16():
+        rounded, graph = module(features.bfloat16(), probabilities)
+    assert graph.presence.any()
+    assert not graph.presence.all()
+    for name in ("presence", "area", "adjacency", "boundary"):
+        assert torch.equal(getattr(graph, name), getattr(exact, name)), name
+    assert rounded.dtype == torch.bfloat16
+    assert (rounded - refined).abs().max() < 0.03 * refined.abs().max()  # 0.010 at most over 18 draws
+
+
+@torch.no_grad()
+def test_areas_are_whole_numbers_that_bfloat16_could_not_hold(random):
+    probabilities = smooth_probabilities(random, 128)
+    seen = ndimage.maximum_filter(probabilities.numpy(), size=(1, 1, 3, 3), mode="constant", cval=-1) > 0.5
+    counted = seen.sum(axis=(2, 3))
+    module = TissueRelation(16, CLASSES, RelationConfig(dim=16)).eval()
+    with bfloat16():
+        _, graph = module(torch.zeros(1, 16, 128, 128, dtype=torch.bfloat16), probabilities)
+    assert np.array_equal(graph.area.numpy(), counted)
+    assert not torch.equal(graph.area.bfloat16().float(), graph.area), "the draw has areas that bfloat16 would round"
+
+
+@pytest.mark.parametrize("name", ["ntrm-paper", "ntrm-control"])
+@torch.no_grad()
+def test_logits_are_close_given_the_same_coarse_prediction(name, random, seed):
+    torch.manual_seed(seed)
+    network = create(name, CLASSES, width=0.25).eval()
+    coarse = smooth_probabilities(random, 32).log()
+    network.coarse.register_forward_hook(lambda *_: coarse)
+    image = torch.as_tensor(random.normal(size=(1, 3, 256, 256)), dtype=torch.float32)
+    single = network(image, graph=True)
+    with bfloat16():
+        half = network(image, graph=True)
+    assert (half.final - single.final).std() < 0.06 * single.final.std()  # 0.024 at most over 24 draws
+    if single.graph is not None:
+        assert torch.equal(half.graph.adjacency, single.graph.adjacency)
+        assert F.cosine_similarity(half.graph.nodes, single.graph.nodes, dim=-1).min() > 0.99

@@ -1,0 +1,60 @@
+"""The facts about real masks, and how near the phantom comes to them."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ntrm.errors import UsageError
+from ntrm.labels import SKIN
+from ntrm.phantom.calibration import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE, calibrate, tissue_share
+from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.plan import draw_plan
+
+
+def test_tables_are_shares():
+    assert sum(REAL_SHARE.values()) == pytest.approx(1.0, abs=1e-3)
+    assert sum(REAL_SHARE_LARGE.values()) == pytest.approx(1.0, abs=2e-3)
+    assert tuple(REAL_SHARE) == tuple(REAL_SHARE_LARGE) == SKIN.names
+    matrix = np.array(REAL_BOUNDARY)
+    assert matrix.shape == (12, 12)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-3)
+    assert not np.diag(matrix).any()
+
+
+def test_phantom_resembles_the_real_masks():
+    """A small sample at half the resolution, drawn anew each run: rare tissues scatter, hence the slack."""
+    first = int(np.random.default_rng().integers(1 << 40))
+    result = calibrate(_paint_mask(draw_plan(seed), 13.4) for seed in range(first, first + 40))
+    assert result.correlation > 0.88, f"seeds from {first}"
+    for name, ratio in result.ratio.items():
+        slack = 4.0 if REAL_SHARE[name] < 0.1 else 2.5
+        assert 1 / slack < ratio < slack, f"{name}, seeds from {first}"
+
+
+def test_calibrate_counts_what_it_is_given():
+    mask = np.array([[SKIN.index("RET"), SKIN.index("HYP")], [SKIN.index("RET"), SKIN.index("BKG")]], dtype=np.uint8)
+    result = calibrate([mask, mask])
+    assert result.share["RET"] == pytest.approx(2 / 3)
+    assert result.boundary[SKIN.index("HYP"), SKIN.index("RET")] == 0.5
+    assert result.ratio["HYP"] == pytest.approx((1 / 3) / tissue_share(REAL_SHARE)["HYP"])
+
+
+def test_nothing_to_compare_is_refused():
+    with pytest.raises(UsageError, match="nothing to compare"):
+        calibrate([])
+
+
+def test_real_masks_give_the_tables():
+    root = os.environ.get("NTRM_REAL_DATA")
+    if not root:
+        pytest.skip("NTRM_REAL_DATA names no folder with real masks")
+    tiles = sorted((Path(root) / "skin-masks").glob("*.png"))
+    masks = (SKIN.decode(np.asarray(Image.open(tile))).mask for tile in tiles)
+    result = calibrate(masks)
+    assert result.correlation > 0.9999
+    np.testing.assert_allclose(result.boundary, REAL_BOUNDARY, atol=1e-4)
+    for name, share in tissue_share(REAL_SHARE).items():
+        assert result.share[name] == pytest.approx(share, abs=2e-4), name

@@ -1,0 +1,57 @@
+"""Normal skin: the order of its layers and the helpers that draw it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ntrm.phantom.frame import Axis, Frame, Grid
+from ntrm.phantom.layers import (
+    Fat,
+    SkinParameters,
+    between,
+    normal_skin,
+    paint_dermis,
+    paint_surface,
+    spread,
+    stretches,
+)
+from ntrm.phantom.noise import profile
+from ntrm.phantom.skin import BKG, EPI, HYP, INF, KER, PAP, RET, Skin
+
+
+@given(seed=st.integers(0, 2**32), share=st.floats(0.1, 0.9))
+def test_stretches_cover_their_share(seed, share):
+    on = stretches(profile(seed, np.arange(0.0, 20000.0, 10.0), 700.0), share)
+    assert on.min() >= 0.0
+    assert on.max() <= 1.0
+    assert np.mean(on > 0) == pytest.approx(share, abs=0.01)
+
+
+def test_no_stretch_without_a_share():
+    assert not stretches(np.linspace(-1, 1, 50), 0.0).any()
+
+
+@given(seed=st.integers(0, 2**32))
+def test_draws_stay_in_their_span(seed):
+    rng = np.random.default_rng(seed)
+    assert 3.0 <= between(rng, (3.0, 5.0)) <= 5.0
+    assert 3.0 <= spread(rng, (3.0, 5.0)) <= 5.0
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 2**32))
+def test_layers_lie_in_their_order(seed):
+    """Keratin and air above the surface; below it epidermis, papillary or inflamed dermis, reticular dermis, fat."""
+    axis = Axis(900.0)
+    strata = normal_skin(seed, axis, SkinParameters())
+    skin = Skin(Grid((700, 30), 5.0, (-400.0, -75.0)), Frame(seed, 0.0, 1e6, warp_um=0.0), axis, strata.lift)
+    paint_dermis(skin, strata, Fat())
+    skin.mask[paint_surface(skin, strata)] = BKG
+    above = skin.v < 0
+    assert set(np.unique(skin.mask[above])) <= {BKG, KER}
+    assert set(np.unique(skin.mask[~above])) <= {EPI, PAP, INF, RET, HYP}
+    assert (skin.mask[(skin.v > 0) & (skin.v < 15)] == EPI).all()
+    below = skin.mask[1:][skin.mask[:-1] == EPI]
+    assert np.isin(below, (EPI, PAP, INF)).mean() > 0.99
+    assert (skin.w[skin.mask == HYP] > 300).all()

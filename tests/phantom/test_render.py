@@ -1,0 +1,168 @@
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from tests.phantom.masks import blobs, layered
+
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.labels import IGNORE, SKIN
+from ntrm.phantom import render as render_module
+from ntrm.phantom.artefacts import Artefacts
+from ntrm.phantom.render import render
+from ntrm.phantom.stain import Stain
+from ntrm.phantom.texture.grid import block_mean
+
+SEED = random.SystemRandom().randrange(2**32)
+CLEAN = {"artefacts": Artefacts.none(), "stain": Stain()}
+seeded = pytest.mark.parametrize("seed", [pytest.param(SEED, id=f"seed={SEED}")])
+
+
+def mean_colour(name, seed, **options):
+    mask = np.full((48, 48), SKIN.index(name), dtype=np.uint8)
+    return render(mask, 6.7, seed, **CLEAN, **options).reshape(-1, 3).mean(axis=0)
+
+
+@seeded
+def test_one_seed_is_one_picture(seed):
+    mask = layered()
+    first, again, other = render(mask, 6.7, seed), render(mask, 6.7, seed), render(mask, 6.7, seed + 1)
+    assert first.dtype == np.uint8
+    assert first.shape == (*mask.shape, 3)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@seeded
+def test_glass_and_ignore_are_empty_light(seed):
+    mask = np.full((40, 30), SKIN.index("BKG"), dtype=np.uint8)
+    mask[:, 15:] = IGNORE
+    picture = render(mask, 6.7, seed, **CLEAN)
+    assert np.array_equal(np.unique(picture.reshape(-1, 3), axis=0), [[253, 252, 253]])
+
+
+@seeded
+@pytest.mark.parametrize(
+    ("one", "other"), [("IEC", "EPI"), ("SCC", "EPI"), ("SCC", "IEC"), ("BCC", "FOL"), ("PAP", "RET")]
+)
+def test_ambiguity_hides_the_pair_and_nothing_else(seed, one, other):
+    mask = blobs(seed, (100, 100), 6.7, [one, other, "BKG", "INF", "HYP", "KER", "RET" if one == "BCC" else "BCC"])
+    swapped = mask.copy()
+    swapped[mask == SKIN.index(one)], swapped[mask == SKIN.index(other)] = SKIN.index(other), SKIN.index(one)
+    assert np.array_equal(render(mask, 6.7, seed, ambiguity=1), render(swapped, 6.7, seed, ambiguity=1))
+    pair = np.isin(mask, [SKIN.index(one), SKIN.index(other)])
+    distance = [
+        np.abs(
+            render(mask, 6.7, seed, ambiguity=a, **CLEAN)[pair]
+            - render(swapped, 6.7, seed, ambiguity=a, **CLEAN)[pair].astype(float)
+        ).mean()
+        for a in (0.0, 0.5, 0.9)
+    ]
+    assert distance[0] > 4
+    assert distance[0] > distance[1] > distance[2] > 0
+
+
+@seeded
+@pytest.mark.parametrize(
+    "names", [("RET", "PAP", "INF", "BCC", "HYP"), ("KER", "SCC", "EPI", "GLD", "FOL", "IEC", "BKG")]
+)
+def test_resolutions_are_views_of_one_section(seed, names):
+    coarse, fine = blobs(seed, (96, 96), 6.7, names), blobs(seed, (480, 480), 1.34, names)
+    averaged = block_mean(render(fine, 1.34, seed, **CLEAN).astype(np.float32), 5)
+    direct = render(coarse, 6.7, seed, **CLEAN)
+    tissue = coarse != SKIN.index("BKG")
+    # Green carries most of both stains.
+    assert np.corrcoef(averaged[tissue][:, 1], direct[tissue][:, 1])[0, 1] > 0.9
+    assert np.abs(averaged[tissue].mean(axis=0) - direct[tissue].mean(axis=0)).max() < 4
+
+
+@seeded
+def test_blocks_leave_no_seam(seed, monkeypatch):
+    mask = blobs(seed, (120, 90), 6.7, SKIN.names)
+    whole = render(mask, 6.7, seed, **CLEAN).astype(int)
+    monkeypatch.setattr(render_module, "_BLOCK_PX", 37)
+    assert np.abs(render(mask, 6.7, seed, **CLEAN) - whole).max() <= 1
+
+
+@seeded
+def test_the_picture_does_not_depend_on_the_process(seed):
+    code = (
+        "import hashlib; from ntrm.phantom.render import render; from tests.phantom.masks import layered;"
+        f"print(hashlib.sha256(render(layered(), 6.7, {seed}).tobytes()).hexdigest())"
+    )
+    single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "7"}
+    root = Path(__file__).parents[2]
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=os.environ | single, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == hashlib.sha256(render(layered(), 6.7, seed).tobytes()).hexdigest()
+
+
+@seeded
+def test_tissues_have_their_colours(seed):
+    colours = {name: mean_colour(name, seed, ambiguity=0) for name in SKIN.names}
+    green = {name: colour[1] for name, colour in colours.items()}
+    assert green["BKG"] > green["HYP"] > green["PAP"] > max(green[name] for name in ("SCC", "BCC", "EPI", "IEC", "KER"))
+    assert colours["BCC"][0] < colours["SCC"][0] - 10, "basaloid nests are bluer than squamous ones"
+    assert colours["KER"][0] == max(colours[name][0] for name in ("KER", "EPI", "IEC", "SCC", "BCC", "FOL"))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(0, 2**63),
+    st.sampled_from([0.5, 3.35, 6.7, 20.0, 100.0]),
+    st.floats(0, 1),
+)
+def test_any_mask_can_be_rendered(height, width, seed, mpp, ambiguity):
+    values = np.array([*range(len(SKIN)), IGNORE], dtype=np.uint8)
+    mask = np.random.default_rng(seed).choice(values, size=(height, width))
+    assert render(mask, mpp, seed, ambiguity=ambiguity).shape == (height, width, 3)
+
+
+@pytest.mark.parametrize(
+    ("mask", "mpp", "ambiguity", "error"),
+    [
+        (np.zeros((4, 4), np.int64), 6.7, 0.5, DataError),
+        (np.zeros((4, 4, 3), np.uint8), 6.7, 0.5, DataError),
+        (np.zeros((0, 4), np.uint8), 6.7, 0.5, DataError),
+        (np.full((4, 4), 12, np.uint8), 6.7, 0.5, DataError),
+        (np.full((4, 4), 254, np.uint8), 6.7, 0.5, DataError),
+        (np.zeros((4, 4), np.uint8), 0.0, 0.5, RefusedError),
+        (np.zeros((4, 4), np.uint8), float("nan"), 0.5, RefusedError),
+        (np.zeros((4, 4), np.uint8), 670.0, 0.5, RefusedError),
+        (np.zeros((4, 4), np.uint8), 6.7, -0.01, UsageError),
+        (np.zeros((4, 4), np.uint8), 6.7, 1.01, UsageError),
+        (np.zeros((4, 4), np.uint8), 6.7, float("nan"), UsageError),
+    ],
+)
+def test_bad_input_is_refused(mask, mpp, ambiguity, error):
+    with pytest.raises(error, match="expected"):
+        render(mask, mpp, 1, ambiguity=ambiguity)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_seeds_out_of_range_are_refused(seed):
+    with pytest.raises(UsageError, match="expected"):
+        render(layered(), 6.7, seed)
+
+
+@pytest.mark.skipif("NTRM_REAL_DATA" not in os.environ, reason="NTRM_REAL_DATA names no folder with skin-masks/")
+@seeded
+def test_real_masks_can_be_rendered(seed):
+    files = sorted(Path(os.environ["NTRM_REAL_DATA"], "skin-masks").glob("*.png"))
+    for path in random.Random(seed).sample(files, 4):
+        mask = SKIN.decode(np.asarray(Image.open(path).convert("RGB"))).mask
+        picture = render(mask, 6.7, seed, **CLEAN)
+        empty = np.isin(mask, [SKIN.index("BKG"), IGNORE])
+        solid = ~empty & (mask != SKIN.index("HYP"))
+        if empty.sum() > 100 and solid.sum() > 100:
+            assert picture[solid].mean() < picture[empty].mean() - 5, path.name

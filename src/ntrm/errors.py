@@ -72,3 +72,19 @@ def choices_error(what: str, got: str, choices: object) -> UsageError:
     """
     names = ", ".join(str(choice) for choice in choices)  # type: ignore[attr-defined]
     return UsageError(what, got=got, expected=f"one of {names}")
+
+
+def check_number(what: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
+    """Refuse what is no number (or no whole one) between ``low`` and ``high``.
+
+    >>> check_number("width", "wide", 0, 4)
+    Traceback (most recent call last):
+    ...
+    ntrm.errors.UsageError: impossible width
+      got:      'wide'
+      expected: a number from 0 to 4
+    """
+    kinds = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(f"impossible {what}", got=repr(value), expected=f"{kind} from {low:g} to {high:g}")

@@ -46,9 +46,9 @@ def test_it_is_a_clean_dataset_with_cases_and_truth(phantom):
         assert row["cancer"] in section["cancers"]
         assert section["patient"] == row["group"]
         (piece,) = section["pieces"]
-        assert 0 <= piece["surface_degrees"] < 360
-        for measure in ("clearance", "depth"):
-            assert (piece[f"{measure}_um"] is None) == bool(piece[f"{measure}_reason"])
+        for value, reason in (("surface_deg", "surface"), ("clearance_um", "clearance"), ("depth_um", "depth")):
+            assert (piece[value] is None) == bool(piece[f"{reason}_reason"])
+            assert piece[value] is None or piece[value] >= 0
 
 
 def test_images_say_their_resolution(phantom):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError
+from ntrm.errors import UsageError, check_number
 
 
 def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1) -> nn.Sequential:
@@ -96,8 +96,7 @@ def scaled(channels: int, width: float) -> int:
     >>> scaled(96, 0.5), scaled(32, 0.1)
     (48, 8)
     """
-    if not 0.05 <= width <= 4:
-        raise UsageError("impossible width", got=width, expected="a factor between 0.05 and 4")
+    check_number("width", width, 0.05, 4)
     return max(8, round(channels * width / 8) * 8)
 
 

@@ -25,6 +25,10 @@ class Encoder(Protocol):
 
 def make_encoder(name: str, width: float = 1.0) -> ResNetEncoder | TimmEncoder:
     """Encoder by name: ``resnet18``, ``resnet34``, ``resnet50`` or ``timm:<name>``."""
+    if not isinstance(name, str):
+        raise UsageError(
+            "an encoder has a name", got=repr(name), expected="resnet18, resnet34, resnet50 or timm:<name>"
+        )
     if name.startswith("timm:"):
         if width != 1.0:
             raise UsageError("timm encoders come in their own width", got=width, expected="width 1")

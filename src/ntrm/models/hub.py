@@ -131,8 +131,10 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
         )
         options = dict(document["options"])
         strange = [key for key, value in options.items() if not isinstance(value, str | int | float | bool | None)]
+        strange += sorted(options.keys() & {"name", "classes"})
         numbers = [*document["mean"], *document["std"], document["temperature"]]
-        if strange or len(numbers) != 7 or not all(math.isfinite(float(number)) for number in numbers):
+        lengths = len(document["mean"]), len(document["std"])
+        if strange or lengths != (3, 3) or not all(math.isfinite(float(number)) for number in numbers):
             raise UsageError("impossible values", got=strange or numbers)
         return ModelConfig(
             arch=str(document["arch"]),
@@ -148,7 +150,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
             licence=str(document["licence"]),
             data=str(document["data"]),
         )
-    except (KeyError, TypeError, ValueError, IndexError, NtrmError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{path} cannot be understood", got=reason, mend="copy the model folder again") from error
 
@@ -166,7 +168,14 @@ def _fill(network: SegmentationModel, state: dict[str, Tensor], path: Path) -> N
             expected="exactly the tensors of that network",
             mend="use the config.json that belongs to these weights",
         )
+    kinds = {key: value.dtype for key, value in state.items() if not _fits(value.dtype, own[key].dtype)}
+    if kinds:
+        raise DataError(f"{path} holds weights of another kind of number", got=kinds, expected="float32 or float16")
     broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
     if broken:
         raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], mend="fetch or train it again")
     network.load_state_dict(state)
+
+
+def _fits(stored: torch.dtype, own: torch.dtype) -> bool:
+    return stored == own or (own == torch.float32 and stored in (torch.float16, torch.bfloat16))

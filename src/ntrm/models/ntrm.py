@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -38,7 +36,7 @@ class CoarseHead(nn.Module):
 
 
 class NTRM(SegmentationModel):
-    """The paper's network with every variant, and, with ``relate=False``, its matched control without the TRM."""
+    """The paper's network; ``relation`` is the variant of its TRM, or None for the matched control without one."""
 
     def __init__(
         self,
@@ -46,8 +44,7 @@ class NTRM(SegmentationModel):
         encoder: str = "resnet18",
         width: float = 1.0,
         coarse: str = "e5",
-        relate: bool = True,
-        **variant: Any,
+        relation: RelationConfig | None = None,
     ) -> None:
         super().__init__()
         if coarse not in COARSE:
@@ -58,7 +55,7 @@ class NTRM(SegmentationModel):
         d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
         self.upper = UNetDecoder(e5, (e4, e3), (d1, d2))
         self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
-        self.relation = TissueRelation(d2, classes, RelationConfig(**variant)) if relate else None
+        self.relation = TissueRelation(d2, classes, relation) if relation else None
         self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
         self.classify = nn.Conv2d(d5, classes, kernel_size=1)
         initialise(self.classify)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from ntrm.errors import UsageError, choices_error
 from ntrm.labels import LabelSchema
@@ -17,27 +20,50 @@ from ntrm.models.baselines.unet_vgg import VGGUNet
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.mit_trm import MiTTRM
 from ntrm.models.ntrm import NTRM
+from ntrm.models.trm import RelationConfig
+from ntrm.models.weights import load_encoder_weights
 
 Builder = Callable[..., SegmentationModel]
 
 
+def _ntrm(
+    classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5", **variant: Any
+) -> SegmentationModel:
+    return NTRM(classes, encoder, width, coarse, RelationConfig(**variant))
+
+
+def _control(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5") -> SegmentationModel:
+    return NTRM(classes, encoder, width, coarse, relation=None)
+
+
+def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> SegmentationModel:
+    return SegFormer(classes, size, width, drop_path)
+
+
 ARCHITECTURES: dict[str, Builder] = {
-    "ntrm-paper": NTRM,
-    "ntrm": NTRM,
-    "ntrm-control": partial(NTRM, relate=False),
+    "ntrm-paper": _ntrm,
+    "ntrm": _ntrm,
+    "ntrm-control": _control,
     "unet-resnet18": ResNetUNet,
     "unet-vgg16": VGGUNet,
     "attention-unet": AttentionUNet,
     "deeplabv3plus": DeepLabV3Plus,
-    "mit-b0": partial(SegFormer, size="b0"),
-    "mit-b2": partial(SegFormer, size="b2"),
+    "mit-b0": partial(_mit, "b0"),
+    "mit-b2": partial(_mit, "b2"),
     "mit-trm": MiTTRM,
 }
 """Builders by name: ``builder(classes, **options)``."""
 
+DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
+"""Encoders of architectures that do not have a ResNet."""
 
-def create(name: str, classes: int | LabelSchema = 12, **options: Any) -> SegmentationModel:
-    """Build an untrained network by name.
+
+def create(
+    name: str, classes: int | LabelSchema = 12, *, weights: str | Path | None = None, **options: Any
+) -> SegmentationModel:
+    """Build an untrained network by name; ``weights`` fills its encoder.
+
+    ``weights`` is a file, ``imagenet`` (looked up by the encoder's name) or a hub id.
 
     >>> create("ntrm-paper", classes=12, encoder="resnet18", width=0.25).config.schema.name
     'skin'
@@ -50,4 +76,18 @@ def create(name: str, classes: int | LabelSchema = 12, **options: Any) -> Segmen
     except TypeError as error:
         raise UsageError(f"{name} does not take these options", got=f"{options} ({error})") from error
     network.config = ModelConfig(arch=name, schema=schema, options=dict(options))
+    if weights is not None:
+        _fill_encoder(network, weights, str(options.get("encoder", DEFAULT_ENCODERS.get(name, "resnet18"))))
     return network
+
+
+def _fill_encoder(network: SegmentationModel, weights: str | Path, encoder: str) -> None:
+    body = getattr(network, "encoder", None)
+    if not isinstance(body, nn.Module):
+        having = [name for name in ARCHITECTURES if not name.startswith(("mit", "attention"))]
+        raise UsageError(
+            f"{network.config.arch} has no encoder of its own to fill",
+            got=weights,
+            expected=f"one of {', '.join(having)}",
+        )
+    load_encoder_weights(body, weights, encoder)

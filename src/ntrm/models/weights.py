@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 from pathlib import Path
 
 import torch
@@ -23,6 +24,23 @@ IMAGENET_HUB = {
 
 CLASSIFIER = ("fc.", "classifier.", "head.", "pre_logits.")
 """Parts of an ImageNet network that an encoder does not have."""
+
+
+_DAMAGED = (
+    OSError,
+    SafetensorError,
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    # The restricted unpickler meets damage with whatever its next step runs into.
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+)
+"""What reading a damaged or hostile file can raise."""
 
 
 def weights_folder() -> Path:
@@ -50,6 +68,9 @@ def load_encoder_weights(encoder: nn.Module, source: str | Path, name: str = "re
             expected="torchvision's key names and full width",
             mend=f"fetch the weights of {name} ({IMAGENET_HUB.get(name, 'see the docs')})",
         )
+    broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
+    if broken:
+        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], mend="fetch the file again")
     encoder.load_state_dict(state, strict=False)
     return path
 
@@ -58,6 +79,8 @@ def find_weights(source: str, name: str) -> Path:
     """A file as it is given, the file of that name in the weights folder, or a download from the hub."""
     if source != "imagenet" and Path(source).is_file():
         return Path(source)
+    if source.endswith((".safetensors", ".pth", ".pt")):
+        raise DataError("no such weights file", got=source, mend="check the path")
     if source == "imagenet":
         if name not in IMAGENET_HUB:
             raise choices_error("no ImageNet weights are known for this encoder", name, IMAGENET_HUB)
@@ -93,13 +116,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except _DAMAGED as error:
         raise DataError(
             f"cannot read weights from {path}",
             got=str(error).splitlines()[0] if str(error) else type(error).__name__,
             expected="safetensors, or a state dict of tensors saved by torch",
             mend="fetch the file again; a file that wants to run code is refused",
         ) from error
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+    names = isinstance(state, dict) and all(isinstance(key, str) for key in state)
+    if not names or not all(isinstance(value, Tensor) for value in state.values()):
         raise DataError(f"{path} holds no state dict", got=type(state).__name__, expected="names and tensors")
-    return state
+    return dict(state)

@@ -127,7 +127,7 @@ class Skin:
         y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (places, ring points)
         ends = np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
         origin = np.array(self.grid.origin_um).repeat(2)
-        return np.floor((ends - origin) / self.grid.mpp).astype(np.int64)
+        return np.asarray(np.floor((ends - origin) / self.grid.mpp), dtype=np.int64)
 
     def _window(self, rows: slice, columns: slice) -> Window:
         at = (rows, columns)

@@ -24,7 +24,7 @@ def test_decoder_stages_have_the_channels_and_scales_of_the_specification() -> N
 
 @pytest.mark.parametrize("encoder", ["resnet18", "resnet50"])
 def test_it_is_ntrm_without_coarse_head_and_relation(encoder: str) -> None:
-    control = NTRM(5, encoder=encoder, width=0.125, relate=False).eval()
+    control = NTRM(5, encoder=encoder, width=0.125).eval()
     network = ResNetUNet(5, encoder=encoder, width=0.125).eval()
     shared = [value for key, value in control.state_dict().items() if not key.startswith("coarse.")]
     network.load_state_dict(dict(zip(network.state_dict(), shared, strict=True)))

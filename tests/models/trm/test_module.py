@@ -81,8 +81,8 @@ def test_masks_may_overlap_and_leave_pixels_uncovered():
         ({"layer": "mean"}, "attention, sum"),
         ({"graph": "full"}, "adjacency, complete, none"),
         ({"boundary": "on"}, "true or false"),
-        ({"dim": 0}, "at least 1"),
-        ({"tau": 1.0}, "between 0 and 1"),
+        ({"dim": 0}, "from 1 to"),
+        ({"tau": 1.0}, "tau"),
     ],
 )
 def test_unknown_variants_list_the_choices(options, words):

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError, choices_error
+from ntrm.errors import UsageError, check_number, choices_error
 from ntrm.models.base import SegmentationModel
 from ntrm.models.blocks import scaled, upsample
 from ntrm.models.output import Segmentation
@@ -35,6 +35,7 @@ def make_segformer(size: str, classes: int, width: float = 1.0, drop_path: float
 
     ``drop_path`` is the share of residual branches that training leaves out at the deepest layer.
     """
+    check_number("drop_path", drop_path, 0, 0.9)
     if size not in MIT:
         raise choices_error("unknown size of the Mix Transformer", size, MIT)
     shape = MIT[size]
@@ -48,7 +49,20 @@ def make_segformer(size: str, classes: int, width: float = 1.0, drop_path: float
         num_labels=classes,
     )
     network: nn.Module = make_network(config)
+    _settle(network)
     return network
+
+
+def _settle(network: nn.Module) -> None:
+    """Let transformers install its hooks now: left to the first forward, it takes a lock that cannot be compiled."""
+    try:
+        from transformers import PreTrainedModel
+        from transformers.utils.output_capturing import maybe_install_capturing_hooks
+    except ImportError:  # other releases have no such hooks
+        return
+    for part in network.modules():
+        if isinstance(part, PreTrainedModel):
+            maybe_install_capturing_hooks(part)
 
 
 def _library() -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError, choices_error
+from ntrm.errors import UsageError, check_number, choices_error
 from ntrm.models.blocks import conv_bn_relu, initialise
 from ntrm.models.output import TissueGraph
 from ntrm.models.trm.edges import EdgeEmbedding, EdgeWeight, contacts, link
@@ -23,6 +23,9 @@ CHOICES = {
     "absent": ("isolated", "linked"),
     "graph": ("adjacency", "complete", "none"),
 }
+
+MOST_DIM, MOST_LAYERS = 4096, 64
+"""A config from outside must not be able to ask for all the memory there is."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,9 @@ class RelationConfig:
         for field in fields(self):
             if isinstance(field.default, bool) and not isinstance(getattr(self, field.name), bool):
                 raise UsageError(f"{field.name} is a switch", got=getattr(self, field.name), expected="true or false")
-        if self.dim < 1 or self.layers < 1 or not 0 < self.tau < 1:
-            raise UsageError(
-                "impossible size of the relation module",
-                got=f"dim {self.dim}, layers {self.layers}, tau {self.tau}",
-                expected="dim and layers of at least 1, tau between 0 and 1",
-            )
+        check_number("dim", self.dim, 1, MOST_DIM, whole=True)
+        check_number("layers", self.layers, 1, MOST_LAYERS, whole=True)
+        check_number("tau", self.tau, 0.001, 0.999)
 
 
 class TissueRelation(nn.Module):

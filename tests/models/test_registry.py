@@ -1,0 +1,51 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ntrm.errors import DataError, UsageError
+from ntrm.models.registry import ARCHITECTURES, create
+
+
+def test_an_unknown_name_lists_the_choices():
+    with pytest.raises(UsageError) as caught:
+        create("ntrm-papper")
+    assert all(name in str(caught.value) for name in ARCHITECTURES)
+
+
+def test_the_sizes_of_mit_cannot_be_swapped_under_a_name():
+    with pytest.raises(UsageError, match="does not take"):
+        create("mit-b0", size="b2")
+
+
+@pytest.mark.parametrize(
+    ("arch", "encoder"), [("ntrm-paper", "resnet18"), ("unet-vgg16", None), ("deeplabv3plus", None)]
+)
+def test_encoder_weights_come_from_a_file(arch, encoder, tmp_path, seed):
+    torch.manual_seed(seed)
+    options = {"encoder": encoder} if encoder else {}
+    donor = create(arch, 3, width=0.125, **options)
+    save_file(donor.encoder.state_dict(), tmp_path / "encoder.safetensors")
+    network = create(arch, 3, width=0.125, weights=tmp_path / "encoder.safetensors", **options)
+    for key, value in donor.encoder.state_dict().items():
+        assert torch.equal(value, network.encoder.state_dict()[key]), key
+    assert "weights" not in network.config.options
+
+
+def test_networks_without_an_encoder_and_missing_files_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="no encoder of its own"):
+        create("attention-unet", 3, width=0.125, weights="imagenet")
+    with pytest.raises(DataError, match="no such weights file"):
+        create("ntrm-paper", 3, width=0.125, weights=tmp_path / "nothing.safetensors")
+
+
+@pytest.mark.skipif(not os.environ.get("NTRM_REAL_DATA"), reason="NTRM_REAL_DATA is not set")
+def test_public_weights_are_found_by_the_encoders_name(monkeypatch):
+    folder = Path(os.environ["NTRM_REAL_DATA"]).parent / "weights"
+    if not folder.is_dir():
+        pytest.skip("no weights beside the real data")
+    monkeypatch.setenv("NTRM_WEIGHTS", str(folder))
+    network = create("ntrm-paper", weights="imagenet")
+    assert network.encoder.conv1.weight.std() == pytest.approx(0.129, abs=0.02)

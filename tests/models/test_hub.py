@@ -239,6 +239,7 @@ HOSTILE_OPTIONS = {
     "another switch as text": {"relate": "yes"},
     "the call's own argument": {"classes": 4},
     "the call's other argument": {"name": "ntrm"},
+    "weights to fetch": {"weights": "evil/x"},
     "more memory than there is": {"dim": 10**9},
 }
 

@@ -48,4 +48,4 @@ def test_public_weights_are_found_by_the_encoders_name(monkeypatch):
         pytest.skip("no weights beside the real data")
     monkeypatch.setenv("NTRM_WEIGHTS", str(folder))
     network = create("ntrm-paper", weights="imagenet")
-    assert network.encoder.conv1.weight.std() == pytest.approx(0.129, abs=0.02)
+    assert network.encoder.conv1.weight.std().item() == pytest.approx(0.129, abs=0.02)

@@ -74,7 +74,8 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
             expected=f"sha256 {document['weights_sha256']}",
             mend="copy the folder again, both files together",
         )
-    network = create(config.arch, config.schema, **config.options)
+    options: dict[str, Any] = dict(config.options)
+    network = create(config.arch, config.schema, **options)
     network.config = config
     _fill(network, read_tensors(path), path)
     return network.eval()
@@ -131,7 +132,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
         )
         options = dict(document["options"])
         strange = [key for key, value in options.items() if not isinstance(value, str | int | float | bool | None)]
-        strange += sorted(options.keys() & {"name", "classes"})
+        strange += sorted(options.keys() & {"name", "classes", "weights"})
         numbers = [*document["mean"], *document["std"], document["temperature"]]
         lengths = len(document["mean"]), len(document["std"])
         if strange or lengths != (3, 3) or not all(math.isfinite(float(number)) for number in numbers):

@@ -1,5 +1,6 @@
 """Whole sections: the same at every resolution and on every run, and with the truth that fits the picture."""
 
+import hashlib
 import json
 import math
 import os
@@ -18,7 +19,6 @@ from ntrm.phantom.plan import CANCER_WEIGHTS, draw_cancer, draw_plan
 from ntrm.phantom.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE
 
 BKG = SKIN.index("BKG")
-FRESH = [int(seed) for seed in np.random.default_rng().integers(1 << 40, size=6)]
 
 
 def majority(mask: np.ndarray, factor: int) -> np.ndarray:
@@ -27,12 +27,10 @@ def majority(mask: np.ndarray, factor: int) -> np.ndarray:
     return np.stack([(blocks == label).sum(axis=(1, 3)) for label in range(len(SKIN))]).argmax(axis=0)
 
 
-@pytest.mark.parametrize("seed", FRESH[:2])
 @pytest.mark.parametrize(("fine", "factor"), [(3.35, 2), (1.34, 5)])
 def test_resolutions_are_views_of_one_section(seed, fine, factor):
-    if fine < 2:
-        # The finest view of a small section, to keep the test short: the smallest of a few.
-        seed = min(range(seed, seed + 8), key=lambda s: math.prod(draw_plan(s).box_um[2:]))
+    # The smallest of a few sections keeps the finest view short.
+    seed = min(range(seed, seed + 6), key=lambda s: math.prod(draw_plan(s).box_um[2:]))
     coarse, sharp = layout(seed), layout(seed, fine)
     assert sharp.mask.shape == tuple(factor * side for side in coarse.mask.shape)
     assert sharp.truth == coarse.truth
@@ -41,7 +39,6 @@ def test_resolutions_are_views_of_one_section(seed, fine, factor):
     assert np.mean((majority(sharp.mask, factor) == coarse.mask)[tissue]) >= 0.97
 
 
-@pytest.mark.parametrize("seed", FRESH[:2])
 def test_another_process_draws_the_same(seed):
     """Also with another number of threads."""
     program = (
@@ -51,23 +48,21 @@ def test_another_process_draws_the_same(seed):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     here = layout(seed)
-    import hashlib
-
     assert json.loads(done.stdout) == [hashlib.sha256(here.mask.tobytes()).hexdigest(), here.truth.as_dict()]
 
 
 @pytest.mark.parametrize("cancer", CANCERS)
-@pytest.mark.parametrize("seed", FRESH[:4])
 def test_the_cancer_asked_for_is_there(cancer, seed):
-    plan = draw_plan(seed, cancer)
-    assert plan.cancer == cancer
-    assert (_paint_mask(plan, 13.4) == SKIN.index(cancer)).any()
+    for number in range(seed, seed + 5):
+        plan = draw_plan(number, cancer)
+        assert plan.cancer == cancer
+        assert (_paint_mask(plan, 13.4) == SKIN.index(cancer)).any(), f"seed {number}"
 
 
-@pytest.mark.parametrize("seed", FRESH)
-def test_truth_fits_the_picture(seed):
-    section = layout(seed)
-    truth, specimen = section.truth, draw_plan(seed).specimen
+@pytest.mark.parametrize("number", range(4))
+def test_truth_fits_the_picture(seed, number):
+    section = layout(seed + number)
+    truth, specimen = section.truth, draw_plan(seed + number).specimen
     assert truth.cancers == tuple(name for name in CANCERS if (section.mask == SKIN.index(name)).any())
     for value, reason in (
         (truth.surface_deg, truth.surface_reason),
@@ -83,28 +78,27 @@ def test_truth_fits_the_picture(seed):
         assert 0.0 < truth.depth_um < 2.0 * specimen.depth_um + 1500.0
 
 
-def test_a_section_is_tissue_on_background():
-    for seed in FRESH:
-        mask = _paint_mask(draw_plan(seed), 20.1)
+def test_a_section_is_tissue_on_background(seed):
+    for number in range(seed, seed + 6):
+        mask = _paint_mask(draw_plan(number), 20.1)
         edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
-        assert np.mean(edge == BKG) > 0.9, f"seed {seed}"
-        assert 0.05 < np.mean(mask != BKG) < 0.95, f"seed {seed}"
+        assert np.mean(edge == BKG) > 0.9, f"seed {number}"
+        assert 0.02 < np.mean(mask != BKG) < 0.98, f"seed {number}"
 
 
-@pytest.mark.parametrize("seed", FRESH)
 def test_leaving_out_the_far_background_changes_nothing(seed):
-    plan = draw_plan(seed)
-    everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
-    np.testing.assert_array_equal(_paint_mask(plan, 20.1), _paint_mask(everywhere, 20.1))
+    for number in range(seed, seed + 6):
+        plan = draw_plan(number)
+        everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
+        np.testing.assert_array_equal(_paint_mask(plan, 20.1), _paint_mask(everywhere, 20.1), err_msg=f"seed {number}")
 
 
-def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset():
-    first = FRESH[0]
-    drawn = Counter(draw_cancer(seed) for seed in range(first, first + 2000))
+def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):
+    drawn = Counter(draw_cancer(number) for number in range(seed, seed + 2000))
     total = sum(CANCER_WEIGHTS.values())
     for name, weight in CANCER_WEIGHTS.items():
         share = weight / total
-        assert drawn[name] / 2000 == pytest.approx(share, abs=5 * (share * (1 - share) / 2000) ** 0.5), f"seed {first}"
+        assert drawn[name] / 2000 == pytest.approx(share, abs=5 * (share * (1 - share) / 2000) ** 0.5)
 
 
 def test_rare_sections_say_what_cannot_be_told():

@@ -56,7 +56,7 @@ def settle(network):
     return network
 
 
-def same(ours, theirs, **tolerance):
+def assert_same(ours, theirs, **tolerance):
     """Every tensor of two outputs agrees."""
     for a, b in zip(tensors(ours), tensors(theirs), strict=True):
         torch.testing.assert_close(a, b, **tolerance)
@@ -185,7 +185,7 @@ def test_the_network_that_was_saved_comes_back(network, tmp_path):
     assert all(torch.equal(value, again.state_dict()[key]) for key, value in network.state_dict().items())
     image = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
-        same(again(image, graph=True), network(image, graph=True), rtol=0, atol=0)
+        assert_same(again(image, graph=True), network(image, graph=True), rtol=0, atol=0)
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_compiled_is_eager(name, seed):
     with torch.no_grad():
         compiled = torch.compile(network, fullgraph=True, backend="aot_eager")(image, graph=True)
         # Decomposed operations round in another order.
-        same(compiled, network(image, graph=True), rtol=1e-3, atol=1e-3)
+        assert_same(compiled, network(image, graph=True), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.slow
@@ -207,4 +207,4 @@ def test_exported_is_eager(name, seed):
     network, image = build(name).eval(), torch.randn(1, 3, 64, 64)
     program = torch.export.export(network, (torch.randn(1, 3, 64, 64),), {"graph": True})
     with torch.no_grad():
-        same(program.module()(image, graph=True), network(image, graph=True), rtol=1e-5, atol=1e-5)
+        assert_same(program.module()(image, graph=True), network(image, graph=True), rtol=1e-5, atol=1e-5)

@@ -25,7 +25,7 @@ WIDTHS = st.integers(1, 5)
 few = settings(max_examples=25, deadline=None)
 
 
-def same(ours, theirs):
+def assert_same(ours, theirs):
     np.testing.assert_allclose(ours, theirs.squeeze(0).numpy(), rtol=1e-12, atol=1e-12)
 
 
@@ -38,14 +38,14 @@ def batch_of_one(array):
 def test_max_pool(random, height, width):
     # Negative everywhere: padding by zero instead of nothing would show.
     image = -random.uniform(1, 2, size=(height, width))
-    same(max_pool(image), F.max_pool2d(torch.from_numpy(image)[None], kernel_size=3, stride=1, padding=1))
+    assert_same(max_pool(image), F.max_pool2d(torch.from_numpy(image)[None], kernel_size=3, stride=1, padding=1))
 
 
 @few
 @given(SEEDS, WIDTHS, WIDTHS, SIDES, SIDES)
 def test_convolution(random, channels, out, height, width):
     image, weight = random.normal(size=(channels, height, width)), random.normal(size=(out, channels, 3, 3))
-    same(convolve(image, weight), F.conv2d(batch_of_one(image), torch.from_numpy(weight), padding=1))
+    assert_same(convolve(image, weight), F.conv2d(batch_of_one(image), torch.from_numpy(weight), padding=1))
 
 
 @few
@@ -55,7 +55,7 @@ def test_batch_norm(random, channels, height, width):
     mean, weight, bias = random.normal(size=(3, channels))
     var = random.uniform(1e-6, 2, size=channels)
     ours = batch_norm(image, {"bn_mean": mean, "bn_var": var, "bn_weight": weight, "bn_bias": bias})
-    same(ours, F.batch_norm(batch_of_one(image), *map(torch.from_numpy, (mean, var, weight, bias)), eps=1e-5))
+    assert_same(ours, F.batch_norm(batch_of_one(image), *map(torch.from_numpy, (mean, var, weight, bias)), eps=1e-5))
 
 
 @few
@@ -63,7 +63,7 @@ def test_batch_norm(random, channels, height, width):
 def test_layer_norm(random, width):
     vector, weight, bias = random.normal(size=(3, width))
     theirs = F.layer_norm(batch_of_one(vector), (width,), torch.from_numpy(weight), torch.from_numpy(bias), eps=1e-5)
-    same(layer_norm(vector, weight, bias), theirs)
+    assert_same(layer_norm(vector, weight, bias), theirs)
 
 
 @few
@@ -71,7 +71,7 @@ def test_layer_norm(random, width):
 def test_softmax_sums_to_one(scores):
     shares = softmax(scores)
     assert sum(shares) == pytest.approx(1, abs=1e-12)
-    same(shares, torch.softmax(torch.tensor([scores], dtype=torch.float64), dim=1))
+    assert_same(shares, torch.softmax(torch.tensor([scores], dtype=torch.float64), dim=1))
 
 
 def test_softmax_of_nothing_is_nothing():

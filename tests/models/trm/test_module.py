@@ -15,7 +15,7 @@ from ntrm.models.trm import RelationConfig, TissueRelation
 COMBINATIONS = [dict(zip(VARIANTS, values, strict=True)) for values in itertools.product(*VARIANTS.values())]
 
 
-def compare(random, config, probabilities, channels=4):
+def assert_literal(random, config, probabilities, channels=4):
     """Draw parameters and features, run both sides, compare everything."""
     batch, classes, height, width = probabilities.shape
     params = parameters(random, channels, config.dim, classes, config.layers, config.layer, config.boundary)
@@ -30,7 +30,7 @@ def compare(random, config, probabilities, channels=4):
 def test_every_variant_is_the_literal_reading(variant, random):
     config = RelationConfig(dim=3, layers=2, **variant)
     probabilities = np.stack([coarse_prediction(random, 5, 5, 4) for _ in range(2)])
-    compare(random, config, probabilities)
+    assert_literal(random, config, probabilities)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 12, 32])
@@ -38,7 +38,7 @@ def test_every_variant_is_the_literal_reading(variant, random):
 def test_any_number_of_classes_on_any_grid(classes, layer, random):
     height, width = random.integers(1, 9, size=2)
     config = RelationConfig(dim=4, layers=3, layer=layer, edge_weight=True, absent="linked")
-    compare(random, config, coarse_prediction(random, classes, height, width)[None])
+    assert_literal(random, config, coarse_prediction(random, classes, height, width)[None])
 
 
 def one_tissue(classes, height, width):
@@ -59,7 +59,7 @@ PRESENCES = {
 @pytest.mark.parametrize("masks", ["hard", "plain", "soft"])
 @pytest.mark.parametrize("case", PRESENCES)
 def test_every_kind_of_absence(case, masks, absent, random):
-    graph = compare(random, RelationConfig(dim=3, layers=2, masks=masks, absent=absent), PRESENCES[case])
+    graph = assert_literal(random, RelationConfig(dim=3, layers=2, masks=masks, absent=absent), PRESENCES[case])
     if case.startswith(("nothing", "exactly")):
         assert not graph.presence.any()
         assert not graph.adjacency.any()

@@ -35,7 +35,7 @@ def draw(seed, classes, variant=None, batch=1):
     return module, torch.as_tensor(features), torch.as_tensor(probabilities)
 
 
-def close(ours, theirs):
+def assert_close(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
@@ -49,11 +49,11 @@ def test_permuting_the_classes_permutes_the_graph_and_leaves_the_features(seed, 
     refined, graph = module(features, probabilities)
     module.absent.copy_(module.absent[order].clone())
     refined_again, permuted = module(features, probabilities[:, order])
-    close(refined_again, refined)
+    assert_close(refined_again, refined)
     for name in ("presence", "area", "nodes"):
-        close(getattr(permuted, name), getattr(graph, name)[:, order])
+        assert_close(getattr(permuted, name), getattr(graph, name)[:, order])
     for name in ("adjacency", "boundary", "edge_weights", "attention"):
-        close(getattr(permuted, name), getattr(graph, name)[..., order, :][..., order])
+        assert_close(getattr(permuted, name), getattr(graph, name)[..., order, :][..., order])
 
 
 @torch.no_grad()
@@ -63,9 +63,9 @@ def test_an_image_does_not_see_its_batch_neighbours(seed, classes, variant):
     module, features, probabilities = draw(seed, classes, variant, batch=3)
     together, graphs = module(features, probabilities)
     alone, graph = module(features[1:2], probabilities[1:2])
-    close(together[1:2], alone)
+    assert_close(together[1:2], alone)
     for ours, theirs in zip(graphs, graph, strict=True):
-        close(ours[1:2], theirs)
+        assert_close(ours[1:2], theirs)
 
 
 TURNS = {
@@ -114,7 +114,7 @@ def test_attention_sums_to_one_over_a_neighbourhood_and_is_zero_over_none(seed, 
     assert not torch.isnan(graph.attention).any()
     assert not graph.attention[:, :, ~graph.adjacency[0]].any()
     has_senders = graph.adjacency.any(dim=1)  # (B, K)
-    close(graph.attention.sum(dim=2), has_senders[:, None].expand(-1, graph.attention.shape[1], -1).double())
+    assert_close(graph.attention.sum(dim=2), has_senders[:, None].expand(-1, graph.attention.shape[1], -1).double())
 
 
 def presence_of(kind, classes=4, height=6, width=8):

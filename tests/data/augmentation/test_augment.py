@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 from tests.data.pictures import tissue_like, to_picture, to_tensor
 
-from ntrm.data.augment import Augment, flip, gaussian_blur, rotate_images, rotate_masks, turn
+from ntrm.data.augmentation.augment import Augment, flip, gaussian_blur, rotate_images, rotate_masks, turn
 from ntrm.errors import UsageError
 from ntrm.labels import IGNORE, SKIN
 

@@ -14,8 +14,8 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
+from ntrm.data.annotations.rasterise import Grid
 from ntrm.data.decode import read_image
-from ntrm.data.rasterise import Grid
 from ntrm.errors import DataError
 from ntrm.resolution import PLAUSIBLE_MPP, Resolution
 

@@ -8,12 +8,12 @@ import pytest
 import shapely
 from PIL import Image
 
-from ntrm.data import importing
+from ntrm.data.annotations import importing
+from ntrm.data.annotations.importing import import_annotations
+from ntrm.data.annotations.pairing import SlideFacts
 from ntrm.data.check import check_dataset
 from ntrm.data.decode import read_image, read_mask
-from ntrm.data.importing import import_annotations
 from ntrm.data.layouts import open_dataset
-from ntrm.data.pairing import SlideFacts
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.labels import IGNORE, SKIN
 from ntrm.resolution import Resolution

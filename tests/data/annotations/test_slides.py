@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ntrm.data import slides
-from ntrm.data.rasterise import Grid
+from ntrm.data.annotations import slides
+from ntrm.data.annotations.rasterise import Grid
+from ntrm.data.annotations.slides import OpenSlideSlide, PlainImage, area_mean, open_slide, read_grid
 from ntrm.data.shrink import area_average
-from ntrm.data.slides import OpenSlideSlide, PlainImage, area_mean, open_slide, read_grid
 from ntrm.errors import DataError
 from ntrm.resolution import Resolution
 

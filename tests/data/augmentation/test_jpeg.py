@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from tests.data.pictures import tissue_like, to_picture, to_tensor
 
-from ntrm.data.jpeg import compress
+from ntrm.data.augmentation.jpeg import compress
 
 
 def psnr(a, b):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ntrm.data import geojson, slides
+from ntrm.data.annotations import geojson, slides
 from ntrm.data.cases import SPLITS
 from ntrm.data.tables import number, patient_faults, read_table
 from ntrm.errors import DataError, UsageError, choices_error

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ntrm.data.jpeg import compress
-from ntrm.data.stain_jitter import jitter_stains
+from ntrm.data.augmentation.jpeg import compress
+from ntrm.data.augmentation.stain_jitter import jitter_stains
 from ntrm.errors import UsageError
 from ntrm.labels import IGNORE
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ntrm.data.pairing import (
+from ntrm.data.annotations.pairing import (
     SlideFacts,
     case_name,
     check_names,

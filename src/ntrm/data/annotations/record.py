@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.data.pairing import Pair, SlideFacts
+from ntrm.data.annotations.pairing import Pair, SlideFacts
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.files import remove_partials, sha256_of, whole_file, write_json, write_text
 from ntrm.labels import LabelSchema

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ntrm.data.annotations.geojson import Annotation, read_annotations
+from ntrm.data.annotations.pairing import Pair, SlideFacts, check_names, class_index, pair_files
+from ntrm.data.annotations.rasterise import Area, Grid, paint
+from ntrm.data.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
+from ntrm.data.annotations.slides import Slide, open_slide, read_grid
 from ntrm.data.encode import write_indexed_mask
-from ntrm.data.geojson import Annotation, read_annotations
-from ntrm.data.import_record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
-from ntrm.data.pairing import Pair, SlideFacts, check_names, class_index, pair_files
-from ntrm.data.rasterise import Area, Grid, paint
-from ntrm.data.slides import Slide, open_slide, read_grid
 from ntrm.errors import DataError, NtrmError, RefusedError
 from ntrm.files import whole_file
 from ntrm.labels import IGNORE, SKIN, LabelSchema, Mask

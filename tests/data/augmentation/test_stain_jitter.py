@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from tests.data.pictures import tissue_like, to_picture, to_tensor
 
-from ntrm.data.stain_jitter import EOSIN, HAEMATOXYLIN, from_optical_density, jitter_stains, stain_matrix
+from ntrm.data.augmentation.stain_jitter import EOSIN, HAEMATOXYLIN, from_optical_density, jitter_stains, stain_matrix
 
 
 def test_neutral_stain_jitter_changes_nothing(random):

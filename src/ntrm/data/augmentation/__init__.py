@@ -1,0 +1,1 @@
+"""Image and mask changed together, on tensors: geometry, stain, blur, compression."""

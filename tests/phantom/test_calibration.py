@@ -27,9 +27,9 @@ def test_tables_are_shares():
 def test_phantom_resembles_the_real_masks(seed):
     """A small sample at half the resolution, drawn anew each run: rare tissues scatter, hence the slack."""
     result = calibrate(_paint_mask(draw_plan(number), 13.4) for number in range(seed, seed + 40))
-    assert result.correlation > 0.88
+    assert result.correlation > 0.92
     for name, ratio in result.ratio.items():
-        slack = 4.0 if REAL_SHARE[name] < 0.1 else 2.5
+        slack = 4.0 if REAL_SHARE[name] < 0.1 else 3.0
         assert 1 / slack < ratio < slack, name
 
 

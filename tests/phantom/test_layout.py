@@ -16,6 +16,7 @@ from ntrm.errors import UsageError
 from ntrm.labels import CANCERS, SKIN
 from ntrm.phantom.layout import _paint_mask, layout
 from ntrm.phantom.plan import CANCER_WEIGHTS, draw_cancer, draw_plan
+from ntrm.phantom.specimen import SpecimenParameters, draw_specimen
 from ntrm.phantom.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE
 
 BKG = SKIN.index("BKG")
@@ -102,9 +103,10 @@ def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):
 
 
 def test_rare_sections_say_what_cannot_be_told():
-    hidden = next(seed for seed in range(500) if not draw_plan(seed, "BCC").specimen.has_surface)
+    kind = SpecimenParameters()
+    hidden = next(seed for seed in range(500) if not draw_specimen(seed, "BCC", kind).has_surface)
     assert layout(hidden, cancer="BCC").truth.depth_reason == NO_SURFACE
-    pieces = next(seed for seed in range(500) if draw_plan(seed, "IEC").specimen.fragmented)
+    pieces = next(seed for seed in range(500) if draw_specimen(seed, "IEC", kind).fragmented)
     truth = layout(pieces, cancer="IEC").truth
     assert (truth.clearance_reason, truth.depth_reason) == (NO_MARGIN, IN_SITU_ONLY)
 

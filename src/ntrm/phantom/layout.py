@@ -10,6 +10,7 @@ import numpy as np
 from ntrm.errors import UsageError
 from ntrm.labels import Mask
 from ntrm.phantom.adnexa import paint_adnexa
+from ntrm.phantom.basaloid import paint_nests, paint_stroma
 from ntrm.phantom.damage import paint_damage
 from ntrm.phantom.frame import Grid
 from ntrm.phantom.layers import Fat, paint_dermis, paint_surface
@@ -17,7 +18,7 @@ from ntrm.phantom.plan import Plan, draw_plan
 from ntrm.phantom.skin import BKG, HYP, Skin, Where
 from ntrm.phantom.specimen import Specimen
 from ntrm.phantom.truth import SectionTruth, Survey, measure
-from ntrm.phantom.tumours import paint_mass_details, paint_nests, paint_stroma
+from ntrm.phantom.tumours import paint_mass_details
 
 TRUTH_MPP = 6.7
 """Truth is measured on this grid whatever resolution is asked for; pictures are whole numbers of its pixels."""

@@ -1,0 +1,33 @@
+"""Adnexa: inside the specimen, away from tumours, painted over dermis only."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ntrm.phantom.adnexa import Adnexa, AdnexaParameters, draw_adnexa
+from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.plan import draw_plan
+from ntrm.phantom.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
+
+MANY = AdnexaParameters(follicles_per_mm=4.0, glands_per_mm=4.0)
+
+
+def test_adnexa_lie_inside_and_are_spared(seed):
+    adnexa = draw_adnexa(seed, 3000.0, 2000.0, lambda body: body.u_um > 0, MANY)
+    assert adnexa.follicles
+    assert adnexa.glands
+    for body in (*adnexa.follicles, *adnexa.glands):
+        assert 0 < body.u_um < 4500
+    assert all(gland.v_um < 1800 for gland in adnexa.glands)
+    assert len(adnexa.plugs) == sum(shaft.top_v_um < MANY.mouth_um for shaft in adnexa.follicles)
+    assert len(adnexa.halos) <= len(adnexa.glands)
+
+
+def test_adnexa_change_dermis_and_epidermis_only(seed):
+    for number in range(seed, seed + 4):
+        plan = draw_plan(number, "IEC")
+        bare = replace(plan, adnexa=Adnexa((), (), (), ()))
+        there, before = _paint_mask(plan, 20.1), _paint_mask(bare, 20.1)
+        # The fat's edge is cut more raggedly than a follicle in its place, so background may change beside it.
+        changed = (there != before) & np.isin(there, (FOL, GLD))
+        assert np.isin(before[changed], (RET, PAP, INF, HYP, EPI, KER, 8)).all(), f"seed {number}"

@@ -9,9 +9,9 @@ from PIL import Image
 
 from ntrm.errors import UsageError
 from ntrm.labels import SKIN
+from ntrm.phantom.anatomy.plan import draw_plan
 from ntrm.phantom.calibration import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE, calibrate, tissue_share
 from ntrm.phantom.layout import _paint_mask
-from ntrm.phantom.plan import draw_plan
 
 
 def test_tables_are_shares():

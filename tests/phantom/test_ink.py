@@ -1,7 +1,4 @@
-import random
-
 import numpy as np
-import pytest
 from scipy import ndimage
 
 from ntrm.labels import SKIN
@@ -11,8 +8,6 @@ from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain
 from ntrm.phantom.texture.grid import Window
 
-SEED = random.SystemRandom().randrange(2**32)
-seeded = pytest.mark.parametrize("seed", [pytest.param(SEED, id=f"seed={SEED}")])
 MPP = 6.7
 
 
@@ -30,7 +25,6 @@ def inked(mask, seed, share):
     return Ink.on(mask, MPP, seed, share).transmission(window)
 
 
-@seeded
 def test_ink_lies_on_the_cut_margin_only(seed):
     mask = excision()
     darkened = inked(mask, seed, 1.0).min(axis=2) < 0.95
@@ -45,7 +39,6 @@ def test_ink_lies_on_the_cut_margin_only(seed):
     assert not darkened[85:115, 105:135].any(), "a hole is not a margin"
 
 
-@seeded
 def test_more_of_the_margin_carries_more_ink(seed):
     mask = excision()
     amounts = [
@@ -57,7 +50,6 @@ def test_more_of_the_margin_carries_more_ink(seed):
     assert amounts[2] > 0
 
 
-@seeded
 def test_render_draws_the_ink(seed):
     mask, stain = excision(), Stain()
     clean = render(mask, MPP, seed, stain=stain, artefacts=Artefacts.none())

@@ -14,10 +14,10 @@ import pytest
 
 from ntrm.errors import UsageError
 from ntrm.labels import CANCERS, SKIN
+from ntrm.phantom.anatomy.plan import CANCER_WEIGHTS, draw_cancer, draw_plan
+from ntrm.phantom.anatomy.specimen import SpecimenParameters, draw_specimen
+from ntrm.phantom.anatomy.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE
 from ntrm.phantom.layout import _paint_mask, layout
-from ntrm.phantom.plan import CANCER_WEIGHTS, draw_cancer, draw_plan
-from ntrm.phantom.specimen import SpecimenParameters, draw_specimen
-from ntrm.phantom.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE
 
 BKG = SKIN.index("BKG")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ntrm.labels import SKIN, Mask
+from ntrm.phantom.anatomy.truth import SectionTruth
 from ntrm.phantom.layout import Section, layout
 from ntrm.phantom.noise import derive, generator
-from ntrm.phantom.truth import SectionTruth
 
 GRID_UM = 6.7
 """Pieces lie on this grid: a whole number of pixels at 1x, 2x, 5x and 10x, so every level shows the same slide."""

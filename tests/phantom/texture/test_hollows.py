@@ -1,5 +1,3 @@
-import random
-
 import numpy as np
 import pytest
 
@@ -7,9 +5,6 @@ from ntrm.labels import SKIN
 from ntrm.phantom.texture.grid import Window
 from ntrm.phantom.texture.hollows import HOLLOWS, MOST_ROOM, Spots, septum
 from ntrm.phantom.texture.scene import Scene
-
-SEED = random.SystemRandom().randrange(2**32)
-seeded = pytest.mark.parametrize("seed", [pytest.param(SEED, id=f"seed={SEED}")])
 
 
 def spots(seed, mpp, side_um=600.0, patch=0.0):
@@ -19,7 +14,6 @@ def spots(seed, mpp, side_um=600.0, patch=0.0):
     return Spots(seed, y, x, eosin=still + 1, bend=still, patch=still + np.float32(patch))
 
 
-@seeded
 @pytest.mark.parametrize("patch", [0.0, 1.0], ids=["sweat", "sebaceous"])
 @pytest.mark.parametrize("name", HOLLOWS)
 def test_coarse_grids_keep_as_much_dye_as_fine_ones(seed, name, patch):
@@ -28,7 +22,6 @@ def test_coarse_grids_keep_as_much_dye_as_fine_ones(seed, name, patch):
     assert coarse == pytest.approx(fine, rel=0.12)
 
 
-@seeded
 def test_fat_is_almost_empty_and_its_nuclei_lie_in_walls(seed):
     dye, room = HOLLOWS["fat"]
     places = spots(seed, 0.67)
@@ -38,7 +31,6 @@ def test_fat_is_almost_empty_and_its_nuclei_lie_in_walls(seed):
     assert (allowed[kept > 0.3] > 0).all()
 
 
-@seeded
 def test_tubes_have_lumina_and_rings_of_nuclei(seed):
     dye, room = HOLLOWS["acini"]
     places = spots(seed, 0.67)
@@ -51,7 +43,6 @@ def test_septa_follow_the_sign_change():
     assert septum(np.array([0.0, 0.1, -0.1, 1.0], dtype=np.float32), 5.0) == pytest.approx([1, 0.5, 0.5, 0])
 
 
-@seeded
 def test_fat_cells_are_not_cut_in_two(seed):
     mask = np.full((90, 90), SKIN.index("HYP"), dtype=np.uint8)
     mask[:45] = SKIN.index("RET")

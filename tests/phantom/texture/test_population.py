@@ -1,5 +1,3 @@
-import random
-
 import numpy as np
 import pytest
 
@@ -9,8 +7,6 @@ from ntrm.phantom.texture.population import _evened, nuclei_near
 from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.table import TEXTURES
 
-SEED = random.SystemRandom().randrange(2**32)
-seeded = pytest.mark.parametrize("seed", [pytest.param(SEED, id=f"seed={SEED}")])
 SIDE_PX, MPP = 150, 6.7
 
 
@@ -22,7 +18,6 @@ def nuclei_of(mask, seed, ambiguity=0.0):
     return nuclei_near(Scene.prepare(mask, MPP, seed, ambiguity), Window((0.0, 0.0), mask.shape, MPP))
 
 
-@seeded
 @pytest.mark.parametrize("name", ["EPI", "INF", "RET", "PAP", "SCC", "IEC", "FOL"])
 def test_tissues_have_their_density_and_size(seed, name):
     nuclei = nuclei_of(np.full((SIDE_PX, SIDE_PX), SKIN.index(name), dtype=np.uint8), seed)
@@ -33,13 +28,11 @@ def test_tissues_have_their_density_and_size(seed, name):
     assert radius == pytest.approx(row.nucleus_radius_um, rel=0.06)
 
 
-@seeded
 @pytest.mark.parametrize("name", ["KER", "BKG"])
 def test_keratin_and_glass_have_no_nuclei(seed, name):
     assert len(nuclei_of(np.full((60, 60), SKIN.index(name), dtype=np.uint8), seed)) == 0
 
 
-@seeded
 def test_basal_cells_crowd_and_stand_upright_on_the_dermis(seed):
     mask = np.full((SIDE_PX, SIDE_PX), SKIN.index("BCC"), dtype=np.uint8)
     mask[SIDE_PX // 2 :] = SKIN.index("RET")
@@ -51,7 +44,6 @@ def test_basal_cells_crowd_and_stand_upright_on_the_dermis(seed):
     assert np.abs(np.sin(nuclei.angle[near])).mean() > 0.9
 
 
-@seeded
 def test_nuclei_thin_evenly(seed):
     rows, columns = (axis.ravel() for axis in np.meshgrid(np.arange(8), np.arange(8), indexing="ij"))
     marks = _evened(seed, np.random.default_rng(seed).random(64), rows << 30 | columns)
@@ -62,7 +54,6 @@ def test_nuclei_thin_evenly(seed):
         assert (kept == 4 * share).all(), f"every block of four keeps {share} of its sites"
 
 
-@seeded
 def test_a_nucleus_is_the_same_from_every_window(seed):
     mask = np.full((SIDE_PX, SIDE_PX), SKIN.index("IEC"), dtype=np.uint8)
     scene = Scene.prepare(mask, MPP, seed, 0.5)

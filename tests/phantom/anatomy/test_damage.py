@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.ndimage import label
 
-from ntrm.phantom.damage import Damage
+from ntrm.phantom.anatomy.damage import Damage
+from ntrm.phantom.anatomy.plan import draw_plan
+from ntrm.phantom.anatomy.skin import BKG, HYP, KER, RET
+from ntrm.phantom.anatomy.specimen import SpecimenParameters, draw_specimen
 from ntrm.phantom.layout import _paint_mask
-from ntrm.phantom.plan import draw_plan
-from ntrm.phantom.skin import BKG, HYP, KER, RET
-from ntrm.phantom.specimen import SpecimenParameters, draw_specimen
 
 NONE = Damage((), (), (), (), RET)
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
+from ntrm.phantom.anatomy.skin import Place, Skin, Window
 from ntrm.phantom.noise import Field
-from ntrm.phantom.skin import Place, Skin, Window
 
 MAX_UNEVEN = 3.5
 """What the noise of an outline can reach, times its roughness."""

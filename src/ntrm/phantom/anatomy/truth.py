@@ -12,8 +12,8 @@ from scipy.ndimage import binary_dilation, binary_erosion
 from scipy.spatial import cKDTree
 
 from ntrm.labels import CANCERS, SKIN, Mask
+from ntrm.phantom.anatomy.skin import BCC, IEC, SCC, Where
 from ntrm.phantom.noise import Field
-from ntrm.phantom.skin import BCC, IEC, SCC, Where
 
 NO_SURFACE = "no skin surface in the section"
 NO_MARGIN = "fragmented: the cut margin cannot be told"

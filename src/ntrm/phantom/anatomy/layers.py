@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.phantom.frame import Axis, Curve
+from ntrm.phantom.anatomy.frame import Axis, Curve
+from ntrm.phantom.anatomy.skin import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Skin, Where
 from ntrm.phantom.noise import Field, derive, generator, profile
-from ntrm.phantom.skin import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Skin, Where
 
 Span = tuple[float, float]
 

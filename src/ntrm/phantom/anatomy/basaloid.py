@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from ntrm.phantom.layers import Span, Strata, between, spread
+from ntrm.phantom.anatomy.layers import Span, Strata, between, spread
+from ntrm.phantom.anatomy.skin import BCC, BKG, EPI, FOL, GLD, HYP, INF, PAP, RET, Skin, Where, Window
+from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.noise import Field, derive, generator, points
-from ntrm.phantom.skin import BCC, BKG, EPI, FOL, GLD, HYP, INF, PAP, RET, Skin, Where, Window
-from ntrm.phantom.specimen import Specimen
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ntrm.labels import CANCERS
-from ntrm.phantom.specimen import SIZE_FACTORS, SpecimenParameters, draw_specimen
+from ntrm.phantom.anatomy.specimen import SIZE_FACTORS, SpecimenParameters, draw_specimen
 
 
 @pytest.mark.parametrize("cancer", CANCERS)

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
-from ntrm.phantom.frame import Axis, Curve
-from ntrm.phantom.layers import Span, Strata, between, spread, stretches
+from ntrm.phantom.anatomy.frame import Axis, Curve
+from ntrm.phantom.anatomy.layers import Span, Strata, between, spread, stretches
+from ntrm.phantom.anatomy.shapes import Blob, paint
+from ntrm.phantom.anatomy.skin import INF, KER, SCC, Skin
 from ntrm.phantom.noise import derive, generator, profile
-from ntrm.phantom.shapes import Blob, paint
-from ntrm.phantom.skin import INF, KER, SCC, Skin
 
 Values = NDArray[np.float64]
 

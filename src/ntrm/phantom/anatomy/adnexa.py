@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ntrm.phantom.layers import Span, between, spread
+from ntrm.phantom.anatomy.layers import Span, between, spread
+from ntrm.phantom.anatomy.shapes import Blob, Streak, paint
+from ntrm.phantom.anatomy.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET, Place, Skin
 from ntrm.phantom.noise import generator
-from ntrm.phantom.shapes import Blob, Streak, paint
-from ntrm.phantom.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET, Place, Skin
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.skin import BCC, BKG, IEC, RET, SCC
-from ntrm.phantom.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE, NO_TUMOUR, Survey, measure
+from ntrm.phantom.anatomy.skin import BCC, BKG, IEC, RET, SCC
+from ntrm.phantom.anatomy.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE, NO_TUMOUR, Survey, measure
 
 SIDE = 60
 

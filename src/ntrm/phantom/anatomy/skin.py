@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.labels import SKIN, Mask
-from ntrm.phantom.frame import Axis, Curve, Frame, Grid
+from ntrm.phantom.anatomy.frame import Axis, Curve, Frame, Grid
 from ntrm.phantom.noise import Field, derive
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = (np.uint8(i) for i in range(len(SKIN)))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ntrm.phantom.layers import Span, between, spread
+from ntrm.phantom.anatomy.layers import Span, between, spread
+from ntrm.phantom.anatomy.shapes import Blob, Streak, paint
+from ntrm.phantom.anatomy.skin import BCC, BKG, EPI, FOL, GLD, HYP, IEC, INF, KER, PAP, RET, SCC, Skin
+from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.noise import generator
-from ntrm.phantom.shapes import Blob, Streak, paint
-from ntrm.phantom.skin import BCC, BKG, EPI, FOL, GLD, HYP, IEC, INF, KER, PAP, RET, SCC, Skin
-from ntrm.phantom.specimen import Specimen
 
 TISSUE = (EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BCC, SCC, IEC)
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ntrm.phantom.adnexa import Adnexa, AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.adnexa import Adnexa, AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.plan import draw_plan
+from ntrm.phantom.anatomy.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
 from ntrm.phantom.layout import _paint_mask
-from ntrm.phantom.plan import draw_plan
-from ntrm.phantom.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
 
 MANY = AdnexaParameters(follicles_per_mm=4.0, glands_per_mm=4.0)
 

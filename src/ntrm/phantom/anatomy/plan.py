@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from ntrm.errors import choices_error
 from ntrm.labels import CANCERS
-from ntrm.phantom.adnexa import Adnexa, AdnexaParameters, draw_adnexa
-from ntrm.phantom.basaloid import Basaloid, Cluster, draw_clusters
-from ntrm.phantom.damage import Damage, DamageParameters, draw_damage
-from ntrm.phantom.frame import Outline
-from ntrm.phantom.layers import SkinParameters, Span, Strata, between, normal_skin, spread, stretches
+from ntrm.phantom.anatomy.adnexa import Adnexa, AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.basaloid import Basaloid, Cluster, draw_clusters
+from ntrm.phantom.anatomy.damage import Damage, DamageParameters, draw_damage
+from ntrm.phantom.anatomy.frame import Outline
+from ntrm.phantom.anatomy.layers import SkinParameters, Span, Strata, between, normal_skin, spread, stretches
+from ntrm.phantom.anatomy.shapes import Blob
+from ntrm.phantom.anatomy.skin import Place
+from ntrm.phantom.anatomy.specimen import Specimen, SpecimenParameters, draw_specimen
+from ntrm.phantom.anatomy.tumours import InSitu, Invasive, add_in_situ, add_mass, draw_pearls, draw_satellites, envelope
 from ntrm.phantom.noise import derive, generator, profile
-from ntrm.phantom.shapes import Blob
-from ntrm.phantom.skin import Place
-from ntrm.phantom.specimen import Specimen, SpecimenParameters, draw_specimen
-from ntrm.phantom.tumours import InSitu, Invasive, add_in_situ, add_mass, draw_pearls, draw_satellites, envelope
 
 CANCER_WEIGHTS = {"BCC": 140, "SCC": 60, "IEC": 90}
 """How often each cancer is drawn: the counts of sections in the real dataset."""

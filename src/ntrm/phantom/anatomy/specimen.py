@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ntrm.phantom.frame import Axis, Curve, Fold, Frame
-from ntrm.phantom.layers import Span, between, spread
+from ntrm.phantom.anatomy.frame import Axis, Curve, Fold, Frame
+from ntrm.phantom.anatomy.layers import Span, between, spread
 from ntrm.phantom.noise import derive, generator, profile
 
 

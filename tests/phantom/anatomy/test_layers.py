@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.frame import Axis, Frame, Grid
-from ntrm.phantom.layers import (
+from ntrm.phantom.anatomy.frame import Axis, Frame, Grid
+from ntrm.phantom.anatomy.layers import (
     Fat,
     SkinParameters,
     between,
@@ -16,8 +16,8 @@ from ntrm.phantom.layers import (
     spread,
     stretches,
 )
+from ntrm.phantom.anatomy.skin import BKG, EPI, HYP, INF, KER, PAP, RET, Skin
 from ntrm.phantom.noise import profile
-from ntrm.phantom.skin import BKG, EPI, HYP, INF, KER, PAP, RET, Skin
 
 
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 0.9))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.frame import Axis, Fold, Frame, Grid, Outline
+from ntrm.phantom.anatomy.frame import Axis, Fold, Frame, Grid, Outline
 
 ANGLES = st.floats(0.0, 359.9)
 SEEDS = st.integers(0, 2**32)

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ntrm.data.stats import boundary_counts, boundary_share
-from ntrm.phantom.basaloid import _nest_depth
+from ntrm.phantom.anatomy.basaloid import _nest_depth
+from ntrm.phantom.anatomy.plan import draw_plan
+from ntrm.phantom.anatomy.skin import BCC, INF
 from ntrm.phantom.layout import _paint_mask
-from ntrm.phantom.plan import draw_plan
-from ntrm.phantom.skin import BCC, INF
 
 
 def test_nests_lie_in_inflamed_stroma(seed):

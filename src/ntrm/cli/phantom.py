@@ -40,9 +40,10 @@ def phantom(
     report = write_phantom(out, options, jobs=jobs, progress=console.progress)
 
     def show(to: RichConsole) -> None:
-        counts = ", ".join(f"{number} {cancer}" for cancer, number in report.cancers.items())
+        counts = ", ".join(f"{number} {cancer}" for cancer, number in report.cancers.items() if number)
+        drawn = "1 section" if report.drawn == 1 else f"{report.drawn} sections"
         kept = f" ({report.kept} were there already)" if report.kept else ""
-        to.print(f"{report.drawn} sections drawn{kept}: {counts}; {', '.join(options.levels)} in {out}", markup=False)
+        to.print(f"{drawn} drawn{kept}: {counts}; {', '.join(options.levels)} in {out}", markup=False)
         to.print(f"next: ntrm data check {out}", markup=False)
 
     console.result(report.as_dict(), show)

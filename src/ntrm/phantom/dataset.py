@@ -188,7 +188,7 @@ def _finish(out: Path, plan: tuple[PlannedSection, ...], options: PhantomOptions
     kept = _read_truth(out)
     truth = {section.name: _read_note(out, section.name) or kept[section.name] for section in plan}
     write_text(out / CASES_FILE, _cases_table(plan))
-    write_json(out / TRUTH_FILE, {**options.as_dict(), "sections": truth})
+    write_json(out / TRUTH_FILE, {"options": options.as_dict(), "sections": truth})
     shutil.rmtree(out / NOTES, ignore_errors=True)
     for level in options.levels:
         for folder in ("Images", "Masks"):

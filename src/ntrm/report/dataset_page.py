@@ -20,7 +20,7 @@ def dataset_page(
     """Write one self-contained HTML page about the dataset."""
     with tempfile.TemporaryDirectory() as folder:
         sheet, figure = Path(folder, "sheet.png"), Path(folder, "stats.png")
-        shown = contact_sheet(dataset, sheet, progress=progress)
+        shown = contact_sheet(dataset, sheet, columns=3, progress=progress)
         stats_figure(stats, figure)
         document = stats.as_dict()
         parts = [

@@ -11,8 +11,8 @@ from ntrm.data import cache as cache_module
 from ntrm.data.cache import TileCache
 from ntrm.data.cases import Case, Dataset
 from ntrm.data.tensors import TileDataset, load_tiles
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE, SKIN
+from ntrm.errors import DataError, RefusedError
+from ntrm.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 
 SIZE = 32
 BACKGROUND = SKIN.index("BKG")
@@ -137,3 +137,23 @@ def test_many_sections_keep_few_files_open(tmp_path, cache, monkeypatch, random)
     tiles = TileDataset(dataset, size=8, cache=cache)
     assert len(load_tiles(tiles).images) == 6
     assert few.cache_info().currsize == 3
+
+
+def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_truth, cache, random):
+    order = random.permutation(len(SKIN))
+    shuffled = LabelSchema(
+        tuple(Tissue(k, SKIN.names[old], "", SKIN.tissues[old].rgb) for k, old in enumerate(order)), background="BKG"
+    )
+    moved = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, schema=shuffled)
+    names, moved_names = np.array([*SKIN.names, "ignore"]), np.array([*shuffled.names, "ignore"])
+    for tile, other in zip(tiles, moved, strict=True):
+        ours, theirs = (np.minimum(t.mask.numpy(), len(SKIN)) for t in (tile, other))
+        assert np.array_equal(names[ours], moved_names[theirs])
+    few = LabelSchema((Tissue(0, "tumour", "", (1, 1, 1)), Tissue(1, "other", "", (2, 2, 2))))
+    with pytest.raises(RefusedError, match="without a counterpart"):
+        TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, schema=few)
+    joined = {name: "tumour" if name in CANCERS else "other" for name in SKIN.names} | {"BKG": ""}
+    grouped = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, schema=few, names=joined)
+    for tile, other in zip(tiles, grouped, strict=True):
+        assert torch.equal(other.mask == 0, torch.isin(tile.mask, torch.tensor([9, 10, 11])))
+        assert torch.equal(other.mask == IGNORE, torch.isin(tile.mask, torch.tensor([BACKGROUND, IGNORE])))

@@ -39,7 +39,9 @@ class Place(NamedTuple):
 class TileDataset(torch_data.Dataset[Tile]):
     """All tiles of the cases of a dataset, in a stable order.
 
-    Making it decodes what the cache does not hold yet. It carries paths and numbers only: a worker process,
+    With ``schema`` the masks speak that schema, whatever order the dataset has its classes in; they are matched by name,
+    and ``names`` renames the dataset's classes first (to the empty string for ignore). Making it decodes what the cache
+    does not hold yet. It carries paths and numbers only: a worker process,
     forked or spawned, opens its own memory maps when it first touches a section.
     """
 
@@ -50,10 +52,13 @@ class TileDataset(torch_data.Dataset[Tile]):
         size: int = TILE_SIZE,
         overlap: int = 0,
         drop_background: bool = False,
+        schema: LabelSchema | None = None,
+        names: dict[str, str] | None = None,
         cache: TileCache | None = None,
         progress: Progress = SILENT,
     ) -> None:
-        self.schema: LabelSchema = dataset.schema
+        self.schema = schema or dataset.schema
+        self._remap = self.schema.remap_table(dataset.schema, names)
         self.size = size
         cache = cache or TileCache()
         places: list[Place] = []
@@ -78,7 +83,7 @@ class TileDataset(torch_data.Dataset[Tile]):
     def __getitem__(self, index: int) -> Tile:
         _, section, window = self.places[index]
         image = cut(section.image, window, fill=GLASS)  # (S, S, 3)
-        mask = cut(section.mask, window, fill=IGNORE)  # (S, S)
+        mask = self._remap[cut(section.mask, window, fill=IGNORE)]  # (S, S)
         # Copied by numpy: torch would share this little work among threads, and waiting for them costs more.
         channels_first = np.ascontiguousarray(image.transpose(2, 0, 1))  # (3, S, S)
         return Tile(torch.from_numpy(channels_first), torch.from_numpy(mask), index)

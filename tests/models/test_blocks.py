@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ntrm.errors import UsageError
+from ntrm.models import blocks
 from ntrm.models.blocks import DecoderBlock, check_input, conv_bn_relu, initialise, scaled, upsample
 
 
@@ -80,3 +81,17 @@ def test_the_size_to_pad_to_is_the_next_multiple(height, width, multiple):
     assert rows % multiple == columns % multiple == 0
     assert 0 <= rows - height < multiple
     assert 0 <= columns - width < multiple
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 4, 1, 1), (2, 2, 8, 1), (1, 1, 1, 6)])
+def test_the_compilers_spelling_of_upsampling_is_the_same_sum(shape, random):
+    x = torch.from_numpy(random.normal(size=shape))
+    expected = torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+    torch.testing.assert_close(blocks._double(x), expected, atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("size", [(2, 2), (32, 32), (64, 96)])
+def test_a_stem_over_blocks_of_pixels_is_the_same_convolution(size, random):
+    x, weight = (torch.from_numpy(random.normal(size=shape)) for shape in ((2, 3, *size), (5, 3, 7, 7)))
+    expected = torch.nn.functional.conv2d(x, weight, stride=2, padding=3)
+    torch.testing.assert_close(blocks.conv7_by_blocks(x, weight), expected, atol=1e-12, rtol=0)

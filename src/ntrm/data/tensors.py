@@ -39,10 +39,11 @@ class Place(NamedTuple):
 class TileDataset(torch_data.Dataset[Tile]):
     """All tiles of the cases of a dataset, in a stable order.
 
-    With ``schema`` the masks speak that schema, whatever order the dataset has its classes in; they are matched by name,
-    and ``names`` renames the dataset's classes first (to the empty string for ignore). Making it decodes what the cache
-    does not hold yet. It carries paths and numbers only: a worker process,
-    forked or spawned, opens its own memory maps when it first touches a section.
+    With ``schema`` the masks speak that schema, whatever order the dataset has its classes in: they are matched by
+    name, and ``names`` renames the dataset's classes first (to the empty string for ignore).
+
+    Making it decodes what the cache does not hold yet. It carries paths and numbers only: a worker process, forked or
+    spawned, opens its own memory maps when it first touches a section.
     """
 
     def __init__(

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from ntrm.models.blocks import check_input
 from ntrm.models.config import ModelConfig
 from ntrm.models.output import Segmentation
+from ntrm.models.saving import write_model
 
 
 class SegmentationModel(nn.Module):
@@ -37,11 +39,9 @@ class SegmentationModel(nn.Module):
         """Parameters that never receive a gradient in this network, with the reason."""
         return {}
 
-    def save_pretrained(self, folder: Path) -> str:
+    def save_pretrained(self, folder: Path, *, dtype: torch.dtype = torch.float32) -> str:
         """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights."""
-        from ntrm.models.hub import save_pretrained
-
-        return save_pretrained(self, folder)
+        return write_model(self, self.config, folder, dtype)
 
     def describe(self, **changes: Any) -> Self:
         """Set fields of the config (µm/px, name, data …) and return the network."""

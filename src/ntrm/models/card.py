@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
 from ntrm.version import __version__
 
 
-def model_card(network: SegmentationModel, digest: str) -> str:
+def model_card(config: ModelConfig, parameters: int, digest: str) -> str:
     """``README.md`` of a model folder: what it is, what it expects, what it was made from, what it is not for."""
-    config = network.config
-    parameters = sum(parameter.numel() for parameter in network.parameters())
     options = ", ".join(f"{key} {value}" for key, value in config.options.items()) or "defaults"
     rows = {
         "architecture": f"{config.arch} ({options})",

@@ -9,20 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.files import sha256_of, whole_file, write_json, write_text
+from ntrm.files import sha256_of
 from ntrm.labels import LabelSchema, Tissue
 from ntrm.models.base import SegmentationModel
-from ntrm.models.card import model_card
 from ntrm.models.config import ModelConfig
 from ntrm.models.registry import create
+from ntrm.models.saving import CARD, CONFIG, FORMAT, WEIGHTS
 from ntrm.models.weights import read_tensors
 
-FORMAT = "ntrm-model/1"
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MOST_CONFIG_BYTES = 1_000_000
 """A config is a page of text; anything larger is not one."""
 
@@ -33,27 +30,8 @@ _KEYS = {
 
 
 def save_pretrained(network: SegmentationModel, folder: Path, *, dtype: torch.dtype = torch.float32) -> str:
-    """Write a network as a folder that loads anywhere; returns the SHA-256 of its weights.
-
-    ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit.
-    """
-    folder = Path(folder)
-    state = {key: _stored(value, dtype) for key, value in network.state_dict().items()}
-    broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
-    if broken:
-        raise RefusedError("the network holds weights that are no numbers", got=broken[:3], mend="train it again")
-    with whole_file(folder / WEIGHTS) as partial:
-        save_file(state, partial)
-    digest = sha256_of(folder / WEIGHTS)
-    write_text(folder / CARD, model_card(network, digest))
-    # The config comes last and names the weights: a folder that was half replaced does not load.
-    write_json(folder / CONFIG, {"format": FORMAT, **network.config.as_dict(), "weights_sha256": digest})
-    return digest
-
-
-def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
-    value = value.detach().cpu().contiguous()
-    return value.to(dtype) if value.is_floating_point() else value
+    """Write a network as a folder that ``load`` reads; returns the SHA-256 of its weights."""
+    return network.save_pretrained(folder, dtype=dtype)
 
 
 def load(source: str | Path, revision: str | None = None) -> SegmentationModel:

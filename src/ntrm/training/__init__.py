@@ -1,0 +1,1 @@
+"""Losses → recipe → module → fit."""

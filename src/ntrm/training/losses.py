@@ -1,0 +1,208 @@
+"""The loss: cross-entropy weighted by class, of the final logits and, less, of the coarse ones.
+
+Nothing here reads a value back from the device, so that a training step never waits for its own loss.
+
+Under several processes the classes are counted over the joined batch of all of them, and the loss of each process is
+scaled such that the *mean* over processes is the loss of the joined batch: the mean is what distributed data
+parallelism takes of gradients. Every process must therefore compute as many losses as the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ntrm.errors import UsageError, check_number, choices_error
+from ntrm.labels import IGNORE
+from ntrm.models.output import Segmentation
+
+COARSE = 0.4
+"""Weight λ of the coarse head's cross-entropy."""
+
+RAREST = 1e-3
+"""Share of pixels below which a class gains no more weight, where shares are not those of the very batch: a class
+that is nearly never seen would otherwise outweigh all others in the one batch that has it."""
+
+
+class Loss(NamedTuple):
+    """The loss and its parts, all scalars."""
+
+    total: Tensor
+    """final + λ·initial."""
+    final: Tensor
+    initial: Tensor | None = None
+    """None for a network without a coarse head."""
+
+
+def weighted_cross_entropy(
+    logits: Tensor, target: Tensor, *, frequencies: Tensor | None = None, ignore: int = IGNORE
+) -> Tensor:
+    """Loss: ``(1/P) Σ_n w_{y_n} · −log softmax(logits_n)[y_n]`` over the P pixels that are not ignored.
+
+    ``w_c = P / (K · count_c)``, 0 for a class without a pixel; with ``frequencies`` (K shares of pixels) instead
+    ``w_c = 1 / (K · frequency_c)``. Logits (B, K, H, W) of any precision, target (B, H, W) of whole numbers. Where
+    every pixel is ignored, loss and gradient are 0.
+
+    >>> weighted_cross_entropy(torch.zeros(1, 4, 1, 2), torch.zeros(1, 1, 2, dtype=torch.uint8))
+    tensor(0.3466)
+    """
+    counts = joined(class_counts(target, logits.shape[1], ignore))
+    weights = batch_weights(counts) if frequencies is None else share_weights(frequencies)
+    return cross_entropy_of(logits, target, weights, counts, ignore)
+
+
+def class_counts(target: Tensor, classes: int, ignore: int = IGNORE) -> Tensor:
+    """(K,) int64 pixels of each class in this process."""
+    labels = torch.arange(classes, dtype=target.dtype, device=target.device)
+    counts = (target.flatten() == labels.unsqueeze(1)).sum(dim=1)  # (K, B·H·W) → (K,)
+    return torch.where(labels == ignore, 0, counts)
+
+
+def joined(counts: Tensor) -> Tensor:
+    """Counts summed over all processes; without several processes, the counts."""
+    if _processes() > 1:
+        counts = counts.clone()
+        dist.all_reduce(counts)
+    return counts
+
+
+def batch_weights(counts: Tensor) -> Tensor:
+    """``w_c = P / (K · count_c)``, 0 for a class without a pixel."""
+    weights = counts.sum() / (len(counts) * counts.clamp(min=1))
+    return torch.where(counts > 0, weights, 0.0)
+
+
+def share_weights(shares: Tensor) -> Tensor:
+    """``w_c = 1 / (K · share_c)``, no share taken as less than ``RAREST``."""
+    return 1 / (len(shares) * shares.clamp(min=RAREST))
+
+
+def cross_entropy_of(logits: Tensor, target: Tensor, weights: Tensor, counts: Tensor, ignore: int = IGNORE) -> Tensor:
+    """``(1/P) Σ_n w_{y_n} · −log softmax(logits_n)[y_n]`` with given weights and (joined) class counts."""
+    _check(logits, target)
+    # Half precision loses small differences of large logits; what comes in better than float32 stays so.
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    # Summed outside, because torch's own sum over an image adds in no fixed order on a GPU.
+    surprise = F.cross_entropy(logits, target.long(), weights.to(logits), ignore_index=ignore, reduction="none")
+    return surprise.sum() * (_processes() / counts.sum().clamp(min=1))
+
+
+class BatchWeights(nn.Module):
+    """Weights from the batch itself: the paper's letter."""
+
+    def forward(self, counts: Tensor) -> Tensor:
+        """(K,) joined counts of the batch → (K,) weights."""
+        return batch_weights(counts)
+
+
+class RunningWeights(nn.Module):
+    """Weights from an exponential average of class counts over training batches, steadier than one batch's.
+
+    The average starts at one pixel of each class: equal weights until something is seen, and next to nothing after.
+    Only the ratio of its entries matters, so that a batch without a known pixel changes no weight.
+    """
+
+    average: Tensor
+
+    def __init__(self, classes: int, momentum: float = 0.99) -> None:
+        super().__init__()
+        check_number("momentum of the class frequencies", momentum, 0, 0.9999)
+        self.momentum = momentum
+        self.register_buffer("average", torch.ones(classes))
+
+    def forward(self, counts: Tensor) -> Tensor:
+        """(K,) joined counts of the batch → (K,) weights; the batch is learned from in training only."""
+        if self.training:
+            self.average.lerp_(counts.to(self.average), 1 - self.momentum)
+        return share_weights(self.average / self.average.sum())
+
+
+class DatasetWeights(nn.Module):
+    """Weights from the dataset's class frequencies, the same for every batch."""
+
+    shares: Tensor
+
+    def __init__(self, frequencies: Sequence[float]) -> None:
+        super().__init__()
+        shares = torch.as_tensor(frequencies, dtype=torch.float32)
+        self.register_buffer("shares", shares / shares.sum())
+
+    def forward(self, counts: Tensor) -> Tensor:
+        """(K,) weights, whatever the batch holds."""
+        return share_weights(self.shares)
+
+
+WEIGHTINGS: dict[str, Callable[[int, Sequence[float] | None], nn.Module]] = {
+    "batch": lambda _classes, _frequencies: BatchWeights(),
+    "running": lambda classes, _frequencies: RunningWeights(classes),
+    "dataset": lambda classes, frequencies: DatasetWeights(_checked(frequencies, classes)),
+}
+"""Where class weights come from, by name."""
+
+
+class SegmentationLoss(nn.Module):
+    """Loss of a network's output: ``CE_w(final) + λ·CE_w(initial)``, λ = 0.4; without a coarse head the first alone.
+
+    ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies`` of the
+    classes, as shares or as pixel counts. Its state belongs into checkpoints.
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        *,
+        weighting: str = "batch",
+        frequencies: Sequence[float] | None = None,
+        coarse: float = COARSE,
+        ignore: int = IGNORE,
+    ) -> None:
+        super().__init__()
+        check_number("number of classes", classes, 1, IGNORE, whole=True)
+        check_number("weight of the coarse head", coarse, 0, 100)
+        if weighting not in WEIGHTINGS:
+            raise choices_error("unknown class weighting", weighting, WEIGHTINGS)
+        self.classes = classes
+        self.coarse = coarse
+        self.ignore = ignore
+        self.weights = WEIGHTINGS[weighting](classes, frequencies)
+
+    def forward(self, output: Segmentation, target: Tensor) -> Loss:
+        """Logits (B, K, H, W) and target (B, H, W) → the loss and its parts."""
+        counts = joined(class_counts(target, self.classes, self.ignore))
+        weights = self.weights(counts)
+        final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
+        if output.initial is None:
+            return Loss(final, final)
+        initial = cross_entropy_of(output.initial, target, weights, counts, self.ignore)
+        return Loss(final + self.coarse * initial, final, initial)
+
+
+def _processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _checked(frequencies: Sequence[float] | None, classes: int) -> Sequence[float]:
+    given = [] if frequencies is None else [float(each) for each in frequencies]
+    if len(given) != classes or not all(0 <= each < float("inf") for each in given) or sum(given) == 0:
+        raise UsageError(
+            "weighting by dataset needs the frequency of each class",
+            got=frequencies,
+            expected=f"{classes} numbers from 0, not all of them 0",
+            mend="count the pixels of the training split, or weight by batch",
+        )
+    return given
+
+
+def _check(logits: Tensor, target: Tensor) -> None:
+    fits = logits.ndim == 4 and target.shape == (logits.shape[0], *logits.shape[2:])
+    if not fits or target.is_floating_point() or not logits.is_floating_point():
+        raise UsageError(
+            "logits and target do not belong together",
+            got=f"logits {logits.dtype} {tuple(logits.shape)}, target {target.dtype} {tuple(target.shape)}",
+            expected="logits (B, K, H, W) and whole numbers (B, H, W)",
+        )

@@ -1,0 +1,168 @@
+"""Boundary scores against literal loops over pixels, scikit-image and cases worked by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.ndimage import gaussian_filter
+from skimage.metrics import hausdorff_distance as skimage_hausdorff
+
+from ntrm.errors import DataError, UsageError
+from ntrm.labels import IGNORE, LabelSchema, Tissue
+from ntrm.metrics.boundary import (
+    BoundaryAgreement,
+    boundary_agreement,
+    hausdorff_distance,
+    surface_distances,
+    surface_of,
+)
+from ntrm.resolution import Resolution
+
+THREE = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABC")))
+LABELS = st.sampled_from([0, 1, 2])
+SIZES = st.tuples(st.integers(1, 7), st.integers(1, 7))
+MPP = st.floats(0.1, 20)
+
+
+@st.composite
+def sections(draw):
+    """A true mask with ignored pixels, and a predicted one of its size."""
+    shape = draw(SIZES)
+    truth = draw(arrays.arrays(np.uint8, shape, elements=st.sampled_from([0, 1, 2, IGNORE])))
+    return truth, draw(arrays.arrays(np.uint8, shape, elements=LABELS))
+
+
+def literal_surface(mask, truth, label):
+    """Surface pixels of one class, by the definition."""
+    height, width = mask.shape
+    found = []
+    for y, x in np.ndindex(mask.shape):
+        beside = [(y + dy, x + dx) for dy, dx in ((0, 1), (1, 0), (0, -1), (-1, 0))]
+        known = [p for p in beside if 0 <= p[0] < height and 0 <= p[1] < width and truth[p] != IGNORE]
+        if mask[y, x] == label and truth[y, x] != IGNORE and any(mask[p] != label for p in known):
+            found.append((y, x))
+    return found
+
+
+def literal_distances(here, there, mpp):
+    """Distance in µm of each pixel of one list to the nearest of another."""
+    return [min(math.hypot((y - v) * mpp.y, (x - u) * mpp.x) for v, u in there) for y, x in here]
+
+
+@given(section=sections(), x=MPP, y=MPP, tolerance=st.floats(0, 60))
+def test_scores_equal_the_literal_definition(section, x, y, tolerance):
+    truth, prediction = section
+    mpp = Resolution(x, y)
+    scores = boundary_agreement(truth, prediction, THREE, mpp, tolerances_um=[tolerance])
+    for label in range(3):
+        true, found = literal_surface(truth, truth, label), literal_surface(prediction, truth, label)
+        got = (scores.surface_dice(tolerance)[label], scores.boundary_f1(tolerance)[label], scores.hausdorff_um[label])
+        if not true and not found:
+            assert got == (None, None, None)
+        elif not true or not found:
+            assert got == (0, 0, None)
+        else:
+            apart = [literal_distances(true, found, mpp), literal_distances(found, true, mpp)]
+            hits = [sum(d <= tolerance * (1 + 1e-9) for d in each) for each in apart]
+            recall, precision = hits[0] / len(true), hits[1] / len(found)
+            f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
+            farthest = max(np.percentile(each, 95) for each in apart)
+            assert got == pytest.approx((sum(hits) / (len(true) + len(found)), f1, farthest))
+
+
+@given(section=sections())
+def test_a_mask_agrees_with_itself(section):
+    truth, _ = section
+    scores = boundary_agreement(truth, truth, THREE, Resolution(0.5, 0.7), tolerances_um=[0])
+    present = [bool(literal_surface(truth, truth, label)) for label in range(3)]
+    assert scores.surface_dice(0) == tuple(1.0 if p else None for p in present)
+    assert scores.hausdorff_um == tuple(0.0 if p else None for p in present)
+
+
+@given(section=sections(), x=MPP, y=MPP)
+def test_turning_both_masks_with_their_pixels_changes_nothing(section, x, y):
+    straight = boundary_agreement(*section, THREE, Resolution(x, y)).as_dict()
+    turned = boundary_agreement(*(mask.T for mask in section), THREE, Resolution(y, x)).as_dict()
+    for kind in ("boundary_f1", "surface_dice"):
+        assert straight[kind] == turned[kind]
+    assert straight["hausdorff95_um"]["tissues"] == pytest.approx(turned["hausdorff95_um"]["tissues"])
+
+
+def test_full_hausdorff_equals_scikit_image(random):
+    masks = [gaussian_filter(random.random((2, 60, 50)), (0, 3, 3)).argmax(axis=0) for _ in range(2)]
+    known = np.ones((60, 50), dtype=bool)
+    surfaces = [surface_of(mask, known) & (mask == 1) for mask in masks]
+    points = [np.argwhere(surface).astype(float) for surface in surfaces]
+    ours = hausdorff_distance(surface_distances(*points), surface_distances(*points[::-1]), percentile=100)
+    assert ours == pytest.approx(skimage_hausdorff(*surfaces))
+
+
+def test_a_shift_is_measured_in_micrometres_of_its_axis():
+    truth, right, down = (np.zeros((40, 40), dtype=np.uint8) for _ in range(3))
+    truth[10:20, 10:20] = right[10:20, 13:23] = down[13:23, 10:20] = 1
+    mpp = Resolution(x=2, y=6.7)
+    for moved, distance in ((right, 6), (down, 20.1)):
+        scores = boundary_agreement(truth, moved, THREE, mpp, tolerances_um=[distance, 0.99 * distance])
+        assert scores.hausdorff_um[1] == pytest.approx(distance)
+        assert scores.surface_dice(distance)[1] == 1
+        assert scores.surface_dice(0.99 * distance)[1] < 1
+
+
+def test_the_image_border_and_ignored_pixels_make_no_boundary():
+    truth = np.zeros((6, 6), dtype=np.uint8)
+    assert boundary_agreement(truth, truth, THREE, Resolution(1, 1)).as_dict()["hausdorff95_um"]["mean"] is None
+    truth[:, 3] = IGNORE
+    prediction = truth.copy()
+    prediction[:, 3] = 2
+    assert not boundary_agreement(truth, prediction, THREE, Resolution(1, 1)).predicted_pixels.any()
+
+
+def test_sections_together_are_pooled_by_pixels(random):
+    pairs = [random.integers(0, 3, (2, 9, 9)) for _ in range(4)]
+    parts = [boundary_agreement(*pair, THREE, Resolution(4, 5)) for pair in pairs]
+    parts.append(boundary_agreement(np.zeros((3, 3), int), np.zeros((3, 3), int), THREE, Resolution(4, 5)))
+    total = BoundaryAgreement.total(parts)
+    for label in range(3):
+        hits = sum(p.true_hits[0, label] + p.predicted_hits[0, label] for p in parts)
+        size = sum(p.true_pixels[label] + p.predicted_pixels[label] for p in parts)
+        assert total.surface_dice(10)[label] == hits / size
+        assert total.hausdorff_um[label] == pytest.approx(np.mean([p.hausdorff_um[label] for p in parts[:4]]))
+
+
+def test_document_names_tissues_and_is_plain_json():
+    truth = np.repeat([[0, 0, 2, 2]], 3, axis=0)
+    document = json.loads(json.dumps(boundary_agreement(truth, truth, THREE, Resolution(1, 1)).as_dict()))
+    assert document["surface_dice"]["10 µm"] == {"mean": 1.0, "tissues": {"A": 1.0, "B": None, "C": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("truth", "prediction", "tolerances", "error"),
+    [
+        (np.zeros((2, 2), int), np.zeros((2, 3), int), [1], DataError),
+        (np.zeros(4, int), np.zeros(4, int), [1], DataError),
+        (np.full((2, 2), 3), np.zeros((2, 2), int), [1], DataError),
+        (np.zeros((2, 2), int), np.full((2, 2), 9), [1], DataError),
+        (np.zeros((2, 2), int), np.zeros((2, 2), int), [], UsageError),
+        (np.zeros((2, 2), int), np.zeros((2, 2), int), [math.nan], UsageError),
+        (np.zeros((2, 2), int), np.zeros((2, 2), int), [-1], UsageError),
+    ],
+    ids=["sizes", "flat", "true-index", "predicted-index", "no-tolerance", "nan-tolerance", "negative-tolerance"],
+)
+def test_what_cannot_be_compared_is_refused(truth, prediction, tolerances, error):
+    with pytest.raises(error):
+        boundary_agreement(truth, prediction, THREE, Resolution(1, 1), tolerances_um=tolerances)
+
+
+def test_unknown_tolerance_and_mixed_parts_are_refused():
+    mask = np.zeros((3, 3), int)
+    one = boundary_agreement(mask, mask, THREE, Resolution(1, 1), tolerances_um=[5])
+    other = boundary_agreement(mask, mask, THREE, Resolution(1, 1), tolerances_um=[6])
+    with pytest.raises(UsageError, match="5 µm"):
+        one.surface_dice(7)
+    for parts in ([], [one, other]):
+        with pytest.raises(UsageError):
+            BoundaryAgreement.total(parts)

@@ -1,0 +1,181 @@
+"""Calibration against torchmetrics, literal sums and scipy's own minimisers."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize, special
+from torchmetrics.functional.classification import multiclass_calibration_error
+
+from ntrm.errors import DataError, UsageError
+from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, calibration_counts, fit_temperature
+
+
+def draw(random, classes=5, size=(2, 12, 10), scale=2.0):
+    """Logits (B, K, H, W) and a truth drawn from their softmax, partly ignored."""
+    batch, height, width = size
+    logits = random.normal(scale=scale, size=(batch, classes, height, width))
+    gumbel = random.gumbel(size=logits.shape)
+    truth = (logits + gumbel).argmax(axis=1).astype(np.uint8)
+    truth[random.random(size) < 0.2] = 255
+    return logits, truth
+
+
+def rows(values, truth):
+    """(n, K) and (n,) of the known pixels, for the references."""
+    return np.moveaxis(values, 1, -1)[truth != 255], truth[truth != 255].astype(int)
+
+
+@pytest.mark.parametrize("bins", [1, 10, 15])
+def test_expected_error_is_torchmetrics(random, bins):
+    logits, truth = draw(random)
+    probabilities = special.softmax(logits, axis=1)
+    known, labels = rows(probabilities, truth)
+    expected = multiclass_calibration_error(
+        torch.from_numpy(known), torch.from_numpy(labels), num_classes=5, n_bins=bins, norm="l1"
+    )
+    counts = calibration_counts(probabilities, truth, bins=bins)
+    assert counts.total == len(labels)
+    # torchmetrics adds in float32.
+    assert counts.expected_error == pytest.approx(expected.item(), rel=1e-5, abs=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from([np.float32, np.float64]))
+def test_brier_is_the_mean_squared_distance(seed, classes, dtype):
+    logits, truth = draw(np.random.default_rng(seed), classes, size=(1, 4, 3))
+    probabilities = special.softmax(logits, axis=1).astype(dtype)
+    known, labels = rows(probabilities.astype(np.float64), truth)
+    distances = [
+        sum((p - (c == label)) ** 2 for c, p in enumerate(row)) for row, label in zip(known, labels, strict=True)
+    ]
+    expected = sum(distances) / len(distances) if distances else None
+    assert calibration_counts(probabilities, truth).brier == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 20))
+def test_the_reliability_table_is_a_literal_one(seed, bins):
+    logits, truth = draw(np.random.default_rng(seed), size=(1, 6, 6))
+    known, labels = rows(special.softmax(logits, axis=1), truth)
+    table = calibration_counts(special.softmax(logits, axis=1), truth, bins=bins).reliability()
+    assert [row.low for row in table[1:]] == [row.high for row in table[:-1]]
+    assert (table[0].low, table[-1].high) == (0, 1)
+    for row in table:
+        inside = (known.max(axis=1) >= row.low) & ((known.max(axis=1) < row.high) | (row.high == 1))
+        assert row.pixels == inside.sum()
+        if inside.any():
+            assert row.confidence == pytest.approx(known[inside].max(axis=1).mean())
+            assert row.accuracy == pytest.approx((known[inside].argmax(axis=1) == labels[inside]).mean())
+        else:
+            assert row.confidence is row.accuracy is None
+
+
+def test_tiles_add_up(random):
+    logits, truth = draw(random, size=(4, 8, 8))
+    probabilities = special.softmax(logits, axis=1)
+    tiles = (calibration_counts(p, t) for p, t in zip(probabilities, truth, strict=True))
+    summed, whole = sum(tiles, CalibrationCounts.none()), calibration_counts(probabilities, truth)
+    assert np.array_equal(summed.pixels, whole.pixels)
+    assert np.array_equal(summed.correct, whole.correct)
+    assert summed.expected_error == pytest.approx(whole.expected_error, rel=1e-12)
+    assert summed.brier == pytest.approx(whole.brier, rel=1e-12)
+
+
+def test_certainty_by_hand():
+    certain = np.array([[1.0, 1.0], [0.0, 0.0]])
+    right = calibration_counts(certain, np.array([0, 0]), axis=0)
+    wrong = calibration_counts(certain, np.array([1, 1]), axis=0)
+    assert (right.expected_error, right.brier) == (0, 0)
+    assert (wrong.expected_error, wrong.brier) == (1, 2)
+    assert right.pixels[-1] == 2, "a confidence of 1 belongs into the last bin"
+
+
+def test_probabilities_that_mean_what_they_say_have_a_small_error(random):
+    logits, truth = draw(random, size=(4, 100, 100))
+    honest = calibration_counts(special.softmax(logits, axis=1), truth).expected_error
+    boastful = calibration_counts(special.softmax(3 * logits, axis=1), truth).expected_error
+    assert honest < 0.02
+    assert boastful > 0.1
+
+
+def test_no_pixel_has_no_score_and_is_still_json():
+    nothing = calibration_counts(np.full((3, 2, 2), 1 / 3), np.full((2, 2), 255))
+    assert nothing.expected_error is None
+    assert nothing.brier is None
+    assert json.loads(json.dumps(nothing.as_dict(), allow_nan=False)) == nothing.as_dict()
+
+
+def test_the_temperature_is_the_likeliest(random):
+    logits, truth = draw(random, size=(2, 40, 40))
+    stretch = float(np.exp(random.uniform(-1.5, 1.5)))
+    known, labels = rows(stretch * logits, truth)
+
+    def surprise(parameters):  # over the sharpness 1/T, by another method than the tested one
+        return -special.log_softmax(known * parameters[0], axis=1)[np.arange(len(labels)), labels].mean()
+
+    expected = 1 / optimize.minimize(surprise, x0=[1 / stretch], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
+    found = fit_temperature(stretch * logits, truth)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert found == pytest.approx(stretch, rel=0.15), "the truth was drawn at temperature 1 before the stretch"
+    assert found == fit_temperature(stretch * logits, truth), "deterministic"
+    sample = fit_temperature(known.T, labels, axis=0)
+    assert sample == pytest.approx(found, rel=1e-5), "pixels in a row are the same pixels"
+
+
+def test_the_derivative_vanishes_at_the_temperature(random):
+    logits, truth = draw(random, size=(1, 30, 30))
+    known, labels = rows(logits, truth)
+    sharpness = torch.tensor(1 / fit_temperature(logits, truth), dtype=torch.float64, requires_grad=True)
+    torch.nn.functional.cross_entropy(torch.from_numpy(known) * sharpness, torch.from_numpy(labels)).backward()
+    assert abs(sharpness.grad.item()) < 1e-5
+
+
+def test_a_shift_of_the_logits_does_not_matter(random):
+    logits, truth = draw(random, size=(1, 20, 20))
+    shifted = logits + random.normal(scale=50, size=(1, 1, 20, 20))
+    assert fit_temperature(shifted, truth) == pytest.approx(fit_temperature(logits, truth), rel=1e-4)
+
+
+def test_the_temperature_stays_in_its_range(random):
+    logits, _ = draw(random, size=(1, 10, 10))
+    low, high = TEMPERATURES
+    assert fit_temperature(logits, logits.argmax(axis=1)) == pytest.approx(low, rel=0.02), "always right: ever surer"
+    assert fit_temperature(logits, logits.argmin(axis=1)) == pytest.approx(high, rel=0.02), "always wrong: never sure"
+
+
+def test_half_precision_is_fitted_in_double(random):
+    logits, truth = draw(random, size=(1, 20, 20))
+    assert fit_temperature(logits.astype(np.float16), truth) == pytest.approx(fit_temperature(logits, truth), rel=1e-2)
+
+
+@pytest.mark.parametrize("values", [[2.0, -1.0], [0.6, 0.6], [math.nan, 1.0], [-0.1, 1.1]])
+def test_what_is_no_probability_is_refused(values):
+    with pytest.raises(DataError, match="no probabilities"):
+        calibration_counts(np.array(values)[:, None], np.array([0]), axis=0)
+
+
+@pytest.mark.parametrize("fit", [calibration_counts, fit_temperature])
+def test_truth_must_fit(fit):
+    maps = np.full((2, 3, 3), 0.5)
+    with pytest.raises(DataError, match="does not fit"):
+        fit(maps, np.zeros((3, 2), int))
+    with pytest.raises(DataError, match="does not fit"):
+        fit(maps[0], np.zeros(3, int))
+    with pytest.raises(DataError, match="no class"):
+        fit(maps, np.full((3, 3), 2))
+
+
+@pytest.mark.parametrize(("logit", "truth"), [(0.0, 255), (math.inf, 0), (math.nan, 0)])
+def test_no_temperature_without_evidence(logit, truth):
+    with pytest.raises(DataError, match="no temperature"):
+        fit_temperature(np.array([[logit], [0.0]]), np.array([truth]), axis=0)
+
+
+def test_bins_must_agree():
+    with pytest.raises(DataError, match="bins"):
+        CalibrationCounts.none(10) + CalibrationCounts.none(15)
+    with pytest.raises(UsageError, match="number of bins"):
+        CalibrationCounts.none(0)

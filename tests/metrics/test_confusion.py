@@ -1,0 +1,100 @@
+"""Confusion counts against a literal loop and against torchmetrics."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torchmetrics.functional.classification import multiclass_confusion_matrix
+
+from ntrm.errors import DataError, UsageError
+from ntrm.metrics.confusion import confusion, confusion_tensor, scatter_pairs
+
+
+def draw(random, classes, size=(2, 9, 7), dtype=np.uint8):
+    truth = random.integers(classes, size=size).astype(dtype)
+    truth[random.random(size) < 0.2] = 255
+    return truth, random.integers(classes, size=size).astype(dtype)
+
+
+def literal(truth, prediction, classes, ignore=255):
+    table = np.zeros((classes, classes), dtype=np.int64)
+    for true, predicted in zip(truth.ravel().tolist(), prediction.ravel().tolist(), strict=True):
+        if true != ignore:
+            table[true, predicted] += 1
+    return table
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.sampled_from([np.uint8, np.int16, np.int64]))
+def test_counts_as_a_loop_does(seed, classes, dtype):
+    truth, prediction = draw(np.random.default_rng(seed), classes, dtype=dtype)
+    expected = literal(truth, prediction, classes)
+    counted = confusion(truth, prediction, classes)
+    assert counted.dtype == np.int64
+    assert np.array_equal(counted, expected)
+    tensor = confusion_tensor(torch.from_numpy(truth), torch.from_numpy(prediction), classes)
+    assert tensor.dtype == torch.int64
+    assert np.array_equal(tensor.numpy(), expected)
+    # What an accelerator computes, on whatever device this is.
+    vectors = (torch.from_numpy(each).flatten().long() for each in (truth, prediction))
+    assert np.array_equal(scatter_pairs(*vectors, classes, 255).numpy(), expected)
+
+
+def test_is_torchmetrics_matrix(random):
+    truth, prediction = draw(random, 12, size=(3, 64, 64))
+    expected = multiclass_confusion_matrix(
+        torch.from_numpy(prediction).long(), torch.from_numpy(truth).long(), num_classes=12, ignore_index=255
+    )
+    assert np.array_equal(confusion(truth, prediction, 12), expected.numpy())
+
+
+def test_sections_add_up(random):
+    truth, prediction = draw(random, 5, size=(4, 30))
+    parts = [confusion(t, p, 5) for t, p in zip(truth, prediction, strict=True)]
+    assert np.array_equal(sum(parts), confusion(truth, prediction, 5))
+
+
+def test_a_class_can_be_ignored(random):
+    truth, prediction = draw(random, 4)
+    truth[truth == 255] = 0
+    expected = confusion(truth, prediction, 4)
+    expected[2] = 0
+    assert np.array_equal(confusion(truth, prediction, 4, ignore=2), expected)
+    vectors = (torch.from_numpy(each).flatten().long() for each in (truth, prediction))
+    assert np.array_equal(scatter_pairs(*vectors, 4, 2).numpy(), expected)
+
+
+def test_nothing_known_counts_nothing():
+    truth = np.full((3, 3), 255, dtype=np.uint8)
+    assert not confusion(truth, truth, 3).any(), "what is predicted where nothing is known does not matter"
+    assert not confusion(np.zeros(0, int), np.zeros(0, int), 3).any()
+
+
+@pytest.mark.parametrize(("truth", "prediction"), [([3], [0]), ([-1], [0]), ([0], [3]), ([0], [-1]), ([0], [255])])
+def test_values_that_are_no_class_are_refused(truth, prediction):
+    with pytest.raises(DataError, match="no class"):
+        confusion(np.array(truth), np.array(prediction), 3)
+    with pytest.raises(DataError, match="no class"):
+        confusion_tensor(torch.tensor(truth), torch.tensor(prediction), 3)
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        scatter_pairs(torch.tensor(truth), torch.tensor(prediction), 3, 255)
+
+
+def test_no_value_is_read_back_from_the_device():
+    # Tensors of the meta device have no values: reading one raises.
+    mask = torch.zeros(8, 8, dtype=torch.uint8, device="meta")
+    counts = confusion_tensor(mask, mask, 3)
+    assert (counts.shape, counts.dtype, counts.device.type) == ((3, 3), torch.int64, "meta")
+
+
+def test_sizes_must_agree():
+    with pytest.raises(DataError, match="differ in size"):
+        confusion(np.zeros((2, 3), int), np.zeros((3, 2), int), 2)
+    with pytest.raises(DataError, match="differ in size"):
+        confusion_tensor(torch.zeros(2, 3).long(), torch.zeros(3, 2).long(), 2)
+
+
+@pytest.mark.parametrize("classes", [0, 256, 2.5])
+def test_the_number_of_classes_must_make_sense(classes):
+    with pytest.raises(UsageError, match="number of classes"):
+        confusion(np.zeros(2, int), np.zeros(2, int), classes)

@@ -1,0 +1,287 @@
+"""The loss against the literal oracle, PyTorch's own weighted mean, and itself over several processes."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.reference.loss_literal import weighted_cross_entropy as literal
+from torch import multiprocessing
+from torch.nn import functional as F
+
+from ntrm.errors import UsageError
+from ntrm.models.output import Segmentation
+from ntrm.training.losses import (
+    RAREST,
+    RunningWeights,
+    SegmentationLoss,
+    class_counts,
+    share_weights,
+    weighted_cross_entropy,
+)
+
+NOTHING_KNOWN = torch.full((2, 4, 4), 255, dtype=torch.uint8)
+
+
+def draw(random, classes=5, size=(2, 6, 7), dtype=torch.float64):
+    """Logits and a target that lacks some classes and some pixels."""
+    batch, height, width = size
+    logits = torch.as_tensor(random.normal(scale=3, size=(batch, classes, height, width)), dtype=dtype)
+    target = random.integers(random.integers(1, classes + 1), size=size).astype(np.uint8)
+    target[random.random(size) < 0.3] = 255
+    return logits, torch.from_numpy(target)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 7), st.integers(1, 6), st.integers(1, 6))
+def test_is_the_literal_loss(seed, batch, classes, height, width):
+    logits, target = draw(np.random.default_rng(seed), classes, (batch, height, width))
+    expected = literal(logits.numpy(), target.numpy().astype(int))
+    assert weighted_cross_entropy(logits, target).item() == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+def test_is_torchs_weighted_mean_times_the_share_of_present_classes(random):
+    logits, target = draw(random, classes=6)
+    target[0, 0, 0] = 0  # at least one pixel is known
+    logits.requires_grad_()
+    counts = np.bincount(target[target != 255].numpy(), minlength=6)
+    weight = torch.from_numpy(counts.sum() / (6 * np.maximum(counts, 1)) * (counts > 0))
+    mean = F.cross_entropy(logits, target.long(), weight, ignore_index=255) * np.count_nonzero(counts) / 6
+    loss = weighted_cross_entropy(logits, target)
+    assert loss.item() == pytest.approx(mean.item(), rel=1e-6)
+    expected, found = (torch.autograd.grad(each, logits)[0] for each in (mean, loss))
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-12)
+
+
+def test_the_gradient_is_the_losss(random):
+    logits, target = draw(random, classes=3, size=(1, 2, 3))
+    assert torch.autograd.gradcheck(lambda x: weighted_cross_entropy(x, target), logits.requires_grad_())
+
+
+@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
+def test_nothing_known_is_no_loss_and_no_gradient(random, weighting):
+    logits, _ = draw(random, classes=3, size=NOTHING_KNOWN.shape)
+    logits.requires_grad_()
+    loss = SegmentationLoss(3, weighting=weighting, frequencies=[1, 2, 3])(Segmentation(logits, logits), NOTHING_KNOWN)
+    loss.total.backward()
+    assert [part.item() for part in loss] == [0, 0, 0]
+    assert torch.equal(logits.grad, torch.zeros_like(logits))
+
+
+@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
+def test_a_batch_of_one_class_is_finite(random, weighting):
+    logits, target = draw(random, classes=4)
+    logits.requires_grad_()
+    criterion = SegmentationLoss(4, weighting=weighting, frequencies=[1, 0, 0, 0])
+    loss = criterion(Segmentation(logits), torch.full_like(target, 2)).total
+    loss.backward()
+    assert 0 < loss.item() < math.inf
+    assert logits.grad.isfinite().all()
+
+
+def test_a_class_can_be_ignored(random):
+    logits, target = draw(random, classes=4)
+    ignoring, all_classes = torch.where(target == 1, 255, target), torch.where(target == 255, 1, target)
+    for frequencies in (None, torch.tensor([0.4, 0.3, 0.2, 0.1])):
+        expected = weighted_cross_entropy(logits, ignoring, frequencies=frequencies).item()
+        found = weighted_cross_entropy(logits, all_classes, frequencies=frequencies, ignore=1).item()
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_half_precision_is_computed_in_single(random):
+    logits, target = draw(random, dtype=torch.bfloat16)
+    expected = weighted_cross_entropy(logits.float(), target)
+    logits.requires_grad_()
+    loss = weighted_cross_entropy(logits, target)
+    assert loss.dtype == torch.float32
+    assert loss.item() == expected.item()
+    loss.backward()
+    assert logits.grad.dtype == torch.bfloat16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert weighted_cross_entropy(logits, target).item() == expected.item()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+def test_counts_are_bincounts(random, dtype):
+    _, target = draw(random, classes=9)
+    expected = np.bincount(target[target != 255].numpy(), minlength=9)
+    assert class_counts(target.to(dtype), 9).tolist() == expected.tolist()
+
+
+def test_given_frequencies_weigh_as_the_batch_does_where_they_are_the_batchs(random):
+    logits, target = draw(random, classes=4)
+    target.flatten()[:4] = torch.arange(4)  # no class is absent
+    counts = class_counts(target, 4)
+    expected = weighted_cross_entropy(logits, target).item()
+    shares = counts / counts.sum()
+    assert weighted_cross_entropy(logits, target, frequencies=shares).item() == pytest.approx(expected, rel=1e-5)
+    by_name = SegmentationLoss(4, weighting="dataset", frequencies=counts.tolist())
+    assert by_name(Segmentation(logits), target).total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_dataset_weights_do_not_depend_on_the_batch(random):
+    logits, target = draw(random, classes=3)
+    target[:] = 1
+    frequencies = [0.5, 0.2, 0.3]
+    surprise = F.cross_entropy(logits, target.long()).item()
+    loss = SegmentationLoss(3, weighting="dataset", frequencies=frequencies)(Segmentation(logits), target)
+    assert loss.total.item() == pytest.approx(surprise / (3 * 0.2), rel=1e-5)
+
+
+def test_rare_classes_have_a_bounded_weight():
+    assert share_weights(torch.tensor([0.0, 1e-9, 0.5])).tolist() == pytest.approx([1 / (3 * RAREST)] * 2 + [1 / 1.5])
+
+
+def test_running_weights_follow_an_exponential_average(random):
+    running = RunningWeights(3, momentum=0.9)
+    average = np.ones(3)
+    for counts in random.integers(100, 10_000, size=(8, 3)):
+        average = 0.9 * average + 0.1 * counts
+        found = running(torch.from_numpy(counts))
+    assert found.tolist() == pytest.approx(average.sum() / (3 * average), rel=1e-5)
+    before = running.state_dict()["average"].clone()
+    assert running.eval()(torch.tensor([1, 0, 0])).tolist() == found.tolist(), "validation uses what was learned"
+    assert running.train()(torch.tensor([0, 0, 0])).tolist() == pytest.approx(found.tolist(), rel=1e-6)
+    restored = RunningWeights(3, momentum=0.9)
+    restored.load_state_dict({"average": before})
+    assert restored.eval()(torch.zeros(3)).tolist() == found.tolist(), "a checkpoint carries the average"
+
+
+def test_running_weights_start_equal():
+    assert RunningWeights(4).eval()(torch.tensor([9, 0, 0, 0])).tolist() == [1, 1, 1, 1]
+
+
+def test_both_heads_are_weighed_and_reported(random):
+    (final, target), (initial, _) = draw(random), draw(random)
+    loss = SegmentationLoss(5)(Segmentation(final, initial), target)
+    assert loss.final.item() == weighted_cross_entropy(final, target).item()
+    assert loss.initial.item() == weighted_cross_entropy(initial, target).item()
+    assert loss.total.item() == pytest.approx(loss.final.item() + 0.4 * loss.initial.item(), rel=1e-12)
+    alone = SegmentationLoss(5)(Segmentation(final), target)
+    assert alone.total.item() == alone.final.item() == loss.final.item()
+    assert alone.initial is None
+
+
+@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
+def test_compiles_into_one_graph(random, weighting):
+    torch.compiler.reset()
+    criterion, twin = (SegmentationLoss(5, weighting=weighting, frequencies=[1, 2, 3, 4, 5]) for _ in range(2))
+    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
+    for _ in range(2):
+        (final, target), (initial, _) = draw(random, dtype=torch.float32), draw(random, dtype=torch.bfloat16)
+        gradients = []
+        for loss in (compiled, twin):
+            leaves = [each.detach().requires_grad_() for each in (final, initial)]
+            parts = loss(Segmentation(*leaves), target)
+            gradients.append((parts.total.detach(), *torch.autograd.grad(parts.total, leaves)))
+        for found, expected in zip(*gradients, strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
+def test_no_value_is_read_back_from_the_device(weighting):
+    # Tensors of the meta device have no values: reading one raises.
+    logits = torch.zeros(2, 5, 8, 8, device="meta", requires_grad=True)
+    target = torch.zeros(2, 8, 8, dtype=torch.uint8, device="meta")
+    criterion = SegmentationLoss(5, weighting=weighting, frequencies=[1, 2, 3, 4, 5]).to("meta")
+    loss = criterion(Segmentation(logits, logits), target)
+    loss.total.backward()
+    assert loss.total.shape == ()
+    assert logits.grad.shape == logits.shape
+
+
+CASES = ("batch", "running", "dataset")
+
+
+def average_gradients(model):
+    """What distributed data parallelism does: the mean over processes."""
+    if dist.is_initialized():
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+
+
+def train_twice(loss_weighting, model, batches):
+    """Gradients and losses of two steps, as one process of however many sees them."""
+    criterion = SegmentationLoss(4, weighting=loss_weighting, frequencies=[4, 3, 2, 1])
+    seen = []
+    for images, target in batches:
+        model.zero_grad()
+        logits = model(images)
+        total = criterion(Segmentation(logits, 0.5 * logits), target).total
+        total.backward()
+        average_gradients(model)
+        seen.append((total.detach(), *(parameter.grad.clone() for parameter in model.parameters())))
+    return seen
+
+
+def one_of_two(rank, folder):
+    """A process of two: its part of each batch."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    weights, batches = torch.load(folder / "inputs.pt")
+    mine = [tuple(part.tensor_split([3])[rank] for part in batch) for batch in batches]
+    found = {}
+    for weighting in CASES:
+        model = torch.nn.Conv2d(3, 4, 1, dtype=torch.float64)
+        model.load_state_dict(weights)
+        found[weighting] = train_twice(weighting, model, mine)
+    torch.save(found, folder / f"found-{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+    os._exit(0)  # the results are on disk; gloo's threads may abort an ordinary exit
+
+
+def test_two_processes_have_the_gradient_of_the_joined_batch(random, tmp_path):
+    model = torch.nn.Conv2d(3, 4, 1, dtype=torch.float64)
+    batches = []
+    for _ in range(2):
+        images = torch.from_numpy(random.normal(size=(5, 3, 6, 6)))
+        target = torch.from_numpy(random.integers(4, size=(5, 6, 6)).astype(np.uint8))
+        target[:3][target[:3] == 0] = 255  # the first process lacks a class and has other counts than the second
+        target[4] = 0
+        batches.append((images, target))
+    torch.save((model.state_dict(), batches), tmp_path / "inputs.pt")
+    multiprocessing.spawn(one_of_two, args=(tmp_path,), nprocs=2)
+    first, second = (torch.load(tmp_path / f"found-{rank}.pt") for rank in range(2))
+    for weighting in CASES:
+        steps = zip(train_twice(weighting, model, batches), first[weighting], second[weighting], strict=True)
+        for (loss, *gradients), (left, *averaged), (right, *same) in steps:
+            torch.testing.assert_close((left + right) / 2, loss, rtol=1e-6, atol=0)
+            assert (left - right).abs() > 1e-6, "the halves differ, so the mean is worth testing"
+            for expected, found, twin in zip(gradients, averaged, same, strict=True):
+                torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-9)
+                assert torch.equal(found, twin)
+
+
+@pytest.mark.parametrize(
+    ("logits", "target"),
+    [
+        (torch.zeros(2, 3, 4, 4), torch.zeros(2, 4, 5, dtype=torch.uint8)),
+        (torch.zeros(2, 3, 4, 4), torch.zeros(1, 4, 4, dtype=torch.uint8)),
+        (torch.zeros(2, 3, 4, 4), torch.zeros(2, 4, 4)),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.int64), torch.zeros(2, 4, 4, dtype=torch.uint8)),
+        (torch.zeros(2, 3, 4), torch.zeros(2, 4, dtype=torch.uint8)),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(logits, target):
+    with pytest.raises(UsageError, match="do not belong together"):
+        weighted_cross_entropy(logits, target)
+
+
+def test_the_loss_is_checked_when_made():
+    with pytest.raises(UsageError, match="one of batch, running, dataset"):
+        SegmentationLoss(3, weighting="median")
+    for frequencies in (None, [1, 2], [1, 2, -1], [0, 0, 0], [1, 2, math.nan]):
+        with pytest.raises(UsageError, match="frequency of each class"):
+            SegmentationLoss(3, weighting="dataset", frequencies=frequencies)
+    with pytest.raises(UsageError, match="number of classes"):
+        SegmentationLoss(0)
+    with pytest.raises(UsageError, match="coarse head"):
+        SegmentationLoss(3, coarse=-1)
+    with pytest.raises(UsageError, match="momentum"):
+        RunningWeights(3, momentum=1)

@@ -1,13 +1,11 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ntrm.errors import RefusedError, UsageError
 from ntrm.resolution import Resolution, level_factor, level_resolution, parse_levels
-
-mpps = st.floats(0.1, 50, allow_nan=False)
 
 
 @pytest.mark.parametrize(("level", "mpp"), [("1x", 0.67), ("2x", 1.34), ("5x", 3.35), ("10x", 6.7)])
@@ -23,8 +21,9 @@ def test_implausible_values_are_refused_not_repaired(bad):
         Resolution(0.5, bad)
 
 
-@given(mpps, mpps, st.floats(0.5, 2))
+@given(st.floats(0.2, 40), st.floats(0.2, 40), st.floats(0.5, 2))
 def test_tolerance_is_five_percent_per_axis_and_symmetric(x, y, change):
+    assume(abs(abs(1 - change) - 0.05 * max(1, change)) > 1e-9)  # on the border itself rounding decides
     here, there = Resolution(x, y), Resolution(x, y * change)
     assert here.same_as(there) == there.same_as(here) == (abs(1 - change) <= 0.05 * max(1, change))
 

@@ -28,14 +28,15 @@ def test_tables_are_shares():
 def test_phantom_resembles_the_real_masks(seed):
     """Forty sections in the real ratio of cancers, drawn anew each run, at half the resolution.
 
-    Over 24 such samples the correlation was at least 0.968, and five standard deviations of every tissue's share lie
-    within a factor of 4.
+    Over 24 such samples the correlation was at least 0.968, and the bounds lie at least four standard deviations of
+    a tissue's share away.
     """
     cancers = [cancer for cancer, number in cancer_quotas(40).items() for _ in range(number)]
     result = calibrate(_paint_mask(draw_plan(seed + k, cancer), 13.4) for k, cancer in enumerate(cancers))
     assert result.correlation > 0.93
     for name, ratio in result.ratio.items():
-        assert 1 / 4 < ratio < 4, name
+        slack = 4.0 if REAL_SHARE[name] < 0.1 else 3.0
+        assert 1 / slack < ratio < slack, name
 
 
 def test_calibrate_counts_what_it_is_given():

@@ -8,8 +8,9 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ntrm.data.annotations import geojson
 from ntrm.data.annotations.geojson import AnnotationFile, read_annotations
-from ntrm.errors import DataError
+from ntrm.errors import DataError, UsageError
 
 SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]
 HOLE = [[2, 2], [2, 4], [4, 4], [4, 2], [2, 2]]
@@ -215,3 +216,9 @@ def test_anything_is_read_or_refused(tmp_path_factory, document):
     except DataError:
         found = ()
     assert all(a.area > 0 and a.rings for a in found)
+
+
+def test_without_shapely_the_mend_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(geojson.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="pip install shapely"):
+        read_annotations(tmp_path / "any.geojson")

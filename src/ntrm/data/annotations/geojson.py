@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import zlib
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
+from ntrm.errors import DataError, UsageError
 
 SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
 MAX_BYTES = 1 << 30
@@ -52,6 +53,8 @@ class AnnotationFile:
 
 def read_annotations(path: Path) -> AnnotationFile:
     """Areas drawn in QuPath, from a FeatureCollection, a single Feature or a bare list of features."""
+    if importlib.util.find_spec("shapely") is None:
+        raise UsageError("polygons need shapely, which is not installed", got=path, mend="pip install shapely")
     counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, mended=0)
     found = []
     for number, feature in enumerate(_features(_load(path), path), start=1):

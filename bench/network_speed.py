@@ -4,10 +4,10 @@
     python bench/network_speed.py --device cpu --batches 4 --parts inference --out speed-cpu.json
 
 Parts: inference (compiled, lowest useful precision, channels-last), both (the same with the coarse head's logits
-returned too), eager (float32, as written), training (a full
-step, forward, loss, backward, Adam), ceilings (what the machine can copy and multiply), floor (operations and bytes
-of a window against them), memory (peak of the relation module over four sizes), stages (time of each stage as K, N
-and d grow). Times are medians; ratios pair two networks that were timed in turns.
+returned too), eager (float32, as written), training (a full step: forward, loss, backward, Adam), replayed (the same
+step, forward and backward replayed as CUDA graphs), ceilings (what the machine can copy and multiply), floor
+(operations and bytes of a window against them), memory (peak of the relation module over four sizes), stages (time of
+each stage as K, N and d grow). Times are medians; ratios pair two networks that were timed in turns.
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def inference(
     return rows
 
 
-def training(names: list[str], batches: list[int], device: str, compiled: bool) -> list[dict[str, Any]]:
+def training(
+    names: list[str], batches: list[int], device: str, compiled: bool, mode: str = "default"
+) -> list[dict[str, Any]]:
+    """A whole step; with ``reduce-overhead`` forward and backward are replayed as CUDA graphs."""
     rows = []
     for batch in batches:
         torch._dynamo.reset()
@@ -131,7 +134,7 @@ def training(names: list[str], batches: list[int], device: str, compiled: bool) 
         for name in names:
             net = network(name, device).train()
             optimiser = torch.optim.Adam(net.parameters(), lr=1e-4, fused=device == "cuda")
-            forward = torch.compile(net, fullgraph=True) if compiled else net
+            forward = torch.compile(net, fullgraph=True, mode=mode) if compiled else net
 
             works[name] = partial(step, forward, optimiser, x, target, device if compiled else "cpu")
         times = in_turns(works, device, rounds=7, repeats=5 if device == "cuda" else 1)
@@ -245,7 +248,7 @@ def stages(device: str) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--parts", default="ceilings,memory,stages,eager,inference,training,both")
+    parser.add_argument("--parts", default="ceilings,memory,stages,eager,inference,training,replayed,both")
     parser.add_argument("--batches", default="4,32,128")
     parser.add_argument("--others", default="unet-resnet18", help="further networks to time at inference")
     parser.add_argument("--out", type=Path)
@@ -262,6 +265,7 @@ def main() -> None:
         "inference": lambda: inference(names, batches, device, compiled=True),
         "both": lambda: inference(list(PAIR), batches[1:] or batches, device, compiled=True, initial=True),
         "training": lambda: training(list(PAIR), small, device, compiled=True),
+        "replayed": lambda: training(list(PAIR), small, device, compiled=True, mode="reduce-overhead"),
         "eager": lambda: {
             "inference": inference(names, small, device, compiled=False),
             "training": training(list(PAIR), small[:1], device, compiled=False),

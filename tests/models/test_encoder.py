@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from ntrm.errors import UsageError
 from ntrm.models.encoder import RESNETS, ResNetEncoder
 from ntrm.models.encoders import TimmEncoder, make_encoder
+from ntrm.models.registry import create
 
 CHANNELS = {
     "resnet18": (64, 64, 128, 256, 512),
@@ -124,6 +125,21 @@ def test_timm_encoders_have_one_width():
 def test_without_timm_the_message_names_the_extra():
     with pytest.raises(UsageError, match=r"ntrm\[encoders\]"):
         make_encoder("timm:resnet18")
+
+
+@pytest.mark.parametrize("name", ["resnet18", "efficientnet_b0", "regnety_002", "mobilenetv3_small_100"])
+def test_timm_encoders_serve_the_whole_network(name):
+    if importlib.util.find_spec("timm") is None:
+        pytest.skip("timm is not installed")
+    network = create("ntrm-paper", 5, encoder=f"timm:{name}").eval()
+    x = torch.randn(2, 3, 64, 96)
+    features = network.encoder(x)
+    assert [(64 // f.shape[2], 96 // f.shape[3]) for f in features] == [(s, s) for s in (2, 4, 8, 16, 32)]
+    assert tuple(f.shape[1] for f in features) == network.encoder.channels
+    out = network(x)
+    assert out.final.shape == out.initial.shape == (2, 5, 64, 96)
+    out.final.sum().backward()
+    assert all(p.grad is not None for p in network.encoder.parameters())
 
 
 # --- ResNet-18 written out from its keys ---

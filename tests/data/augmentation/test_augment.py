@@ -68,6 +68,30 @@ def test_one_seed_gives_one_result_and_leaves_the_input_alone(dtype, seed):
     assert first[1].dtype == masks.dtype
 
 
+@given(SEEDS, st.integers(1, 4))
+@settings(max_examples=15)
+def test_processes_augment_their_share_as_one_process_does_all(seed, world):
+    images, masks = random_batch(seeded(seed), count=2 * world)
+    images = images / 255
+    before_jpeg, jpeg = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, blur=0.7), Augment(jpeg=0.7)
+    for augment in (before_jpeg, jpeg):
+        whole = augment(images, masks, seeded(seed))
+        for rank in range(world):
+            own = slice(rank, None, world)
+            part = augment(images[own], masks[own], seeded(seed), rank=rank, world=world)
+            assert torch.equal(part[1], whole[1][own])
+            difference = (part[0] - whole[0][own]).abs()
+            # JPEG rounds: what differs in the last bit may land on the next step, in a few blocks at most.
+            assert difference.mean() < 0.002
+            assert difference.max() < 1e-5 or augment is jpeg
+
+
+@pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])
+def test_impossible_processes_are_refused(rank, world, generator):
+    with pytest.raises(UsageError, match="impossible process"):
+        EVERYTHING(*random_batch(generator), generator, rank=rank, world=world)
+
+
 @given(SEEDS)
 @settings(max_examples=15)
 def test_flips_and_turns_are_undone_exactly_by_their_inverse(seed):
@@ -204,3 +228,18 @@ def test_wrong_batches_are_refused(generator):
         Augment.none()(images.int(), masks, generator)
     with pytest.raises(UsageError, match="square"):
         turn(masks[:, 1:], torch.ones(4, dtype=torch.long))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_nothing_waits_for_the_gpu(generator):
+    images, masks = random_batch(generator, 6, 64)
+    images, masks = images.cuda(), masks.cuda()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = Augment.full()(images, masks, torch.Generator().manual_seed(1))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    expected = Augment.full()(images.cpu(), masks.cpu(), torch.Generator().manual_seed(1))
+    assert (found[1].cpu() != expected[1]).float().mean() < 1e-3  # rounding decides a few pixels on an edge
+    assert (found[0].cpu().int() - expected[0].int()).abs().float().mean() < 1

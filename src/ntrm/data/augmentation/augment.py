@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ntrm.data.augmentation.jpeg import compress
+from ntrm.data.augmentation.sending import send
 from ntrm.data.augmentation.stain_jitter import jitter_stains
 from ntrm.errors import UsageError
 from ntrm.labels import IGNORE
@@ -58,7 +59,7 @@ def rotate_masks(masks: Tensor, degrees: Tensor) -> Tensor:
 def _rotation_grid(batch: Tensor, degrees: Tensor) -> Tensor:
     """Where each output pixel comes from, (B, H, W, 2), in the coordinates of ``grid_sample``."""
     height, width = batch.shape[-2:]
-    angle = degrees.to(batch) * (math.pi / 180)
+    angle = send(degrees, batch).to(batch.dtype) * (math.pi / 180)
     cosine, sine, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
     # Coordinates run from -1 to 1 along both axes; the ratio of the sides keeps angles true.
     rows = [cosine, -sine * height / width, zero, sine * width / height, cosine, zero]
@@ -66,12 +67,16 @@ def _rotation_grid(batch: Tensor, degrees: Tensor) -> Tensor:
     return functional.affine_grid(matrix, [len(batch), 1, height, width], align_corners=False)
 
 
-def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
-    """Images (B, 3, H, W) blurred with standard deviation ``sigma`` (B) in pixels; the border pixel is continued."""
+def gaussian_blur(images: Tensor, sigma: Tensor, widest: float | None = None) -> Tensor:
+    """Images (B, 3, H, W) blurred with standard deviation ``sigma`` (B) in pixels; the border pixel is continued.
+
+    The kernel is cut at four deviations of the ``widest`` blur, or of the widest in the batch where none is given: with
+    it, what becomes of an image does not depend on the others.
+    """
     batch, channels, height, _ = images.shape
-    radius = max(1, math.ceil(4 * float(sigma.max())))
+    radius = max(1, math.ceil(4 * (float(sigma.max()) if widest is None else widest)))
     offsets = torch.arange(-radius, radius + 1, device=images.device)
-    kernel = torch.exp(-0.5 * (offsets / sigma.to(images).clamp(min=1e-3)[:, None]) ** 2)
+    kernel = torch.exp(-0.5 * (offsets / send(sigma, images).to(images.dtype).clamp(min=1e-3)[:, None]) ** 2)
     kernel = (kernel / kernel.sum(dim=1, keepdim=True)).repeat_interleave(channels, dim=0)[:, None]  # (3B, 1, taps)
     padded = functional.pad(images, (radius,) * 4, mode="replicate")
     padded = padded.reshape(1, batch * channels, height + 2 * radius, -1)
@@ -81,7 +86,7 @@ def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
 
 
 def _per_sample(flags: Tensor, batch: Tensor) -> Tensor:
-    return flags.to(batch.device).reshape(-1, *[1] * (batch.ndim - 1))
+    return send(flags, batch).reshape(-1, *[1] * (batch.ndim - 1))
 
 
 @dataclass(frozen=True)
@@ -142,17 +147,26 @@ class Augment:
         return cls(flip=0.5, turn=0.75, rotate=0.5, stain=0.8, blur=0.2, jpeg=0.3)
 
     @torch.no_grad()
-    def __call__(self, images: Tensor, masks: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, images: Tensor, masks: Tensor, generator: torch.Generator, *, rank: int = 0, world: int = 1
+    ) -> tuple[Tensor, Tensor]:
         """The augmented batch; the given one is left as it is.
+
+        Where ``world`` processes share a batch, this one holding the samples ``[rank::world]`` of it, each sample is
+        augmented as it is where one process holds the whole batch and the generator is the same.
 
         Args:
             images: (B, 3, H, W), bytes or floats in [0, 1]; the result has the same type.
             masks: (B, H, W), any whole-number type.
             generator: source of all randomness.
+            rank: which of the processes this is.
+            world: how many processes share the batch.
 
         """
         _check_batch(images, masks)
-        draw = _Draw(len(images), generator)
+        if not 0 <= rank < world:
+            raise UsageError("impossible process", got=f"rank {rank} of {world}", expected="a rank from 0, below world")
+        draw = _Draw(len(images), generator, rank, world)
         with torch.autocast(images.device.type, enabled=False):  # half precision would shift colours and coordinates
             moved, masks = self._move(_as_float(images), masks, draw)
             recoloured = self._recolour(moved, draw)
@@ -173,20 +187,22 @@ class Augment:
         shift = torch.stack([draw.between(-self.stain_shift, self.stain_shift) for _ in "HE"], dim=1)
         sigma, quality = draw.between(*self.blur_sigma), draw.between(*self.jpeg_quality)
         images = _change(images, stained, lambda some: jitter_stains(some, scale[stained], shift[stained]))
-        images = _change(images, blurred, lambda some: gaussian_blur(some, sigma[blurred]))
+        images = _change(images, blurred, lambda some: gaussian_blur(some, sigma[blurred], self.blur_sigma[1]))
         return _change(images, compressed, lambda some: compress(some, quality[compressed]))
 
 
 @dataclass(frozen=True)
 class _Draw:
-    """Random parameters, one per sample."""
+    """Random parameters, one per sample: drawn for the samples of all processes, and those of this one taken."""
 
     count: int
     generator: torch.Generator
+    rank: int = 0
+    world: int = 1
 
     def between(self, low: float, high: float) -> Tensor:
-        uniform = torch.rand(self.count, generator=self.generator, device=self.generator.device).cpu()
-        return low + (high - low) * uniform
+        uniform = torch.rand(self.count * self.world, generator=self.generator, device=self.generator.device).cpu()
+        return low + (high - low) * uniform[self.rank :: self.world]
 
     def chance(self, probability: float) -> Tensor:
         return self.between(0, 1) < probability
@@ -199,7 +215,7 @@ def _change(batch: Tensor, chosen: Tensor, change: Callable[[Tensor], Tensor]) -
     """``batch`` with the ``chosen`` samples changed; the work is done for these only."""
     if not len(chosen):
         return batch
-    index = chosen.to(batch.device)
+    index = send(chosen, batch)
     return batch.index_copy(0, index, change(batch[index]))
 
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ntrm.data.augmentation.sending import send
+
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168735892, -0.331264108, 0.5), (0.5, -0.418687589, -0.081312411))
 
 # Annex K of ITU-T T.81.
@@ -39,14 +41,14 @@ def compress(images: Tensor, quality: Tensor) -> Tensor:
     height, width = images.shape[-2:]
     pad_right, pad_bottom = -width % 16, -height % 16
     padded = functional.pad(images.float() * 255, (0, pad_right, 0, pad_bottom), mode="replicate").round()
-    to_ycbcr = torch.tensor(_TO_YCBCR, device=images.device)
-    ycbcr = torch.einsum("ij,bjhw->bihw", to_ycbcr, padded).round()  # chroma centred on 0
-    luma = _quantise(ycbcr[:, :1] - 128, _table(_LUMA, quality.to(images.device))) + 128
+    to_ycbcr = torch.tensor(_TO_YCBCR)  # on the CPU, where inverting it is no reason to wait for a device
+    ycbcr = torch.einsum("ij,bjhw->bihw", send(to_ycbcr, images), padded).round()  # chroma centred on 0
+    luma = _quantise(ycbcr[:, :1] - 128, send(_table(_LUMA, quality), images)) + 128
     halved = functional.avg_pool2d(ycbcr[:, 1:], 2).round()
-    chroma = _quantise(halved, _table(_CHROMA, quality.to(images.device)))
+    chroma = _quantise(halved, send(_table(_CHROMA, quality), images))
     chroma = functional.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)
     merged = torch.cat([luma, chroma], dim=1)
-    rgb = torch.einsum("ij,bjhw->bihw", to_ycbcr.inverse(), merged).round().clamp(0, 255)
+    rgb = torch.einsum("ij,bjhw->bihw", send(to_ycbcr.inverse(), images), merged).round().clamp(0, 255)
     return (rgb[..., :height, :width] / 255).to(images.dtype)
 
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ntrm.data.augmentation.sending import send
+
 HAEMATOXYLIN = (0.650, 0.704, 0.286)
 EOSIN = (0.072, 0.990, 0.105)
 """Optical densities of the pure stains in red, green and blue (Ruifrok and Johnston 2001)."""
@@ -45,11 +47,11 @@ def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor, stains: Tensor |
         stains: (3, 3) as ``stain_matrix`` gives; for slides whose own vectors are known.
 
     """
-    stains = (stain_matrix() if stains is None else stains).to(images)
-    scale, shift = scale.to(images), shift.to(images)
+    stains = (stain_matrix() if stains is None else stains).to(scale)
     scale = torch.cat([scale, torch.ones_like(scale[:, :1])], dim=1)  # the remainder is left alone
     # In row vectors c = od · stains⁻¹ and od' = (c · scale + shift) · stains; below od is a column.
     mixing = stains.T @ (scale[:, :, None] * stains.T.inverse())  # (B, 3, 3)
     offset = shift @ stains[:2]  # (B, 3)
+    mixing, offset = send(mixing, images).to(images.dtype), send(offset, images).to(images.dtype)
     density = torch.einsum("bij,bjhw->bihw", mixing, optical_density(images)) + offset[:, :, None, None]
     return from_optical_density(density)

@@ -1,0 +1,183 @@
+"""Which windows make which step, and how they get to the device.
+
+The order is a pure function of (seed, step): whoever knows the step a training stands at knows everything that is
+still to come, so that a checkpoint holds no random state and an interrupted training goes on exactly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+
+from ntrm.data.tensors import LoadedTiles, Tile, TileDataset
+from ntrm.errors import UsageError, check_number, choices_error
+from ntrm.progress import SILENT, Progress
+
+RESIDENT = ("auto", "yes", "no")
+SHARE_OF_CUDA = 0.3
+"""Share of a GPU's free memory that windows may take by themselves: the network and its gradients need the rest."""
+MOST_ON_HOST = 2 * 2**30
+"""Bytes that windows may take by themselves in the main memory, which other programs share."""
+
+_ORDER, _CHANCE = 0, 1  # what a seed is used for: streams of different use never coincide
+_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """The windows of every step, for one of ``world`` processes that share each batch.
+
+    Every epoch is a new order of all windows; what does not fill a last batch is left out of that epoch. Where there
+    are fewer windows than a batch holds, every batch is an epoch, with the windows repeated as evenly as possible.
+
+    >>> plan = StepPlan(tiles=10, batch=4, seed=0)
+    >>> plan.steps_per_epoch, len({*plan.indices(0), *plan.indices(1)})
+    (2, 8)
+    """
+
+    tiles: int
+    batch: int
+    """Windows per step over all processes."""
+    seed: int
+    rank: int = 0
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        check_number("number of windows", self.tiles, 1, 2**40, whole=True)
+        check_number("batch", self.batch, 1, 2**20, whole=True)
+        check_number("seed", self.seed, 0, 2**63, whole=True)
+        check_number("number of processes", self.world, 1, 2**20, whole=True)
+        check_number("rank", self.rank, 0, self.world - 1, whole=True)
+        if self.batch % self.world:
+            raise UsageError(
+                "the batch cannot be shared evenly",
+                got=f"batch {self.batch} over {self.world} processes",
+                expected=f"a multiple of {self.world}",
+                mend=f"set batch={-(-self.batch // self.world) * self.world}, or use another number of processes",
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch, at least one."""
+        return max(1, self.tiles // self.batch)
+
+    def indices(self, step: int) -> list[int]:
+        """Windows of this process in a step, counted from 0 over the whole training."""
+        epoch, place = divmod(_checked(step), self.steps_per_epoch)
+        order = _epoch_order(self.tiles, max(self.tiles, self.batch), self.seed, epoch)
+        joined = order[place * self.batch : (place + 1) * self.batch]
+        share: list[int] = joined[self.rank :: self.world].tolist()
+        return share
+
+    def generator(self, step: int) -> torch.Generator:
+        """Source of what is random in a step, on the CPU and the same in every process."""
+        state = np.random.SeedSequence([self.seed, _CHANCE, _checked(step)]).generate_state(1, np.uint64)
+        return torch.Generator().manual_seed(int(state[0]))
+
+
+@lru_cache(maxsize=4)
+def _epoch_order(tiles: int, length: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """All windows in the order of one epoch, repeated up to ``length``; kept, since every step of the epoch asks."""
+    order = np.random.default_rng([seed, _ORDER, epoch]).permutation(tiles)
+    return np.resize(order, length)
+
+
+def _checked(step: int) -> int:
+    if step < 0:
+        raise UsageError("impossible step", got=step, expected="0 or more")
+    return step
+
+
+class TileStore:
+    """Windows as batches of bytes on the device, from the device's memory or read as they are needed.
+
+    ``resident`` is ``yes``, ``no`` or ``auto``: where they take less than ``SHARE_OF_CUDA`` of a GPU's free memory, or
+    less than ``MOST_ON_HOST`` elsewhere. The pixels are the same either way.
+    """
+
+    def __init__(
+        self,
+        tiles: TileDataset,
+        device: torch.device,
+        *,
+        resident: str,
+        workers: int,
+        progress: Progress = SILENT,
+    ) -> None:
+        if resident not in RESIDENT:
+            raise choices_error("unknown value of resident", resident, RESIDENT)
+        check_number("number of workers", workers, 0, 1024, whole=True)
+        self.tiles = tiles
+        self.device = device
+        self.workers = min(workers, _cores())
+        self.bytes = len(tiles) * 4 * tiles.size**2
+        self.resident = resident == "yes" or (resident == "auto" and self.bytes < _room(device))
+        self._held = self._load(progress) if self.resident else None
+
+    def __len__(self) -> int:
+        return len(self.tiles)
+
+    def batches(self, plan: Sequence[Sequence[int]]) -> Iterator[LoadedTiles]:
+        """The batches of ``plan``, each a sequence of windows, in order; nothing waits for the device."""
+        known = range(len(self.tiles))
+        strange = [index for batch in plan for index in batch if index not in known]
+        if strange or not all(plan):
+            got = f"window {strange[0]}" if strange else "a batch without windows"
+            raise UsageError("the plan does not fit the windows", got=got, expected=f"windows from 0 to {known[-1]}")
+        return self._stream(plan, self.workers) if self._held is None else self._select(plan, self._held)
+
+    def _select(self, plan: Sequence[Sequence[int]], held: LoadedTiles) -> Iterator[LoadedTiles]:
+        # One transfer for the whole plan, from pinned memory: a transfer for each batch would make each step wait.
+        flat = torch.tensor([index for batch in plan for index in batch])
+        flat = flat.pin_memory() if self.device.type == "cuda" else flat
+        places = flat.to(self.device, non_blocking=True)
+        for index in torch.split(places, [len(batch) for batch in plan]):
+            yield LoadedTiles(held.images.index_select(0, index), held.masks.index_select(0, index))
+
+    def _stream(self, plan: Sequence[Sequence[int]], workers: int) -> Iterator[LoadedTiles]:
+        loader = DataLoader(
+            self.tiles,
+            batch_sampler=[list(batch) for batch in plan],
+            num_workers=workers,
+            collate_fn=stack_tiles,
+            pin_memory=self.device.type == "cuda",
+            prefetch_factor=4 if workers else None,
+            generator=torch.Generator(),  # or the loader would draw from torch's own, and later draws would differ
+        )
+        for tiles in loader:
+            yield LoadedTiles(*(part.to(self.device, non_blocking=True) for part in tiles))
+
+    def _load(self, progress: Progress) -> LoadedTiles:
+        """Every window on the device, brought there piece by piece: the main memory need not hold them all."""
+        count, size = len(self.tiles), self.tiles.size
+        images = torch.empty((count, 3, size, size), dtype=torch.uint8, device=self.device)
+        masks = torch.empty((count, size, size), dtype=torch.uint8, device=self.device)
+        chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
+        workers = self.workers if len(chunks) > 1 + self.workers else 0  # a few are read before a process has started
+        loaded = progress.track(self._stream(chunks, workers), total=len(chunks), label="windows")
+        for chunk, tiles in zip(chunks, loaded, strict=True):
+            images[chunk.start : chunk.stop] = tiles.images
+            masks[chunk.start : chunk.stop] = tiles.masks
+        return LoadedTiles(images, masks)
+
+
+def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:
+    """Tiles as one batch."""
+    return LoadedTiles(torch.stack([tile.image for tile in tiles]), torch.stack([tile.mask for tile in tiles]))
+
+
+def _room(device: torch.device) -> float:
+    if device.type == "cuda":
+        return SHARE_OF_CUDA * torch.cuda.mem_get_info(device)[0]
+    return MOST_ON_HOST
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -1,0 +1,295 @@
+"""How a network is trained: every choice in one checked place, by name, from a file, with single fields changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ntrm.data.augmentation.augment import Augment
+from ntrm.errors import DataError, UsageError, check_number, choices_error
+from ntrm.files import write_text
+from ntrm.training.losses import WEIGHTINGS
+from ntrm.training.plain_yaml import MOST_CHARACTERS, parse_yaml
+
+RECIPES = ("paper", "fast", "finetune")
+"""Recipes that come with the package: files in ``training/recipes``."""
+
+CHOICES = {
+    "optimiser": ("adam", "adamw"),
+    "schedule": ("plateau", "cosine", "constant"),
+    "keep": ("loss", "iou", "last"),
+    "precision": ("auto", "float32", "bfloat16", "float16"),
+    "weighting": tuple(WEIGHTINGS),
+    "resident": ("auto", "yes", "no"),
+}
+SWITCHES = ("compile", "drop_background", "freeze_batch_norm")
+AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full}
+"""What ``augment`` may be called instead of listing its fields."""
+
+_LENGTH = ("epochs", "steps")
+_PAIRS = ("blur_sigma", "jpeg_quality")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way to train; the same whatever the architecture, the data and the seed.
+
+    >>> load_recipe("paper").batch, load_recipe("paper", {"batch": 8}).batch
+    (4, 8)
+    """
+
+    name: str
+    epochs: int | None
+    """Length of the training in passes over the training windows; this or ``steps``."""
+    steps: int | None
+    """Length of the training in optimiser steps."""
+    batch: int
+    """Windows per step, over all processes together."""
+    optimiser: str
+    learning_rate: float
+    weight_decay: float
+    gradient_clip: float | None
+    """Largest norm of the gradient of all parameters together."""
+    schedule: str
+    """``plateau``: lowered when the validation loss stalls · ``cosine``: to 0 at the end · ``constant``."""
+    warmup: float
+    """Share of all steps over which the learning rate rises from 0."""
+    plateau_factor: float
+    plateau_patience: int
+    """Validations without better validation loss after which ``plateau_factor`` is applied."""
+    early_stopping: int | None
+    """Validations without better validation loss after which the training ends."""
+    validate_every: int | None
+    """Steps between validations (and checkpoints); None for once an epoch."""
+    keep: str
+    """Which weights become the model: of the lowest validation ``loss``, of the highest ``iou``, or the ``last``."""
+    precision: str
+    compile: bool
+    window: int
+    """Side of a window in pixels."""
+    overlap: int
+    """Pixels that neighbouring windows share at least."""
+    drop_background: bool
+    """Whether windows without tissue are left out."""
+    augment: Mapping[str, Any]
+    """Fields of ``Augment`` that differ from doing nothing."""
+    weighting: str
+    """Where class weights come from."""
+    coarse: float
+    """λ, the weight of the coarse head's loss."""
+    encoder_weights: str
+    """``auto`` · ``imagenet`` · ``none`` · a file."""
+    freeze_batch_norm: bool
+    """Whether running statistics and affine parameters of batch norm stay as they start."""
+    resident: str
+    """Whether the windows are held in the device's memory."""
+    workers: int
+    """Processes that read windows where they are not resident."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(r"[\w][\w .+-]{0,63}", self.name):
+            raise UsageError(
+                "unusable name of a recipe",
+                got=repr(self.name),
+                expected="1 to 64 letters and digits",
+                mend="rename the file, or add a line `name: …`",
+            )
+        for field, choices in CHOICES.items():
+            if getattr(self, field) not in choices:
+                raise choices_error(f"recipe: unknown {field}", str(getattr(self, field)), choices)
+        for field in SWITCHES:
+            if not isinstance(getattr(self, field), bool):
+                raise UsageError(
+                    f"recipe: {field} is a switch", got=repr(getattr(self, field)), expected="true or false"
+                )
+        if not isinstance(self.encoder_weights, str) or not self.encoder_weights:
+            raise UsageError(
+                "recipe: unknown encoder_weights",
+                got=repr(self.encoder_weights),
+                expected="auto, imagenet, none or a file",
+            )
+        self._check_length()
+        self._check_numbers()
+        object.__setattr__(self, "augment", _plain_augment(self.augment))
+
+    def _check_length(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise UsageError(
+                "recipe: how long is the training?",
+                got=f"epochs {self.epochs}, steps {self.steps}",
+                expected="exactly one of the two",
+                mend="leave the other null",
+            )
+
+    def _check_numbers(self) -> None:
+        for field, low, high in (
+            ("epochs", 1, 100_000),
+            ("steps", 1, 100_000_000),
+            ("batch", 1, 65_536),
+            ("plateau_patience", 1, 100_000),
+            ("early_stopping", 1, 100_000),
+            ("validate_every", 1, 100_000_000),
+            ("window", 32, 8192),
+            ("workers", 0, 256),
+        ):
+            self._check_number(field, low, high, whole=True)
+        for field, least, most in (
+            ("learning_rate", 1e-9, 10.0),
+            ("weight_decay", 0.0, 10.0),
+            ("gradient_clip", 1e-9, 1e9),
+            ("warmup", 0.0, 0.9),
+            ("plateau_factor", 0.01, 0.99),
+            ("coarse", 0.0, 100.0),
+        ):
+            self._check_number(field, least, most)
+        if self.window % 32:
+            raise UsageError("recipe: impossible window", got=self.window, expected="a multiple of 32")
+        self._check_number("overlap", 0, self.window - 1, whole=True)
+
+    def _check_number(self, field: str, low: float, high: float, *, whole: bool = False) -> None:
+        optional = field in (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
+        if not (optional and getattr(self, field) is None):
+            check_number(f"{field} of a recipe", getattr(self, field), low, high, whole=whole)
+
+    @property
+    def augmentation(self) -> Augment:
+        """``augment`` as the thing that augments."""
+        return _make_augment(self.augment)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``recipe.yaml`` and JSON; every field, in their order."""
+        return asdict(self)
+
+
+FIELDS = tuple(field.name for field in fields(Recipe))
+
+
+def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = None) -> Recipe:
+    """A recipe by name or from a YAML file, with some fields changed.
+
+    A file lists every field, or says ``base: fast`` (or another name) and lists what differs. ``overrides`` are laid
+    over that; ``augment.flip`` names one field of the augmentation. To set ``steps`` clears ``epochs``, and the other
+    way round.
+
+    >>> load_recipe("fast", {"augment.stain": 0, "epochs": 3}).steps is None
+    True
+    """
+    document = _read(source)
+    base = document.pop("base", None)
+    values: dict[str, Any] = {"name": Path(source).stem}
+    if base is not None:
+        if base not in RECIPES:
+            raise choices_error(f"{source}: unknown base", str(base), RECIPES)
+        _lay(values, {key: value for key, value in _read(base).items() if key != "name"}, f"recipe {base}")
+    _lay(values, document, str(source))
+    _lay(values, overrides or {}, "the changes to the recipe")
+    missing = [field for field in FIELDS if field not in values]
+    if missing:
+        raise DataError(
+            f"{source} is no whole recipe",
+            got=f"nothing about {', '.join(missing)}",
+            mend="add these fields, or a line `base: fast` to take them from there",
+        )
+    return Recipe(**values)
+
+
+def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
+    """Changes to a recipe from ``key=value`` texts; values are YAML.
+
+    >>> parse_overrides(["batch=8", "augment.flip=0", "gradient_clip=null", "learning_rate=1e-4"])
+    {'batch': 8, 'augment.flip': 0, 'gradient_clip': None, 'learning_rate': 0.0001}
+    """
+    changes: dict[str, object] = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not key or not value:
+            raise UsageError("cannot understand the change", got=pair, expected="key=value, for example batch=8")
+        if key in changes:
+            raise UsageError(f"{key} is changed twice", got=pair, mend="keep one of them")
+        changes[key] = parse_yaml(value, f"the value of {key}")
+    return changes
+
+
+def write_recipe(recipe: Recipe, path: Path) -> None:
+    """Write a recipe as a whole file that ``load_recipe`` reads."""
+    write_text(path, yaml.safe_dump(recipe.as_dict(), sort_keys=False, allow_unicode=True))
+
+
+def _read(source: str | Path) -> dict[str, Any]:
+    """The document of a recipe: of the package by name, else of a file."""
+    if str(source) in RECIPES:
+        text = (resources.files("ntrm.training") / "recipes" / f"{source}.yaml").read_text(encoding="utf-8")
+    else:
+        text = _read_file(Path(source))
+    document = parse_yaml(text, f"recipe {source}")
+    if not isinstance(document, dict):
+        raise DataError(f"{source} is no recipe", got=type(document).__name__, expected="lines of `field: value`")
+    return document
+
+
+def _read_file(path: Path) -> str:
+    if not path.is_file():
+        raise choices_error("unknown recipe", str(path), [*RECIPES, "a YAML file"])
+    try:
+        if path.stat().st_size > 4 * MOST_CHARACTERS:
+            raise DataError(f"{path} is no recipe", got=f"{path.stat().st_size:,} bytes", expected="a page of text")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="save it as text in UTF-8") from error
+
+
+def _lay(values: dict[str, Any], layer: Mapping[Any, object], where: str) -> None:
+    """Put the fields of ``layer`` over those of ``values``; fields of the augmentation one by one."""
+    unknown = [str(key) for key in layer if str(key).partition(".")[0] not in FIELDS or str(key) == "augment."]
+    if unknown:
+        raise choices_error(f"{where}: unknown field of a recipe", ", ".join(unknown), FIELDS)
+    for one, other in (_LENGTH, _LENGTH[::-1]):
+        if layer.get(one) is not None and other not in layer:
+            values[other] = None
+    # The whole augmentation first, whichever stands first: a single field is then a change to it.
+    for key, value in sorted(layer.items(), key=lambda item: str(item[0]).count(".")):
+        field, _, part = str(key).partition(".")
+        if field == "augment":
+            values[field] = {**values.get(field, {}), **({part: value} if part else _augment_fields(value))}
+        elif part:
+            raise choices_error(f"{where}: unknown field of a recipe", str(key), FIELDS)
+        else:
+            values[field] = value
+
+
+def _augment_fields(value: object) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    if not isinstance(value, str) or value not in AUGMENTATIONS:
+        raise choices_error("recipe: unknown value of augment", str(value), [*AUGMENTATIONS, "fields of its own"])
+    return asdict(AUGMENTATIONS[value]())
+
+
+def _plain_augment(given: object) -> dict[str, Any]:
+    """Checked fields of ``Augment`` in their order, ready for YAML and JSON."""
+    if not isinstance(given, Mapping):
+        raise UsageError("recipe: augment must list fields", got=repr(given), expected="for example {flip: 0.5}")
+    known = [field.name for field in fields(Augment)]
+    unknown = [str(key) for key in given if key not in known]
+    if unknown:
+        raise choices_error("recipe: unknown field of augment", ", ".join(unknown), known)
+    plain = {key: list(given[key]) if isinstance(given[key], tuple) else given[key] for key in known if key in given}
+    for key, value in plain.items():
+        parts = value if key in _PAIRS and isinstance(value, list) and len(value) == 2 else [value]
+        for part in parts:
+            check_number(f"augment.{key} of a recipe", part, -1e9, 1e9)
+        if key in _PAIRS and len(parts) != 2:
+            raise UsageError(f"impossible augment.{key} of a recipe", got=value, expected="a range such as [0.3, 1.5]")
+    _make_augment(plain)
+    return plain
+
+
+def _make_augment(plain: Mapping[str, Any]) -> Augment:
+    settings: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+    return Augment(**settings)

@@ -1,0 +1,214 @@
+import math
+import pickle
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from ntrm.data.cache import TileCache
+from ntrm.data.cases import Case, Dataset
+from ntrm.data.tensors import TileDataset, load_tiles
+from ntrm.errors import UsageError
+from ntrm.labels import IGNORE, SKIN
+from ntrm.training import batches as batches_module
+from ntrm.training.batches import StepPlan, TileStore
+
+CPU = torch.device("cpu")
+SIZE = 32
+SEEDS = st.integers(0, 2**63)
+
+
+# --- which windows make which step ---
+
+
+@given(st.integers(1, 60), st.integers(1, 12), SEEDS, st.integers(0, 5))
+def test_an_epoch_holds_every_window_once_but_the_incomplete_batch(tiles, batch, seed, epoch):
+    plan = StepPlan(tiles, batch, seed)
+    first = epoch * plan.steps_per_epoch
+    steps = [plan.indices(step) for step in range(first, first + plan.steps_per_epoch)]
+    counts = Counter(index for step in steps for index in step)
+    assert all(len(step) == batch for step in steps)
+    assert set(counts) <= set(range(tiles))
+    if tiles >= batch:
+        assert plan.steps_per_epoch == tiles // batch
+        assert max(counts.values()) == 1
+        assert len(counts) == tiles - tiles % batch
+    else:
+        assert plan.steps_per_epoch == 1
+        assert set(counts) == set(range(tiles))
+        assert set(counts.values()) <= {math.floor(batch / tiles), math.ceil(batch / tiles)}
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 4), SEEDS, st.integers(0, 50))
+def test_processes_share_a_batch_as_one_process_has_it(tiles, share, world, seed, step):
+    whole = StepPlan(tiles, share * world, seed)
+    parts = [StepPlan(tiles, share * world, seed, rank, world) for rank in range(world)]
+    for rank, part in enumerate(parts):
+        assert part.indices(step) == whole.indices(step)[rank::world]
+        assert part.steps_per_epoch == whole.steps_per_epoch
+        assert torch.equal(part.generator(step).get_state(), whole.generator(step).get_state())
+
+
+def test_a_step_is_the_same_whenever_and_wherever_it_is_asked_for(seed):
+    order = np.random.default_rng(seed).permutation(200)
+    plan = StepPlan(50, 8, seed)
+    forward = [plan.indices(step) for step in range(200)]
+    again = pickle.loads(pickle.dumps(StepPlan(50, 8, seed)))
+    for step in order:
+        assert again.indices(int(step)) == forward[step]
+        assert torch.equal(
+            torch.rand(3, generator=again.generator(int(step))), torch.rand(3, generator=plan.generator(int(step)))
+        )
+
+
+def test_steps_epochs_and_seeds_differ(seed):
+    plan, other = StepPlan(500, 100, seed), StepPlan(500, 100, seed + 1)
+    assert plan.indices(0) != plan.indices(5)  # the same place in the next epoch
+    assert plan.indices(0) != other.indices(0)
+    draws = [torch.rand(4, generator=p.generator(step)) for p in (plan, other) for step in range(4)]
+    assert len({tuple(draw.tolist()) for draw in draws}) == 8
+
+
+def test_what_is_left_out_of_an_epoch_changes(seed):
+    plan = StepPlan(50, 20, seed)
+    counts = Counter(index for step in range(400) for index in plan.indices(step))
+    assert set(counts) == set(range(50))
+    assert min(counts.values()) > 100  # 160 expected, with a standard deviation of 6
+
+
+def test_an_epoch_is_shuffled_once_however_many_steps_it_has(seed):
+    batches_module._epoch_order.cache_clear()
+    plan = StepPlan(1_000_000, 10, seed)
+    for step in range(1000):
+        plan.indices(step)
+    assert batches_module._epoch_order.cache_info().misses == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"batch": 6, "world": 4}, "multiple of 4"),
+        ({"tiles": 0}, "number of windows"),
+        ({"batch": 0}, "batch"),
+        ({"seed": -1}, "seed"),
+        ({"rank": 1}, "rank"),
+        ({"world": 0}, "number of processes"),
+    ],
+)
+def test_impossible_plans_are_refused(arguments, words):
+    with pytest.raises(UsageError, match=words):
+        StepPlan(**{"tiles": 10, "batch": 4, "seed": 0, **arguments})
+
+
+def test_there_is_no_step_before_the_first():
+    with pytest.raises(UsageError, match="impossible step"):
+        StepPlan(10, 4, 0).indices(-1)
+    with pytest.raises(UsageError, match="impossible step"):
+        StepPlan(10, 4, 0).generator(-1)
+
+
+# --- how they get to the device ---
+
+
+@pytest.fixture
+def tiles(tmp_path, random):
+    """Windows of three random sections, one of them smaller than a window."""
+    cases = []
+    for number, shape in enumerate([(150, 170), (100, 70), (20, 25)]):
+        image, mask = tmp_path / f"image{number}.png", tmp_path / f"mask{number}.png"
+        Image.fromarray(random.integers(0, 256, (*shape, 3), dtype=np.uint8)).save(image)
+        Image.fromarray(SKIN.colourise(random.integers(0, len(SKIN), shape, dtype=np.uint8))).save(mask)
+        cases.append(Case(f"section{number}", image, mask, group=str(number)))
+    return TileDataset(Dataset(tmp_path, "plain", SKIN, tuple(cases)), size=SIZE, cache=TileCache(tmp_path / "cache"))
+
+
+def plan_of(tiles, random, lengths=(4, 4, 3, 1, 9)):
+    return [random.integers(0, len(tiles), length).tolist() for length in lengths]
+
+
+@pytest.mark.parametrize(("resident", "workers"), [("yes", 0), ("yes", 1), ("no", 0), ("no", 2), ("auto", 2)])
+def test_batches_are_the_windows_of_the_plan_however_they_come(tiles, random, resident, workers, monkeypatch):
+    monkeypatch.setattr(batches_module, "_CHUNK", 7)
+    expected, plan = load_tiles(tiles), plan_of(tiles, random)
+    store = TileStore(tiles, CPU, resident=resident, workers=workers)
+    assert store.resident == (resident != "no")
+    batches = list(store.batches(plan))
+    assert len(batches) == len(plan)
+    for batch, indices in zip(batches, plan, strict=True):
+        assert (batch.images.dtype, batch.masks.dtype) == (torch.uint8, torch.uint8)
+        assert torch.equal(batch.images, expected.images[indices])
+        assert torch.equal(batch.masks, expected.masks[indices])
+    assert (expected.masks == IGNORE).any()  # the small section is padded
+
+
+@pytest.mark.parametrize("resident", ["yes", "no"])
+def test_nothing_random_is_used_up(tiles, random, resident):
+    before = torch.get_rng_state()
+    assert len(list(TileStore(tiles, CPU, resident=resident, workers=0).batches(plan_of(tiles, random)))) == 5
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_batch_may_be_changed_without_changing_the_windows(tiles, random):
+    store = TileStore(tiles, CPU, resident="yes", workers=0)
+    first = next(store.batches([[0, 1]]))
+    kept = first.images.clone()
+    first.images.zero_()
+    assert torch.equal(next(store.batches([[0, 1]])).images, kept)
+
+
+def test_what_has_no_room_is_not_held(tiles, monkeypatch):
+    needed = 4 * SIZE**2 * len(tiles)
+    assert needed == sum(tensor.nbytes for tensor in load_tiles(tiles))
+    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed)
+    assert not TileStore(tiles, CPU, resident="auto", workers=0).resident
+    assert TileStore(tiles, CPU, resident="yes", workers=0).resident
+    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed + 1)
+    assert TileStore(tiles, CPU, resident="auto", workers=0).resident
+
+
+def test_on_a_gpu_the_free_memory_decides(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (1000, 5000))
+    device = torch.device("cuda", 1)
+    assert batches_module._room(device) == 300
+    assert asked == [device]
+
+
+def test_more_workers_than_cores_are_not_started(tiles, monkeypatch):
+    monkeypatch.setattr(batches_module.os, "sched_getaffinity", lambda _pid: {0, 1, 2})
+    assert TileStore(tiles, CPU, resident="no", workers=100).workers == 3
+    assert TileStore(tiles, CPU, resident="no", workers=2).workers == 2
+
+
+def test_loading_shows_its_progress(tiles, monkeypatch):
+    monkeypatch.setattr(batches_module, "_CHUNK", 10)
+    seen = []
+
+    def track(items, total, label):
+        for item in items:
+            seen.append((label, total))
+            yield item
+
+    TileStore(tiles, CPU, resident="yes", workers=0, progress=SimpleNamespace(track=track))
+    assert seen == [("windows", -(-len(tiles) // 10))] * -(-len(tiles) // 10)
+
+
+@pytest.mark.parametrize("resident", ["yes", "no"])
+def test_plans_that_do_not_fit_are_refused_at_once(tiles, resident):
+    store = TileStore(tiles, CPU, resident=resident, workers=0)
+    for wrong in ([[0, len(tiles)]], [[0], [-1]], [[0], []]):
+        with pytest.raises(UsageError, match="does not fit"):
+            store.batches(wrong)
+    assert list(store.batches([])) == []
+
+
+def test_impossible_stores_are_refused(tiles):
+    with pytest.raises(UsageError, match="auto, yes, no"):
+        TileStore(tiles, CPU, resident="maybe", workers=0)
+    with pytest.raises(UsageError, match="workers"):
+        TileStore(tiles, CPU, resident="no", workers=-1)

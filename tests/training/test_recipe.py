@@ -1,0 +1,224 @@
+import json
+import math
+import pickle
+from dataclasses import asdict, fields, replace
+from importlib import resources
+
+import pytest
+import yaml
+
+from ntrm.data.augmentation.augment import Augment
+from ntrm.errors import DataError, NtrmError, UsageError
+from ntrm.training.plain_yaml import MOST_CHARACTERS
+from ntrm.training.recipe import RECIPES, Recipe, load_recipe, parse_overrides, write_recipe
+
+
+@pytest.fixture
+def fast():
+    return load_recipe("fast")
+
+
+def written(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# --- what comes with the package ---
+
+
+def test_the_papers_recipe_is_the_specification():
+    recipe = load_recipe("paper")
+    stated = {
+        "epochs": 150, "steps": None, "batch": 4, "optimiser": "adam", "learning_rate": 1e-4, "weight_decay": 0,
+        "gradient_clip": None, "schedule": "plateau", "plateau_factor": 0.5, "plateau_patience": 5, "warmup": 0,
+        "early_stopping": 20, "validate_every": None, "keep": "loss", "precision": "float32", "window": 256,
+        "weighting": "batch", "coarse": 0.4, "encoder_weights": "imagenet", "freeze_batch_norm": False,
+    }  # fmt: skip
+    assert {key: value for key, value in recipe.as_dict().items() if key in stated} == stated
+    assert recipe.augmentation == Augment.paper()
+
+
+def test_the_other_recipes_are_what_they_are_for():
+    fast, finetune = load_recipe("fast"), load_recipe("finetune")
+    assert (fast.steps, fast.batch, fast.schedule, fast.warmup, fast.precision) == (2000, 32, "cosine", 0.05, "auto")
+    assert (finetune.steps, finetune.batch, finetune.learning_rate) == (500, 8, 3e-4)
+    for recipe in (fast, finetune):
+        assert recipe.augmentation == Augment.full()
+        assert (recipe.weighting, recipe.keep, recipe.drop_background) == ("running", "iou", False)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_packaged_files_are_whole_named_and_explained(name):
+    text = (resources.files("ntrm.training") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert list(yaml.safe_load(text)) != []
+    assert set(yaml.safe_load(text)) == {field.name for field in fields(Recipe)}
+    assert text.count("#") >= 10
+    assert load_recipe(name).name == name
+
+
+# --- reading and writing ---
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_written_is_read_again(name, tmp_path):
+    recipe = load_recipe(name, {"learning_rate": 1e-5, "resident": "no", "augment.blur_sigma": [0.5, 2]})
+    write_recipe(recipe, tmp_path / "deep" / "recipe.yaml")
+    assert load_recipe(tmp_path / "deep" / "recipe.yaml") == recipe
+    assert yaml.safe_load((tmp_path / "deep" / "recipe.yaml").read_text()) == recipe.as_dict()
+    assert json.loads(json.dumps(recipe.as_dict())) == recipe.as_dict()
+    assert pickle.loads(pickle.dumps(recipe)) == recipe  # it travels to other processes
+    assert recipe.augmentation.blur_sigma == (0.5, 2)
+
+
+def test_a_file_may_build_on_a_recipe(tmp_path, fast):
+    path = written(tmp_path / "mine.yaml", "base: fast\nbatch: 6\naugment: {stain: 0}\nepochs: 3\nresident: no\n")
+    recipe = load_recipe(path, {"augment.flip": 0.25})
+    assert (recipe.name, recipe.batch, recipe.epochs, recipe.steps, recipe.resident) == ("mine", 6, 3, None, "no")
+    assert recipe.augmentation == replace(Augment.full(), stain=0, flip=0.25)
+    changed = {"name", "batch", "epochs", "steps", "resident", "augment"}
+    assert {k: v for k, v in asdict(recipe).items() if k not in changed} == {
+        k: v for k, v in asdict(fast).items() if k not in changed
+    }
+
+
+def test_a_byte_order_mark_and_a_name_do_no_harm(tmp_path):
+    path = written(tmp_path / "mine.yaml", "\ufeffname: our lab 2\nbase: paper\n")
+    assert load_recipe(str(path)) == replace(load_recipe("paper"), name="our lab 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("batch: 6", "no whole recipe"),
+        ("base: slow", "unknown base"),
+        ("base: [fast]", "unknown base"),
+        ("base: fast\nbacth: 6", "unknown field of a recipe"),
+        ("base: fast\n3: 6", "unknown field of a recipe"),
+        ("base: fast\nbatch: 6\nbatch: 8", "given twice: batch"),
+        ("base: fast\naugment: &a {flip: 1}\nname: *a", "references"),
+        ("base: fast\nname: !!python/object/apply:os.getcwd []", "cannot understand"),
+        ("- fast", "no recipe"),
+        ("", "no recipe"),
+        ("base: [", "cannot understand"),
+        ("[" * 5000, "cannot understand"),
+        ("base: fast\nsteps: " + "9" * 5000, "cannot understand"),
+        ("# " + "x" * MOST_CHARACTERS, "too long"),
+        ("# " + "x" * 5 * MOST_CHARACTERS, "no recipe"),
+    ],
+)
+def test_files_that_are_no_recipe_are_refused(text, words, tmp_path):
+    with pytest.raises(NtrmError, match=words):
+        load_recipe(written(tmp_path / "mine.yaml", text))
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(DataError, match="UTF-8"):
+        load_recipe(tmp_path / "mine.yaml")
+
+
+def test_an_unknown_recipe_lists_those_there_are(tmp_path):
+    for source in ("quick", tmp_path / "none.yaml", tmp_path):
+        with pytest.raises(UsageError, match="paper, fast, finetune, a YAML file"):
+            load_recipe(source)
+
+
+# --- changes to single fields ---
+
+
+def test_changes_are_laid_over(fast):
+    changes = parse_overrides(
+        ["batch=8", "augment.flip=0", "gradient_clip=null", "learning_rate=1e-4", "resident=no", "precision = float32"]
+    )
+    recipe = load_recipe("fast", changes)
+    assert (recipe.batch, recipe.gradient_clip, recipe.learning_rate, recipe.resident) == (8, None, 1e-4, "no")
+    assert recipe.precision == "float32"
+    assert recipe.augmentation == replace(Augment.full(), flip=0)
+    assert load_recipe("fast", {}) == fast
+
+
+def test_an_augmentation_can_be_named_and_then_changed():
+    assert load_recipe("fast", {"augment": "none"}).augmentation == Augment.none()
+    recipe = load_recipe("paper", parse_overrides(["augment.blur=0", "augment=full"]))
+    assert recipe.augmentation == replace(Augment.full(), blur=0)
+    with pytest.raises(UsageError, match="none, paper, full"):
+        load_recipe("paper", {"augment": "plenty"})
+
+
+def test_one_length_replaces_the_other():
+    assert (load_recipe("paper", {"steps": 10}).epochs, load_recipe("paper", {"steps": 10}).steps) == (None, 10)
+    assert (load_recipe("fast", {"epochs": 2}).epochs, load_recipe("fast", {"epochs": 2}).steps) == (2, None)
+    for both in ({"epochs": 2, "steps": 10}, {"epochs": None, "steps": None}, {"steps": None}):
+        with pytest.raises(UsageError, match="exactly one"):
+            load_recipe("fast", both)
+
+
+@pytest.mark.parametrize("pair", ["batch", "=8", "batch=", " = ", "batch=[", "batch=*x"])
+def test_changes_that_say_nothing_are_refused(pair):
+    with pytest.raises(NtrmError, match=r"cannot understand"):
+        parse_overrides([pair])
+
+
+def test_a_change_made_twice_is_refused():
+    with pytest.raises(UsageError, match="twice"):
+        parse_overrides(["batch=8", "batch=9"])
+
+
+@pytest.mark.parametrize("key", ["bacth", "augment.", "batch.size", "augment.flop", "", ".flip", "base"])
+def test_an_unknown_field_lists_the_fields(key):
+    with pytest.raises(UsageError, match=r"flip|batch, optimiser"):
+        load_recipe("fast", {key: 1})
+
+
+WRONG = {
+    "name": ["", "a/b", 3, "x" * 65, "line\nbreak"],
+    "epochs": [0, -1, 1.5, "many", True],
+    "steps": [0, "10", math.inf],
+    "batch": [0, 2.0, None, True, math.nan],
+    "optimiser": ["sgd", None, 3],
+    "learning_rate": [0, -1, math.nan, math.inf, "fast", True, None],
+    "weight_decay": [-0.1, None],
+    "gradient_clip": [0, "no"],
+    "schedule": ["linear"],
+    "warmup": [1, -0.1],
+    "plateau_factor": [0, 1],
+    "plateau_patience": [0, None],
+    "early_stopping": [0, 2.5],
+    "validate_every": [0],
+    "keep": ["best"],
+    "precision": ["bf16"],
+    "compile": [1, "true", None],
+    "window": [0, 100, 16, 2**20, 256.0],
+    "overlap": [-1, 256, 0.5],
+    "drop_background": ["no"],
+    "augment": [[0.5], 3, {"flip": 2}, {"flip": "x"}, {"flip": None}, {"blur_sigma": 1}, {"blur_sigma": [1, 2, 3]}],
+    "weighting": ["none"],
+    "coarse": [-1, 101],
+    "encoder_weights": ["", None, False],
+    "freeze_batch_norm": [0],
+    "resident": [False, True, "maybe"],
+    "workers": [-1, 1000],
+}
+
+
+def test_every_field_has_impossible_values():
+    assert set(WRONG) == {field.name for field in fields(Recipe)}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in WRONG.items() for value in values])
+def test_impossible_values_are_refused(field, value):
+    with pytest.raises(UsageError, match=field if field not in ("epochs", "steps") else "epochs|steps"):
+        load_recipe("fast", {field: value})
+
+
+def test_more_impossible_augmentations_are_refused():
+    for wrong in ({"jpeg_quality": [90, 40]}, {"rotate_degrees": 200}, {"blur_sigma": "wide"}, {"flip": [0.1, 0.2]}):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            load_recipe("fast", {"augment": wrong})
+
+
+def test_a_recipe_keeps_its_own_augmentation():
+    given = {"flip": 0.5}
+    recipe = replace(load_recipe("paper"), augment=given)
+    given["flip"] = 1.0
+    assert recipe.augmentation == Augment(flip=0.5)

@@ -1,0 +1,203 @@
+"""What really flows through a network: tensors and shapes caught by hooks during one forward pass."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ntrm.errors import UsageError
+from ntrm.labels import LabelSchema
+from ntrm.models.base import SegmentationModel
+from ntrm.models.ntrm import NTRM
+from ntrm.models.trm import RelationConfig, TissueRelation
+from ntrm.predictor import Predictor, TissueRelations
+
+WINDOW = 256
+"""Side of the window whose sizes the architecture is drawn with."""
+
+Floats = NDArray[np.float32]
+Catch = Callable[[tuple[Any, ...], Any], None]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Channels, height and width of one tensor."""
+
+    channels: int
+    height: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.channels} × {self.height} × {self.width}"
+
+
+@dataclass(frozen=True)
+class ArchitectureTrace:
+    """Sizes in an NTRM for one window."""
+
+    shapes: dict[str, Shape]
+    """By name: image, E1 … E5, D1 … D5, φ (coarse logits), initial, final, and with a relation D2'."""
+    coarse_from: str
+    """Where the coarse head reads: E5 or D2."""
+    relation: RelationConfig | None
+    nodes: tuple[int, int] | None
+    """Tissues K and node width d."""
+    layers: int
+    """Layers that passed messages."""
+    parameters: int
+
+
+@dataclass(frozen=True, eq=False)
+class RelationTrace:
+    """What went into the relation of tissues and what came out, on its own grid, padding cut off."""
+
+    image: NDArray[np.uint8]
+    schema: LabelSchema
+    config: RelationConfig
+    names: tuple[str, str]
+    """What the features are called before and after: D2 and D2' in NTRM."""
+    features: Floats
+    """(C, H2, W2)"""
+    probabilities: Floats
+    """(K, H2, W2) coarse prediction p."""
+    masks: Floats
+    """(K, H2, W2) Reg's masks as Proj uses them: 0 or 1, or probabilities in the soft variant."""
+    projected: Floats
+    """(C, H2, W2) S'."""
+    refined: Floats
+    """(C, H2, W2)"""
+    graph: TissueRelations
+    mask: NDArray[np.uint8]
+    """(H, W) final prediction."""
+
+    @property
+    def present(self) -> list[int]:
+        """Tissues whose mask is not empty."""
+        return [int(tissue) for tissue in np.flatnonzero(self.graph.presence)]
+
+    @property
+    def coarse(self) -> NDArray[np.uint8]:
+        """(H2, W2) most probable tissue of the coarse prediction."""
+        highest: NDArray[np.uint8] = self.probabilities.argmax(axis=0).astype(np.uint8)
+        return highest
+
+
+def trace_architecture(network: SegmentationModel, window: int = WINDOW) -> ArchitectureTrace:
+    """Run an empty window through an NTRM and note the size of every stage."""
+    if not isinstance(network, NTRM):
+        raise UsageError(
+            "only NTRM's own architecture can be drawn",
+            got=network.config.arch,
+            expected="ntrm, ntrm-paper or ntrm-control",
+        )
+    network = copy.deepcopy(network).cpu().eval()
+    shapes: dict[str, Shape] = {}
+    passed: list[Any] = []
+    nodes: list[Tensor] = []
+    catches = [(part, _note(shapes, names)) for part, names in _ntrm_parts(network)]
+    catches += [(layer, lambda _, made: passed.append(made)) for layer in getattr(network.relation, "layers", [])]
+    if network.relation is not None:
+        catches.append((network.relation.projection, lambda given, _: nodes.append(given[0])))
+    image = torch.zeros(1, 3, window, window)
+    with _hooked(catches), torch.inference_mode():
+        output = network(image)
+    shapes |= {"image": _shape(image), "initial": _shape(output.initial), "final": _shape(output.final)}
+    return ArchitectureTrace(
+        shapes=shapes,
+        coarse_from=network.coarse_from.upper(),
+        relation=None if network.relation is None else network.relation.config,
+        nodes=(nodes[0].shape[1], nodes[0].shape[2]) if nodes else None,
+        layers=len(passed),
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+    )
+
+
+def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> RelationTrace:
+    """Run one RGB window through a network with a tissue relation module, as the predictor does."""
+    # A copy, because the predictor moves a network and puts it in evaluation mode.
+    network = copy.deepcopy(network)
+    relation = find_relation(network)
+    caught: dict[str, Tensor] = {}
+
+    def keep_relation(given: tuple[Any, ...], made: Any) -> None:
+        caught.update(features=given[0], probabilities=given[1], refined=made[0])
+
+    def keep_projection(given: tuple[Any, ...], made: Any) -> None:
+        caught.update(masks=given[1], projected=made)
+
+    predictor = Predictor(network, device="cpu", precision="float32")
+    with _hooked([(relation, keep_relation), (relation.projection, keep_projection)]):
+        predicted = predictor.predict(image, graph=True)
+    if predicted.graph is None:
+        raise UsageError("the network gave no tissue graph", got=network.config.arch)
+    stride = -(-image.shape[0] // network.multiple) * network.multiple // caught["features"].shape[2]
+    high, wide = (-(-side // stride) for side in image.shape[:2])
+    maps = {name: tensor[0, :, :high, :wide].float().numpy() for name, tensor in caught.items()}
+    names = ("D2", "D2'") if isinstance(network, NTRM) else ("features", "refined")
+    return RelationTrace(
+        image=image,
+        schema=network.config.schema,
+        config=relation.config,
+        names=names,
+        graph=predicted.graph,
+        mask=predicted.mask,
+        **maps,
+    )
+
+
+def find_relation(network: SegmentationModel) -> TissueRelation:
+    """The network's tissue relation module; an error where it has none."""
+    for part in network.modules():
+        if isinstance(part, TissueRelation):
+            return part
+    raise UsageError(
+        "the network has no tissue relation module",
+        got=network.config.arch,
+        expected="ntrm, ntrm-paper or mit-trm",
+        mend="draw this figure of one of those",
+    )
+
+
+def _ntrm_parts(network: NTRM) -> list[tuple[nn.Module, list[str]]]:
+    parts: list[tuple[nn.Module, list[str]]] = [
+        (network.encoder, ["E1", "E2", "E3", "E4", "E5"]),
+        (network.coarse, ["φ"]),
+        *((block, [f"D{number}"]) for number, block in enumerate(network.upper.blocks, start=1)),
+        *((block, [f"D{number}"]) for number, block in enumerate(network.lower.blocks, start=3)),
+    ]
+    return parts if network.relation is None else [*parts, (network.relation, ["D2'"])]
+
+
+def _note(shapes: dict[str, Shape], names: list[str]) -> Catch:
+    def catch(_: tuple[Any, ...], made: Any) -> None:
+        tensors = made if isinstance(made, tuple) else (made,)
+        shapes.update((name, _shape(tensor)) for name, tensor in zip(names, tensors, strict=False))
+
+    return catch
+
+
+def _shape(tensor: Tensor) -> Shape:
+    return Shape(*tensor.shape[1:])
+
+
+@contextmanager
+def _hooked(catches: list[tuple[nn.Module, Catch]]) -> Iterator[None]:
+    """Call ``catch(inputs, output)`` after each forward of its module, as long as the block runs."""
+
+    def hook(catch: Catch) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+        return lambda _, given, made: catch(given, made)
+
+    handles = [part.register_forward_hook(hook(catch)) for part, catch in catches]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.text import Annotation
+from PIL import Image
+from tests.report.looking import pictures, shown_texts, stumbles
+
+from ntrm.errors import DataError, UsageError
+from ntrm.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.metrics.confusion import confusion
+from ntrm.report.evaluation_figures import (
+    BROKEN,
+    CORRECTED,
+    STILL_WRONG,
+    Improvement,
+    change_counts,
+    change_map,
+    confusion_figure,
+    draw_confusion,
+    draw_improvement,
+    improvement_figure,
+)
+
+
+@pytest.fixture
+def counts(random):
+    """FOL is neither there nor predicted; GLD is predicted, but not there."""
+    present = [k for k in range(12) if SKIN.names[k] not in ("FOL", "GLD")]
+    truth = random.choice(present, size=4000)
+    guess = np.where(random.random(4000) < 0.3, random.choice([*present, SKIN.index("GLD")], size=4000), truth)
+    return confusion(truth, guess, 12)
+
+
+def test_cells_are_shares_of_the_true_tissue(counts):
+    axes = draw_confusion(counts, SKIN).axes[0]
+    present = counts.sum(axis=1) > 0
+    expected = counts[present] / counts[present].sum(axis=1, keepdims=True)
+    assert np.allclose(axes.images[0].get_array()[present], expected)
+    inside = [text for text in axes.texts if text.get_position()[0] < 11.5 and not isinstance(text, Annotation)]
+    for text in inside:
+        column, row = map(int, text.get_position())
+        assert float(text.get_text()) == pytest.approx(counts[row, column] / counts[row].sum(), abs=0.00501)
+    assert len(inside) == np.count_nonzero(expected >= 0.005)
+
+
+def test_absent_tissues_are_greyed(counts):
+    axes = draw_confusion(counts, SKIN).axes[0]
+    grey = ~np.ma.getmaskarray(axes.images[1].get_array())
+    glands, follicles = SKIN.index("GLD"), SKIN.index("FOL")
+    assert grey[[glands, follicles]].all()
+    assert grey[:, follicles].all()
+    others = [k for k in range(12) if k not in (glands, follicles)]
+    assert not grey[np.ix_(others, [*others, glands])].any()
+    shades = [max(to_rgb(label.get_color())) for label in axes.get_yticklabels()]
+    assert [k for k, shade in enumerate(shades) if shade > 0.5] == [glands, follicles]
+    shades = [max(to_rgb(label.get_color())) for label in axes.get_xticklabels()]
+    assert [k for k, shade in enumerate(shades) if shade > 0.5] == [follicles]
+    assert [text.get_text() for text in axes.texts].count("absent") == 2
+
+
+def test_shares_of_all_pixels_stand_beside_the_rows(counts):
+    texts = [text for text, _ in shown_texts(draw_confusion(counts, SKIN))]
+    for row in counts[counts.sum(axis=1) > 0]:
+        assert f"{row.sum() / counts.sum():.1%}" in texts
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 12, 20])
+def test_any_number_of_classes_can_be_read(random, size):
+    schema = LabelSchema(
+        tuple(Tissue(k, f"class {k}" if size != 12 else SKIN.names[k], "", (k, 0, 0)) for k in range(size))
+    )
+    figure = draw_confusion(random.integers(1, 1000, size=(size, size)), schema)
+    assert not stumbles(figure)
+
+
+def test_no_annotated_pixel_is_said():
+    figure = draw_confusion(np.zeros((12, 12), dtype=np.int64), SKIN)
+    assert "no annotated pixel" in [text for text, _ in shown_texts(figure)]
+
+
+def test_counts_of_other_classes_are_refused(counts):
+    with pytest.raises(DataError, match="do not fit the classes"):
+        draw_confusion(counts[:3, :3], SKIN)
+
+
+def test_colours_of_change_on_every_case():
+    truth = np.array([[0, 0, 0, 0, 0, IGNORE]], dtype=np.uint8)
+    initial = np.array([[0, 1, 0, 1, 1, 1]], dtype=np.uint8)
+    final = np.array([[0, 0, 1, 1, 2, 2]], dtype=np.uint8)
+    white = (255, 255, 255)
+    expected = [white, CORRECTED, BROKEN, STILL_WRONG, STILL_WRONG, white]
+    assert [tuple(colour) for colour in change_map(truth, initial, final, 3)[0].tolist()] == expected
+    counted = change_counts(truth, initial, final, 3)
+    assert (counted.corrected, counted.broken, counted.still_wrong, counted.pixels) == (1, 1, 2, 5)
+
+
+def test_what_stays_right_shows_the_pale_image_without_any_colour_of_change(random):
+    image = random.integers(256, size=(30, 30, 3), dtype=np.uint8)
+    truth = random.integers(3, size=(30, 30), dtype=np.uint8)
+    picture = change_map(truth, truth, truth, 3, image)
+    assert (picture[..., 0] == picture[..., 1]).all()
+    assert picture.min() >= 200
+    assert picture.std() > 1
+
+
+def simulated(colour, kind):
+    """The colour as it looks without one kind of cone (Machado, Oliveira and Fernandes 2009, severity 1)."""
+    matrices = {
+        "none": np.eye(3),
+        "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    }
+    value = np.array(colour) / 255
+    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(matrices[kind]) @ linear, 0, 1)
+    return np.where(seen <= 0.0031308, 12.92 * seen, 1.055 * seen ** (1 / 2.4) - 0.055)
+
+
+@pytest.mark.parametrize("kind", ["none", "deutan", "protan"])
+def test_the_colours_of_change_are_told_apart_without_red_or_green(kind):
+    from skimage.color import rgb2lab
+
+    seen = [
+        rgb2lab(simulated(colour, kind).reshape(1, 1, 3)).ravel()
+        for colour in (CORRECTED, BROKEN, STILL_WRONG, (200, 200, 200), (255, 255, 255))
+    ]
+    for place, one in enumerate(seen[:3]):
+        for other in seen[place + 1 :]:
+            assert np.linalg.norm(one - other) > 20
+
+
+def improvement(random, shape=(48, 64), name="BCC_1"):
+    image = random.integers(256, size=(*shape, 3), dtype=np.uint8)
+    return Improvement(name, image, *random.integers(12, size=(3, *shape), dtype=np.uint8))
+
+
+def test_an_improvement_is_a_row_of_five_with_its_counts(random):
+    row = improvement(random)
+    figure = draw_improvement([row, improvement(random, (900, 400))], SKIN)
+    shown = pictures(figure)
+    assert len(shown) == 10
+    for place, mask in ((1, row.truth), (2, row.initial), (3, row.final)):
+        assert np.array_equal(shown[place], SKIN.colourise(mask))
+    assert np.array_equal(shown[4], change_map(row.truth, row.initial, row.final, 12, row.image))
+    before, after = row.initial == row.truth, row.final == row.truth
+    texts = [text for text, _ in shown_texts(figure)]
+    corrected, broken, wrong = (int(n.sum()) for n in (~before & after, before & ~after, ~before & ~after))
+    caption = next(text for text in texts if text.startswith("BCC_1"))
+    for words, count in (("corrected", corrected), ("broken", broken), ("wrong before and after", wrong)):
+        assert f"{words} {count:,} ({count / row.truth.size:.1%})" in caption
+    assert {"image", "truth", "initial", "final", "change", "corrected", "broken", "wrong before and after"} <= set(
+        texts
+    )
+    assert not stumbles(figure)
+
+
+def test_only_ignored_pixels_give_zeros(random):
+    row = improvement(random)
+    unknown = Improvement("a", row.image, np.full_like(row.truth, IGNORE), row.initial, row.final)
+    texts = [text for text, _ in shown_texts(draw_improvement([unknown], SKIN))]
+    assert any("corrected 0 (0.0%), broken 0 (0.0%)" in text for text in texts)
+
+
+def test_figures_are_written_whole(random, counts, tmp_path):
+    improvement_figure([improvement(random)], SKIN, tmp_path / "improvement.png")
+    confusion_figure(counts, SKIN, tmp_path / "confusion.png")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["confusion.png", "improvement.png"]
+    with Image.open(tmp_path / "improvement.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
+        assert {CORRECTED, BROKEN, STILL_WRONG} <= colours
+        assert picture.width > 1500
+
+
+def test_what_cannot_be_shown_is_refused(random):
+    row = improvement(random)
+    with pytest.raises(UsageError, match="no sections"):
+        draw_improvement([], SKIN)
+    with pytest.raises(DataError, match="does not fit"):
+        Improvement("a", row.image, row.truth, row.initial[1:], row.final)

@@ -304,3 +304,33 @@ def test_a_gpu_that_runs_full_takes_smaller_batches(random):
         assert predictor.batch < 8
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, random):
+    images = np.stack(draw(random, (40, 50), (40, 50), (40, 50)))
+    predictor = Predictor(thin, "cpu", batch=2)
+    out = predictor.probabilities(torch.from_numpy(images), initial=True, graph=True)
+    assert out.final.dtype == torch.float32
+    assert len(out.graph.presence) == 3
+    assert predictor.probabilities(images).initial is None
+    for index, prediction in enumerate(predictor.predict(images, initial=True, graph=True)):
+        np.testing.assert_allclose(out.final[index], prediction.probabilities, **CLOSE)
+        np.testing.assert_allclose(out.initial[index], prediction.initial, **CLOSE)
+        np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
+
+
+def test_probabilities_are_tried_by_halves_when_memory_runs_out(random):
+    network = Colours(largest=2)
+    images = np.stack(draw(random, *[(8, 8)] * 7))
+    predictor = Predictor(network, "cpu", batch=7)
+    out = predictor.probabilities(images)
+    assert network.batches == [7, 3, 1, 1, 1, 1, 1, 1, 1]
+    assert np.array_equal(out.final, np.stack([p.probabilities for p in Predictor(Colours(), "cpu").predict(images)]))
+    with pytest.raises(NtrmError, match="single image"):
+        Predictor(Colours(largest=0), "cpu").probabilities(images)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 3), (0, 4, 4, 3), (1, 3, 4, 4)], ids=["one image", "none", "channels first"])
+def test_what_is_no_batch_is_refused(shape):
+    with pytest.raises(UsageError, match="batch of RGB"):
+        Predictor(Colours(), "cpu").probabilities(np.zeros(shape, dtype=np.uint8))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from ntrm.devices import choose_device, choose_precision
 from ntrm.errors import NtrmError, UsageError
@@ -26,6 +27,8 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+Several = TypeVar("Several", Sequence[Image], Tensor)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +147,7 @@ class Predictor:
         single = not (stack or isinstance(images, Sequence))
         several: list[Image] = [images] if single else list(images)  # type: ignore[list-item]
         for image in several:
-            _check_image(image)
+            check_image(image)
         done: dict[int, Prediction] = {}
         for indices in self._by_size(several):
             found = self._predict_equal([several[index] for index in indices], initial=initial, graph=graph)
@@ -152,7 +155,7 @@ class Predictor:
         ordered = [done[index] for index in range(len(several))]
         return ordered[0] if single else ordered
 
-    def _padded(self, image: Image) -> tuple[int, int]:
+    def _padded(self, image: Image | Tensor) -> tuple[int, int]:
         height, width = (-(-side // self._multiple) * self._multiple for side in image.shape[:2])
         return height, width
 
@@ -162,26 +165,55 @@ class Predictor:
             groups.setdefault(self._padded(image), []).append(index)
         return list(groups.values())
 
+    @torch.inference_mode()
+    def probabilities(self, pixels: Tensor | Image, *, initial: bool = False, graph: bool = False) -> Segmentation:
+        """(B, H, W, 3) uint8 of one size → probabilities in place of logits, float32 (B, K, H, W), on the device.
+
+        For callers that go on working where the network ran, such as stitching. What comes back has not been read, so
+        nothing waits for the device; numbers that are none are for the caller to refuse (``broken_network``). Sizes
+        and batches are as in ``predict``.
+        """
+        # A memory map may be read-only, which torch has no notion of.
+        batch = (
+            torch.from_numpy(np.require(pixels, requirements=("C", "W"))) if isinstance(pixels, np.ndarray) else pixels
+        )
+        _check_batch(batch)
+        height, width = batch.shape[1:3]
+        padded_height, padded_width = self._padded(batch[0])
+        if (padded_height, padded_width) != (height, width):
+            batch = functional.pad(batch, (0, 0, 0, padded_width - width, 0, padded_height - height), value=GLASS)
+        whole = _joined([*self._by_halves(batch, lambda some: self._run(some, initial=initial, graph=graph))])
+        coarse = None if whole.initial is None else whole.initial[..., :height, :width]
+        return Segmentation(whole.final[..., :height, :width], coarse, whole.graph)
+
     def _predict_equal(self, images: Sequence[Image], *, initial: bool, graph: bool) -> Iterator[Prediction]:
-        """Images of one padded size, batch by batch; a batch that does not fit is tried again by halves."""
+        """Images of one padded size, batch by batch."""
+
+        def work(some: Sequence[Image]) -> list[Prediction]:
+            return self._unpack(self._run(self._collate(some), initial=initial, graph=graph), some)
+
+        for done in self._by_halves(images, work):
+            yield from done
+
+    def _by_halves(self, images: Several, work: Callable[[Several], Result]) -> Iterator[Result]:
+        """``work`` on batch after batch; a batch that does not fit is tried again by halves."""
         start = 0
         while start < len(images):
             part = images[start : start + self.batch]
-            done = self._attempt(part, initial=initial, graph=graph)
+            done = self._attempt(part, work)
             if done is None:
                 # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
                 self.batch = len(part) // 2
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()
                 continue
-            yield from done
+            yield done
             start += len(part)
 
-    def _attempt(self, images: Sequence[Image], *, initial: bool, graph: bool) -> list[Prediction] | None:
-        """Predictions, or None where memory ran out and a smaller batch may do."""
+    def _attempt(self, images: Several, work: Callable[[Several], Result]) -> Result | None:
+        """The result, or None where memory ran out and a smaller batch may do."""
         try:
-            output = self._run(self._collate(images), initial=initial, graph=graph)
-            return self._unpack(output, images)
+            return work(images)
         except (RuntimeError, MemoryError) as error:
             if not _ran_out_of_memory(error):
                 raise
@@ -211,14 +243,18 @@ class Predictor:
         coarse = None if out.initial is None else out.initial.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), coarse, out.graph)
 
+    def broken_network(self) -> NtrmError:
+        """The error for values that are no numbers."""
+        return NtrmError(
+            "the network gave values that are no numbers",
+            got=f"{self.config.arch} in {self.precision}",
+            mend="use precision='float32'; if that gives the same, its weights are broken",
+        )
+
     def _unpack(self, output: Segmentation, images: Sequence[Image]) -> list[Prediction]:
         final = _to_numpy(output.final)
         if not np.isfinite(final.sum()):
-            raise NtrmError(
-                "the network gave values that are no numbers",
-                got=f"{self.config.arch} in {self.precision}",
-                mend="use precision='float32'; if that gives the same, its weights are broken",
-            )
+            raise self.broken_network()
         arrays = {"probabilities": final, "mask": _to_numpy(output.final.argmax(dim=1).to(torch.uint8))}
         if output.initial is not None:
             arrays["initial"] = _to_numpy(output.initial)
@@ -232,7 +268,8 @@ class Predictor:
         ]
 
 
-def _check_image(image: object) -> None:
+def check_image(image: object) -> None:
+    """Refuse what is no (H, W, 3) RGB array of bytes."""
     if not isinstance(image, np.ndarray):
         raise UsageError(
             "an image must be an array",
@@ -247,6 +284,31 @@ def _check_image(image: object) -> None:
             expected="uint8 of shape (H, W, 3), at least one pixel",
             mend="convert it to 8-bit RGB: drop an alpha channel, repeat grey three times, scale floats to 0 … 255",
         )
+
+
+def _check_batch(batch: object) -> None:
+    if (
+        not isinstance(batch, Tensor)
+        or batch.dtype != torch.uint8
+        or batch.ndim != 4
+        or batch.shape[3] != 3
+        or not batch.numel()
+    ):
+        got = f"{batch.dtype} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
+        raise UsageError("not a batch of RGB images", got=got, expected="uint8 of shape (B, H, W, 3), at least one")
+
+
+def _joined(parts: Sequence[Segmentation]) -> Segmentation:
+    """Batches one after the other; a single one is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    coarse = [part.initial for part in parts if part.initial is not None]
+    graphs = [part.graph for part in parts if part.graph is not None]
+    return Segmentation(
+        torch.cat([part.final for part in parts]),
+        torch.cat(coarse) if coarse else None,
+        TissueGraph(*(torch.cat(each) for each in zip(*graphs, strict=True))) if graphs else None,
+    )
 
 
 def _ran_out_of_memory(error: Exception) -> bool:

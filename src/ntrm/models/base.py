@@ -39,9 +39,12 @@ class SegmentationModel(nn.Module):
         """Parameters that never receive a gradient in this network, with the reason."""
         return {}
 
-    def save_pretrained(self, folder: Path, *, dtype: torch.dtype = torch.float32) -> str:
-        """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights."""
-        return write_model(self, self.config, folder, dtype)
+    def save_pretrained(self, folder: Path, *, dtype: torch.dtype = torch.float32, notes: str = "") -> str:
+        """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights.
+
+        ``notes`` (Markdown) are added to the model card.
+        """
+        return write_model(self, self.config, folder, dtype, notes)
 
     def describe(self, **changes: Any) -> Self:
         """Set fields of the config (µm/px, name, data …) and return the network."""

@@ -6,14 +6,18 @@ from ntrm.models.config import ModelConfig
 from ntrm.version import __version__
 
 
-def model_card(config: ModelConfig, parameters: int, digest: str) -> str:
-    """``README.md`` of a model folder: what it is, what it expects, what it was made from, what it is not for."""
+def model_card(config: ModelConfig, parameters: int, digest: str, notes: str = "") -> str:
+    """``README.md`` of a model folder: what it is, what it expects, what it was made from, what it is not for.
+
+    ``notes`` is Markdown of whoever made the model: what it scored, what it is meant for.
+    """
     options = ", ".join(f"{key} {value}" for key, value in config.options.items()) or "defaults"
     rows = {
         "architecture": f"{config.arch} ({options})",
         "parameters": f"{parameters / 1e6:.2f} million",
         "resolution": "not trained yet" if config.mpp is None else f"{config.mpp:g} µm/px",
         "window": f"{config.window} × {config.window} pixels",
+        "temperature": f"{config.temperature:g}",
         "training data": config.data or "not stated",
         "model version": config.version or "not stated",
         "weights (SHA-256)": digest,
@@ -42,4 +46,4 @@ Segments H&E sections into {config.classes} classes. Research use only; not a me
 import ntrm
 network = ntrm.load("this-folder")
 ```
-"""
+""" + (f"\n{notes.strip()}\n" if notes else "")

@@ -20,6 +20,9 @@ from ntrm.models.registry import create
 from ntrm.models.saving import CARD, CONFIG, FORMAT, WEIGHTS
 from ntrm.models.weights import read_tensors
 
+BUNDLED = "bundled"
+"""Name of the model that comes with the package: for trying the software, not for real slides."""
+
 MOST_CONFIG_BYTES = 1_000_000
 """A config is a page of text; anything larger is not one."""
 
@@ -29,17 +32,19 @@ _KEYS = {
 }  # fmt: skip
 
 
-def save_pretrained(network: SegmentationModel, folder: Path, *, dtype: torch.dtype = torch.float32) -> str:
+def save_pretrained(
+    network: SegmentationModel, folder: Path, *, dtype: torch.dtype = torch.float32, notes: str = ""
+) -> str:
     """Write a network as a folder that ``load`` reads; returns the SHA-256 of its weights."""
-    return network.save_pretrained(folder, dtype=dtype)
+    return network.save_pretrained(folder, dtype=dtype, notes=notes)
 
 
 def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
-    """Load a network from a folder or, where there is no such folder, from a hub id at a revision.
+    """Load a network from a folder, by the name ``bundled``, or from a hub id at a revision.
 
     The result is on the CPU and in evaluation mode.
     """
-    folder = _locate(source, revision)
+    folder = locate(source, revision)
     document = _read_config(folder / CONFIG)
     config = _understand(document, folder / CONFIG)
     path = folder / WEIGHTS
@@ -59,7 +64,10 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
     return network.eval()
 
 
-def _locate(source: str | Path, revision: str | None) -> Path:
+def locate(source: str | Path, revision: str | None = None) -> Path:
+    """Folder of a model: as it is given, the bundled one, or a download from the hub."""
+    if str(source) == BUNDLED:
+        return Path(__file__).with_name(BUNDLED)
     folder = Path(source)
     if folder.is_dir():
         return folder

@@ -17,10 +17,13 @@ FORMAT = "ntrm-model/1"
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
 
-def write_model(network: nn.Module, config: ModelConfig, folder: Path, dtype: torch.dtype = torch.float32) -> str:
+def write_model(
+    network: nn.Module, config: ModelConfig, folder: Path, dtype: torch.dtype = torch.float32, notes: str = ""
+) -> str:
     """Write a network as a folder that loads anywhere; returns the SHA-256 of its weights.
 
-    ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit.
+    ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit. ``notes`` go into the
+    model card.
     """
     folder = Path(folder)
     state = {key: _stored(value, dtype) for key, value in network.state_dict().items()}
@@ -31,7 +34,7 @@ def write_model(network: nn.Module, config: ModelConfig, folder: Path, dtype: to
         save_file(state, partial)
     digest = sha256_of(folder / WEIGHTS)
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    write_text(folder / CARD, model_card(config, parameters, digest))
+    write_text(folder / CARD, model_card(config, parameters, digest, notes))
     # The config comes last and names the weights: a folder that was half replaced does not load.
     write_json(folder / CONFIG, {"format": FORMAT, **config.as_dict(), "weights_sha256": digest})
     return digest

@@ -1,0 +1,348 @@
+"""Which cancers a section holds, from its tissues: several may be present, or none.
+
+The rule, the same for predicted and true masks:
+
+- A *region* is a connected part (8 neighbours) of one cancer. One smaller than ``SMALLEST_REGION_MM2`` is a speck and
+  counts for nothing.
+- The *weight* of a region is its mean confidence, halved if it is *misplaced*. An IEC, which by definition lies in the
+  epidermis, is misplaced if next to none of its boundary is with the epidermis, what lies on it or below it, or a
+  follicle; a BCC or SCC if most of its boundary is with another cancer: then it looks like a part of that one.
+- The *confidence of presence* is ``Σ wᵢ · (exp(−Aᵢ₋₁ / T) − exp(−Aᵢ / T))`` over the regions of weight wᵢ, the surest
+  first, with Aᵢ their area so far and T = ``TYPICAL_AREA_MM2``; for equal weights ``w · (1 − exp(−area / T))``. It
+  matters how sure and how large the regions are together, not into how many a tumour is cut, and a further region
+  never lowers it. Regions are not taken for independent witnesses: a network that mistakes one cancer for another
+  does so in all of its regions.
+- A cancer is *present* from ``PRESENT_FROM`` on. For a certain and well-placed tumour that is 0.014 mm²; a misplaced
+  region alone never suffices.
+
+Chosen on 833 real mask tiles of 75 sections at 10x: strays of other cancers in a section add up to 0.0041 mm² at most,
+in specks of at most 0.0005 mm²; the smallest cancer that was meant has 0.051 mm². Of the real regions of 0.02 mm² or
+more 2 of 184 BCC, none of 206 SCC and 6 of 170 IEC are misplaced by the rule. On true masks it names the cancer of
+all 73 real sections that show one, and exactly the cancers of 348 of 350 drawn sections; in the other two it leaves
+out an IEC of 0.001 and 0.006 mm².
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from ntrm.errors import DataError, UsageError
+from ntrm.labels import CANCERS, LabelSchema
+from ntrm.resolution import Resolution
+
+SMALLEST_REGION_MM2 = 0.002
+"""A disc 50 µm across, 45 pixels at 10x. Smaller ones in real masks are mostly slips of the annotator's pen."""
+
+TYPICAL_AREA_MM2 = 0.02
+"""Area at which a tumour speaks with 63 % of its confidence."""
+
+PRESENT_FROM = 0.5
+
+MISPLACED = 0.5
+"""Factor on the confidence of a region that is not where its cancer lies."""
+
+FOREIGN_SHARE = 0.5
+"""A region of BCC or SCC with more of its boundary than this beside other cancers is misplaced."""
+
+HOMES = {"IEC": ("EPI", "FOL", "PAP", "KER", "BKG")}
+"""Tissues that a cancer must touch: in situ carcinoma lies in the epidermis or a follicle, under keratin or air."""
+
+HOME_SHARE = 0.05
+"""Least share of the boundary that must be with them."""
+
+Mask = NDArray[np.integer[Any]]
+Floats = NDArray[np.float64]
+EIGHT_NEIGHBOURS = np.ones((3, 3), dtype=bool)
+
+
+@dataclass(frozen=True)
+class CancerFinding:
+    """What a section says about one cancer."""
+
+    name: str
+    present: bool
+    area_mm2: float
+    """Of the regions that count."""
+    regions: int
+    """Regions that count: no specks."""
+    confidence: float
+    """Confidence of presence, 0 to 1; an absent cancer is absent with one minus this."""
+    reason: str
+    """The finding in plain words."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Regions(NamedTuple):
+    """The regions of one cancer that count, and what was left out."""
+
+    areas_mm2: Floats
+    """(R,)"""
+    confidences: Floats
+    """(R,) mean over the region's pixels."""
+    contacts_um: Floats
+    """(R, K) length of the boundary with each class."""
+    specks: int
+    specks_mm2: float
+
+
+def cancer_types(
+    mask: Mask, confidence: NDArray[np.floating] | None, schema: LabelSchema, resolution: Resolution
+) -> tuple[CancerFinding, ...]:
+    """Findings for each cancer that ``schema`` knows, in its order; none for other schemas.
+
+    ``confidence`` is the probability of the class in ``mask`` at each pixel; None for a truth, which is certain.
+
+    >>> from ntrm.labels import SKIN
+    >>> mask = np.full((30, 30), SKIN.index("RET"))
+    >>> mask[5:25, 5:25] = SKIN.index("BCC")
+    >>> finding = cancer_types(mask, None, SKIN, Resolution.square(6.7))[0]
+    >>> finding.name, finding.present, finding.reason
+    ('BCC', True, '0.018 mm² in 1 region, mean confidence 1.00, mostly beside RET')
+    """
+    mask = np.asarray(mask)
+    _check(mask, confidence)
+    known = [name for name in CANCERS if name in schema.names]
+    return tuple(_finding(name, _regions(mask, confidence, schema, name, resolution), schema) for name in known)
+
+
+def _finding(name: str, regions: Regions, schema: LabelSchema) -> CancerFinding:
+    misplaced = _misplaced(name, regions.contacts_um, schema)
+    weights = regions.confidences * np.where(misplaced, MISPLACED, 1.0)
+    confidence = presence_confidence(regions.areas_mm2, weights)
+    present = confidence >= PRESENT_FROM
+    return CancerFinding(
+        name=name,
+        present=present,
+        area_mm2=float(regions.areas_mm2.sum()),
+        regions=len(regions.areas_mm2),
+        confidence=confidence,
+        reason=_reason(name, present, regions, misplaced, schema),
+    )
+
+
+def presence_confidence(areas_mm2: Floats, weights: Floats) -> float:
+    """How sure it is that a cancer is there, from its regions' areas and weights.
+
+    >>> round(presence_confidence(np.array([1.0, 1.0]), np.array([0.2, 0.9])), 3)
+    0.9
+    """
+    order = np.argsort(-weights, kind="stable")
+    said = -np.expm1(-np.cumsum(areas_mm2[order]) / TYPICAL_AREA_MM2)
+    return float(np.sum(weights[order] * np.diff(said, prepend=0.0)))
+
+
+def _regions(
+    mask: Mask, confidence: NDArray[np.floating] | None, schema: LabelSchema, name: str, resolution: Resolution
+) -> Regions:
+    found = mask == schema.index(name)
+    box = _box(found)
+    if box is None:
+        return Regions(np.zeros(0), np.zeros(0), np.zeros((0, len(schema))), 0, 0.0)
+    found, around = found[box], mask[box]
+    labels, count = ndimage.label(found, structure=EIGHT_NEIGHBOURS)
+    pixels = np.bincount(labels.ravel(), minlength=count + 1)[1:]
+    sums = pixels if confidence is None else _sums(labels, np.asarray(confidence)[box], count)
+    areas = pixels.astype(np.float64) * (resolution.pixel_area_um2 / 1e6)
+    counts = areas >= SMALLEST_REGION_MM2
+    return Regions(
+        areas_mm2=areas[counts],
+        confidences=(sums / pixels)[counts],
+        contacts_um=contact_lengths(labels, around, count, len(schema), resolution)[counts],
+        specks=int((~counts).sum()),
+        specks_mm2=float(areas[~counts].sum()),
+    )
+
+
+def contact_lengths(labels: Mask, mask: Mask, count: int, classes: int, resolution: Resolution) -> Floats:
+    """Boundary in µm between each region 1 … ``count`` of ``labels`` and each class around it: (count, K).
+
+    Measured as in the section graph: the sides of pixels between 4-neighbours; ignore and the border take no part.
+    """
+    lengths = np.zeros((count + 1) * classes)
+    sides = (
+        ((np.s_[:, :-1], np.s_[:, 1:]), resolution.y),
+        ((np.s_[:-1], np.s_[1:]), resolution.x),
+    )
+    for (one, other), side_um in sides:
+        for here, there in ((one, other), (other, one)):
+            border = (labels[here] > 0) & (labels[there] == 0) & (mask[there] < classes)
+            code = labels[here][border].astype(np.int64) * classes + mask[there][border]
+            lengths += np.bincount(code, minlength=lengths.size) * side_um
+    return lengths.reshape(count + 1, classes)[1:]
+
+
+def _misplaced(name: str, contacts_um: Floats, schema: LabelSchema) -> NDArray[np.bool_]:
+    """(R,) whether a region is not where its cancer lies; one without a boundary is where it may be."""
+    homes = [schema.index(tissue) for tissue in HOMES.get(name, ()) if tissue in schema.names]
+    if homes:
+        # Not the other rule as well: a BCC often undermines the whole of an IEC.
+        astray: NDArray[np.bool_] = (_share(contacts_um, homes) < HOME_SHARE) & (contacts_um.sum(axis=1) > 0)
+        return astray
+    foreign = [schema.index(other) for other in CANCERS if other != name and other in schema.names]
+    swallowed: NDArray[np.bool_] = _share(contacts_um, foreign) > FOREIGN_SHARE
+    return swallowed
+
+
+def _share(contacts_um: Floats, classes: list[int]) -> Floats:
+    total = contacts_um.sum(axis=1)
+    share: Floats = np.divide(contacts_um[:, classes].sum(axis=1), total, out=np.zeros(len(total)), where=total > 0)
+    return share
+
+
+def _reason(name: str, present: bool, regions: Regions, misplaced: NDArray[np.bool_], schema: LabelSchema) -> str:
+    count = len(regions.areas_mm2)
+    if not count:
+        if not regions.specks:
+            return f"no {name} found"
+        return f"specks only: {_amount(regions.specks_mm2, regions.specks)}, each below {SMALLEST_REGION_MM2:g} mm²"
+    mean = float(np.average(regions.confidences, weights=regions.areas_mm2))
+    parts = [_amount(float(regions.areas_mm2.sum()), count), f"mean confidence {mean:.2f}"]
+    beside = regions.contacts_um.sum(axis=0)
+    if beside.any():
+        parts.append(f"mostly beside {schema.names[int(beside.argmax())]}")
+    if misplaced.any():
+        number = "" if misplaced.all() else f"{int(misplaced.sum())} of {count} "
+        parts.append(f"{number}not where {name} lies")
+    return ", ".join(parts) + ("" if present else ": not enough")
+
+
+def _amount(area_mm2: float, count: int) -> str:
+    """Area in mm² with two significant digits or two decimals, and the number of regions."""
+    decimals = 2 if area_mm2 >= 0.1 else min(6, 1 - math.floor(math.log10(area_mm2)))
+    return f"{area_mm2:.{decimals}f} mm² in {count} region{'' if count == 1 else 's'}"
+
+
+def _box(found: NDArray[np.bool_]) -> tuple[slice, slice] | None:
+    """Rows and columns that hold what was found and its neighbours; None where nothing was."""
+    rows, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
+    if not rows.size:
+        return None
+    (top, bottom), (left, right) = ((max(int(at[0]) - 1, 0), int(at[-1]) + 2) for at in (rows, columns))
+    return slice(top, bottom), slice(left, right)
+
+
+def _sums(labels: Mask, values: NDArray[np.floating], count: int) -> Floats:
+    return np.bincount(labels.ravel(), weights=values.ravel(), minlength=count + 1)[1:].astype(np.float64)
+
+
+def _check(mask: Mask, confidence: NDArray[np.floating] | None) -> None:
+    if mask.ndim != 2 or (confidence is not None and np.shape(confidence) != mask.shape):
+        raise DataError(
+            "mask and confidence are not of one section",
+            got=f"mask {mask.shape}, confidence {None if confidence is None else np.shape(confidence)}",
+            expected="two (height, width) arrays of one size",
+        )
+    # Written so that NaN fails too.
+    if confidence is not None and confidence.size and not (confidence.min() >= 0 and confidence.max() <= 1.001):
+        raise DataError(
+            "these are no confidences",
+            got=f"values from {confidence.min():.3g} to {confidence.max():.3g}",
+            expected="probabilities from 0 to 1",
+        )
+
+
+@dataclass(frozen=True)
+class CancerScore:
+    """How often a cancer was called right, over sections."""
+
+    name: str
+    found: int
+    """Present in truth and prediction."""
+    missed: int
+    """Present in truth only."""
+    invented: int
+    """Present in the prediction only."""
+    excluded: int
+    """Absent from both."""
+
+    @property
+    def sensitivity(self) -> float | None:
+        """Share of the sections with this cancer in which it was found; None without such a section."""
+        return _ratio(self.found, self.found + self.missed)
+
+    @property
+    def specificity(self) -> float | None:
+        """Share of the sections without this cancer in which none was called; None without such a section."""
+        return _ratio(self.excluded, self.excluded + self.invented)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of all sections that were called right."""
+        return _ratio(self.found + self.excluded, self.found + self.missed + self.invented + self.excluded)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Counts and shares for JSON."""
+        shares = {"sensitivity": self.sensitivity, "specificity": self.specificity, "accuracy": self.accuracy}
+        return {**asdict(self), **shares}
+
+
+@dataclass(frozen=True)
+class CancerScores:
+    """Every cancer of the schema over the sections, and how often a section's whole set was right."""
+
+    sections: int
+    exact: int
+    """Sections whose set of cancers is the true one."""
+    cancers: tuple[CancerScore, ...]
+
+    @property
+    def exact_share(self) -> float | None:
+        """Share of sections whose set of cancers is the true one."""
+        return _ratio(self.exact, self.sections)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "sections": self.sections,
+            "exact_sets": self.exact,
+            "exact_set_accuracy": self.exact_share,
+            "cancers": {score.name: score.as_dict() for score in self.cancers},
+        }
+
+
+def score_cancers(
+    predicted: Sequence[Sequence[CancerFinding]], true: Sequence[Sequence[CancerFinding]]
+) -> CancerScores:
+    """Compare findings of predicted masks with those of true masks, section by section."""
+    names = {tuple(finding.name for finding in findings) for findings in (*predicted, *true)}
+    if len(predicted) != len(true) or len(names) > 1:
+        raise UsageError(
+            "findings that cannot be compared",
+            got=f"{len(predicted)} predicted and {len(true)} true sections, cancers {sorted(names)}",
+            expected="the same sections and one schema",
+        )
+    pairs = list(zip(map(_present, predicted), map(_present, true), strict=True))
+    return CancerScores(
+        sections=len(pairs),
+        exact=sum(found == there for found, there in pairs),
+        cancers=tuple(_score(name, pairs) for name in next(iter(names), ())),
+    )
+
+
+def _present(findings: Sequence[CancerFinding]) -> frozenset[str]:
+    return frozenset(finding.name for finding in findings if finding.present)
+
+
+def _score(name: str, pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> CancerScore:
+    calls = [(name in found, name in there) for found, there in pairs]
+    return CancerScore(
+        name=name,
+        found=calls.count((True, True)),
+        missed=calls.count((False, True)),
+        invented=calls.count((True, False)),
+        excluded=calls.count((False, False)),
+    )
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

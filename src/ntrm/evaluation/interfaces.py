@@ -1,0 +1,144 @@
+"""Where two tissues meet: how many pixels are wrong there, and what the second look corrected and broke.
+
+A pixel belongs to the *interface* A-B if its true class is one of the two and the other lies within ``REACH`` pixels
+of it (chessboard distance) in the true mask; it may belong to several interfaces. Pixels of ignored truth belong to
+none. A pixel that the coarse head had wrong and the final prediction has right is *corrected*, the reverse *broken*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from ntrm.errors import DataError, UsageError
+from ntrm.labels import CANCERS, LabelSchema
+from ntrm.metrics.boundary import check_masks
+
+REACH = 3
+"""Pixels from the boundary that still belong to it, the boundary's own among them."""
+
+CLAIMED = (("BCC", "RET"), ("RET", "HYP"), ("EPI", "KER"))
+"""The interfaces at which the paper claims corrections; reported even where they do not occur."""
+
+Mask = NDArray[np.integer[Any]]
+Counts = NDArray[np.int64]
+
+
+def interface_name(one: str, other: str, schema: LabelSchema) -> str:
+    """The name of an interface, whichever tissue comes first: a cancer is named first, then the order of the classes.
+
+    >>> from ntrm.labels import SKIN
+    >>> interface_name("RET", "BCC", SKIN), interface_name("KER", "EPI", SKIN)
+    ('BCC-RET', 'EPI-KER')
+    """
+    return "-".join(sorted((one, other), key=lambda name: (name not in CANCERS, schema.index(name))))
+
+
+@dataclass(frozen=True, eq=False)
+class InterfaceCounts:
+    """Counts of one section or, added up, of many. All tables are (K, K): true class, class that is near."""
+
+    schema: LabelSchema
+    pixels: Counts
+    wrong: Counts
+    """Those that the final prediction has wrong."""
+    corrected: Counts | None = None
+    """None for networks without a coarse head."""
+    broken: Counts | None = None
+
+    @classmethod
+    def total(cls, parts: Sequence[InterfaceCounts]) -> InterfaceCounts:
+        """Sections together."""
+        kinds = {(part.schema.fingerprint, part.corrected is None) for part in parts}
+        if len(kinds) != 1:
+            raise UsageError(
+                "counts of interfaces that cannot be added up",
+                got=f"{len(parts)} sections of {len(kinds)} kinds",
+                expected="at least one section, and one schema and one network for all",
+            )
+        return cls(
+            parts[0].schema,
+            sum_of([part.pixels for part in parts]),
+            sum_of([part.wrong for part in parts]),
+            None if parts[0].corrected is None else sum_of([part.corrected for part in parts]),
+            None if parts[0].broken is None else sum_of([part.broken for part in parts]),
+        )
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Interfaces to report: those claimed, where the schema has them, then all that occur."""
+        names = self.schema.names
+        claimed = [pair for pair in CLAIMED if set(pair) <= set(names)]
+        occurring = [(names[i], names[j]) for i, j in np.argwhere(np.triu(self.pixels + self.pixels.T, 1))]
+        known = {frozenset(pair) for pair in claimed}
+        return (*claimed, *(pair for pair in occurring if frozenset(pair) not in known))
+
+    def of(self, one: str, other: str) -> dict[str, int | None]:
+        """Counts of the interface of two tissues, both sides of it together."""
+        i, j = self.schema.index(one), self.schema.index(other)
+
+        def both(table: Counts | None) -> int | None:
+            return None if table is None else int(table[i, j] + table[j, i])
+
+        wrong, corrected, broken = both(self.wrong), both(self.corrected), both(self.broken)
+        before = None if wrong is None or corrected is None or broken is None else wrong + corrected - broken
+        return {
+            "pixels": both(self.pixels),
+            "initial_wrong": before,
+            "wrong": wrong,
+            "corrected": corrected,
+            "broken": broken,
+        }
+
+    def as_dict(self) -> dict[str, dict[str, int | None]]:
+        """By name, ``A-B``."""
+        return {interface_name(*pair, self.schema): self.of(*pair) for pair in self.pairs}
+
+
+def interface_counts(
+    truth: Mask, final: Mask, initial: Mask | None, schema: LabelSchema, *, reach: int = REACH
+) -> InterfaceCounts:
+    """Count one section; ``initial`` is what the coarse head says, None without one.
+
+    >>> from ntrm.labels import SKIN
+    >>> truth, initial, final = np.array([[9, 9, 3, 3]]), np.array([[9, 3, 3, 9]]), np.array([[9, 9, 9, 3]])
+    >>> interface_counts(truth, final, initial, SKIN, reach=1).of("BCC", "RET")
+    {'pixels': 2, 'initial_wrong': 1, 'wrong': 1, 'corrected': 1, 'broken': 1}
+    """
+    truth, final = np.asarray(truth), np.asarray(final)
+    check_masks(truth, final, schema)
+    right = final == truth
+    kinds = [np.ones(truth.shape, dtype=bool), ~right]
+    if initial is not None:
+        if np.shape(initial) != truth.shape:
+            raise DataError("initial and final masks differ in size", got=np.shape(initial), expected=truth.shape)
+        right_before = np.asarray(initial) == truth
+        kinds += [right & ~right_before, right_before & ~right]
+    tables = np.zeros((len(kinds), len(schema), len(schema)), dtype=np.int64)
+    for other in np.flatnonzero(np.bincount(truth.ravel(), minlength=256)[: len(schema)]):
+        box = _neighbourhood(truth == other, reach)
+        there = truth[box]
+        near = ndimage.maximum_filter(there == other, size=2 * reach + 1, mode="constant", cval=False)
+        near &= (there != other) & (there < len(schema))
+        labels = there[near]
+        for table, kind in zip(tables, kinds, strict=True):
+            table[:, other] = np.bincount(labels[kind[box][near]], minlength=len(schema))
+    return InterfaceCounts(schema, *tables)
+
+
+def sum_of(tables: Sequence[Counts | None]) -> Counts:
+    """Tables of sections added up; those that do not exist count nothing."""
+    total: Counts = np.sum([table for table in tables if table is not None], axis=0)
+    return total
+
+
+def _neighbourhood(found: NDArray[np.bool_], reach: int) -> tuple[slice, slice]:
+    """Rows and columns within ``reach`` of what was found: most tissues take a small part of a section."""
+    rows, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
+    (top, bottom), (left, right) = ((max(int(at[0]) - reach, 0), int(at[-1]) + reach + 1) for at in (rows, columns))
+    return slice(top, bottom), slice(left, right)

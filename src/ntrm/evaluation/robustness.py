@@ -1,0 +1,138 @@
+"""Scores on images made worse on purpose: other stains, blur, compression, light. Nothing here is random.
+
+The strengths lie beyond what training varies (``Augment.full``: stains by a quarter, blur up to 1.5 pixels, JPEG down
+to quality 40), and light it does not vary at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ntrm.data.augmentation.augment import gaussian_blur
+from ntrm.data.augmentation.jpeg import compress
+from ntrm.data.augmentation.stain_jitter import jitter_stains
+from ntrm.errors import DataError
+from ntrm.labels import LabelSchema
+from ntrm.metrics.confusion import Counts
+from ntrm.metrics.overlap import pooled
+from ntrm.predictor import Image, check_image
+
+BLOCK = 1024
+"""Side in pixels of the pieces that are degraded at a time, so that memory is bounded; a multiple of ``HALO``."""
+
+HALO = 16
+"""What is seen around a piece: a multiple of JPEG's 16-pixel blocks, and more than the widest blur reaches (8)."""
+
+Change = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """One way to make an image worse, at one strength."""
+
+    name: str
+    kind: str
+    change: Change = field(repr=False, compare=False)
+    """(1, 3, h, w) in [0, 1] → the same, depending on no pixel farther than ``HALO`` away."""
+
+    def __call__(self, image: Image, device: torch.device | str = "cpu") -> Image:
+        """The degraded section, (H, W, 3) uint8; piece by piece, and the same as in one piece."""
+        check_image(image)
+        worse = np.empty(image.shape, dtype=np.uint8)
+        for top in range(0, image.shape[0], BLOCK):
+            for left in range(0, image.shape[1], BLOCK):
+                worse[top : top + BLOCK, left : left + BLOCK] = self._piece(image, top, left, device)
+        return worse
+
+    def _piece(self, image: Image, top: int, left: int, device: torch.device | str) -> Image:
+        above, before = min(top, HALO), min(left, HALO)
+        seen = image[top - above : top + BLOCK + HALO, left - before : left + BLOCK + HALO]
+        x = torch.from_numpy(np.array(seen)).to(device).permute(2, 0, 1)[None].float() / 255
+        changed = (self.change(x)[0].clamp(0, 1) * 255).round().to(torch.uint8)
+        inner = changed[:, above : above + BLOCK, before : before + BLOCK]
+        piece: Image = inner.permute(1, 2, 0).cpu().numpy()
+        return piece
+
+
+def _stain(haematoxylin: float, eosin: float) -> Change:
+    scale = torch.tensor([[haematoxylin, eosin]])
+    return lambda x: jitter_stains(x, scale, torch.zeros(1, 2))
+
+
+def _blur(sigma: float) -> Change:
+    return lambda x: gaussian_blur(x, torch.tensor([sigma]))
+
+
+def _jpeg(quality: float) -> Change:
+    return lambda x: compress(x, torch.tensor([quality]))
+
+
+def _light(factor: float) -> Change:
+    return lambda x: (x * factor).clamp(0, 1)
+
+
+DEGRADATIONS = (
+    Degradation("stain: H +40 %, E −40 %", "stain", _stain(1.4, 0.6)),
+    Degradation("stain: H −40 %, E +60 %", "stain", _stain(0.6, 1.6)),
+    Degradation("blur: σ 1 px", "blur", _blur(1.0)),
+    Degradation("blur: σ 2 px", "blur", _blur(2.0)),
+    Degradation("JPEG: quality 30", "jpeg", _jpeg(30.0)),
+    Degradation("JPEG: quality 10", "jpeg", _jpeg(10.0)),
+    Degradation("brightness: −15 %", "brightness", _light(0.85)),
+    Degradation("brightness: +15 %", "brightness", _light(1.15)),
+)
+"""What the table shows; H is haematoxylin, E eosin."""
+
+
+@dataclass(frozen=True)
+class RobustnessRow:
+    """Pooled scores under one degradation."""
+
+    name: str
+    kind: str
+    pixel_accuracy: float | None
+    iou: float | None
+    dice: float | None
+    iou_change: float | None
+    """Against the images as they are, in points of 1."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(vars(self))
+
+
+def robustness_rows(
+    sections: Iterable[Sequence[Counts]], schema: LabelSchema, degradations: Sequence[Degradation] = DEGRADATIONS
+) -> tuple[RobustnessRow, ...]:
+    """The table, from the confusion counts of each section: as it is, then under each degradation in order."""
+    every = list(sections)
+    if not every or any(len(each) != len(degradations) + 1 for each in every):
+        raise DataError(
+            "counts that do not fit the degradations",
+            got=f"{sorted({len(each) for each in every})} for each of {len(every)} sections",
+            expected=f"{len(degradations) + 1}: undegraded, then one for each degradation",
+        )
+    scores = [pooled(counts, schema).as_dict() for counts in zip(*every, strict=True)]
+    kinds = [("as it is", "none"), *((each.name, each.kind) for each in degradations)]
+    best = scores[0]["macro"]["iou"]
+    return tuple(_row(name, kind, score, best) for (name, kind), score in zip(kinds, scores, strict=True))
+
+
+def degraded(
+    image: Image, device: torch.device | str, degradations: Sequence[Degradation] = DEGRADATIONS
+) -> Iterator[Image]:
+    """The section under each degradation, one at a time."""
+    for degradation in degradations:
+        yield degradation(image, device)
+
+
+def _row(name: str, kind: str, score: dict[str, Any], best: float | None) -> RobustnessRow:
+    iou = score["macro"]["iou"]
+    change = None if iou is None or best is None else iou - best
+    return RobustnessRow(name, kind, score["pixel_accuracy"], iou, score["macro"]["dice"], change)

@@ -1,0 +1,115 @@
+"""An evaluation as a folder. ``metrics.json`` comes last: where it is, the evaluation is whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ntrm.errors import RefusedError, UsageError
+from ntrm.evaluation.pictures import Gallery
+from ntrm.evaluation.result import Evaluation
+from ntrm.evaluation.sections import SectionResult
+from ntrm.files import PARTIAL, remove_partials, whole_file, write_json, write_text
+from ntrm.labels import LabelSchema
+from ntrm.metrics.boundary import mean_of
+from ntrm.metrics.overlap import overlap
+
+METRICS, SECTIONS, CONFUSIONS = "metrics.json", "sections.csv", "confusions.npz"
+CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE = "confusion.png", "examples.png", "improvement.png"
+FILES = (METRICS, SECTIONS, CONFUSIONS, CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE)
+
+BOUNDARY_UM = 25.0
+"""Tolerance of the boundary F1 in the table of sections."""
+
+
+def claim_folder(out: Path) -> None:
+    """Refuse a folder that holds anything but an evaluation, whole or broken off."""
+    if out.exists() and not out.is_dir():
+        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+    names = [path.name for path in out.iterdir()] if out.exists() else []
+    strange = sorted(name for name in names if name not in FILES and not name.startswith(PARTIAL))
+    if strange and not _is_evaluation(out / METRICS):
+        raise RefusedError(
+            f"the folder {out} holds something that is no evaluation",
+            got=", ".join(strange[:3]) + (" …" if len(strange) > 3 else ""),
+            mend="choose an empty or a new folder for --out",
+        )
+
+
+def _is_evaluation(path: Path) -> bool:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(document, dict) and {"model", "data", "pooled"} <= document.keys()
+
+
+def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None) -> None:
+    """Write all files of an evaluation in the place of an earlier one."""
+    out.mkdir(parents=True, exist_ok=True)
+    # Without this first, a killed run would leave new tables beside old scores.
+    for name in FILES:
+        (out / name).unlink(missing_ok=True)
+    remove_partials(out)
+    write_text(out / SECTIONS, sections_table(evaluation))
+    _write_confusions(out / CONFUSIONS, evaluation)
+    if gallery is not None:
+        from ntrm.report.evaluation_figures import confusion_figure
+
+        confusion_figure(evaluation.confusion, evaluation.schema, out / CONFUSION_FIGURE)
+        gallery.draw(out / EXAMPLES_FIGURE, out / IMPROVEMENT_FIGURE)
+    write_json(out / METRICS, evaluation.as_dict())
+
+
+def sections_table(evaluation: Evaluation) -> str:
+    """CSV text, one row for each section; a score that does not exist is an empty cell."""
+    rows = [_row(section, evaluation.schema) for section in evaluation.sections]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
+    scores = overlap(section.confusion, schema).as_dict()
+    before = None if section.initial is None else overlap(section.initial, schema).as_dict()["macro"]["iou"]
+    boundary = section.boundary
+    return {
+        "name": section.name,
+        "patient": section.patient,
+        "cancer": section.cancer,
+        "pixels": section.pixels,
+        "annotated_pixels": scores["pixels"],
+        "pixel_accuracy": scores["pixel_accuracy"],
+        **{name: scores["macro"][name] for name in ("iou", "dice", "precision", "recall")},
+        "initial_iou": before,
+        f"boundary_f1_{BOUNDARY_UM:g}um": None if boundary is None else mean_of(boundary.boundary_f1(BOUNDARY_UM)),
+        "hausdorff95_um": None if boundary is None else mean_of(boundary.hausdorff_um),
+        "adjacency_f1": section.graph.f1,
+        "length_relative_error": section.graph.relative_error,
+        "ece": section.calibration.expected_error,
+        "brier": section.calibration.brier,
+        "cancers": " ".join(finding.name for finding in section.cancers if finding.present),
+        "true_cancers": " ".join(finding.name for finding in section.true_cancers if finding.present),
+        "seconds": round(section.seconds, 4),
+    }
+
+
+def _write_confusions(path: Path, evaluation: Evaluation) -> None:
+    """Arrays ``names``, ``patients``, ``final`` (S, K, K) and, with a coarse head, ``initial``."""
+    arrays: dict[str, Any] = {
+        "names": np.array([section.name for section in evaluation.sections]),
+        "patients": np.array([section.patient for section in evaluation.sections]),
+        "final": np.stack([section.confusion for section in evaluation.sections]),
+    }
+    initial = [section.initial for section in evaluation.sections if section.initial is not None]
+    if initial:
+        arrays["initial"] = np.stack(initial)
+    with whole_file(path) as partial, partial.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)

@@ -1,0 +1,311 @@
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.evaluation import gaussians
+from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
+
+from ntrm import files
+from ntrm.data.parts import open_parts
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.evaluation import calibrate as module
+from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
+from ntrm.labels import IGNORE
+from ntrm.metrics.calibration import calibration_counts
+from ntrm.models.hub import load
+from ntrm.models.registry import create
+from ntrm.predictor import Predictor
+
+SHAPES = {
+    ("one", "train"): (40, 40),
+    ("two", "val"): (150, 100),
+    ("three", "val"): (40, 90),
+    ("four", "test"): (70, 70),
+}
+
+
+@pytest.fixture(autouse=True)
+def set_up(monkeypatch, tmp_path):
+    gaussians.register(monkeypatch)
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def truth(data, random):
+    return write_sections(data, random, SHAPES)
+
+
+@pytest.fixture
+def save(tmp_path, data, truth):
+    """Save a network whose logits are sharper than they should be by a factor."""
+
+    def one(sharpness, name="run/model"):
+        network = make_network(open_parts(data).schema, sharpness)
+        network.save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return one
+
+
+def run(model, data, **options):
+    return calibrate(model, data, device="cpu", batch=3, **{"pictures": False, **options})
+
+
+def hash_of(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def posterior(image):
+    """(K, H, W) true probabilities of the classes."""
+    distance = ((image[..., None, :] - COLOURS) ** 2).sum(axis=-1)
+    shares = np.exp(-(distance - distance.min(axis=-1, keepdims=True)) / (2 * NOISE**2))
+    return np.moveaxis(shares / shares.sum(axis=-1, keepdims=True), -1, 0)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 3.0, 0.4])
+def test_logits_that_are_too_sharp_get_that_temperature(save, data, sharpness):
+    found = run(save(sharpness), data)
+    assert found.temperature == pytest.approx(sharpness, rel=0.1)
+    assert json.loads((found.model / "config.json").read_text())["temperature"] == found.temperature
+    assert load(found.model).config.temperature == found.temperature
+
+
+def test_three_times_sharper_logits_get_a_temperature_three_times_higher(save, data):
+    once, thrice = run(save(1.0, "once"), data), run(save(3.0, "thrice"), data)
+    assert thrice.temperature == pytest.approx(3 * once.temperature, rel=1e-3)
+    assert thrice.after.brier == pytest.approx(once.after.brier, rel=1e-4)
+
+
+def test_before_and_after_are_counted_over_whole_sections(save, data, truth):
+    found = run(save(3.0), data)
+    expected = sum(
+        (calibration_counts(posterior(image), mask) for image, mask in (truth["two"], truth["three"])),
+        start=calibration_counts(np.ones((1, 0)), np.zeros(0, dtype=int), axis=0),
+    )
+    assert found.before.total == found.after.total == expected.total
+    assert found.after.brier == pytest.approx(expected.brier, rel=0.01)
+    assert found.after.expected_error < 0.05 < found.before.expected_error
+    assert found.after.brier < found.before.brier
+
+
+def test_weights_and_the_most_probable_class_do_not_change(save, data, truth):
+    folder = save(3.0)
+    weights, before = hash_of(folder / "model.safetensors"), load(folder)
+    image = truth["four"][0][:64, :64]
+    first = Predictor(before, "cpu").predict(image)
+    found = run(folder, data)
+    second = Predictor(load(folder), "cpu").predict(image)
+    assert hash_of(folder / "model.safetensors") == weights
+    second_best, best = np.sort(first.probabilities, axis=0)[-2:]
+    clear = best - second_best > 1e-5  # a colour halfway between two classes is a tie
+    np.testing.assert_array_equal(first.mask[clear], second.mask[clear])
+    assert clear.mean() > 0.95
+    assert second.confidence.mean() < first.confidence.mean()
+    logits = torch.from_numpy(first.probabilities).clamp(min=1e-37).log()
+    softer = (logits / found.temperature).softmax(dim=0)
+    np.testing.assert_allclose(second.probabilities, softer, atol=1e-4)
+
+
+def test_calibrating_again_changes_nothing(save, data):
+    folder = save(3.0)
+    first = run(folder, data)
+    config, card = (folder / "config.json").read_bytes(), (folder / "README.md").read_bytes()
+    second = run(folder, data)
+    assert (second.temperature, second.previous) == (first.temperature, first.temperature)
+    assert first.previous == 1.0
+    assert second.before.as_dict() == first.before.as_dict()
+    assert (folder / "config.json").read_bytes() == config
+    assert (folder / "README.md").read_bytes() == card
+
+
+def test_only_the_temperature_changes_in_the_config(save, data):
+    folder = save(2.0)
+    before = json.loads((folder / "config.json").read_text())
+    found = run(folder, data)
+    after = json.loads((folder / "config.json").read_text())
+    assert after == {**before, "temperature": found.temperature}
+    assert list(after) == list(before)
+
+
+def test_the_card_tells_the_temperature_and_keeps_what_was_written_in_it(save, data):
+    folder = save(2.0)
+    text = (folder / "README.md").read_text() + "\nIt was tried on the moon.\n"
+    (folder / "README.md").write_text(text)
+    found = run(folder, data)
+    lines = (folder / "README.md").read_text().splitlines()
+    row = f"| temperature | {found.temperature:g} |"
+    assert lines.count(row) == 1
+    # A card may have had a row for it before.
+    assert [line for line in lines if not line.startswith("| temperature")] == [
+        line for line in text.splitlines() if not line.startswith("| temperature")
+    ]
+
+
+def test_a_lost_card_is_written_anew(save, data):
+    folder = save(2.0)
+    (folder / "README.md").unlink()
+    found = run(folder, data)
+    card = (folder / "README.md").read_text()
+    assert f"| temperature | {found.temperature:g} |" in card
+    assert hash_of(folder / "model.safetensors") in card
+
+
+def test_a_card_without_a_table_gets_one():
+    assert card_with_temperature("# Mine\n", 2.0).endswith("| | |\n|---|---|\n| temperature | 2 |\n")
+    assert card_with_temperature(card_with_temperature("# Mine\n", 2.0), 3.0).count("| temperature | 3 |") == 1
+
+
+def test_an_interrupted_write_leaves_the_old_config(save, data, monkeypatch):
+    folder = save(3.0)
+    before = (folder / "config.json").read_bytes()
+
+    write_text = files.write_text
+
+    def killed(path, text):
+        if path.name != "config.json":
+            return write_text(path, text)
+        with files.whole_file(path) as partial:
+            partial.write_text(text[: len(text) // 2])
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "write_text", killed)  # what write_json writes through
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, data)
+    assert (folder / "config.json").read_bytes() == before
+    assert load(folder).config.temperature == 1.0
+    monkeypatch.setattr(files, "write_text", write_text)
+    assert run(folder, data).previous == 1.0
+
+
+def test_what_fails_before_the_end_leaves_the_model_as_it_was(save, data, monkeypatch):
+    folder = save(3.0)
+    before = {path.name: hash_of(path) for path in folder.iterdir()}
+
+    def full(*_):
+        raise DataError("cannot write", got="disk full")
+
+    monkeypatch.setattr(module, "write_json", full)
+    with pytest.raises(DataError, match="cannot write"):
+        run(folder, data)
+    assert {path.name: hash_of(path) for path in folder.iterdir()} == before
+
+
+def test_findings_and_pictures_lie_beside_the_model(save, data, tmp_path):
+    found = run(save(3.0), data, pictures=True)
+    assert found.out == tmp_path / "run" / "calibration"
+    assert sorted(path.name for path in found.out.iterdir()) == [
+        "calibration.json",
+        "confidence-1.png",
+        "confidence-2.png",
+        "reliability.png",
+    ]
+    for path in found.out.glob("*.png"):
+        with Image.open(path) as picture:
+            assert min(picture.size) > 100
+    document = json.loads((found.out / "calibration.json").read_text())
+    assert document == json.loads(json.dumps(found.as_dict()))
+    assert document["data"]["split"] == "val"
+    assert document["data"]["sections"] == 2
+    again = run(found.model, data)  # without pictures: those of the first time would tell a wrong story
+    assert [path.name for path in again.out.iterdir()] == ["calibration.json"]
+
+
+def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data, truth):
+    predictor = Predictor(load(save(1.0)), "cpu", batch=2)
+    part = open_parts(data)["val"]
+    scores, labels, windows = sample_pixels(predictor, part, seed=1)
+    assert windows == 3 * 2 + 1 * 2
+    assert scores.shape == (len(COLOURS), labels.size)
+    assert labels.size <= windows * module.PIXELS_PER_WINDOW
+    assert (labels != IGNORE).all()
+    np.testing.assert_allclose(np.exp(scores).sum(axis=0), 1, atol=1e-4)
+    # The truth is as likely as the posterior says.
+    chosen = np.exp(scores)[labels, np.arange(labels.size)]
+    assert chosen.mean() == pytest.approx((np.exp(scores) ** 2).sum(axis=0).mean(), abs=0.05)
+    for batch in (1, 5):
+        other = sample_pixels(Predictor(predictor_network(predictor), "cpu", batch=batch), part, seed=1)
+        np.testing.assert_array_equal(other[1], labels)
+        np.testing.assert_allclose(other[0], scores, atol=1e-4)
+    assert not np.array_equal(sample_pixels(predictor, part, seed=2)[1], labels)
+
+
+def predictor_network(predictor):
+    return predictor._network
+
+
+def test_the_sample_stays_bounded(save, data, truth, monkeypatch):
+    monkeypatch.setattr(module, "MOST_PIXELS", 100)
+    _, labels, windows = sample_pixels(Predictor(load(save(1.0)), "cpu"), open_parts(data)["val"])
+    assert labels.size == 100 // windows * windows
+
+
+def test_another_part_or_split_file_can_be_used(save, data, tmp_path, truth):
+    found = run(save(2.0), data, split="test")
+    assert found.after.total == (truth["four"][1] != IGNORE).sum()
+    rows = ["name,group,split", "one,a,val", "two,b,train", "three,c,train", "four,d,test"]
+    (tmp_path / "split.csv").write_text("\n".join(rows) + "\n")
+    found = run(found.model, data, split_file=tmp_path / "split.csv")
+    assert found.after.total == (truth["one"][1] != IGNORE).sum()
+
+
+@pytest.mark.parametrize(("model", "error"), [("bundled", RefusedError), ("owner/name", RefusedError)])
+def test_models_that_are_not_ones_own_are_refused(data, truth, model, error, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bundled").mkdir()
+    with pytest.raises(error, match=r"of your own[\s\S]*copy it first"):
+        run(model, data)
+
+
+def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
+    folder = save(2.0)
+    with pytest.raises(DataError, match="no such model"):
+        run(tmp_path / "nowhere", data)
+    with pytest.raises(UsageError, match="no such split"):
+        run(folder, data, split="validation")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="not a folder"):
+        run(folder, data, out=tmp_path / "file")
+    write_sections(tmp_path / "finer", random, SHAPES, mpp=3.35)
+    with pytest.raises(RefusedError, match="resolution"):
+        run(folder, tmp_path / "finer")
+    write_sections(tmp_path / "unknown", random, SHAPES, ignored=1.1)
+    with pytest.raises(DataError, match="no known pixel"):
+        run(folder, tmp_path / "unknown")
+    assert load(folder).config.temperature == 1.0
+    assert load(folder).config.window == WINDOW
+
+
+def test_a_network_with_a_graph_is_calibrated_like_any_other(data, truth, tmp_path):
+    schema = open_parts(data).schema
+    network = create("ntrm", schema, width=0.125).describe(mpp=gaussians.MPP, window=WINDOW)
+    network.save_pretrained(tmp_path / "graph")
+    found = run(tmp_path / "graph", data)
+    assert found.out == tmp_path / "graph-calibration"
+    assert load(tmp_path / "graph").config.temperature == found.temperature
+    # Of all temperatures of this network, none makes the windows' truth likelier.
+    plain = Predictor(network.describe(temperature=1.0), "cpu")
+    scores, labels, _ = sample_pixels(plain, open_parts(data)["val"])
+    scores = torch.from_numpy(scores.T.copy())
+    losses = [
+        float(torch.nn.functional.cross_entropy(scores / temperature, torch.from_numpy(labels).long()))
+        for temperature in (found.temperature * 0.97, found.temperature, found.temperature * 1.03)
+    ]
+    assert found.at_limit or losses[1] == min(losses)
+
+
+def test_a_network_that_knows_nothing_says_so(save, data):
+    folder = save(1.0)
+    network = load(folder)
+    with torch.no_grad():
+        network.conv.weight.mul_(-1)
+        network.conv.bias.mul_(-1)
+    network.save_pretrained(folder)
+    assert run(folder, data).at_limit

@@ -1,0 +1,233 @@
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from tests.evaluation import gaussians
+from tests.evaluation.evaluations import SCHEMA, confusions, truth_counts, write_evaluation
+
+from ntrm.data.parts import open_parts
+from ntrm.errors import RefusedError, UsageError
+from ntrm.evaluation import evaluated, writing
+from ntrm.evaluation.compare import compare
+from ntrm.evaluation.evaluate import evaluate
+from ntrm.metrics.overlap import pooled
+from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice
+
+DRAWS = 400
+
+
+@pytest.fixture
+def truth(random):
+    return truth_counts(random, sections=20)
+
+
+@pytest.fixture
+def write(tmp_path, random, truth):
+    """Write an evaluation of a model of given skill."""
+
+    def one(folder, skill=0.8, counts=None, **changes):
+        return write_evaluation(
+            tmp_path / folder, confusions(random, truth, skill) if counts is None else counts, **changes
+        )
+
+    return one
+
+
+def test_seeds_are_one_model_and_the_numbers_are_those_of_the_metrics(write, random, truth):
+    stacks = {
+        "ntrm": [confusions(random, truth, 0.9) for _ in range(3)],
+        "unet": [confusions(random, truth, 0.7) for _ in range(2)],
+    }
+    outs = [
+        write(f"{arch}-{seed}", counts=counts, arch=arch, seed=seed)
+        for arch, group in stacks.items()
+        for seed, counts in enumerate(group)
+    ]
+    found = compare(outs[::-1], measure="dice", draws=DRAWS, seed=3)
+    patients = [f"patient-{number // 2}" for number in range(20)]
+    (expected,) = compare_confusions(
+        {"unet": np.stack(stacks["unet"]), "ntrm": np.stack(stacks["ntrm"])},
+        patients,
+        statistic=macro_dice,
+        bootstrap=Bootstrap(draws=DRAWS, seed=3),
+    )
+    (pair,) = found.pairs
+    assert pair == expected
+    assert pair.established
+    assert (found.sections, found.patients) == (20, 10)
+    assert [model.label for model in found.models] == ["ntrm", "unet"]  # the best first
+    for model in found.models:
+        assert model.seeds == tuple(range(len(stacks[model.label])))
+        scores = [pooled(counts, SCHEMA).macro["dice"] for counts in stacks[model.label]]
+        assert model.scores == pytest.approx(scores)
+        assert model.mean == pytest.approx(np.mean(scores))
+
+
+def test_it_says_plainly_when_a_difference_is_not_established(write, random, truth):
+    found = compare([write("a", arch="a"), write("b", arch="b", skill=0.8)], draws=DRAWS)
+    alike = compare(
+        [write("c", arch="c", counts=found_counts(truth)), write("d", arch="d", counts=found_counts(truth))]
+    )
+    assert alike.verdicts[0].startswith("A difference between c and d is not established (+0.0000")
+    assert "10 patients" in found.verdicts[0]
+
+
+def found_counts(truth):
+    """Perfect counts."""
+    return np.stack([np.diag(row) for row in truth])
+
+
+def test_few_patients_establish_nothing(tmp_path, random):
+    truth = truth_counts(random, sections=5)
+    outs = [
+        write_evaluation(tmp_path / arch, confusions(random, truth, skill), arch=arch, patients=list("abcde"))
+        for arch, skill in (("good", 0.95), ("bad", 0.3))
+    ]
+    (pair,) = compare(outs, draws=DRAWS).pairs
+    assert abs(pair.difference) > 0.3
+    assert not pair.established
+
+
+def test_a_reference_and_holm_over_the_family(write):
+    outs = [write(arch, arch=arch, skill=skill) for arch, skill in (("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6))]
+    everything = compare(outs, draws=DRAWS)
+    assert len(everything.pairs) == 6
+    against = compare(outs, draws=DRAWS, reference="d")
+    assert [(pair.first, pair.second) for pair in against.pairs] == [("a", "d"), ("b", "d"), ("c", "d")]
+    assert all(pair.p_holm >= pair.p for pair in against.pairs)
+    with pytest.raises(UsageError, match=r"one of a, b, c, d"):
+        compare(outs, reference="e")
+
+
+def test_models_of_one_name_get_labels_that_tell_them_apart(write):
+    outs = [
+        write("1", seed=0, name="skin"),
+        write("2", seed=0, name="skin", options={"width": 0.5, "absent": "linked"}),
+        write("3", seed=0, name="skin", encoder_init="scratch"),
+        write("4", seed=1, name="skin"),
+        write("5", seed=0, name="other", options={}),
+        write("6", seed=0, name="skin", recipe={"name": "fast", "batch": 8}),
+    ]
+    labels = {model.label: len(model.scores) for model in compare(outs, draws=DRAWS).models}
+    first = next(label for label, count in labels.items() if count == 2)
+    assert len(labels) == 5
+    assert "other" in labels
+    assert "absent default" in first
+    assert "encoder_init imagenet" in first
+    assert any("absent linked" in label for label in labels)
+    assert any("encoder_init scratch" in label for label in labels)
+    assert any("recipe.batch 8" in label for label in labels)
+    assert all("width" not in label for label in labels)  # it is the same for all of that name
+
+
+def test_networks_of_unknown_seed_stand_for_themselves(write):
+    found = compare([write("x", seed=None), write("y", seed=None)], draws=DRAWS)
+    assert len(found.models) == 2
+    assert all(re.search(r"ntrm \(.*[xy]\)", model.label) for model in found.models)
+
+
+def test_the_order_of_sections_does_not_matter(write, random, truth, tmp_path):
+    names = [f"BCC_{number}" for number in range(20)]
+    patients = [f"patient-{number // 2}" for number in range(20)]
+    good, bad = confusions(random, truth, 0.9), confusions(random, truth, 0.8)
+    order = random.permutation(20)
+    straight = [write("a", counts=good, arch="a"), write("b", counts=bad, arch="b")]
+    turned = write(
+        "c", counts=bad[order], arch="b", names=[names[i] for i in order], patients=[patients[i] for i in order]
+    )
+    assert compare(straight, draws=DRAWS).pairs == compare([straight[0], turned], draws=DRAWS).pairs
+
+
+def test_draws_are_repeatable_and_depend_on_their_seed(write):
+    outs = [write("a", arch="a"), write("b", arch="b")]
+    assert compare(outs, draws=DRAWS).as_dict() == compare(outs, draws=DRAWS).as_dict()
+    assert compare(outs, draws=DRAWS).pairs[0].low != compare(outs, draws=DRAWS, seed=1).pairs[0].low
+
+
+def test_tables_and_documents_say_the_same(write, tmp_path):
+    found = compare([write("a", arch="a", skill=0.9), write("b", arch="b"), write("c", arch="b", seed=1)], draws=DRAWS)
+    found.write(tmp_path / "table.csv")
+    found.write(tmp_path / "document.json")
+    with (tmp_path / "table.csv").open() as stream:
+        (row,) = csv.DictReader(stream)
+    document = json.loads((tmp_path / "document.json").read_text())
+    assert document == json.loads(json.dumps(found.as_dict()))
+    (pair,) = document["comparisons"]
+    assert row["verdict"] == pair["verdict"] == found.verdicts[0]
+    assert float(row["difference"]) == pytest.approx(pair["difference"])
+    assert len(row["second_by_seed"].split()) == 2
+    for wrong in ("table.txt", "metrics.json"):
+        with pytest.raises(UsageError, match=r"\.csv or \.json"):
+            found.write(tmp_path / wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"names": [f"SCC_{number}" for number in range(20)]}, "same sections"),
+        ({"patients": ["one"] * 20}, "same patients"),
+        ({"classes": ("EPI", "SCC", "RET", "BKG")}, "same classes"),
+        ({"data": {"fingerprint": "f" * 16}}, "same data"),
+        ({"data": {"split": "val"}}, "same data"),
+        ({"data": {"level": "5x", "mpp": 3.35}}, "same data"),
+    ],
+)
+def test_evaluations_of_different_things_are_refused(write, changes, said):
+    with pytest.raises(RefusedError, match=said):
+        compare([write("a", arch="a"), write("b", arch="b", **changes)], draws=DRAWS)
+
+
+def test_sections_left_out_or_of_another_truth_are_refused(write, random, truth):
+    one = write("a", arch="a")
+    with pytest.raises(RefusedError, match="same sections"):
+        compare([one, write("b", arch="b", counts=confusions(random, truth[:-1], 0.8))], draws=DRAWS)
+    with pytest.raises(RefusedError, match="not scored on the same truth"):
+        compare([one, write("c", arch="c", counts=confusions(random, truth + 1, 0.8))], draws=DRAWS)
+
+
+def test_fewer_than_two_models_and_doubles_are_refused(write, tmp_path):
+    one, two = write("a"), write("b", seed=1)
+    with pytest.raises(UsageError, match=r"nothing to compare\n.*ntrm \(2 evaluations\)"):
+        compare([one, two])
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare([])
+    with pytest.raises(UsageError, match="given twice"):
+        compare([one, tmp_path / "b" / ".." / "a"])
+    with pytest.raises(UsageError, match="given twice"):
+        compare([one, write("copy", sha256=f"sha-{one}")])
+    with pytest.raises(RefusedError, match=r"cannot be told apart[\s\S]*same seed 0"):
+        compare([one, two, write("again")])
+    with pytest.raises(UsageError, match=r"unknown measure[\s\S]*iou, dice, accuracy"):
+        compare([one, two], measure="f1")
+
+
+def test_what_evaluate_writes_is_understood(tmp_path, random, monkeypatch):
+    gaussians.register(monkeypatch)
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+    shapes = {(f"s{number}", "test"): (40, 50) for number in range(8)}
+    gaussians.write_sections(tmp_path / "data", random, {**shapes, ("x", "train"): (32, 32), ("y", "val"): (32, 32)})
+    schema = open_parts(tmp_path / "data").schema
+    outs = []
+    for name, seed in (("right", 0), ("right", 1), ("wrong", 0)):
+        network = gaussians.make_network(schema).describe(name=name)
+        with torch.no_grad():
+            network.conv.bias[0] += 0.05 * seed + 3 * (name == "wrong")
+        network.save_pretrained(tmp_path / f"{name}-{seed}" / "model")
+        facts = {"seed": seed, "recipe": {"name": "fast"}, "encoder_init": "scratch", "level": ""}
+        (tmp_path / f"{name}-{seed}" / "provenance.json").write_text(json.dumps(facts))
+        outs.append(tmp_path / f"{name}-{seed}" / "scores")
+        evaluate(outs[-1].parent / "model", tmp_path / "data", outs[-1], device="cpu", pictures=False)
+    found = compare(outs, draws=DRAWS)
+    assert [(model.label, model.seeds) for model in found.models] == [("right", (0, 1)), ("wrong", (0,))]
+    assert (found.sections, found.patients) == (8, 8)
+    scores = [json.loads((out / "metrics.json").read_text())["pooled"]["macro"]["iou"] for out in outs]
+    assert found.models[0].scores == pytest.approx(scores[:2])
+    assert found.pairs[0].established
+    assert found.verdicts[0].startswith("right scores higher than wrong")
+
+
+def test_the_files_have_the_names_that_evaluate_gives_them():
+    assert (evaluated.METRICS, evaluated.CONFUSIONS) == (writing.METRICS, writing.CONFUSIONS)

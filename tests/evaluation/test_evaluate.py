@@ -1,0 +1,154 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_of, scores_of, write_dataset
+
+from ntrm.data.parts import open_parts
+from ntrm.errors import UsageError
+from ntrm.evaluation.evaluate import evaluate
+from ntrm.evaluation.robustness import DEGRADATIONS
+from ntrm.labels import IGNORE
+from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
+from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
+from ntrm.models.registry import create
+from ntrm.resolution import Resolution
+from ntrm.stitching import Stitching
+
+HERE = Resolution.square(6.7)
+
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def test_every_score_is_that_of_the_known_masks(data, sections, tmp_path):
+    found = evaluate(ByColour(), data, tmp_path / "out", device="cpu", pictures=False, command=["ntrm", "evaluate"])
+    tables = [count(truth, seen) for _, seen, truth in of_test(sections).values()]
+    document = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert document == json.loads(json.dumps(found.as_dict()))
+    accuracy, iou, dice = scores_of(tables)
+    assert document["pooled"]["pixel_accuracy"] == pytest.approx(accuracy)
+    assert document["pooled"]["macro"]["iou"] == pytest.approx(iou)
+    assert document["pooled"]["macro"]["dice"] == pytest.approx(dice)
+    one_by_one = np.mean([scores_of([table]) for table in tables], axis=0)
+    assert document["per_section"]["macro"]["iou"] == pytest.approx(one_by_one[1])
+    pairs = [(truth, seen) for _, seen, truth in of_test(sections).values()]
+    boundary = BoundaryAgreement.total([boundary_agreement(*pair, schema_of(), HERE) for pair in pairs])
+    graph = GraphAgreement.total([graph_agreement(*pair, schema_of(), HERE) for pair in pairs])
+    assert document["boundary"] == json.loads(json.dumps(boundary.as_dict()))
+    assert document["graph"] == json.loads(json.dumps(graph.as_dict()))
+    total = np.sum(tables, axis=0)
+    claim = document["claims"]["scc_false_positives"]
+    assert claim["final"] == total[:3, 3].sum()
+    assert claim["other_pixels"] == total[:3].sum()
+    assert claim["initial"] == sum(int(s.initial[:3, 3].sum()) for s in found.sections)
+    assert document["initial"]["pixels"] == document["pooled"]["pixels"] == total.sum()
+    assert document["cancers"]["sections"] == 3
+    assert 0 <= document["calibration"]["ece"] <= 1
+    assert len(document["calibration"]["reliability"]) == 15
+    assert sum(counts["wrong"] for counts in document["interfaces"].values()) > 0
+
+
+def test_the_document_names_model_data_and_program(data, tmp_path):
+    network = ByColour().describe(name="mine", version="2", temperature=1.5)
+    found = evaluate(network, data, None, device="cpu", command=["a", "b"], boundaries=False).as_dict()
+    parts = open_parts(data)
+    assert found["model"] | {"sha256": ""} == {
+        "name": "mine", "arch": "by-colour", "options": {}, "version": "2", "sha256": "", "seed": None, "recipe": None,
+        "encoder_init": None, "level": None, "mpp": 6.7, "window": 64, "temperature": 1.5, "data": "",
+    }  # fmt: skip
+    assert found["data"] == {
+        "fingerprint": parts.fingerprint("test"), "split": "test", "level": None, "mpp": pytest.approx(6.7),
+        "sections": 3, "patients": 2,
+    }  # fmt: skip
+    assert found["classes"] == ["EPI", "RET", "BKG", "SCC"]
+    assert found["stitching"] == {"window": 64, "overlap": 16}
+    assert found["command"] == ["a", "b"]
+    assert found["boundary"] is found["robustness"] is None
+    assert found["seconds"] >= found["seconds_predicting"] > 0
+
+
+def test_jobs_and_batches_change_nothing(data):
+    documents = [
+        evaluate(ByColour(), data, None, device="cpu", jobs=jobs, batch=batch).as_dict()
+        for jobs, batch in ((1, 16), (2, 1))
+    ]
+    for document in documents:
+        for key in ("seconds", "seconds_predicting"):
+            document.pop(key)
+    assert documents[0] == documents[1]
+
+
+def test_classes_in_another_order_are_matched_by_name(tmp_path, sections):
+    one = evaluate(ByColour(), write_dataset(tmp_path / "one", sections), None, device="cpu")
+    shuffled = schema_of(("SCC", "BKG", "EPI", "RET"))
+    other = evaluate(ByColour(), write_dataset(tmp_path / "two", sections, schema=shuffled), None, device="cpu")
+    assert np.array_equal(one.confusion, other.confusion)
+    assert one.as_dict()["boundary"] == other.as_dict()["boundary"]
+
+
+def test_a_dataset_may_lack_classes_of_the_network(tmp_path, random):
+    seen = draw_mask(random, 40, 40, classes=4)
+    truth = np.where(seen == 3, 0, seen).astype(np.uint8)
+    folder = write_dataset(
+        tmp_path / "data", {"a": ("test", "p", seen, truth)}, schema=schema_of(("EPI", "RET", "BKG"))
+    )
+    found = evaluate(ByColour(), folder, None, device="cpu")
+    assert found.pooled.pixels[3] == 0
+    assert found.pooled.per_class["iou"][3] == 0
+    assert found.claims()["scc_false_positives"]["final"] == (seen == 3).sum()
+
+
+def test_sections_without_a_known_pixel_do_no_harm(tmp_path, random):
+    unknown = np.full((40, 50), IGNORE, dtype=np.uint8)
+    sections = {
+        "a": ("test", "p", draw_mask(random, 40, 50), unknown),
+        "b": ("test", "q", *[draw_mask(random, 33, 21)] * 2),
+    }
+    found = evaluate(ByColour(), write_dataset(tmp_path / "data", sections), tmp_path / "out", device="cpu").as_dict()
+    assert found["pooled"]["pixel_accuracy"] == 1.0
+    assert found["pooled"]["pixels"] == 33 * 21
+    alone = evaluate(
+        ByColour(), write_dataset(tmp_path / "alone", {"a": sections["a"]}), tmp_path / "alone-out", device="cpu"
+    ).as_dict()
+    assert alone["pooled"]["pixel_accuracy"] is alone["pooled"]["macro"]["iou"] is alone["calibration"]["ece"] is None
+
+
+def test_a_part_that_is_not_there_is_told(data):
+    with pytest.raises(UsageError, match=r"(?s)no such split.*val.*test, train"):
+        evaluate(ByColour(), data, None, split="val")
+
+
+def test_a_split_file_decides(data, tmp_path, sections):
+    rows = "".join(
+        f"{name},{group},{'test' if name == 'training' else 'train'}\n" for name, (_, group, *_) in sections.items()
+    )
+    (tmp_path / "split.csv").write_text("name,group,split\n" + rows)
+    found = evaluate(ByColour(), data, None, split_file=tmp_path / "split.csv", device="cpu")
+    assert [section.name for section in found.sections] == ["training"]
+
+
+def test_robustness_starts_from_the_scores_themselves(data):
+    found = evaluate(ByColour(), data, None, device="cpu", robustness=True, boundaries=False)
+    rows = found.as_dict()["robustness"]
+    assert len(rows) == len(DEGRADATIONS) + 1
+    assert rows[0]["iou"] == pytest.approx(found.pooled.macro["iou"])
+    assert rows[0]["iou_change"] == 0
+    assert min(row["iou_change"] for row in rows) < 0
+
+
+def test_windows_of_another_size_can_be_studied(data):
+    small = evaluate(ByColour(), data, None, device="cpu", stitching=Stitching(32, 8), boundaries=False)
+    usual = evaluate(ByColour(), data, None, device="cpu", overlap=0, boundaries=False)
+    assert small.as_dict()["stitching"] == {"window": 32, "overlap": 8}
+    assert usual.as_dict()["stitching"] == {"window": 64, "overlap": 0}
+    assert np.array_equal(small.confusion, usual.confusion)  # this network looks at single pixels
+
+
+def test_a_real_network_with_a_graph(data, tmp_path):
+    torch.manual_seed(0)
+    network = create("ntrm-paper", schema_of(), width=0.125, dim=16).describe(window=64, mpp=6.7)
+    found = evaluate(network, data, tmp_path / "out", device="cpu", batch=2).as_dict()
+    assert found["initial"]["pixels"] == found["pooled"]["pixels"]
+    assert (tmp_path / "out" / "improvement.png").stat().st_size > 10_000

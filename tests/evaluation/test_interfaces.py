@@ -1,0 +1,113 @@
+import json
+
+import numpy as np
+import pytest
+
+from ntrm.errors import DataError, UsageError
+from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts, interface_name
+from ntrm.labels import IGNORE, SKIN
+from ntrm.models.config import schema_for
+
+
+def literal(truth, final, initial, classes, reach):
+    """Pixel by pixel, neighbour by neighbour: {(A, B): [pixels, wrong, corrected, broken]} with A < B."""
+    found = {}
+    height, width = truth.shape
+    for y in range(height):
+        for x in range(width):
+            own = truth[y, x]
+            if own == IGNORE:
+                continue
+            near = {
+                int(truth[v, u])
+                for v in range(max(0, y - reach), min(height, y + reach + 1))
+                for u in range(max(0, x - reach), min(width, x + reach + 1))
+            }
+            for other in near - {int(own), IGNORE}:
+                counts = found.setdefault((min(own, other), max(own, other)), [0, 0, 0, 0])
+                was, now = initial[y, x] == own, final[y, x] == own
+                counts[0] += 1
+                counts[1] += not now
+                counts[2] += now and not was
+                counts[3] += was and not now
+    return found
+
+
+def patches(random, classes, shape, ignored=True):
+    """Blocks of one class each, so that pixels differ in what lies within reach."""
+    coarse = random.integers(0, classes + ignored, (-(-shape[0] // 5), -(-shape[1] // 4)))
+    mask = np.kron(coarse, np.ones((5, 4), dtype=int))[: shape[0], : shape[1]]
+    return np.where(mask == classes, IGNORE, mask).astype(np.uint8)
+
+
+@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("shape", [(23, 31), (2, 40), (1, 1)])
+def test_it_counts_what_the_definition_says(shape, reach, random):
+    schema = schema_for(5)
+    truth = patches(random, 5, shape)
+    initial, final = (np.where(random.random(shape) < 0.6, truth, random.integers(0, 5, shape)) for _ in range(2))
+    initial, final = (np.where(mask == IGNORE, 0, mask).astype(np.uint8) for mask in (initial, final))
+    found = interface_counts(truth, final, initial, schema, reach=reach)
+    expected = literal(truth, final, initial, 5, reach)
+    assert {tuple(map(schema.index, pair)) for pair in found.pairs} == set(expected)
+    for (one, other), (pixels, wrong, corrected, broken) in expected.items():
+        counts = found.of(schema.names[one], schema.names[other])
+        assert counts == found.of(schema.names[other], schema.names[one])
+        assert (counts["pixels"], counts["wrong"]) == (pixels, wrong)
+        assert (counts["corrected"], counts["broken"]) == (corrected, broken)
+        assert counts["initial_wrong"] == wrong + corrected - broken
+
+
+def test_sections_add_up(random):
+    schema = schema_for(3)
+    parts = []
+    for _ in range(3):
+        truth, final, initial = (patches(random, 3, (12, 12), ignored=False) for _ in range(3))
+        parts.append(interface_counts(truth, final, initial, schema))
+    total = InterfaceCounts.total(parts)
+    for one, other in total.pairs:
+        for key, value in total.of(one, other).items():
+            assert value == sum(part.of(one, other)[key] for part in parts)
+
+
+def test_the_claimed_interfaces_are_always_there_and_cancers_come_first(random):
+    found = interface_counts(np.zeros((4, 4), np.uint8), np.zeros((4, 4), np.uint8), None, SKIN).as_dict()
+    assert list(found) == ["BCC-RET", "RET-HYP", "EPI-KER"]
+    assert found["BCC-RET"]["pixels"] == 0
+    truth = patches(random, 12, (60, 60), ignored=False)
+    named = interface_counts(truth, truth, truth, SKIN).as_dict()
+    assert len(named) == len({frozenset(name.split("-")) for name in named})
+    assert interface_name("EPI", "IEC", SKIN) == "IEC-EPI"
+    assert interface_name("SCC", "BCC", SKIN) == "BCC-SCC"
+    assert not any(counts["wrong"] for counts in named.values())
+    json.dumps(named)
+
+
+def test_without_a_coarse_head_nothing_is_corrected_or_broken(random):
+    truth, final = patches(random, 3, (20, 20)), patches(random, 3, (20, 20), ignored=False)
+    found = interface_counts(truth, final, None, schema_for(3))
+    both = interface_counts(truth, final, final, schema_for(3))
+    for pair in found.pairs:
+        counts = found.of(*pair)
+        assert counts["corrected"] is counts["broken"] is counts["initial_wrong"] is None
+        assert (counts["pixels"], counts["wrong"]) == (both.of(*pair)["pixels"], both.of(*pair)["wrong"])
+
+
+def test_only_ignored_pixels_give_no_interface():
+    truth = np.full((5, 5), IGNORE, dtype=np.uint8)
+    assert interface_counts(truth, np.zeros_like(truth), np.zeros_like(truth), schema_for(3)).as_dict() == {}
+
+
+def test_what_does_not_belong_together_is_refused():
+    mask = np.zeros((4, 4), dtype=np.uint8)
+    three = schema_for(3)
+    with pytest.raises(DataError, match="one section"):
+        interface_counts(mask, mask[1:], None, three)
+    with pytest.raises(DataError, match="differ in size"):
+        interface_counts(mask, mask, mask[1:], three)
+    with pytest.raises(DataError, match="class"):
+        interface_counts(mask + 7, mask, None, three)
+    with pytest.raises(UsageError, match="added up"):
+        InterfaceCounts.total([interface_counts(mask, mask, None, three), interface_counts(mask, mask, mask, three)])
+    with pytest.raises(UsageError, match="added up"):
+        InterfaceCounts.total([])

@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+import torch
+from tests.evaluation.small import ByColour, draw_mask, draw_sections, schema_of, write_dataset
+
+from ntrm.data.cache import TileCache
+from ntrm.data.parts import open_parts
+from ntrm.errors import DataError
+from ntrm.evaluation import sections
+from ntrm.evaluation.sections import Tally, confusion_of, predict_section
+from ntrm.labels import IGNORE
+from ntrm.metrics.calibration import calibration_counts
+from ntrm.predictor import Predictor
+from ntrm.stitching import Rows, Stitching, stitch
+
+
+def literal_confusion(truth, prediction, classes):
+    table = np.zeros((classes, classes), dtype=int)
+    for true, found in zip(truth.ravel(), prediction.ravel(), strict=True):
+        if true != IGNORE:
+            table[true, found] += 1
+    return table
+
+
+@pytest.mark.parametrize("bands", [1, 3])
+def test_the_tally_counts_like_the_metrics_do(bands, random):
+    K, height, width = 5, 30, 22
+    final, initial = (random.dirichlet(np.ones(K), (height, width)).transpose(2, 0, 1) for _ in range(2))
+    truth = draw_mask(random, height, width, K, ignored=0.2)
+    tally = Tally(truth, K)
+    for top in range(0, height, height // bands):
+        rows = slice(top, top + height // bands)
+        tally(Rows(top, *(torch.tensor(p[:, rows], dtype=torch.float32) for p in (final, initial))))
+    assert np.array_equal(tally.final, literal_confusion(truth, final.argmax(axis=0), K))
+    assert np.array_equal(tally.initial, literal_confusion(truth, initial.argmax(axis=0), K))
+    expected = calibration_counts(final.astype(np.float32), truth)
+    found = tally.calibration
+    assert np.array_equal(found.pixels, expected.pixels)
+    assert np.array_equal(found.correct, expected.correct)
+    np.testing.assert_allclose(found.confidence, expected.confidence, rtol=1e-6)
+    assert found.squares == pytest.approx(expected.squares, rel=1e-6)
+    assert found.expected_error == pytest.approx(expected.expected_error, abs=1e-7)
+
+
+def test_accelerators_sum_by_bin_like_the_cpu(random):
+    place, values = torch.tensor(random.integers(0, 16, 500)), torch.tensor(random.random(500))
+    expected = np.bincount(place.numpy(), weights=values.numpy(), minlength=16)[:15]
+    np.testing.assert_allclose(sections._sum_by_place(place, values), expected, rtol=1e-12)
+    np.testing.assert_allclose(sections._sum_bin_by_bin(place, values), expected, rtol=1e-12)
+
+
+def test_only_ignored_pixels_count_nothing():
+    tally = Tally(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
+    tally(Rows(0, torch.full((3, 4, 5), 1 / 3), None))
+    assert tally.final.sum() == 0
+    assert tally.initial is None
+    assert tally.calibration.total == 0
+    assert tally.calibration.expected_error is None
+
+
+def test_certain_pixels_fall_into_the_last_bin():
+    tally = Tally(np.zeros((1, 2), dtype=np.uint8), 2)
+    tally(Rows(0, torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), None))
+    assert tally.calibration.pixels.tolist() == [0] * 14 + [2]
+    assert tally.calibration.brier == pytest.approx(1.0)
+
+
+def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
+    drawn = draw_sections(random, (70, 90))
+    other = schema_of(("SCC", "BKG", "EPI", "RET"))
+    parts = open_parts(write_dataset(tmp_path / "data", drawn, schema=other))
+    table = schema_of().remap_table(other)
+    predictor, (case,) = Predictor(ByColour(), "cpu"), parts["test"]
+    found = predict_section(predictor, case, other, table, stitching=Stitching(64), cache=TileCache(tmp_path / "cache"))
+    _, patient, seen, truth = drawn["s0"]
+    assert np.array_equal(found.stitched.mask, seen)
+    assert np.array_equal(found.truth, truth)
+    counts = found.counts()
+    assert (counts.name, counts.patient, counts.pixels) == ("s0", patient, 70 * 90)
+    assert np.array_equal(counts.confusion, literal_confusion(truth, seen, 4))
+    assert np.array_equal(counts.initial, literal_confusion(truth, found.stitched.initial_mask, 4))
+    probabilities = stitch(predictor, found.section.image, probabilities=True).probabilities
+    expected = calibration_counts(probabilities, truth)
+    assert counts.calibration.expected_error == pytest.approx(expected.expected_error, abs=1e-6)
+    assert counts.calibration.brier == pytest.approx(expected.brier, abs=1e-6)
+
+
+def test_confusions_alone(random):
+    image, truth = random.integers(0, 256, (40, 50, 3), dtype=np.uint8), draw_mask(random, 40, 50)
+    predictor = Predictor(ByColour(coarse=False), "cpu")
+    found = confusion_of(predictor, image, truth, stitching=Stitching(64))
+    assert np.array_equal(found, literal_confusion(truth, predictor.predict(image).mask, 4))
+    with pytest.raises(DataError, match="differ in size"):
+        confusion_of(predictor, image[1:], truth, stitching=Stitching(64))

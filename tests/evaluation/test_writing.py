@@ -1,0 +1,90 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from tests.evaluation.small import ByColour, count, of_test, scores_of
+
+from ntrm.errors import NtrmError, RefusedError, UsageError
+from ntrm.evaluation import writing
+from ntrm.evaluation.evaluate import evaluate
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def test_files_hold_what_others_read(data, sections, tmp_path):
+    out = tmp_path / "out"
+    found = evaluate(ByColour(), data, out, device="cpu")
+    assert {path.name for path in out.iterdir()} == set(writing.FILES)
+    with np.load(out / "confusions.npz", allow_pickle=False) as arrays:
+        assert arrays["names"].tolist() == ["s0", "s1", "s2"]
+        assert arrays["patients"].tolist() == ["p0", "p0", "p1"]
+        assert arrays["final"].dtype == arrays["initial"].dtype == np.int64
+        for index, (_, seen, truth) in enumerate(of_test(sections).values()):
+            assert np.array_equal(arrays["final"][index], count(truth, seen))
+        assert np.array_equal(arrays["initial"].sum(axis=(1, 2)), arrays["final"].sum(axis=(1, 2)))
+    with (out / "sections.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["name"] for row in rows] == ["s0", "s1", "s2"]
+    for row, (_, seen, truth), section in zip(rows, of_test(sections).values(), found.sections, strict=True):
+        assert float(row["iou"]) == pytest.approx(scores_of([count(truth, seen)])[1])
+        assert float(row["ece"]) == pytest.approx(section.calibration.expected_error)
+        assert int(row["pixels"]) == truth.size
+
+
+def test_a_folder_with_something_else_is_left_alone(data, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(RefusedError, match=r"(?s)no evaluation.*thesis\.txt"):
+        evaluate(ByColour(), data, out, device="cpu")
+    (out / "metrics.json").write_text("{}")
+    with pytest.raises(RefusedError, match="no evaluation"):
+        evaluate(ByColour(), data, out, device="cpu")
+    assert {path.name for path in out.iterdir()} == {"thesis.txt", "metrics.json"}
+    with pytest.raises(UsageError, match="not a folder"):
+        evaluate(ByColour(), data, out / "thesis.txt", device="cpu")
+
+
+def test_metrics_come_last_and_a_broken_run_can_be_repeated(data, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    evaluate(ByColour(), data, out, device="cpu", pictures=False)
+    before = (out / "metrics.json").read_text()
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "write_json", stop)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(ByColour(coarse=False), data, out, device="cpu", pictures=False)
+    assert not (out / "metrics.json").exists(), "old scores beside new tables"
+    assert (out / "sections.csv").exists()
+    (out / ".partial-x.png").write_bytes(b"half")
+    evaluate(ByColour(), data, out, device="cpu", pictures=False)
+    again = json.loads((out / "metrics.json").read_text())
+    assert again["pooled"] == json.loads(before)["pooled"]
+    assert not list(out.glob(".partial-*"))
+
+
+def test_a_failed_evaluation_leaves_the_earlier_one(data, tmp_path):
+    out = tmp_path / "out"
+    evaluate(ByColour(), data, out, device="cpu", pictures=False)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    broken = ByColour()
+    torch.nn.init.constant_(broken.colours, torch.nan)
+    with pytest.raises(NtrmError, match="no numbers"):
+        evaluate(broken, data, out, device="cpu")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_without_a_coarse_head_there_is_no_improvement(data, tmp_path):
+    out = tmp_path / "out"
+    evaluate(ByColour(), data, out, device="cpu")
+    found = evaluate(ByColour(coarse=False), data, out, device="cpu").as_dict()
+    assert found["initial"] is found["claims"]["scc_false_positives"]["initial"] is None
+    assert {counts["corrected"] for counts in found["interfaces"].values()} == {None}
+    assert not (out / "improvement.png").exists(), "the picture of the earlier evaluation is still there"
+    with np.load(out / "confusions.npz") as arrays:
+        assert "initial" not in arrays

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from scipy import ndimage
 from tests.data.pictures import tissue_like, to_picture, to_tensor
 
-from ntrm.data.augmentation.augment import Augment, flip, gaussian_blur, rotate_images, rotate_masks, turn
+from ntrm.data.augmentation.augment import Augment, brighten, flip, gaussian_blur, rotate_images, rotate_masks, turn
 from ntrm.errors import UsageError
 from ntrm.labels import IGNORE, SKIN
 
 SEEDS = st.integers(0, 2**32 - 1)
-EVERYTHING = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, blur=0.7, jpeg=0.7)
+EVERYTHING = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7, jpeg=0.7)
 
 
 def seeded(seed):
@@ -73,7 +73,7 @@ def test_one_seed_gives_one_result_and_leaves_the_input_alone(dtype, seed):
 def test_processes_augment_their_share_as_one_process_does_all(seed, world):
     images, masks = random_batch(seeded(seed), count=2 * world)
     images = images / 255
-    before_jpeg, jpeg = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, blur=0.7), Augment(jpeg=0.7)
+    before_jpeg, jpeg = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7), Augment(jpeg=0.7)
     for augment in (before_jpeg, jpeg):
         whole = augment(images, masks, seeded(seed))
         for rank in range(world):
@@ -169,6 +169,16 @@ def test_blur_agrees_with_scipy(random):
         assert np.abs(to_picture(blurred[None]) - theirs).max() < 0.1, f"sigma {width}"
 
 
+def test_brightness_is_a_factor_and_white_stays_white(random):
+    images = torch.from_numpy(random.random((3, 3, 5, 6))).float()
+    images[0, :, 0, 0] = 1
+    found = brighten(images, torch.tensor([1.2, 1.0, 0.8])).numpy()
+    np.testing.assert_allclose(found[2], 0.8 * images[2].numpy(), rtol=1e-6)
+    np.testing.assert_array_equal(found[1], images[1].numpy())
+    np.testing.assert_allclose(found[0], np.minimum(1, 1.2 * images[0].numpy()), rtol=1e-6)
+    assert (found[0, :, 0, 0] == 1).all()
+
+
 def test_no_augmentation_is_the_identity(generator):
     images, masks = random_batch(generator)
     same_images, same_masks = Augment.none()(images, masks, generator)
@@ -176,7 +186,7 @@ def test_no_augmentation_is_the_identity(generator):
     assert torch.equal(same_masks, masks)
 
 
-@pytest.mark.parametrize("name", ["flip", "turn", "rotate", "stain", "blur", "jpeg"])
+@pytest.mark.parametrize("name", ["flip", "turn", "rotate", "stain", "light", "blur", "jpeg"])
 def test_every_probability_acts_on_the_share_it_names(name, random, generator):
     images = to_tensor(tissue_like(random, 16, 16)).repeat(400, 1, 1, 1)
     masks = torch.zeros(400, 16, 16, dtype=torch.uint8)
@@ -209,6 +219,7 @@ def test_half_precision_around_it_makes_no_difference(generator, seed):
         {"rotate": math.nan},
         {"rotate_degrees": 181},
         {"stain_scale": 2},
+        {"light_scale": 1},
         {"blur_sigma": (2.0, 1.0)},
         {"jpeg_quality": (0, 50)},
     ],

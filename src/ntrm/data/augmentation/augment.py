@@ -67,6 +67,11 @@ def _rotation_grid(batch: Tensor, degrees: Tensor) -> Tensor:
     return functional.affine_grid(matrix, [len(batch), 1, height, width], align_corners=False)
 
 
+def brighten(images: Tensor, factor: Tensor) -> Tensor:
+    """Images (B, 3, H, W) in [0, 1] under a lamp ``factor`` (B) times as bright; what is too bright is white."""
+    return (images * _per_sample(factor.to(images.dtype), images)).clamp(max=1)
+
+
 def gaussian_blur(images: Tensor, sigma: Tensor, widest: float | None = None) -> Tensor:
     """Images (B, 3, H, W) blurred with standard deviation ``sigma`` (B) in pixels; the border pixel is continued.
 
@@ -113,6 +118,10 @@ class Augment:
     """Largest relative change of a stain's concentration."""
     stain_shift: float = 0.05
     """Largest optical density of a stain added or taken away everywhere."""
+    light: float = 0.0
+    """Probability of another brightness, glass included: lamps and white balances differ between scanners."""
+    light_scale: float = 0.2
+    """Largest relative change of the brightness."""
     blur: float = 0.0
     """Probability of a Gaussian blur."""
     blur_sigma: tuple[float, float] = (0.3, 1.5)
@@ -123,11 +132,12 @@ class Augment:
     """Range of its quality."""
 
     def __post_init__(self) -> None:
-        for name in ("flip", "turn", "rotate", "stain", "blur", "jpeg"):
+        for name in ("flip", "turn", "rotate", "stain", "light", "blur", "jpeg"):
             _check_between(f"probability of {name}", 0, 1, getattr(self, name))
         _check_between("rotate_degrees", 0, 180, self.rotate_degrees)
         _check_between("stain_scale", 0, 1, self.stain_scale)
         _check_between("stain_shift", 0, 1, self.stain_shift)
+        _check_between("light_scale", 0, 0.9, self.light_scale)
         _check_between("blur_sigma", 0, 16, *self.blur_sigma)
         _check_between("jpeg_quality", 1, 100, *self.jpeg_quality)
 
@@ -144,7 +154,7 @@ class Augment:
     @classmethod
     def full(cls) -> Augment:
         """Everything, for models that shall serve other laboratories and scanners."""
-        return cls(flip=0.5, turn=0.75, rotate=0.5, stain=0.8, blur=0.2, jpeg=0.3)
+        return cls(flip=0.5, turn=0.75, rotate=0.5, stain=0.8, light=0.5, blur=0.2, jpeg=0.3)
 
     @torch.no_grad()
     def __call__(
@@ -181,12 +191,15 @@ class Augment:
         return images, _change(masks, chosen, lambda some: rotate_masks(some, degrees[chosen]))
 
     def _recolour(self, images: Tensor, draw: _Draw) -> Tensor:
-        """Stain, then optics, then file format: the order in which a slide meets them."""
-        stained, blurred, compressed = draw.chosen(self.stain), draw.chosen(self.blur), draw.chosen(self.jpeg)
+        """Stain, then lamp, then optics, then file format: the order in which a slide meets them."""
+        stained, lit = draw.chosen(self.stain), draw.chosen(self.light)
+        blurred, compressed = draw.chosen(self.blur), draw.chosen(self.jpeg)
         scale = torch.stack([draw.between(1 - self.stain_scale, 1 + self.stain_scale) for _ in "HE"], dim=1)
         shift = torch.stack([draw.between(-self.stain_shift, self.stain_shift) for _ in "HE"], dim=1)
+        brightness = draw.between(1 - self.light_scale, 1 + self.light_scale)
         sigma, quality = draw.between(*self.blur_sigma), draw.between(*self.jpeg_quality)
         images = _change(images, stained, lambda some: jitter_stains(some, scale[stained], shift[stained]))
+        images = _change(images, lit, lambda some: brighten(some, brightness[lit]))
         images = _change(images, blurred, lambda some: gaussian_blur(some, sigma[blurred], self.blur_sigma[1]))
         return _change(images, compressed, lambda some: compress(some, quality[compressed]))
 

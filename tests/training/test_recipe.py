@@ -188,6 +188,7 @@ WRONG = {
     "keep": ["best"],
     "precision": ["bf16"],
     "compile": [1, "true", None],
+    "replay": [1, "true", None],
     "window": [0, 100, 16, 2**20, 256.0],
     "overlap": [-1, 256, 0.5],
     "drop_background": ["no"],

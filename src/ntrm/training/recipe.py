@@ -28,7 +28,7 @@ CHOICES = {
     "weighting": tuple(WEIGHTINGS),
     "resident": ("auto", "yes", "no"),
 }
-SWITCHES = ("compile", "drop_background", "freeze_batch_norm")
+SWITCHES = ("compile", "replay", "drop_background", "freeze_batch_norm")
 AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full}
 """What ``augment`` may be called instead of listing its fields."""
 
@@ -71,6 +71,9 @@ class Recipe:
     """Which weights become the model: of the lowest validation ``loss``, of the highest ``iou``, or the ``last``."""
     precision: str
     compile: bool
+    """Whether the network is compiled first; pays off in long trainings."""
+    replay: bool
+    """Whether forward and backward are recorded once and replayed as CUDA graphs; on one GPU, if not compiled."""
     window: int
     """Side of a window in pixels."""
     overlap: int

@@ -1,0 +1,99 @@
+"""``ntrm train``: one training."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console as RichConsole
+
+from ntrm.cli.console import Console, command
+from ntrm.cli.options import Level, Seed
+
+
+@command
+def train(
+    arch: Annotated[str, typer.Option("--arch", metavar="NAME", help="Architecture; an unknown name lists them.")],
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")],
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder of the run: new or empty.")],
+    recipe: Annotated[
+        str, typer.Option("--recipe", metavar="R", help="How to train: paper, fast, finetune or a YAML file.")
+    ] = "fast",
+    resolution: Level = None,
+    init: Annotated[
+        str | None, typer.Option("--init", metavar="M", help="Trained model to start from: folder or hub id.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in RUN; begin it if there is none.")
+    ] = False,
+    splits: Annotated[
+        Path | None, typer.Option("--splits", metavar="FILE", help="Splits as `ntrm data split` writes them.")
+    ] = None,
+    sections: Annotated[
+        int | None, typer.Option("--sections", metavar="N", min=1, help="Train on N sections only.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="Option of the architecture; may be repeated."),
+    ] = None,
+    seed: Seed = 0,
+    device: Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    num_devices: Annotated[
+        int, typer.Option("--num-devices", metavar="N", min=1, help="Devices of this machine that share the batch.")
+    ] = 1,
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the model.")] = "",
+    *,
+    console: Console,
+) -> None:
+    """Train a network; RUN/model loads anywhere.
+
+    Stopped by Ctrl-C, SIGTERM or a crash, the same command with --resume goes on and comes to the same end.
+
+    Example: ntrm train --arch ntrm-paper --data DIR --resolution 10x --recipe paper --out RUN
+
+    ntrm train --arch ntrm --data DIR --out RUN --set steps=500 --set augment.stain=0 --option width=0.5
+
+    ntrm train --arch ntrm --data MINE --recipe finetune --init RUN/model --sections 10 --out RUN2
+
+    torchrun --nproc-per-node 4 -m ntrm train --arch ntrm --data DIR --out RUN --resume
+    """
+    from ntrm.training.fit import fit
+    from ntrm.training.launch import find_launch
+    from ntrm.training.recipe import load_recipe, parse_overrides
+
+    result = fit(
+        arch,
+        data,
+        out,
+        recipe=load_recipe(recipe, parse_overrides(changes or [])),
+        level=resolution,
+        split_file=splits,
+        options=parse_overrides(option or []),
+        init=init,
+        sections=sections,
+        seed=seed,
+        device=device,
+        num_devices=num_devices,
+        resume=resume,
+        name=name,
+        command=["ntrm", *sys.argv[1:]],
+        progress=console.progress,
+        say=console.note,
+    )
+    if not find_launch(device, num_devices).leads:
+        return
+
+    def show(to: RichConsole) -> None:
+        best, shown = result.best, ("loss", "iou", "dice", "accuracy")
+        scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
+        summary = f"{result.steps:,} steps in {result.seconds:,.0f} s; kept step {best.get('step')}: {scores}"
+        to.print(summary, markup=False, soft_wrap=True)
+        to.print(f"model: {result.model}", markup=False, soft_wrap=True)
+
+    console.result(result.as_dict(), show)

@@ -1,0 +1,178 @@
+"""Checkpoints: whole files with a checksum, the last two of them, written beside the training.
+
+A file is ``MAGIC``, the SHA-256 of what follows, and what follows: a state as ``torch.save`` writes it, read with
+``weights_only=True`` and in no other way. Kept weights lie beside it as safetensors, under a name of their own, so
+that every checkpoint on disk finds the weights that were the best when it was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import re
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from ntrm.errors import DataError, RefusedError
+from ntrm.files import remove_partials, sha256_of, whole_file
+from ntrm.models.weights import read_tensors
+
+MAGIC = b"ntrm-ckpt/1\n"
+KEPT = 2
+"""Checkpoints on disk: the last one, and one more for the case that the last is damaged."""
+
+FIELDS = frozenset({"step", "kept"})
+"""What every state says: the steps done, and where the weights to keep lie (None before there are any)."""
+
+_DIGEST = 32
+_FOREIGN = (pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError)
+"""What the restricted unpickler raises for a file with a good checksum that is none of ours."""
+
+State = dict[str, Any]
+
+
+def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a state (tensors and plain values) as a whole file or not at all."""
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    payload = buffer.getbuffer()
+    with whole_file(path) as partial, partial.open("wb") as stream:
+        stream.write(MAGIC + hashlib.sha256(payload).digest())
+        stream.write(payload)
+
+
+def read_checkpoint(path: Path) -> State:
+    """Read a state on the CPU; a damaged file is refused before anything in it is looked at."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {path}", got=error) from error
+    head, payload = content[: len(MAGIC) + _DIGEST], memoryview(content)[len(MAGIC) + _DIGEST :]
+    if head[: len(MAGIC)] != MAGIC:
+        raise DataError(f"{path} is no checkpoint", got=f"{len(content)} bytes that start otherwise")
+    if head[len(MAGIC) :] != hashlib.sha256(payload).digest():
+        raise DataError(f"{path} is damaged", got="another checksum than when it was written")
+    try:
+        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except _FOREIGN as error:
+        raise DataError(f"{path} is no checkpoint", got=f"{type(error).__name__} when read as tensors") from error
+    if not isinstance(state, dict) or not state.keys() >= FIELDS:
+        raise DataError(f"{path} is no checkpoint of a training", got=f"other fields than {', '.join(sorted(FIELDS))}")
+    return state
+
+
+def on_host(value: Any) -> Any:
+    """A copy of a nested state with every tensor on the CPU, which later steps do not change."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, Mapping):
+        return {key: on_host(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(on_host(each) for each in value)
+    return value
+
+
+class CheckpointFolder:
+    """The checkpoints of one run. Writing happens in a thread, so that the device does not wait for the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._pending: list[Future[None]] = []
+        self._kept_names: list[str] = []
+
+    def names(self) -> list[Path]:
+        """Checkpoints on disk, the newest first."""
+        found = [path for path in self.folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d+", path.stem)]
+        return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")), reverse=True)
+
+    def keep(self, step: int, weights: Mapping[str, Tensor]) -> dict[str, str]:
+        """Write the weights that are to become the model; returns what a checkpoint must say to find them again."""
+        path = self.folder / f"kept-{step:08d}.safetensors"
+        content = save({key: value.contiguous() for key, value in weights.items()})
+        self._start(lambda: _write_bytes(path, content))
+        return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+
+    def write(self, step: int, state: State) -> None:
+        """Write the state after ``step`` steps, once what was begun before is on disk; then tidy up."""
+        state = on_host(state)
+        self._start(lambda: self._write(step, state))
+
+    def wait(self) -> None:
+        """Until all is on disk; raises what went wrong there."""
+        pending, self._pending = self._pending, []
+        for future in pending:
+            future.result()
+
+    def close(self) -> None:
+        """Wait, and end the thread."""
+        try:
+            self.wait()
+        finally:
+            self._thread.shutdown()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        for future in [future for future in self._pending if future.done()]:
+            self._pending.remove(future)
+            future.result()
+        self._pending.append(self._thread.submit(work))
+
+    def _write(self, step: int, state: State) -> None:
+        write_checkpoint(self.folder / f"step-{step:08d}.ckpt", state)
+        # A later one, from before a damaged file made the run go back, is of another course by now.
+        stale = [path for path in self.names() if int(path.stem.removeprefix("step-")) > step]
+        for path in [*stale, *[path for path in self.names() if path not in stale][KEPT:]]:
+            path.unlink(missing_ok=True)
+        self._kept_names = [*self._kept_names, _kept_name(state)][-KEPT:]
+        if len(self._kept_names) == KEPT:  # sooner, a checkpoint of an earlier session may still need its own
+            self._remove_kept_except(self._kept_names)
+
+    def _remove_kept_except(self, names: Collection[str]) -> None:
+        for path in self.folder.glob("kept-*.safetensors"):
+            if path.name not in names:
+                path.unlink(missing_ok=True)
+
+    def kept_weights(self, state: State) -> dict[str, Tensor] | None:
+        """Weights that a checkpoint names as the ones to keep, if there are any yet."""
+        kept = state["kept"]
+        if kept is None:
+            return None
+        path = self.folder / kept["file"]
+        if not path.is_file() or sha256_of(path) != kept["sha256"]:
+            raise DataError(f"{path} is missing or damaged", got="not the weights that the checkpoint names")
+        return read_tensors(path)
+
+    def latest(self, say: Callable[[str], None]) -> State | None:
+        """The newest state that can be read, with its kept weights in place; None before the first checkpoint."""
+        remove_partials(self.folder)
+        paths, reasons = self.names(), []
+        for path in paths:
+            try:
+                state = read_checkpoint(path)
+                self.kept_weights(state)
+            except DataError as error:
+                reasons.append(f"{path.name}: {error.got}")
+                say(f"{path.name} cannot be used ({error.got}); going back to the one before")
+                continue
+            return state
+        if reasons:
+            raise RefusedError(
+                f"no checkpoint in {self.folder} can be used", got="; ".join(reasons), mend="train into a new folder"
+            )
+        return None
+
+
+def _kept_name(state: State) -> str:
+    return "" if state["kept"] is None else str(state["kept"]["file"])
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    with whole_file(path) as partial:
+        partial.write_bytes(content)

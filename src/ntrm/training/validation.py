@@ -1,0 +1,100 @@
+"""Validation: the loss of the whole validation part as one batch, and the scores of all its pixels together.
+
+The loss of a set of batches is not the mean of their losses, since each batch weights its classes anew. So the
+surprise of the pixels is summed by class, over batches and processes, and weighted once at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from ntrm.errors import DataError
+from ntrm.labels import IGNORE, LabelSchema
+from ntrm.metrics.confusion import confusion_tensor
+from ntrm.metrics.overlap import overlap
+from ntrm.models.output import Segmentation
+from ntrm.training.losses import SegmentationLoss, class_counts
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a validation found; a score that is not defined is None."""
+
+    loss: float
+    final: float
+    initial: float | None
+    iou: float | None
+    dice: float | None
+    accuracy: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For logs and provenance."""
+        return asdict(self)
+
+
+class Tally:
+    """Sums over validation batches; nothing is read back from the device before ``scores``."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+        self._surprise: list[Tensor] = []
+        self._counts: list[Tensor] = []
+        self._confusion: list[Tensor] = []
+
+    def add(self, output: Segmentation, target: Tensor) -> None:
+        """Logits (B, K, H, W) and target (B, H, W) of one batch."""
+        heads = [output.final] if output.initial is None else [output.final, output.initial]
+        self._surprise.append(torch.stack([self._by_class(logits, target) for logits in heads]))  # (heads, K)
+        self._counts.append(class_counts(target, self.classes))
+        self._confusion.append(confusion_tensor(target, output.final.argmax(dim=1), self.classes))
+
+    def _by_class(self, logits: Tensor, target: Tensor) -> Tensor:
+        """(K,) −log softmax(logits)[y], summed over the pixels of each class."""
+        surprise = F.cross_entropy(logits.float(), target.long(), ignore_index=IGNORE, reduction="none")
+        # Class by class: adding up at scattered places would go in no fixed order on a GPU.
+        return torch.stack([torch.where(target == c, surprise, 0.0).sum() for c in range(self.classes)])
+
+    def scores(self, loss: SegmentationLoss, schema: LabelSchema) -> Scores:
+        """Scores over all batches of all processes; ``loss`` gives class weights and λ."""
+        counts = _joined(torch.stack(self._counts).sum(dim=0))  # (K,)
+        surprise = _joined(_precise(torch.stack(self._surprise)).sum(dim=0))  # (heads, K)
+        confusion = _joined(torch.stack(self._confusion).sum(dim=0))  # (K, K)
+        pixels = int(counts.sum())
+        if not pixels:
+            raise DataError(
+                "the validation part has no known pixel",
+                got="only ignored pixels",
+                mend="give sections with annotated tissue to the split val",
+            )
+        parts = (surprise @ loss.weights(counts).to(surprise) / pixels).tolist()
+        initial = parts[1] if len(parts) > 1 else None
+        found = overlap(confusion.cpu().numpy(), schema)
+        return Scores(
+            loss=parts[0] + loss.coarse * (initial or 0.0),
+            final=parts[0],
+            initial=initial,
+            iou=_plain(found.macro["iou"]),
+            dice=_plain(found.macro["dice"]),
+            accuracy=_plain(found.pixel_accuracy),
+        )
+
+
+def _joined(sums: Tensor) -> Tensor:
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(sums)
+    return sums
+
+
+def _precise(sums: Tensor) -> Tensor:
+    return sums if sums.device.type == "mps" else sums.double()  # Apple's devices know no doubles
+
+
+def _plain(score: float) -> float | None:
+    return None if math.isnan(score) else float(score)

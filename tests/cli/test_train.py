@@ -1,0 +1,108 @@
+import json
+import os
+import signal
+
+import pytest
+from tests.training.small_data import SETTINGS, Tiny, write_small
+from typer.testing import CliRunner
+
+from ntrm.cli.app import app
+from ntrm.models.hub import load
+from ntrm.models.registry import ARCHITECTURES
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def data(tmp_path, random, monkeypatch):
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(ARCHITECTURES, "tiny", Tiny)
+    return write_small(tmp_path / "data", random)
+
+
+@pytest.fixture
+def train(data, tmp_path):
+    def run(*more, steps=12):
+        changes = [word for key, value in {**SETTINGS, "steps": steps}.items() for word in ("--set", f"{key}={value}")]
+        words = ["--arch", "tiny", "--data", str(data), "--out", str(tmp_path / "run"), "--device", "cpu"]
+        return runner.invoke(app, ["train", *words, *changes, *more])
+
+    return run
+
+
+def test_json_is_the_result_and_notes_go_elsewhere(train, tmp_path):
+    result = train("--json", "--seed", "4", "--name", "first", "--option", "coarse=false")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["finished"]
+    assert document["model"] == str(tmp_path / "run" / "model")
+    assert (document["provenance"]["seed"], document["provenance"]["options"]) == (4, {"coarse": False})
+    assert document["provenance"]["recipe"]["batch"] == 2
+    assert result.stderr.count("validation loss") == 6
+    network = load(document["model"])
+    assert network.config.name == "first"
+
+
+def test_people_read_the_scores_and_where_the_model_is(train):
+    result = train("--quiet", steps=2)
+    assert result.exit_code == 0, result.output
+    assert "2 steps" in result.stdout
+    assert "iou 0." in result.stdout
+    assert "run/model" in "".join(result.stdout.split())
+    assert result.stderr == ""
+
+
+def test_a_folder_in_use_is_refused(train):
+    assert train(steps=2).exit_code == 0
+    again = train(steps=2)
+    assert again.exit_code == 3
+    assert "--resume" in again.stderr
+    assert train("--resume", steps=2).exit_code == 0
+    other = train("--resume", steps=4)
+    assert other.exit_code == 3
+    assert "recipe.steps 4" in other.stderr
+
+
+def test_an_interrupted_run_leaves_with_130_and_goes_on(train, tmp_path, monkeypatch):
+    forward, state = Tiny.segment, {"calls": 0}
+
+    def signalling(network, x, *, initial, graph):
+        state["calls"] += network.training
+        if network.training and state["calls"] == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return forward(network, x, initial=initial, graph=graph)
+
+    monkeypatch.setattr(Tiny, "segment", signalling)
+    stopped = train("--resume")
+    assert stopped.exit_code == 130
+    assert "the same command with --resume goes on" in stopped.stderr
+    gone_on = train("--resume", "--json")
+    assert gone_on.exit_code == 0
+    assert json.loads(gone_on.stdout)["steps"] == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--recipe", "quick"], 2, "paper, fast, finetune"),
+        (["--set", "bach=3"], 2, "bach"),
+        (["--set", "batch"], 2, "key=value"),
+        (["--option", "width=2"], 2, "width"),
+        (["--arch", "nothing"], 2, "ntrm-paper"),
+        (["--sections", "99"], 2, "1 to 2"),
+        (["--device", "abacus"], 2, "cuda"),
+        (["--resolution", "10x"], 2, "10x"),
+    ],
+)
+def test_wrong_usage_is_told(train, tmp_path, words, code, said):
+    result = train(*words)
+    assert result.exit_code == code, result.output
+    assert said in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_shows_examples():
+    result = runner.invoke(app, ["train", "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    for word in ("--recipe paper", "--recipe finetune --init", "torchrun", "--set", "--splits", "--num-devices"):
+        assert word in " ".join(result.stdout.split())

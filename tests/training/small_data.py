@@ -1,0 +1,67 @@
+"""Small datasets and recipes for tests of the training."""
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from ntrm.models.base import SegmentationModel
+from ntrm.models.output import Segmentation
+from ntrm.training.recipe import load_recipe
+
+CLASSES = "index,name,r,g,b\n0,left,200,0,0\n1,right,0,200,0\n2,glass,0,0,0\n"
+ROWS = ["a,p1,train,2.0", "b,p2,train,2.0", "c,p3,val,2.0", "d,p4,test,2.0"]
+
+
+def write_small(root, random, rows=ROWS, shape=(70, 150)):
+    """Sections in the plain layout: two tissues and glass, told apart by their colour, with some pixels ignored."""
+    for folder in ("Images", "Masks"):
+        (root / folder).mkdir(parents=True)
+    for row in rows:
+        name = row.split(",")[0]
+        mask = np.full(shape, 2, dtype=np.uint8)
+        mask[8:-8, 5 : shape[1] // 2] = 0
+        mask[8:-8, shape[1] // 2 : -5] = 1
+        image = np.array([[200, 80, 150], [120, 60, 160], [240, 240, 240]], dtype=np.int16)[mask]
+        image = np.clip(image + random.integers(-25, 26, image.shape), 0, 255).astype(np.uint8)
+        mask[:3] = 255
+        Image.fromarray(image).save(root / "Images" / f"{name}.png")
+        Image.fromarray(mask).save(root / "Masks" / f"{name}.png")
+    (root / "classes.csv").write_text(CLASSES)
+    (root / "cases.csv").write_text("\n".join(["name,group,split,mpp", *rows]) + "\n")
+    return root
+
+
+SETTINGS = {
+    "steps": 12,
+    "batch": 2,
+    "window": 64,
+    "overlap": 16,
+    "validate_every": 2,
+    "workers": 0,
+    "encoder_weights": "none",
+    "precision": "float32",
+}
+
+
+def small_recipe(**changes):
+    """The recipe ``fast`` (all augmentations, warm-up, cosine) cut down to seconds."""
+    return load_recipe("fast", {**SETTINGS, **changes})
+
+
+class Tiny(SegmentationModel):
+    """A few weights with all that can go wrong: batch norm, dropout, a coarse head, a parameter nobody uses."""
+
+    def __init__(self, classes, coarse=True):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3))
+        self.head = nn.Conv2d(4, classes, 1)
+        self.rough = nn.Conv2d(4, classes, 1) if coarse else None
+        self.unused = nn.Parameter(torch.ones(2))
+
+    def segment(self, x, *, initial, graph):
+        features = self.body(x)
+        return Segmentation(self.head(features), self.rough(features) if initial and self.rough else None)
+
+    def without_gradient(self):
+        return {"unused": "nothing reads it"}

@@ -1,0 +1,216 @@
+import hashlib
+import io
+import os
+import pickle
+from collections import OrderedDict
+from functools import partial
+
+import pytest
+import torch
+
+from ntrm.errors import DataError, RefusedError
+from ntrm.training.checkpoints import KEPT, MAGIC, CheckpointFolder, on_host, read_checkpoint, write_checkpoint
+
+
+def make_state(random, step=5, kept=None):
+    weights = OrderedDict(a=torch.from_numpy(random.normal(size=(3, 4))), b=torch.tensor([1, 2]))
+    return {
+        "step": step,
+        "kept": kept,
+        "network": weights,
+        "rows": [[1.0, float("nan")]],
+        "nested": {"lr": (0.1, None)},
+    }
+
+
+def same(one, other):
+    buffers = []
+    for state in (one, other):
+        buffers.append(io.BytesIO())
+        torch.save(on_host(state), buffers[-1])
+    return buffers[0].getvalue() == buffers[1].getvalue()
+
+
+# --- single files ---
+
+
+def test_a_state_comes_back_bit_by_bit(tmp_path, random):
+    state = make_state(random)
+    write_checkpoint(tmp_path / "x.ckpt", state)
+    assert same(read_checkpoint(tmp_path / "x.ckpt"), state)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.ckpt"]
+
+
+def test_a_file_cut_anywhere_is_refused(tmp_path, random):
+    path = tmp_path / "x.ckpt"
+    write_checkpoint(path, make_state(random))
+    content = path.read_bytes()
+    for length in [0, 3, len(MAGIC), len(MAGIC) + 32, len(content) - 1, *random.integers(0, len(content), 10)]:
+        path.write_bytes(content[: int(length)])
+        with pytest.raises(DataError, match=r"damaged|no checkpoint"):
+            read_checkpoint(path)
+
+
+def test_a_single_changed_bit_is_met(tmp_path, random):
+    path = tmp_path / "x.ckpt"
+    write_checkpoint(path, make_state(random))
+    content = path.read_bytes()
+    for place in random.integers(0, len(content), 10):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(random.integers(8))
+        path.write_bytes(bytes(changed))
+        with pytest.raises(DataError):
+            read_checkpoint(path)
+
+
+class Trap:
+    """Makes a folder when unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+@pytest.mark.parametrize("write", [torch.save, partial(pickle.dump, protocol=2)])
+def test_nothing_in_a_file_is_run_even_with_a_good_checksum(tmp_path, write):
+    stream = io.BytesIO()
+    write({"step": 1, "kept": None, "trap": Trap(str(tmp_path / "sprung"))}, stream)
+    payload = stream.getvalue()
+    (tmp_path / "x.ckpt").write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
+    with pytest.raises(DataError, match="no checkpoint"):
+        read_checkpoint(tmp_path / "x.ckpt")
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("state", [[1, 2], {"step": 1}])
+def test_a_state_of_something_else_is_refused(tmp_path, state):
+    stream = io.BytesIO()
+    torch.save(state, stream)
+    payload = stream.getvalue()
+    (tmp_path / "x.ckpt").write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
+    with pytest.raises(DataError, match="of a training"):
+        read_checkpoint(tmp_path / "x.ckpt")
+
+
+def test_a_copy_on_the_host_does_not_follow_later_steps():
+    weights = torch.ones(3, requires_grad=True)
+    copied = on_host({"a": [weights]})
+    with torch.no_grad():
+        weights.mul_(2)
+    assert copied["a"][0].tolist() == [1, 1, 1]
+    assert not copied["a"][0].requires_grad
+
+
+# --- the folder ---
+
+
+@pytest.fixture
+def folder(tmp_path):
+    opened = CheckpointFolder(tmp_path / "checkpoints")
+    yield opened
+    opened.close()
+
+
+def fill(folder, random, steps, keep_at=()):
+    kept = None
+    for step in steps:
+        if step in keep_at:
+            kept = folder.keep(step, {"w": torch.full((3,), float(step))})
+        folder.write(step, make_state(random, step, kept))
+    folder.wait()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.folder.iterdir())
+
+
+def test_the_last_two_stay(folder, random):
+    fill(folder, random, range(2, 14, 2))
+    assert names(folder) == ["step-00000010.ckpt", "step-00000012.ckpt"]
+    assert KEPT == 2
+    assert folder.latest(print)["step"] == 12
+
+
+def test_order_is_by_step_and_not_by_name(folder, random):
+    fill(folder, random, [99_999_999, 100_000_000])
+    assert folder.latest(print)["step"] == 100_000_000
+
+
+def test_kept_weights_stay_as_long_as_a_checkpoint_names_them(folder, random):
+    fill(folder, random, [2, 4, 6, 8], keep_at=[2, 6])
+    assert names(folder) == ["kept-00000006.safetensors", "step-00000006.ckpt", "step-00000008.ckpt"]
+    fill(folder, random, [10, 12], keep_at=[10, 12])
+    state = folder.latest(print)
+    assert folder.kept_weights(state)["w"].tolist() == [12, 12, 12]
+    assert names(folder)[:2] == ["kept-00000010.safetensors", "kept-00000012.safetensors"]
+
+
+def test_a_new_session_leaves_what_an_older_checkpoint_needs(folder, random):
+    fill(folder, random, [2, 4], keep_at=[2])
+    later = CheckpointFolder(folder.folder)
+    fill(later, random, [6], keep_at=[6])
+    later.close()
+    (folder.folder / "step-00000006.ckpt").write_bytes(b"")
+    said = []
+    state = CheckpointFolder(folder.folder).latest(said.append)
+    assert state["step"] == 4
+    assert CheckpointFolder(folder.folder).kept_weights(state)["w"].tolist() == [2, 2, 2]
+    assert len(said) == 1
+    assert "step-00000006.ckpt" in said[0]
+
+
+def test_a_truncated_last_one_makes_the_one_before_count(folder, random):
+    fill(folder, random, [2, 4], keep_at=[2])
+    last = folder.folder / "step-00000004.ckpt"
+    last.write_bytes(last.read_bytes()[: int(random.integers(0, last.stat().st_size))])
+    said = []
+    assert folder.latest(said.append)["step"] == 2
+    assert "going back" in said[0]
+
+
+def test_missing_kept_weights_make_the_one_before_count(folder, random):
+    fill(folder, random, [2, 4], keep_at=[2, 4])
+    (folder.folder / "kept-00000004.safetensors").unlink()
+    assert folder.latest(print)["step"] == 2
+
+
+def test_where_none_can_be_used_that_is_said(folder, random):
+    fill(folder, random, [2, 4])
+    for path in folder.names():
+        path.write_bytes(b"x")
+    with pytest.raises(RefusedError, match="can be used") as caught:
+        folder.latest(lambda text: None)
+    assert "step-00000002.ckpt" in str(caught.value.got)
+
+
+def test_before_the_first_there_is_none(folder):
+    assert folder.latest(print) is None
+    folder.folder.mkdir()
+    (folder.folder / ".partial-abc.ckpt").write_bytes(b"half")
+    assert folder.latest(print) is None
+    assert names(folder) == []
+
+
+def test_going_back_removes_what_came_after(folder, random):
+    fill(folder, random, [2, 4, 6])
+    fill(CheckpointFolder(folder.folder), random, [5])
+    assert names(folder) == ["step-00000004.ckpt", "step-00000005.ckpt"]
+
+
+def test_the_state_is_that_of_the_moment(folder, random):
+    state = make_state(random)
+    before = state["network"]["a"].clone()
+    folder.write(5, state)
+    state["network"]["a"].zero_()
+    folder.wait()
+    assert torch.equal(folder.latest(print)["network"]["a"], before)
+
+
+def test_a_failed_write_is_raised(tmp_path, random):
+    (tmp_path / "file").write_bytes(b"")
+    folder = CheckpointFolder(tmp_path / "file")
+    folder.write(1, make_state(random))
+    with pytest.raises(DataError, match="cannot write"):
+        folder.close()

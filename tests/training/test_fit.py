@@ -1,0 +1,217 @@
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.training.small_data import ROWS, Tiny, small_recipe, write_small
+
+from ntrm.data.cache import TileCache
+from ntrm.data.layouts import open_dataset
+from ntrm.data.tensors import TileDataset
+from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.models.hub import load
+from ntrm.training.fit import class_pixels
+from ntrm.training.log import read_log
+from ntrm.training.recipe import load_recipe
+
+
+def weights(tmp_path, out):
+    return (tmp_path / out / "model" / "model.safetensors").read_bytes()
+
+
+# --- what comes out ---
+
+
+def test_a_run_has_all_its_files(train, tmp_path, data):
+    said = []
+    result = train(pictures=True, say=said.append, command=["ntrm", "train"], name="mine", seed=3)
+    names = {path.name for path in result.folder.iterdir()}
+    texts, pictures = {"recipe.yaml", "log.csv", "provenance.json"}, {"curves.png", "examples.png"}
+    assert names == texts | pictures | {"checkpoints", "model", "tensorboard"}
+    assert load_recipe(result.folder / "recipe.yaml") == small_recipe()
+    document = json.loads((result.folder / "provenance.json").read_text())
+    assert document == result.provenance
+    assert document.keys() >= {
+        "arch", "options", "seed", "level", "mpp", "recipe", "encoder_init", "data", "command", "versions", "git",
+        "device", "seconds", "steps", "finished", "best",
+    }  # fmt: skip
+    assert (document["arch"], document["seed"], document["mpp"], document["finished"]) == ("tiny", 3, 2.0, True)
+    assert (result.steps, result.epochs) == (12, 12 / 6)
+    assert sum("validation loss" in line for line in said) == 6
+    network = load(result.model)
+    assert network.config.name == "mine"
+    assert (network.config.mpp, network.config.window, network.config.data) == (2.0, 64, document["data"])
+    assert network.config.schema.names == ("left", "right", "glass")
+    assert json.loads(json.dumps(result.as_dict()))["best"] == result.best
+
+
+def test_the_network_learns(train):
+    changes = {"steps": 60, "batch": 4, "validate_every": 20, "learning_rate": 0.02, "augment": "paper"}
+    rows = read_log(train(changes=changes).folder / "log.csv")
+    assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
+    assert rows[-1]["val_accuracy"] > 0.8
+
+
+def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
+    for out, seed in (("one", 1), ("two", 1), ("three", 2)):
+        torch.rand(3)  # what was drawn before does not matter
+        train(out, seed=seed)
+    assert weights(tmp_path, "one") == weights(tmp_path, "two") != weights(tmp_path, "three")
+
+
+def test_torchs_own_random_numbers_are_left_alone(train):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train()
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
+def test_every_weighting_trains_without_a_coarse_head_too(train, weighting):
+    result = train(changes={"weighting": weighting, "steps": 4}, options={"coarse": False})
+    rows = read_log(result.folder / "log.csv")
+    assert all(row["val_initial"] is None and row["train_initial"] is None for row in rows)
+    assert all(np.isfinite(row["train_loss"]) for row in rows)
+
+
+def test_few_sections_and_a_model_to_start_from(train, tmp_path):
+    first = train("first")
+    second = train("second", init=first.model, sections=1, changes={"steps": 2})
+    assert second.provenance["encoder_init"] == "model"
+    assert second.provenance["sections"] == 1
+    assert second.epochs == pytest.approx(2 / 3)  # one section has half of the windows
+
+
+def test_class_pixels_are_counted_by_section(data, tmp_path):
+    tiles = TileDataset(open_dataset(data), size=64, overlap=32, cache=TileCache(tmp_path / "cache"))
+    masks = [np.asarray(Image.open(path)) for path in sorted((data / "Masks").iterdir())]
+    assert class_pixels(tiles) == [sum(float((mask == k).sum()) for mask in masks) for k in range(3)]
+
+
+def test_bfloat16_on_the_cpu(train):
+    result = train(changes={"precision": "bfloat16", "steps": 2})
+    assert all(value.dtype == torch.float32 for value in load(result.model).state_dict().values() if value.ndim)
+
+
+def test_sections_smaller_than_a_window(train, tmp_path, random):
+    small = write_small(tmp_path / "small", random, shape=(40, 50))
+    assert train(data=small, changes={"steps": 2}).finished
+
+
+# --- what is refused, and what goes wrong ---
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("two years of work")
+    for resume in (False, True):
+        with pytest.raises(RefusedError):
+            train(resume=resume)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
+
+
+def test_an_output_that_is_a_file_is_refused(train, tmp_path):
+    (tmp_path / "run").write_text("x")
+    with pytest.raises(UsageError, match="not a folder"):
+        train()
+
+
+def test_leftovers_of_a_killed_start_do_not_count(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".partial-x.json").write_text("{")
+    assert train().finished
+    assert not (tmp_path / "run" / ".partial-x.json").exists()
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_an_empty_part_is_refused(train, tmp_path, random, split):
+    rows = [row.replace(f",{split},", ",test,") for row in ROWS]
+    with pytest.raises(RefusedError, match=f"in the split {split}") as caught:
+        train(data=write_small(tmp_path / "other", random, rows=rows))
+    assert "--splits" in caught.value.mend
+    assert not (tmp_path / "run").exists()
+
+
+def test_validation_without_a_known_pixel_is_refused(train, data):
+    mask = data / "Masks" / "c.png"
+    Image.fromarray(np.full_like(np.asarray(Image.open(mask)), 255)).save(mask)
+    with pytest.raises(DataError, match="no known pixel"):
+        train()
+
+
+def test_training_on_ignored_pixels_only_stays_finite(train, data):
+    for name in "ab":
+        mask = data / "Masks" / f"{name}.png"
+        Image.fromarray(np.full_like(np.asarray(Image.open(mask)), 255)).save(mask)
+    rows = read_log(train(changes={"steps": 2}).folder / "log.csv")
+    assert rows[0]["train_loss"] == 0
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, tmp_path, monkeypatch):
+    forward, seen = Tiny.segment, SimpleNamespace(steps=0)
+
+    def breaking(network, x, *, initial, graph):
+        seen.steps += network.training
+        output = forward(network, x, initial=initial, graph=graph)
+        return output._replace(final=output.final * (float("nan") if seen.steps >= 7 else 1.0))
+
+    monkeypatch.setattr(Tiny, "segment", breaking)
+    with pytest.raises(NtrmError, match="no number at step 7\n"):
+        train()
+    # The checkpoint is from before, and a run that goes on from there comes to its end.
+    monkeypatch.setattr(Tiny, "segment", forward)
+    said = []
+    assert train(resume=True, say=said.append).finished
+    assert "going on after step 6" in said
+    train("never")
+    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+
+
+def test_running_out_of_memory_is_explained(train, monkeypatch):
+    def greedy(network, x, *, initial, graph):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Tiny, "segment", greedy)
+    with pytest.raises(NtrmError, match="memory of cpu ran out") as caught:
+        train()
+    assert "batch=1" in caught.value.mend
+
+
+def test_an_unknown_architecture_leaves_nothing_behind(train, tmp_path):
+    with pytest.raises(UsageError, match="unknown architecture"):
+        train(arch="tinny")
+    assert not (tmp_path / "run").exists()
+
+
+# --- on a GPU ---
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("changes", [{"precision": "auto"}, {"precision": "float16"}, {"precision": "float32"}])
+def test_every_precision_trains_and_goes_on_where_it_was_stopped(train, changes):
+    result = train(changes={**changes, "steps": 6}, device="cuda")
+    assert result.provenance["device"]["type"] == "cuda"
+    assert all(np.isfinite(row["train_loss"]) for row in read_log(result.folder / "log.csv"))
+    (result.folder / "provenance.json").write_text(
+        (result.folder / "provenance.json").read_text().replace('"finished": true', '"finished": false')
+    )
+    for path in sorted((result.folder / "checkpoints").glob("step-*.ckpt"))[1:]:
+        path.unlink()
+    said = []
+    assert train(changes={**changes, "steps": 6}, device="cuda", resume=True, say=said.append).steps == 6
+    assert "going on after step 4" in said
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_batch_that_does_not_fit_is_explained(train):
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(0.01)
+    try:
+        with pytest.raises(NtrmError, match="memory of cuda ran out") as caught:
+            train(arch="ntrm-paper", changes={"batch": 1024, "steps": 1}, device="cuda")
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert "batch=512" in caught.value.mend

@@ -1,0 +1,207 @@
+"""Interrupted in every way, a run goes on and ends as one that never was: byte for byte."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.training.small_data import SETTINGS, Tiny, small_recipe
+
+from ntrm.errors import RefusedError
+from ntrm.training import validation
+from ntrm.training.fit import fit
+from ntrm.training.interruption import InterruptedTrainingError
+from ntrm.training.log import read_log
+
+
+def weights(tmp_path, out):
+    return (tmp_path / out / "model" / "model.safetensors").read_bytes()
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_says_so_and_changes_nothing(train, tmp_path):
+    first = train()
+    before, said = files(tmp_path / "run"), []
+    again = train(resume=True, say=said.append)
+    assert again == first
+    assert any("finished already" in line for line in said)
+    assert files(tmp_path / "run") == before
+    with pytest.raises(RefusedError, match="not empty"):
+        train()
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"seed": 1}, "seed 1"),
+        ({"changes": {"batch": 4}}, "recipe.batch 4"),
+        ({"changes": {"augment.flip": 0}}, "recipe.augment"),
+        ({"options": {"coarse": False}}, "options.coarse False"),
+        ({"sections": 1}, "sections 1"),
+    ],
+)
+def test_another_run_in_the_folder_is_refused_by_name(train, tmp_path, settings, named):
+    train(changes={"steps": 2})
+    before = files(tmp_path / "run")
+    changes = {"steps": 2, **settings.pop("changes", {})}
+    with pytest.raises(RefusedError, match="another one") as caught:
+        train(resume=True, changes=changes, **settings)
+    assert named in str(caught.value.got)
+    assert files(tmp_path / "run") == before
+
+
+def test_other_data_are_refused(train, data, tmp_path):
+    train(changes={"steps": 2})
+    path = data / "Images" / "a.png"
+    Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
+    with pytest.raises(RefusedError, match="another one") as caught:
+        train(resume=True, changes={"steps": 2})
+    assert "data" in str(caught.value.got)
+
+
+def test_what_does_not_touch_the_result_may_change(train):
+    train(changes={"steps": 2})
+    assert train(resume=True, changes={"steps": 2, "workers": 1, "resident": "no"}).finished
+
+
+def test_resume_where_nothing_is_begins(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    assert train(resume=True).steps == 12
+
+
+def interrupt_after(line, number):
+    """A ``say`` that sends a signal once a line like this comes."""
+
+    def say(text):
+        if text.startswith(line):
+            os.kill(os.getpid(), number)
+
+    return say
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_within_a_round_and_the_run_goes_on_exactly(train, tmp_path, number, random):
+    changes = {"validate_every": 4}
+    train("never", changes=changes)
+    rounds = int(random.integers(1, 3)) * 4
+    with pytest.raises(InterruptedTrainingError, match=f"stopped by {number.name}; .* after step {rounds}") as caught:
+        train(changes=changes, say=interrupt_after(f"step {rounds} ", number))
+    assert caught.value.exit_code == 130
+    assert not (tmp_path / "run" / "model").exists()
+    result = train(resume=True, changes=changes)
+    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    timed = ("seconds", "windows_per_second", "waiting")
+    logs = [read_log(tmp_path / out / "log.csv") for out in ("run", "never")]
+    logs = [[{key: row[key] for key in row if key not in timed} for row in log] for log in logs]
+    assert logs[0] == logs[1]
+    assert result.provenance["sessions"] == 2
+
+
+def test_stopped_in_the_middle_of_a_round(train, tmp_path, monkeypatch, random):
+    changes = {"validate_every": 6}
+    train("never", changes=changes)
+    forward, seen = Tiny.segment, SimpleNamespace(steps=0, at=int(random.choice([1, 2, 4, 5, 7, 8, 10])))
+
+    def signalling(network, x, *, initial, graph):
+        seen.steps += network.training
+        if network.training and seen.steps == seen.at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return forward(network, x, initial=initial, graph=graph)
+
+    monkeypatch.setattr(Tiny, "segment", signalling)
+    with pytest.raises(InterruptedTrainingError, match=f"after step {seen.at} "):
+        train(changes=changes)
+    assert train(resume=True, changes=changes).finished
+    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    rows = [read_log(tmp_path / out / "log.csv") for out in ("run", "never")]
+    assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
+
+
+def test_a_crash_after_the_last_checkpoint_still_gives_the_model(train, tmp_path, monkeypatch):
+    train("never")
+    with monkeypatch.context() as patch:
+        patch.setattr(Tiny, "save_pretrained", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train()
+    result = train(resume=True)
+    assert result.finished
+    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    assert result.best == train("never", resume=True).best
+
+
+def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, tmp_path, random):
+    train("never")
+    with pytest.raises(InterruptedTrainingError):
+        train(say=interrupt_after("step 8 ", signal.SIGTERM))
+    last = max((tmp_path / "run" / "checkpoints").glob("step-*.ckpt"))
+    last.write_bytes(last.read_bytes()[: int(random.integers(0, last.stat().st_size))])
+    said = []
+    assert train(resume=True, say=said.append).finished
+    assert any("going back" in line and last.name in line for line in said)
+    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+
+
+def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        validation.Tally, "scores", lambda *_: validation.Scores(1.0, 1.0, None, iou=0.5, dice=0.5, accuracy=0.5)
+    )
+    changes = {"early_stopping": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(Tiny, "save_pretrained", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(changes=changes)
+    result = train(changes=changes, resume=True)
+    assert (result.steps, result.best["step"]) == (4, 2)
+
+
+# --- killed ---
+
+
+def start_training(data, out, tmp_path):
+    """``ntrm train`` as a process of its own, with a real network; 12 rounds of 2 steps."""
+    settings = {**SETTINGS, "steps": 24}
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "ntrm", "train", "--arch", "ntrm-paper", "--data", str(data), "--out", str(out)]
+    command += ["--recipe", "fast", "--option", "width=0.125", "--device", "cpu", "--progress", "none", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NTRM_CACHE": str(tmp_path / "cache")}
+    with (tmp_path / "errors.txt").open("w") as errors:
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
+
+
+def wait_for_rounds(process, out, count):
+    while process.poll() is None:
+        if (out / "log.csv").exists() and len(read_log(out / "log.csv")) >= count:
+            return
+        time.sleep(0.01)
+    pytest.fail("the training ended too soon")
+
+
+@pytest.mark.slow
+def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_path, random):
+    settings = {"steps": 24}
+    options = {"options": {"width": 0.125}, "device": "cpu", "pictures": False}
+    fit("ntrm-paper", data, tmp_path / "never", recipe=small_recipe(**settings), **options)
+    process = start_training(data, tmp_path / "run", tmp_path)
+    try:
+        wait_for_rounds(process, tmp_path / "run", count=int(random.integers(1, 5)))
+        time.sleep(float(random.uniform(0, 0.3)))
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGKILL, (tmp_path / "errors.txt").read_text()
+    rows = len(read_log(tmp_path / "run" / "log.csv"))
+    assert rows < 12
+    said = []
+    fit("ntrm-paper", data, tmp_path / "run", recipe=small_recipe(**settings), resume=True, say=said.append, **options)
+    going_on = [int(line.rsplit(" ", 1)[1]) for line in said if line.startswith("going on after step")]
+    # What was logged is in a checkpoint or was about to be: at most one round is done again.
+    assert going_on in ([2 * rows], [2 * rows - 2], [2 * rows + 2]) or (rows == 1 and not going_on)
+    assert weights(tmp_path, "run") == weights(tmp_path, "never")

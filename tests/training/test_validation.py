@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+import torch
+
+from ntrm.errors import DataError
+from ntrm.labels import IGNORE
+from ntrm.models.config import schema_for
+from ntrm.models.output import Segmentation
+from ntrm.training.losses import SegmentationLoss
+from ntrm.training.validation import Tally
+
+K = 4
+SCHEMA = schema_for(K)
+
+
+@pytest.fixture
+def batches(random):
+    """Batches whose classes are spread unevenly, one of them absent from the truth, with pixels ignored."""
+    made = []
+    for size in (3, 3, 1):
+        target = torch.from_numpy(random.choice([0, 1, 2, IGNORE], (size, 8, 9), p=[0.6, 0.3, 0.05, 0.05]))
+        logits = (torch.from_numpy(random.normal(0, 2, (size, K, 8, 9))).float() for _ in range(2))
+        made.append((Segmentation(*logits), target.to(torch.uint8)))
+    return made
+
+
+def joined(batches):
+    finals, initials = (torch.cat([getattr(output, head) for output, _ in batches]) for head in ("final", "initial"))
+    return Segmentation(finals, initials), torch.cat([target for _, target in batches])
+
+
+def tally(batches):
+    counted = Tally(K)
+    for output, target in batches:
+        counted.add(output, target)
+    return counted
+
+
+@pytest.mark.parametrize("weighting", ["batch", "dataset", "running"])
+def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting):
+    loss = SegmentationLoss(K, weighting=weighting, frequencies=[5, 3, 1, 1]).eval()
+    if weighting == "running":
+        loss.weights.average.copy_(torch.tensor([70.0, 20.0, 9.0, 1.0]))
+    scores = tally(batches).scores(loss, SCHEMA)
+    expected = loss(*joined(batches))
+    assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)
+    assert scores.final == pytest.approx(float(expected.final), rel=1e-5)
+    assert scores.initial == pytest.approx(float(expected.initial), rel=1e-5)
+
+
+def test_it_is_not_the_mean_of_the_batches_losses(batches):
+    loss = SegmentationLoss(K).eval()
+    mean = np.mean([float(loss(*batch).total) for batch in batches])
+    assert abs(tally(batches).scores(loss, SCHEMA).loss - mean) > 1e-4
+
+
+def test_scores_are_counted_pixel_by_pixel(batches):
+    output, target = joined(batches)
+    truth, predicted = target.numpy().ravel(), output.final.argmax(dim=1).numpy().ravel()
+    known = truth != IGNORE
+    truth, predicted = truth[known], predicted[known]
+    both = [np.sum((truth == c) & (predicted == c)) for c in range(K)]
+    either = [np.sum((truth == c) | (predicted == c)) for c in range(K)]
+    scores = tally(batches).scores(SegmentationLoss(K), SCHEMA)
+    assert scores.iou == pytest.approx(np.mean([b / e for b, e in zip(both, either, strict=True) if e]))
+    sizes = [np.sum(truth == c) + np.sum(predicted == c) for c in range(K)]
+    assert scores.dice == pytest.approx(np.mean([2 * b / s for b, s in zip(both, sizes, strict=True) if s]))
+    assert scores.accuracy == pytest.approx(np.mean(truth == predicted))
+
+
+def test_without_a_coarse_head(batches):
+    alone = [(Segmentation(output.final), target) for output, target in batches]
+    scores = tally(alone).scores(SegmentationLoss(K), SCHEMA)
+    assert scores.initial is None
+    assert scores.loss == scores.final
+
+
+def test_an_order_of_batches_changes_nothing_that_matters(batches):
+    loss = SegmentationLoss(K)
+    forward, back = tally(batches).scores(loss, SCHEMA), tally(batches[::-1]).scores(loss, SCHEMA)
+    assert forward.loss == pytest.approx(back.loss, rel=1e-12)
+    assert forward.iou == back.iou
+
+
+def test_only_ignored_pixels_are_refused(batches):
+    unknown = [(output, torch.full_like(target, IGNORE)) for output, target in batches]
+    with pytest.raises(DataError, match="no known pixel"):
+        tally(unknown).scores(SegmentationLoss(K), SCHEMA)
+
+
+def test_half_precision_is_summed_in_single(batches):
+    half = [(Segmentation(o.final.bfloat16(), o.initial.bfloat16()), t) for o, t in batches]
+    scores = tally(half).scores(SegmentationLoss(K), SCHEMA)
+    expected = SegmentationLoss(K)(*joined(half))
+    assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)

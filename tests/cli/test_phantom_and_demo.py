@@ -3,8 +3,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from ntrm import tour as tour_module
 from ntrm.cli.app import app
-from ntrm.report import tour as tour_module
 
 runner = CliRunner()
 
@@ -36,6 +36,7 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "demo" / "index.html").read_text()
     assert "No fault was found." in page
-    assert page.count("data:image/png") == 2
+    assert page.count("data:image/png") == 5
+    assert "not for real slides" in page
     assert json.loads((tmp_path / "demo" / "stats.json").read_text())["sections"] == 3
     assert "index.html" in result.stdout

@@ -19,16 +19,17 @@ def demo(
     *,
     console: Console,
 ) -> None:
-    """Draw a small phantom dataset, check it, describe it, and write a page that opens in a browser.
+    """Draw a small phantom dataset, check it, segment it with the bundled model, and write a page for the browser.
 
     Example: ntrm demo --out demo
     """
-    from ntrm.report.tour import tour
+    from ntrm.tour import tour
 
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
 
     def show(to: RichConsole) -> None:
         to.print(f"{result.sections} sections drawn and checked, {result.faults} faults found.", markup=False)
+        to.print(f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}", markup=False)
         to.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
 
     console.result(result.as_dict(), show)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ntrm.data.cases import Dataset
@@ -15,9 +16,15 @@ from ntrm.report.page import Markup, paragraph, picture, section, swatch, table,
 
 
 def dataset_page(
-    path: Path, dataset: Dataset, stats: DatasetStats, check: CheckReport, *, progress: Progress = SILENT
+    path: Path,
+    dataset: Dataset,
+    stats: DatasetStats,
+    check: CheckReport,
+    *,
+    more: Sequence[Markup] = (),
+    progress: Progress = SILENT,
 ) -> None:
-    """Write one self-contained HTML page about the dataset."""
+    """Write one self-contained HTML page about the dataset; ``more`` comes after the pictures of it."""
     with tempfile.TemporaryDirectory() as folder:
         sheet, figure = Path(folder, "sheet.png"), Path(folder, "stats.png")
         shown = contact_sheet(dataset, sheet, columns=3, progress=progress)
@@ -26,6 +33,7 @@ def dataset_page(
         parts = [
             section("Sections", picture(sheet, f"{shown} of {len(dataset)} sections: image and mask.")),
             section("Tissues", picture(figure, "Share of the pixels, and of each tissue's boundary."), _tissues(stats)),
+            *more,
             section("Numbers", _numbers(document)),
             section("Check", _faults(check)),
         ]

@@ -37,7 +37,7 @@ def test_people_read_the_headline_and_the_tissues(words, tmp_path):
     assert result.exit_code == 0, result.output
     document = json.loads((tmp_path / "out" / "metrics.json").read_text())
     text = " ".join(result.stdout.split())
-    assert "mine on 2 sections of 1 patients (test, 6.7 µm/px)" in text
+    assert "mine on 2 sections of 1 patient (test, 6.7 µm/px)" in text
     assert f"mean IoU {document['pooled']['macro']['iou']:.3f}" in text
     assert all(name in text for name in ("EPI", "RET", "BKG", "SCC"))
     assert "corrected / broken" in text

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from ntrm.cli.app import app
 
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
-OWN = {"README.md", *(f"docs/{name}.md" for name in ("README", "install", "quickstart", "data", "development"))}
+GUIDES = ("README", "install", "quickstart", "data", "development", "train", "evaluate", "reproduce", "cluster")
+OWN = {"README.md", *(f"docs/{name}.md" for name in GUIDES)}
 
 
 @pytest.mark.slow
@@ -67,6 +68,7 @@ def test_enough_is_run_to_mean_something():
     commands = [command for page in RUNNING for block in blocks(page) if block.runs for command in block.commands]
     ran = {words[1] if words[1] != "data" else words[2] for words in map(str.split, commands) if words[0] == "ntrm"}
     assert ran >= {"phantom", "check", "stats", "split", "resample", "doctor"}
+    assert ran >= {"train", "evaluate", "calibrate", "compare", "reproduce"}
 
 
 def test_every_block_of_the_guides_says_whether_it_is_run():

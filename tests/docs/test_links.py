@@ -48,7 +48,8 @@ def commands(page):
     """Everything that starts with ``ntrm``: in shell blocks, and in code inside sentences."""
     shell = [c for block in blocks(page) if block.language in {"bash", "console", ""} for c in block.commands]
     spans = re.findall(r"`(ntrm [^`\n]+)`", prose(page))
-    return [text for text in (c.strip() for c in shell + spans) if re.match(r"ntrm(\s|$)", text)]
+    launched = [re.sub(r"^(srun|torchrun|python3?) .*?(?<!\S)ntrm ", "ntrm ", c.strip()) for c in shell]
+    return [text for text in launched + spans if re.match(r"ntrm(\s|$)", text)]
 
 
 def complaint(text):
@@ -60,7 +61,8 @@ def complaint(text):
         if name not in parts:
             return f"no command {name!r}"
         command = parts[name]
-    known = {"--help", "-h"} | {option for parameter in command.params for option in parameter.opts}
+    options = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
+    known = {"--help", "-h", *options}
     unknown = [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known]
     return f"no option {', '.join(unknown)}" if unknown else ""
 

@@ -3,16 +3,34 @@
 import re
 import tomllib
 
+import numpy as np
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.docs.markdown import ROOT, table
+from tests.evaluation.small import ByColour, draw_sections, write_dataset
 
+from ntrm.data.augmentation.augment import Augment
 from ntrm.data.cases import Case
 from ntrm.data.faults import KINDS
 from ntrm.data.stats import DatasetStats, count_mask
+from ntrm.evaluation import cancers
+from ntrm.evaluation.evaluate import evaluate
+from ntrm.evaluation.robustness import DEGRADATIONS
+from ntrm.evaluation.writing import FILES, sections_table
 from ntrm.labels import SKIN, Tissue
+from ntrm.metrics.boundary import TOLERANCES_UM
+from ntrm.reproduction.ablation import FACTORS
+from ntrm.reproduction.paper import SYSTEMS
+from ntrm.training import recipe
+from ntrm.training.log import COLUMNS
+from ntrm.training.losses import WEIGHTINGS
 
 DATA = ROOT / "docs" / "data.md"
+TRAIN = ROOT / "docs" / "train.md"
+EVALUATE = ROOT / "docs" / "evaluate.md"
+REPRODUCE = ROOT / "docs" / "reproduce.md"
+METHOD = ROOT / "docs" / "method.md"
 DEPENDENCIES = ROOT / "docs" / "decisions" / "0002-dependencies.md"
 
 
@@ -55,3 +73,81 @@ def test_every_dependency_is_explained_with_its_pinned_version():
         for extra, texts in project["optional-dependencies"].items()
     }
     assert extras == wanted
+
+
+def shown(value):
+    """A value of a recipe as its table has it."""
+    if isinstance(value, list | tuple):
+        return " to ".join(shown(part) for part in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "–" if value is None else value if isinstance(value, str) else f"{value:g}"
+
+
+RECIPES = {name: recipe.load_recipe(name) for name in recipe.RECIPES}
+
+
+def test_the_recipe_table_says_what_the_recipes_say():
+    rows = table(TRAIN, "field")
+    told = [cells[:-1] for cells in rows]
+    fields = [field for field in recipe.FIELDS if field not in ("name", "augment")]
+    assert told == [[f"`{field}`", *(shown(getattr(each, field)) for each in RECIPES.values())] for field in fields]
+    meanings = {cells[0].strip("`"): cells[-1] for cells in rows}
+    for field, choices in recipe.CHOICES.items():
+        missing = [choice for choice in choices if f"`{choice}`" not in meanings[field]]
+        assert missing == [], f"{field} does not tell of these choices"
+    assert [cells[0].strip("`") for cells in table(TRAIN, "recipe")] == list(recipe.RECIPES)
+
+
+def test_the_augmentation_table_says_what_the_recipes_say():
+    told = [cells[:-1] for cells in table(TRAIN, "augmentation")]
+    made = [each.augmentation for each in RECIPES.values()]
+    names = Augment.__dataclass_fields__
+    assert told == [[f"`{name}`", *(shown(getattr(each, name)) for each in made)] for name in names]
+
+
+def test_the_log_table_lists_the_columns_of_the_log():
+    assert [cells[0].strip("`") for cells in table(TRAIN, "column")] == list(COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluation")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NTRM_CACHE", str(folder / "cache"))
+        data = write_dataset(folder / "data", draw_sections(np.random.default_rng(0), (64, 64)))
+        return evaluate(ByColour(), data, None, device="cpu")
+
+
+def test_the_evaluation_tables_list_keys_columns_and_files(evaluation):
+    assert [cells[0].strip("`") for cells in table(EVALUATE, "key")] == list(evaluation.as_dict())
+    columns = sections_table(evaluation).splitlines()[0].split(",")
+    assert [cells[0].strip("`") for cells in table(EVALUATE, "column")] == columns
+    assert [cells[0].strip("`") for cells in table(EVALUATE, "file")] == list(FILES)
+    counts = next(iter(evaluation.as_dict()["interfaces"].values()))
+    assert {cells[0].strip("`") for cells in table(EVALUATE, "count")} == counts.keys()
+
+
+def test_the_constants_of_the_cancer_rule_are_those_of_the_code():
+    told = {cells[0].strip("`"): float(cells[1]) for cells in table(EVALUATE, "constant")}
+    assert told == {name: getattr(cancers, name) for name in told}
+    constants = {name for name, value in vars(cancers).items() if name.isupper() and isinstance(value, float)}
+    assert told.keys() == constants
+
+
+def test_degradations_and_tolerances_are_those_of_the_code():
+    assert [cells[0] for cells in table(EVALUATE, "image")] == [each.name for each in DEGRADATIONS]
+    sentence = re.search(r"Tolerances are (.+?) µm", EVALUATE.read_text())
+    assert sentence
+    assert tuple(map(float, re.findall(r"\d+", sentence[1]))) == TOLERANCES_UM
+
+
+def test_the_reproduction_page_lists_factors_and_systems():
+    assert table(REPRODUCE, "factor") == [[factor.name, factor.meaning] for factor in FACTORS]
+    sentence = re.search(r"The six systems are (.+?)\. ", REPRODUCE.read_text(), re.S)
+    assert sentence
+    assert tuple(re.findall(r"`([\w-]+)`", sentence[1])) == SYSTEMS
+
+
+def test_the_weightings_are_those_of_the_loss():
+    assert [cells[0].strip("`") for cells in table(METHOD, "`weighting`")] == list(WEIGHTINGS)

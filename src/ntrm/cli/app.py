@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from ntrm.cli import data_check, data_import, data_resample, data_split, data_stats, demo, doctor, export, phantom
+from ntrm.cli import (
+    calibrate,
+    compare,
+    data_check,
+    data_import,
+    data_resample,
+    data_split,
+    data_stats,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    phantom,
+    reproduce,
+    train,
+)
 from ntrm.version import __version__
 
 app = typer.Typer(
@@ -24,6 +39,11 @@ app.add_typer(data, name="data")
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.command("phantom")(phantom.phantom)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("calibrate")(calibrate.calibrate)
+app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
 app.command("export")(export.export)
 data.command("check")(data_check.check)
 data.command("stats")(data_stats.stats)

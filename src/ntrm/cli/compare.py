@@ -10,7 +10,7 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
-from ntrm.cli.console import Console, command
+from ntrm.cli.console import Console, command, count
 from ntrm.cli.options import Seed
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def compare(
 
 
 def _show(found: Comparisons, to: RichConsole) -> None:
-    title = f"{found.title} over {found.sections} sections of {found.patients} patients"
+    title = f"{found.title} over {count(found.sections, 'section')} of {count(found.patients, 'patient')}"
     table = Table(title=title, title_justify="left")
     for column in ("model", "seeds", "mean", "lowest", "highest"):
         table.add_column(column, justify="left" if column == "model" else "right")

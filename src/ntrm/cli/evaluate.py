@@ -11,7 +11,7 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
-from ntrm.cli.console import Console, command
+from ntrm.cli.console import Console, command, count
 from ntrm.cli.options import JOBS, Jobs, Level
 
 INTERFACES = 4
@@ -81,7 +81,8 @@ def _show(document: dict[str, Any], out: RichConsole) -> None:
 def _headline(document: dict[str, Any]) -> str:
     model, data, pooled = document["model"], document["data"], document["pooled"]
     return (
-        f"{model['name'] or model['arch']} on {data['sections']} sections of {data['patients']} patients "
+        f"{model['name'] or model['arch']} on {count(data['sections'], 'section')} "
+        f"of {count(data['patients'], 'patient')} "
         f"({data['split']}, {data['mpp']:g} µm/px): pixel accuracy {_score(pooled['pixel_accuracy'])}, "
         f"mean IoU {_score(pooled['macro']['iou'])}, Dice {_score(pooled['macro']['dice'])}"
     )

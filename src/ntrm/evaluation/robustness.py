@@ -1,7 +1,7 @@
 """Scores on images made worse on purpose: other stains, blur, compression, light. Nothing here is random.
 
-The strengths lie beyond what training varies (``Augment.full``: stains by a quarter, blur up to 1.5 pixels, JPEG down
-to quality 40), and light it does not vary at all.
+Stains, blur and compression also go beyond what training varies (``Augment.full``: stains by a quarter, blur up to 1.5
+pixels, JPEG down to quality 40); light stays within it (by a fifth).
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ class Subject:
             "options": dict(config.options),
             "version": config.version,
             "sha256": self.sha256,
-            **{key: self.provenance.get(key) for key in ("seed", "recipe", "encoder_init", "level", "sections", "init")},
+            **{
+                key: self.provenance.get(key) for key in ("seed", "recipe", "encoder_init", "level", "sections", "init")
+            },
             "mpp": config.mpp,
             "window": config.window,
             "temperature": config.temperature,

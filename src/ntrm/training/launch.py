@@ -68,9 +68,10 @@ def find_launch(device: str, num_devices: int, environment: Mapping[str, str] | 
 
 
 def under_slurm(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether ``srun`` has started several processes."""
+    """Whether ``srun`` has started several processes, each of which is one of the training's."""
     env = os.environ if environment is None else environment
-    return "SLURM_PROCID" in env and int(env.get("SLURM_NTASKS", "1")) > 1
+    # Inside a torchrun on each machine of a job, srun's numbers count the torchruns.
+    return "TORCHELASTIC_RUN_ID" not in env and "SLURM_PROCID" in env and int(env.get("SLURM_NTASKS", "1")) > 1
 
 
 def _own_device(device: torch.device, local_rank: int, local_world: int) -> torch.device:

@@ -1,8 +1,8 @@
 """Forward and backward of a network recorded once and replayed as CUDA graphs.
 
-At small batches a step is hundreds of small kernels, and the time goes into asking for them one after the other: of the
-43 ms of a step of 4 windows on an H200, the GPU is busy for 8. A recording asks once. The kernels, their order and
-their inputs are the same, and so is the result. Every step must have the same shape, which training batches have.
+At small batches a step is hundreds of small kernels, and the time goes into asking for them one after the other. A
+recording asks once: on an H200 a step of 4 windows takes 15 ms instead of 43, one of 32 takes 29 instead of 47. The
+kernels, their order and their inputs are the same. Every step must have the same shape, which training batches have.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def recorded(network: SegmentationModel, sample: Tensor) -> Forward:
     # Weights that were rounded for one step must not be remembered inside a recording: they change.
     with torch.autocast(kind, dtype=precision, enabled=enabled, cache_enabled=False):
         replay: Any = torch.cuda.make_graphed_callables(heads, (torch.zeros_like(sample),), allow_unused_input=True)
+    # The recording's own gradients live on another stream than this step's; replaying orders the two.
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     with torch.no_grad():
         for buffer, value in zip(network.buffers(), before, strict=True):
             buffer.copy_(value)

@@ -90,5 +90,5 @@ def _no_number(step: int, row: Row) -> NtrmError:
         f"the loss is no number at step {step + 1}",
         got=f"total {total}, final {final}" + ("" if math.isnan(initial) else f", coarse {initial}"),
         expected="a finite number, as at every step before",
-        mend="lower learning_rate, set gradient_clip=1 or precision=float32; --resume goes on before it happened",
+        mend="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
     )

@@ -1,0 +1,121 @@
+"""``ntrm reproduce``: the paper's tables, figures and claims, and the ablation it leaves out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console as RichConsole
+
+from ntrm.cli.console import Console, command
+from ntrm.cli.options import JOBS, Jobs
+
+if TYPE_CHECKING:
+    from ntrm.reproduction.plan import Plan
+    from ntrm.reproduction.reproduce import Reproduction
+
+
+@command
+def reproduce(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")],
+    out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder for runs, tables and index.html.")],
+    archs: Annotated[
+        str, typer.Option("--archs", metavar="A,B", help="Networks of Table 1; all six if not given.")
+    ] = "",
+    resolutions: Annotated[
+        str, typer.Option("--resolutions", metavar="10x,5x", help="Levels of Table 2; all there are if not given.")
+    ] = "",
+    seeds: Annotated[str, typer.Option("--seeds", metavar="0,1,2", help="Training seeds of every network.")] = "0,1,2",
+    recipe: Annotated[str, typer.Option("--recipe", metavar="R", help="paper, fast or a YAML file.")] = "fast",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="Option for every network that takes it; may be repeated."),
+    ] = None,
+    ablation: Annotated[
+        bool, typer.Option("--ablation/--no-ablation", help="Train the variants of the relation module, too.")
+    ] = True,
+    splits: Annotated[
+        Path | None, typer.Option("--splits", metavar="FILE", help="Splits as `ntrm data split` writes them.")
+    ] = None,
+    boundaries: Annotated[
+        bool, typer.Option("--boundaries/--no-boundaries", help="Measure distances of boundaries in evaluations.")
+    ] = True,
+    device: Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    num_devices: Annotated[
+        int | None, typer.Option("--num-devices", metavar="N", min=1, help="GPUs to use; all if not given.")
+    ] = None,
+    per_device: Annotated[
+        int, typer.Option("--per-device", metavar="N", min=1, help="Runs side by side on one GPU.")
+    ] = 1,
+    jobs: Jobs = JOBS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and do nothing.")] = False,
+    *,
+    console: Console,
+) -> None:
+    """Train and evaluate every network of the paper, test its claims, and write one page with tables and figures.
+
+    Interrupted at any point, the same command goes on. Runs spread over the GPUs; one that fails is reported, and the
+    others go on.
+
+    Example: ntrm reproduce --data DIR --out OUT --recipe paper --seeds 0,1,2
+
+    ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run
+    """
+    from ntrm.reproduction.paper import SYSTEMS
+    from ntrm.reproduction.plan import describe
+    from ntrm.reproduction.reproduce import Machine
+    from ntrm.reproduction.reproduce import reproduce as run
+    from ntrm.reproduction.request import Request, parse_names, parse_seeds
+    from ntrm.reproduction.request import dry_run as show_plan
+    from ntrm.resolution import parse_levels
+    from ntrm.training.recipe import parse_overrides
+
+    request = Request(
+        data=data,
+        out=out,
+        archs=parse_names(archs) or SYSTEMS,
+        resolutions=parse_levels(resolutions) if resolutions else (),
+        seeds=parse_seeds(seeds),
+        recipe=recipe,
+        overrides=parse_overrides(changes or []),
+        options=parse_overrides(option or []),
+        ablation=ablation,
+        split_file=splits,
+    )
+    if dry_run:
+        plan, done = show_plan(request)
+        console.result({**describe(plan), "done": sum(done.values())}, lambda to: _show_plan(plan, done, to))
+        return
+    result = run(
+        request,
+        Machine(device, num_devices, per_device, jobs),
+        boundaries=boundaries,
+        command=["ntrm", *sys.argv[1:]],
+        progress=console.progress,
+        say=console.note,
+    )
+    console.result(result.as_dict(), lambda to: _show(result, to))
+    if result.failures:
+        raise typer.Exit(1)
+
+
+def _show_plan(plan: Plan, done: dict[str, bool], out: RichConsole) -> None:
+    for note in plan.notes:
+        out.print(note, markup=False, soft_wrap=True)
+    for job in plan.jobs:
+        out.print(f"{'done ' if done[job.key] else 'to do'}  {job.label}", markup=False, soft_wrap=True)
+    out.print(f"{len(done)} runs, {sum(done.values())} of them done", markup=False)
+
+
+def _show(result: Reproduction, out: RichConsole) -> None:
+    for label in result.failures:
+        out.print(f"failed: {label}", markup=False, soft_wrap=True)
+    jobs = len(result.results.outcomes)
+    out.print(f"{jobs - len(result.failures)} of {jobs} runs have results.", markup=False)
+    out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

@@ -1,0 +1,149 @@
+"""Tables of results: cells that know their spread, shown on a page as text and in a CSV file as plain numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from ntrm.files import write_text
+from ntrm.metrics.significance import Comparison
+from ntrm.report.page import Markup, escape, paragraph, table
+
+FAILED = "failed"
+NONE = "–"
+LONG = 36
+"""Letters from which on a cell is a sentence."""
+STYLE = Markup(
+    "<style>.results th { white-space: normal; vertical-align: bottom; }"
+    " .results th, .results td { padding-right: .6rem; }"
+    " .results div.words { white-space: normal; min-width: 11rem; max-width: 34rem; }</style>"
+)
+"""Lets headings and sentences in tables of results break into lines; belongs on the page once."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number for each training seed: mean ± standard deviation of a sample.
+
+    >>> str(Score((0.5, 0.7))), str(Score((0.5,))), str(Score((0.5,), failed=1)), str(Score((), failed=2))
+    ('0.6000 ± 0.1414', '0.5000', '0.5000 (1 seed failed)', 'failed')
+    """
+
+    values: tuple[float, ...]
+    failed: int = 0
+    """Seeds whose run failed."""
+    digits: int = 4
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the seeds; None where there is no number."""
+        return fmean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds; None for fewer than two."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return FAILED if self.failed else NONE
+        text = f"{self.mean:.{self.digits}f}"
+        if self.spread is not None:
+            text += f" ± {self.spread:.{self.digits}f}"
+        return text + (f" ({self.failed} seed{'s' * (self.failed > 1)} failed)" if self.failed else "")
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference with its interval, in the unit of the table; a star says that it is established.
+
+    >>> print(Difference(1.25, -0.5, 3.0, established=False), Difference(2, 1, 3, established=True))
+    +1.25 (−0.50 to +3.00) +2.00 (+1.00 to +3.00) *
+    """
+
+    value: float
+    low: float
+    high: float
+    established: bool
+
+    @classmethod
+    def of(cls, comparison: Comparison, scale: float = 100.0) -> Difference:
+        """A comparison's difference; by default in points of a score that runs to 1."""
+        ends = comparison.difference * scale, comparison.low * scale, comparison.high * scale
+        return cls(*ends, established=comparison.established)
+
+    def __str__(self) -> str:
+        return f"{_signed(self.value)} ({_signed(self.low)} to {_signed(self.high)}){' *' * self.established}"
+
+
+Cell = str | int | float | Score | Difference | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a name for its file, a title, and a note on how to read it."""
+
+    name: str
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+    def markup(self) -> Markup:
+        """The table for a page."""
+        shown = table(self.header, [[_wrapped(_text(cell)) for cell in row] for row in self.rows])
+        note = paragraph(self.note).text if self.note else ""
+        return Markup(f'<h3>{escape(self.title)}</h3><div class="results">{shown.text}</div>{note}')
+
+    def write_csv(self, folder: Path) -> Path:
+        """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        kinds = [_kind([row[k] for row in self.rows]) for k in range(len(self.header))]
+        writer.writerow([name for title, kind in zip(self.header, kinds, strict=True) for name in _names(title, kind)])
+        for row in self.rows:
+            writer.writerow([value for cell, kind in zip(row, kinds, strict=True) for value in _values(cell, kind)])
+        path = folder / f"{self.name}.csv"
+        write_text(path, stream.getvalue())
+        return path
+
+
+def _wrapped(text: str) -> str | Markup:
+    """Sentences break into lines; numbers and names stay on one."""
+    if len(text) <= LONG:
+        return text
+    return Markup(f'<div class="words">{escape(text)}</div>')
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return NONE
+    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+
+
+def _kind(cells: Sequence[Cell]) -> type | None:
+    return next((kind for kind in (Score, Difference) if any(isinstance(cell, kind) for cell in cells)), None)
+
+
+def _names(title: str, kind: type | None) -> list[str]:
+    further = {Score: ("sd", "seeds", "failed"), Difference: ("low", "high", "established")}
+    return [title, *(f"{title} {end}" for end in further.get(kind, ()))] if kind else [title]
+
+
+def _values(cell: Cell, kind: type | None) -> list[object]:
+    if isinstance(cell, Score):
+        return [cell.mean, cell.spread, len(cell.values), cell.failed]
+    if isinstance(cell, Difference):
+        return [cell.value, cell.low, cell.high, cell.established]
+    return [cell, *[None] * (len(_names("", kind)) - 1)]

@@ -1,0 +1,73 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ntrm.cli.app import app
+from ntrm.data.encode import write_image, write_rgb_mask
+from ntrm.labels import SKIN
+from ntrm.resolution import level_resolution
+
+
+@pytest.fixture
+def data(tmp_path, random):
+    root = tmp_path / "data"
+    for folder in ("Images", "Masks"):
+        (root / "10x" / folder).mkdir(parents=True)
+    rows = ["name,group,split"]
+    for number, split in enumerate(("train", "val", "test"), start=1):
+        name = f"BCC_{3 * number + 1}"
+        image = random.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        write_image(root / "10x" / "Images" / f"{name}.tif", image, level_resolution("10x"))
+        write_rgb_mask(root / "10x" / "Masks" / f"{name}.png", random.integers(0, 12, (64, 64), dtype=np.uint8), SKIN)
+        rows.append(f"{name},{number},{split}")
+    (root / "cases.csv").write_text("\n".join(rows) + "\n")
+    return root
+
+
+def call(data, out, *words):
+    return CliRunner().invoke(app, ["reproduce", "--data", str(data), "--out", str(out), "--dry-run", *words])
+
+
+def test_a_dry_run_shows_the_plan(data, tmp_path):
+    words = ("--archs", "ntrm-paper,mit", "--seeds", "0,1", "--option", "width=0.125", "--no-ablation")
+    result = call(data, tmp_path / "out", *words)
+    assert result.exit_code == 0
+    assert "to do  ntrm-paper width=0.125 10x scratch seed 1" in result.output
+    assert "6 runs, 0 of them done" in result.output
+    assert not (tmp_path / "out").exists()
+    document = json.loads(call(data, tmp_path / "out", *words, "--json").stdout)
+    assert [job["arch"] for job in document["jobs"]] == ["ntrm-paper", "mit-b2", "ntrm-control"] * 2
+    assert document["done"] == 0
+
+
+def test_settings_reach_the_recipe(data, tmp_path):
+    words = ("--archs", "ntrm-paper", "--recipe", "paper", "--set", "epochs=3", "--option", "width=0.125", "--json")
+    document = json.loads(call(data, tmp_path / "out", *words).stdout)
+    assert (document["recipe"]["epochs"], document["recipe"]["batch"]) == (3, 4)
+    assert len(document["jobs"]) == 3 * (1 + 1 + 10 + 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--archs", "unet"), "unknown architecture"),
+        (("--seeds", "x"), "cannot understand the seeds"),
+        (("--resolutions", "5x"), "no such resolution"),
+        (("--recipe", "slow"), "unknown recipe"),
+        (("--option", "wdith=1"), "no network takes the option"),
+    ],
+)
+def test_wrong_usage_is_told(data, tmp_path, words, said):
+    result = call(data, tmp_path / "out", *words)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_folder_with_something_else_is_refused(data, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    words = ["reproduce", "--data", str(data), "--out", str(tmp_path), "--device", "cpu"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 3
+    assert "no reproduction" in result.output

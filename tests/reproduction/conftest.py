@@ -1,0 +1,50 @@
+"""A dataset so small that a run takes a second: stripes of tissue in the layout of the skin dataset."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from ntrm.data.encode import write_image, write_rgb_mask
+from ntrm.labels import SKIN
+from ntrm.resolution import level_resolution
+
+SIDES = {"10x": 96, "5x": 192}
+PLACES = (("BCC_1", "train"), ("SCC_3", "train"), ("IEC_1", "val"), ("BCC_9", "test"), ("SCC_9", "test"))
+
+
+def draw_section(rng, side, cancer):
+    """Image and mask: background, keratin, epidermis, a tumour in dermis, fat."""
+    order = ["BKG", "KER", "EPI", "PAP", cancer, "RET", "HYP"]
+    edges = np.linspace(0, side, len(order) + 1).round().astype(int)
+    mask = np.empty((side, side + 32), dtype=np.uint8)
+    for name, top, bottom in zip(order, edges, edges[1:], strict=False):
+        mask[top:bottom] = SKIN.index(name)
+    colours = np.random.default_rng(0).integers(60, 240, (12, 3))
+    noise = rng.normal(0, 12, (*mask.shape, 3))
+    return np.clip(colours[mask] + noise, 0, 255).astype(np.uint8), mask
+
+
+@pytest.fixture(scope="session")
+def stripes(tmp_path_factory):
+    """The dataset's folder, with two resolutions."""
+    root = tmp_path_factory.mktemp("stripes")
+    rng = np.random.default_rng(1)
+    for name, _ in PLACES:
+        for level, side in SIDES.items():
+            image, mask = draw_section(rng, side, name[:3])
+            for folder in ("Images", "Masks"):
+                (root / level / folder).mkdir(parents=True, exist_ok=True)
+            write_image(root / level / "Images" / f"{name}.tif", image, level_resolution(level))
+            write_rgb_mask(root / level / "Masks" / f"{name}.png", mask, SKIN)
+    with (root / "cases.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["name", "group", "split", "cancer"])
+        writer.writerows([name, f"patient {name}", split, name[:3]] for name, split in PLACES)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Decoded sections of tests do not end in the user's cache."""
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))

@@ -1,0 +1,41 @@
+from dataclasses import replace
+
+import numpy as np
+
+from ntrm.data.parts import open_parts
+from ntrm.labels import IGNORE, SKIN
+from ntrm.reproduction.windows import choose_windows
+
+
+def test_one_window_for_each_cancer_of_the_test_part_with_the_most_tissues(stripes):
+    parts = open_parts(stripes, level="10x")
+    shown = choose_windows(parts, 64)
+    # The test part has no IEC.
+    assert [each.name for each in shown] == ["BCC (BCC_9)", "SCC (SCC_9)"]
+    for each, cancer in zip(shown, ("BCC", "SCC"), strict=True):
+        assert each.image.shape == (64, 64, 3)
+        assert (each.truth == SKIN.index(cancer)).any()
+        assert each.tissues == len(np.unique(each.truth[each.truth != IGNORE]))
+        # Seven stripes over 96 rows: 64 rows show five or six of them.
+        assert each.tissues >= 5
+
+
+def test_the_window_is_a_piece_of_its_section(stripes):
+    parts = open_parts(stripes, level="5x")
+    for each in choose_windows(parts, 128):
+        assert all((row == row[0]).all() for row in each.truth), "stripes are level"
+
+
+def test_a_section_smaller_than_the_window_is_padded(stripes):
+    shown = choose_windows(open_parts(stripes, level="10x"), 256)
+    assert all(each.image.shape == (256, 256, 3) for each in shown)
+    assert all((each.truth[96:] == IGNORE).all() and (each.image[96:] == 255).all() for each in shown)
+
+
+def test_classes_without_cancers_show_sections_with_the_most_classes(stripes):
+    parts = open_parts(stripes, level="10x")
+    names = dict(zip(("BCC", "SCC", "IEC"), ("one", "two", "three"), strict=True))
+    tissues = tuple(replace(t, name=names.get(t.name, t.name)) for t in SKIN.tissues)
+    renamed = replace(parts.whole, schema=replace(SKIN, tissues=tissues))
+    shown = choose_windows(replace(parts, whole=renamed), 64)
+    assert sorted(each.name for each in shown) == ["BCC_9", "SCC_9"]

@@ -44,6 +44,7 @@ Segments H&E sections into {config.classes} classes. Research use only; not a me
 
 ```python
 import ntrm
+
 network = ntrm.load("this-folder")
 ```
 """ + (f"\n{notes.strip()}\n" if notes else "")

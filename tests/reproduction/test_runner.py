@@ -1,6 +1,5 @@
 """Jobs as processes; a small script stands in for the worker, so that nothing here loads torch twice."""
 
-import fcntl
 import json
 import os
 import signal
@@ -15,9 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ntrm.errors import RefusedError, UsageError
+from ntrm.errors import UsageError
 from ntrm.reproduction import runner
-from ntrm.reproduction.locks import holding
 from ntrm.reproduction.runner import Slot, Task, make_slots, run_tasks
 
 SCRIPT = """
@@ -155,13 +153,3 @@ def test_slots_are_spread_over_the_gpus_that_this_process_sees(monkeypatch):
     assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in make_slots("cuda")] == ["0", "1", "2"]
     with pytest.raises(UsageError, match="wrong number of devices"):
         make_slots("cuda", num_devices=4)
-
-
-def test_a_lock_is_held_by_one_and_goes_with_it(tmp_path):
-    path = tmp_path / "deep" / "lock"
-    with holding(path), pytest.raises(RefusedError, match="another process works"), holding(path):
-        pass
-    with holding(path), path.open("w") as stream, pytest.raises(BlockingIOError):
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with holding(path, wait=True):
-        assert path.exists()

@@ -110,8 +110,8 @@ def differences_table(results: Results) -> Table | None:
     header = ("NTRM minus", "accuracy, points", "IoU, points", "Dice, points", "Dice, relative", "verdict (Dice)")
     note = (
         "Paired bootstrap over the patients of the test part (10,000 draws, 95 % intervals), Holm's correction over "
-        "the rows; a star marks what is established. One point is 0.01. The paper's “4.9 % to 31.25 % higher Dice” are points; relative, its own numbers "
-        "give 6 % to 62 %."
+        "the rows; a star marks what is established. One point is 0.01. The paper's “4.9 % to 31.25 % higher Dice” are "
+        "points; relative, its own numbers give 6 % to 62 %."
     )
     return Table("differences", "Is NTRM better?", header, tuple(rows), note)
 

@@ -1,0 +1,22 @@
+import fcntl
+
+import pytest
+
+from ntrm.errors import RefusedError
+from ntrm.reproduction.locks import holding
+
+
+def test_a_lock_is_held_by_one(tmp_path):
+    path = tmp_path / "deep" / "lock"
+    with holding(path), pytest.raises(RefusedError, match="another process works"), holding(path):
+        pass
+    with holding(path), path.open("w") as stream, pytest.raises(BlockingIOError):
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_lock_goes_with_its_holder(tmp_path):
+    path = tmp_path / "lock"
+    with pytest.raises(KeyError), holding(path):
+        raise KeyError
+    with holding(path, wait=True):
+        assert path.exists()

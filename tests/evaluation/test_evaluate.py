@@ -56,7 +56,8 @@ def test_the_document_names_model_data_and_program(data, tmp_path):
     parts = open_parts(data)
     assert found["model"] | {"sha256": ""} == {
         "name": "mine", "arch": "by-colour", "options": {}, "version": "2", "sha256": "", "seed": None, "recipe": None,
-        "encoder_init": None, "level": None, "mpp": 6.7, "window": 64, "temperature": 1.5, "data": "",
+        "encoder_init": None, "level": None, "sections": None, "init": None, "mpp": 6.7, "window": 64,
+        "temperature": 1.5, "data": "",
     }  # fmt: skip
     assert found["data"] == {
         "fingerprint": parts.fingerprint("test"), "split": "test", "level": None, "mpp": pytest.approx(6.7),

@@ -1,0 +1,124 @@
+"""Label masks as OME-TIFF: a tiled pyramid with colours, class names and µm/px.
+
+A pixel is class index + 1; 0 is nothing. Level 0 is the first image of the file, coarser levels are its SubIFDs, as
+QuPath, Fiji and tifffile expect. OpenSlide sees level 0 alone. The same mask gives
+the same bytes: no time, no random number, no name of a program's version but ours.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from ntrm.export.pyramid import MEANING, Level, Rows, label_pyramid
+from ntrm.files import whole_file
+from ntrm.labels import LabelSchema
+from ntrm.resolution import Resolution
+from ntrm.version import __version__
+
+TILE = 512
+SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
+NAMESPACE = uuid.UUID("1b9d4f0e-6a57-5c0b-9d1e-7f4f2a3c8e55")
+"""Ours, for identifiers that are the same in every run."""
+
+
+def write_mask_ome_tiff(
+    path: Path,
+    rows: Rows,
+    schema: LabelSchema,
+    resolution: Resolution,
+    *,
+    name: str = "tissue",
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a mask, given whole or in bands of rows, as a pyramid; ``metadata`` is kept in the file, too."""
+    with label_pyramid(rows, schema, path.parent) as levels, whole_file(path) as partial:
+        xml = ome_xml(levels[0].height, levels[0].width, schema, resolution, name=name, metadata=metadata or {})
+        large = sum(level.height * level.width for level in levels) > 1 << 31
+        with tifffile.TiffWriter(partial, bigtiff=large) as writer:
+            for number, level in enumerate(levels):
+                factor = 2**number
+                writer.write(
+                    _tiles(level),
+                    shape=(level.height, level.width),
+                    dtype=np.uint8,
+                    tile=(TILE, TILE),
+                    photometric="palette",
+                    colormap=_colour_map(schema),
+                    compression="zlib",
+                    # In pixels per centimetre.
+                    resolution=(10_000 / (resolution.x * factor), 10_000 / (resolution.y * factor)),
+                    resolutionunit="CENTIMETER",
+                    description=xml.encode() if number == 0 else None,
+                    subfiletype=0 if number == 0 else 1,
+                    subifds=len(levels) - 1 if number == 0 else 0,
+                    software=False,
+                    metadata=None,
+                )
+
+
+def _tiles(level: Level) -> Iterator[NDArray[np.uint8]]:
+    """Tiles from left to right, top to bottom; those at the border filled with nothing."""
+    for _, band in level.bands(TILE):
+        for left in range(0, level.width, TILE):
+            part = band[:, left : left + TILE]
+            yield np.pad(part, ((0, TILE - part.shape[0]), (0, TILE - part.shape[1])))
+
+
+def _colour_map(schema: LabelSchema) -> NDArray[np.uint16]:
+    """(3, 256) for the pixel values; nothing is white, as glass is."""
+    table = np.full((256, 3), 255, dtype=np.uint16)
+    table[1 : len(schema) + 1] = schema.palette
+    # 257 takes a byte to the same share of 16 bits.
+    return np.ascontiguousarray(table.T * np.uint16(257))
+
+
+def ome_xml(
+    height: int,
+    width: int,
+    schema: LabelSchema,
+    resolution: Resolution,
+    *,
+    name: str = "tissue",
+    metadata: Mapping[str, str],
+) -> str:
+    """The OME-XML of a mask: µm/px, class names with their pixel values and colours, and what the caller adds."""
+    classes = {str(tissue.index + 1): tissue.name for tissue in schema.tissues}
+    titles = {tissue.name: tissue.title for tissue in schema.tissues}
+    colours = {tissue.name: "#{:02x}{:02x}{:02x}".format(*tissue.rgb) for tissue in schema.tissues}
+    about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **metadata}
+    maps = {"classes": classes, "titles": titles, "colours": colours, "about": about}
+    annotations = "".join(_map_annotation(number, key, values) for number, (key, values) in enumerate(maps.items()))
+    references = "".join(f'<AnnotationRef ID="Annotation:{number}"/>' for number in range(len(maps)))
+    identity = uuid.uuid5(NAMESPACE, f"{name}|{height}|{width}|{resolution}|{annotations}")
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>'
+        f'<OME xmlns="{SCHEMA}" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+        f'xsi:schemaLocation="{SCHEMA} {SCHEMA}/ome.xsd" UUID="urn:uuid:{identity}" Creator="ntrm {__version__}">'
+        f'<Image ID="Image:0" Name={quoteattr(_clean(name))}>'
+        '<Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="uint8" BigEndian="false" Interleaved="false" '
+        f'SizeX="{width}" SizeY="{height}" SizeC="1" SizeZ="1" SizeT="1" '
+        f'PhysicalSizeX="{resolution.x!r}" PhysicalSizeXUnit="µm" '
+        f'PhysicalSizeY="{resolution.y!r}" PhysicalSizeYUnit="µm">'
+        '<Channel ID="Channel:0:0" Name="tissue" SamplesPerPixel="1"/>'
+        '<TiffData IFD="0" PlaneCount="1"/></Pixels>'
+        f"{references}</Image>"
+        f"<StructuredAnnotations>{annotations}</StructuredAnnotations></OME>"
+    )
+
+
+def _clean(text: str) -> str:
+    """The text without characters that XML cannot hold, escaped or not."""
+    return re.sub("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]", "\N{REPLACEMENT CHARACTER}", text)
+
+
+def _map_annotation(number: int, key: str, values: Mapping[str, str]) -> str:
+    rows = "".join(f"<M K={quoteattr(_clean(k))}>{escape(_clean(v))}</M>" for k, v in values.items())
+    return f'<MapAnnotation ID="Annotation:{number}" Namespace="ntrm/{key}"><Value>{rows}</Value></MapAnnotation>'

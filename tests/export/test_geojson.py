@@ -1,0 +1,170 @@
+import gzip
+import json
+
+import numpy as np
+import pytest
+import shapely
+from PIL import Image
+from scipy import ndimage
+
+from ntrm.data.annotations.importing import import_annotations
+from ntrm.data.decode import read_mask
+from ntrm.errors import DataError, UsageError
+from ntrm.export.geojson import write_geojson
+from ntrm.labels import IGNORE, SKIN
+from ntrm.resolution import Resolution
+
+MPP = Resolution(2.0, 2.5)
+
+
+@pytest.fixture
+def mask(random):
+    """Smooth regions of six classes with islands and holes, nothing at one side."""
+    field = ndimage.gaussian_filter(random.standard_normal((6, 60, 80)), (0, 2, 2))
+    labels = field.argmax(axis=0).astype(np.uint8) + 4
+    labels[:, :9] = IGNORE
+    return labels
+
+
+def features(path):
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return json.loads(text)
+
+
+def polygon(feature):
+    rings = feature["geometry"]["coordinates"]
+    return shapely.Polygon(rings[0], rings[1:])
+
+
+def test_features_are_as_qupath_reads_them(tmp_path, mask):
+    confidence = np.full(mask.shape, 204, np.uint8)
+    written = write_geojson(
+        tmp_path / "r.geojson",
+        mask,
+        SKIN,
+        MPP,
+        confidence=confidence,
+        metadata={"model": "m"},
+        document={"slide": "s"},
+        measurements=lambda region: {"Pixels": region.pixels},
+    )
+    document = features(written.path)
+    assert document["type"] == "FeatureCollection"
+    assert document["ntrm"]["slide"] == "s"
+    assert document["ntrm"]["offset"] == [0, 0]
+    assert len(document["features"]) == written.regions > 6
+    for feature in document["features"]:
+        properties, area = feature["properties"], polygon(feature)
+        tissue = SKIN[properties["classification"]["name"]]
+        assert area.is_valid
+        assert properties["objectType"] == "annotation"
+        assert properties["classification"]["color"] == list(tissue.rgb)
+        assert properties["name"].startswith(tissue.name)
+        assert properties["metadata"] == {"model": "m"}
+        measured = properties["measurements"]
+        assert measured["Pixels"] == area.area
+        assert measured["Area mm^2"] == pytest.approx(area.area * 2.0 * 2.5 / 1e6, rel=1e-5)
+        stretched = shapely.transform(area, lambda points: points * (2.0, 2.5))
+        assert measured["Perimeter mm"] == pytest.approx(stretched.length / 1e3, rel=1e-5)
+        assert measured["Mean confidence"] == pytest.approx(0.8)
+        assert all(ring[0] == ring[-1] for ring in feature["geometry"]["coordinates"])
+    assert len({feature["id"] for feature in document["features"]}) == written.regions
+    counts = np.bincount(mask.ravel(), minlength=256)
+    assert written.pixels == {t.name: counts[t.index] for t in SKIN.tissues if counts[t.index]}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_same_mask_gives_the_same_bytes(tmp_path, mask, packed):
+    first = write_geojson(tmp_path / "a" / "r.geojson", mask, SKIN, MPP, gzip=packed, identity="s")
+    again = write_geojson(tmp_path / "b" / "r.geojson", mask, SKIN, MPP, gzip=packed, identity="s")
+    other = write_geojson(tmp_path / "c" / "r.geojson", mask, SKIN, MPP, gzip=packed, identity="t")
+    assert first.path.name == ("r.geojson.gz" if packed else "r.geojson")
+    assert first.path.read_bytes() == again.path.read_bytes()
+    assert {f["id"] for f in features(first.path)["features"]}.isdisjoint(
+        f["id"] for f in features(other.path)["features"]
+    )
+
+
+@pytest.mark.parametrize(("packed", "factor"), [(False, 4), (True, 3.7)])
+def test_export_then_import_gives_the_same_pixels(tmp_path, mask, packed, factor):
+    """A slide ``factor`` times finer than the mask, imported at the mask's µm/px."""
+    height, width = (int(np.ceil(side * factor)) for side in mask.shape)
+    Image.fromarray(np.zeros((height, width, 3), np.uint8)).save(tmp_path / "s.png")
+    written = write_geojson(
+        tmp_path / "s.geojson", mask, SKIN, Resolution.square(factor), to_level0=(factor, factor, 0, 0), gzip=packed
+    )
+    report = import_annotations(
+        tmp_path / "s.png", written.path, tmp_path / "out", mpp=1.0, target_mpp=factor, margin_um=0
+    )
+    (case,) = report.imported
+    assert case.counts["used"] == written.regions
+    assert case.counts["mended"] == 0
+    back = read_mask(tmp_path / "out" / "Masks" / "s.png", SKIN).mask
+    # The import keeps the annotated box: it begins at the first tissue, in whole pixels of the slide.
+    left, top = case.left / factor, case.top / factor
+    rows = np.floor(np.arange(case.height) + top + 0.5).astype(int)
+    columns = np.floor(np.arange(case.width) + left + 0.5).astype(int)
+    assert np.array_equal(back, mask[np.ix_(rows, columns)])
+
+
+def test_bounds_are_taken_off_and_recorded(tmp_path):
+    mask = np.array([[IGNORE, 0], [IGNORE, IGNORE]], np.uint8)
+    written = write_geojson(
+        tmp_path / "r.geojson", mask, SKIN, MPP, to_level0=(4, 5, 1000, 2000), bounds=(900, 1900, 50, 50)
+    )
+    document = features(written.path)
+    assert polygon(document["features"][0]).bounds == (104, 100, 108, 105)
+    assert document["ntrm"]["offset"] == [900, 1900]
+    assert document["ntrm"]["to_level0"] == [4, 5, 1000, 2000]
+
+
+def test_simplified_polygons_are_valid_and_close_to_the_exact_ones(tmp_path, mask):
+    exact = features(write_geojson(tmp_path / "e.geojson", mask, SKIN, MPP).path)["features"]
+    written = write_geojson(tmp_path / "s.geojson", mask, SKIN, MPP, simplify_um=3.0)
+    simple = {f["id"]: polygon(f) for f in features(written.path)["features"]}
+    assert written.regions + written.dropped == len(exact)
+    assert sum(map(shapely.get_num_coordinates, simple.values())) < sum(
+        shapely.get_num_coordinates(polygon(f)) for f in exact
+    )
+    for feature in exact:
+        if feature["id"] in simple:
+            assert simple[feature["id"]].is_valid
+            # A point of the outline moves by at most 3 µm, which is 1.5 pixels across.
+            assert simple[feature["id"]].hausdorff_distance(polygon(feature)) <= 1.5 + 1e-6
+
+
+def test_a_mask_without_tissue_gives_a_collection_without_features(tmp_path):
+    written = write_geojson(tmp_path / "r.geojson", np.full((5, 5), IGNORE, np.uint8), SKIN, MPP)
+    assert features(written.path)["features"] == []
+    assert written.regions == 0
+
+
+def test_skipped_classes_are_not_written(tmp_path, mask):
+    written = write_geojson(tmp_path / "r.geojson", mask, SKIN, MPP, skip=["BKG"])
+    assert "BKG" not in written.pixels
+    assert all(f["properties"]["classification"]["name"] != "BKG" for f in features(written.path)["features"])
+
+
+def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask):
+    path = tmp_path / "r.geojson"
+    path.write_text("old")
+
+    def fails(region):
+        raise OSError("disk full")
+
+    with pytest.raises(DataError, match="cannot write"):
+        write_geojson(path, mask, SKIN, MPP, measurements=fails)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_wrong_calls_are_refused(tmp_path, mask):
+    path = tmp_path / "r.geojson"
+    with pytest.raises(UsageError, match="transform"):
+        write_geojson(path, mask, SKIN, MPP, to_level0=(0, 1, 0, 0))
+    with pytest.raises(UsageError, match="simplification"):
+        write_geojson(path, mask, SKIN, MPP, simplify_um=-1)
+    with pytest.raises(UsageError, match="schema does not know"):
+        write_geojson(path, np.full((2, 2), 40, np.uint8), SKIN, MPP)
+    with pytest.raises(UsageError, match="unknown class"):
+        write_geojson(path, mask, SKIN, MPP, skip=["NAIL"])

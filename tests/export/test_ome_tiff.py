@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from ntrm.data.annotations.slides import open_slide
+from ntrm.errors import DataError
+from ntrm.export.ome_tiff import SCHEMA, write_mask_ome_tiff
+from ntrm.export.pyramid import halve
+from ntrm.labels import IGNORE, SKIN
+from ntrm.resolution import Resolution
+
+MPP = Resolution(6.7, 6.5)
+
+
+@pytest.fixture
+def mask(random):
+    blocks = random.integers(0, 13, (33, 41)).astype(np.uint8)
+    blocks[blocks == 12] = IGNORE
+    return np.kron(blocks, np.ones((19, 30), np.uint8))[:-5, :-7]
+
+
+@pytest.fixture
+def written(tmp_path, mask):
+    path = tmp_path / "mask.ome.tif"
+    write_mask_ome_tiff(
+        path, (mask[top : top + 100] for top in range(0, len(mask), 100)), SKIN, MPP, metadata={"a": "<b"}
+    )
+    return path
+
+
+def test_tifffile_reads_every_level(written, mask):
+    level = np.where(mask == IGNORE, 0, mask + 1.0).astype(np.uint8)
+    with tifffile.TiffFile(written) as tiff:
+        (series,) = tiff.series
+        assert tiff.is_ome
+        assert series.axes == "YX"
+        assert len(series.levels) == 4
+        for stored in series.levels:
+            assert stored.keyframe.is_tiled
+            assert np.array_equal(stored.asarray(), level)
+            level = halve(level)
+
+
+def test_colours_are_those_of_the_schema_and_nothing_is_white(written):
+    with tifffile.TiffFile(written) as tiff:
+        colours = (tiff.pages.first.colormap // 257).T
+    assert colours[1:13].tolist() == SKIN.palette.tolist()
+    assert colours[0].tolist() == [255, 255, 255]
+
+
+def test_openslide_and_our_own_import_open_it(written, mask):
+    with open_slide(written) as slide:
+        assert slide.size == mask.shape[::-1]
+        assert slide.resolution.same_as(MPP, 1e-6)
+        assert np.array_equal(slide.read(0, 0, *slide.size), SKIN.colourise(mask, (255, 255, 255)))
+
+
+def test_the_xml_follows_the_ome_schema(written):
+    ome_types = pytest.importorskip("ome_types")
+    etree = pytest.importorskip("lxml.etree")
+    with tifffile.TiffFile(written) as tiff:
+        document = etree.fromstring(tiff.ome_metadata.encode())
+    schema = etree.XMLSchema(etree.parse(Path(ome_types.__file__).parent / "ome-2016-06.xsd"))
+    assert schema.validate(document), schema.error_log
+    maps = {
+        node.get("Namespace"): {m.get("K"): m.text for m in node.iter(f"{{{SCHEMA}}}M")}
+        for node in document.iter(f"{{{SCHEMA}}}MapAnnotation")
+    }
+    assert maps["ntrm/classes"] == {str(t.index + 1): t.name for t in SKIN.tissues}
+    assert maps["ntrm/about"]["a"] == "<b"
+
+
+def test_the_same_mask_gives_the_same_bytes(written, mask, tmp_path):
+    write_mask_ome_tiff(tmp_path / "b.ome.tif", mask, SKIN, MPP, metadata={"a": "<b"})
+    assert (tmp_path / "b.ome.tif").read_bytes() == written.read_bytes()
+
+
+def test_characters_that_xml_cannot_hold_do_not_spoil_the_file(tmp_path):
+    etree = pytest.importorskip("lxml.etree")
+    odd = {"na\x00me": "a\x1b \ud800 & é"}
+    write_mask_ome_tiff(tmp_path / "m.ome.tif", np.zeros((2, 2), np.uint8), SKIN, MPP, name='"<\x07', metadata=odd)
+    with tifffile.TiffFile(tmp_path / "m.ome.tif") as tiff:
+        document = etree.fromstring(tiff.ome_metadata.encode())
+    (entry,) = (m for m in document.iter(f"{{{SCHEMA}}}M") if m.get("K").startswith("na"))
+    assert entry.text == "a\ufffd \ufffd & é"
+
+
+def test_a_mask_of_one_pixel(tmp_path):
+    write_mask_ome_tiff(tmp_path / "m.ome.tif", np.zeros((1, 1), np.uint8), SKIN, MPP)
+    assert tifffile.imread(tmp_path / "m.ome.tif").tolist() == [[1]]
+
+
+def test_a_failure_in_the_middle_leaves_the_old_file_alone(written, mask, tmp_path):
+    before = written.read_bytes()
+    with pytest.raises(DataError, match="schema does not know"):
+        write_mask_ome_tiff(written, iter([mask, np.full_like(mask, 77)]), SKIN, MPP)
+    assert written.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [written]

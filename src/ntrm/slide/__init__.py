@@ -1,0 +1,1 @@
+"""Whole slides: readers, the model's grid, tissue, pieces and streaming segmentation."""

@@ -1,0 +1,188 @@
+"""A slide on the model's grid: square pixels of the model's µm/px, whatever the scanner's.
+
+Pixel i of an axis lies around (i + ½)·f level-0 pixels from the scanned part's edge, f = model µm/px over slide
+µm/px. It is the mean over max(f, 1) pixels of the best level around there: the exact area where the slide is finer
+than the model, linear interpolation where it is coarser, and the slide's own pixel where f = 1.
+
+The grid is computed in blocks that lie at fixed places and are kept for a while, so that windows show the same pixels
+however they are cut, and overlapping windows cost one reading.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ntrm.data.annotations.slides import COARSEST_MPP
+from ntrm.data.shrink import shrunk_length
+from ntrm.errors import RefusedError, check_number
+from ntrm.labels import WHITE
+from ntrm.resolution import Resolution
+from ntrm.slide.reading.base import MAX_SIDE, Pixels, SlideInfo, SlideReader
+from ntrm.slide.reading.cache import ArrayCache
+from ntrm.slide.resampling import box_weights, resample
+
+CACHE_BYTES = 128 * 2**20
+"""Blocks of the grid that are kept."""
+BLOCK_PIXELS = 2048 * 2048
+"""Pixels of the slide that are read for one block, about: bounds the memory of a reading."""
+MAX_BLOCK = 512
+"""Longest side of a block of tiled slides, in pixels of the grid."""
+MAX_ROWS = 2**15
+"""Most rows that are read at once."""
+LEAST_FACTOR = 0.5
+"""A slide more than twice as coarse as the model lacks what the model has learnt to see."""
+
+
+class SlideGrid:
+    """A slide as the model sees it; safe to use from several threads if the reader is."""
+
+    def __init__(self, reader: SlideReader, model_mpp: float, mpp: Resolution | None = None) -> None:
+        self.reader = reader
+        self.given = mpp is not None
+        """Whether µm/px came from outside and not from the file."""
+        self.source = mpp or credible_resolution(reader.info)
+        self.model_mpp = float(model_mpp)
+        model = Resolution.square(self.model_mpp)
+        _, _, wide, tall = reader.info.area
+        self._fx = _snapped(model.x / self.source.x, wide)
+        self._fy = _snapped(model.y / self.source.y, tall)
+        _check_fine_enough(self.source, model, min(self._fx, self._fy))
+        self.width, self.height = shrunk_length(wide, self._fx), shrunk_length(tall, self._fy)
+        self.level = best_level(reader.info, self._fx, self._fy)
+        self._block = _block_shape(reader.info, self.level, (self.height, self.width), self._step)
+        self._blocks = ArrayCache(CACHE_BYTES)
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px of the grid: the model's, up to the rounding of tags."""
+        return Resolution(self.source.x * self._fx, self.source.y * self._fy)
+
+    @property
+    def to_level0(self) -> tuple[float, float, float, float]:
+        """(sx, sy, ox, oy): the corner (x, y) of a grid pixel is at (sx·x + ox, sy·y + oy) in level-0 pixels."""
+        left, top = self.reader.info.area[:2]
+        return self._fx, self._fy, float(left), float(top)
+
+    @property
+    def _step(self) -> tuple[float, float]:
+        """Pixels of the level that is read per pixel of the grid: rows, columns."""
+        sx, sy = self.reader.info.scale(self.level)
+        return self._fy / sy, self._fx / sx
+
+    def read(self, top: int, left: int, height: int, width: int) -> Pixels:
+        """(height, width, 3) of the grid; white beyond it."""
+        check_number("height of a window", height, 1, MAX_ROWS, whole=True)
+        check_number("width of a window", width, 1, MAX_SIDE, whole=True)
+        out = np.full((height, width, 3), WHITE, dtype=np.uint8)
+        first_row, stop_row = max(top, 0), min(top + height, self.height)
+        first_column, stop_column = max(left, 0), min(left + width, self.width)
+        if first_row >= stop_row or first_column >= stop_column:
+            return out
+        tall, wide = self._block
+        for row in range(first_row // tall, -(-stop_row // tall)):
+            for column in range(first_column // wide, -(-stop_column // wide)):
+                block = self._blocks.get((row, column), lambda r=row, c=column: self._read_block(r, c))  # type: ignore[misc]
+                y0, y1 = max(first_row, row * tall), min(stop_row, row * tall + block.shape[0])
+                x0, x1 = max(first_column, column * wide), min(stop_column, column * wide + block.shape[1])
+                part = block[y0 - row * tall : y1 - row * tall, x0 - column * wide : x1 - column * wide]
+                out[y0 - top : y1 - top, x0 - left : x1 - left] = part
+        return out
+
+    def _read_block(self, row: int, column: int) -> Pixels:
+        """A block of the grid, always computed from the same pixels of the slide."""
+        info = self.reader.info
+        sx, sy = info.scale(self.level)
+        left0, top0, wide0, tall0 = info.area
+        step_y, step_x = self._step
+        (tall, wide), this = self._block, info.levels[self.level]
+        # The scanned part in pixels of the level; beyond it lies what no one scanned.
+        down = box_weights(row * tall, min((row + 1) * tall, self.height), step_y, top0 / sy, tall0 / sy, this.height)
+        across = box_weights(
+            column * wide, min((column + 1) * wide, self.width), step_x, left0 / sx, wide0 / sx, this.width
+        )
+        x, y = round(across.start * this.downsample), round(down.start * this.downsample)
+        return resample(self.reader.read(x, y, across.length, down.length, self.level), down, across)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "height": self.height,
+            "width": self.width,
+            "mpp": [self.resolution.x, self.resolution.y],
+            "slide_mpp": [self.source.x, self.source.y],
+            "slide_mpp_from": "given" if self.given else "metadata",
+            "level": self.level,
+            "to_level0": list(self.to_level0),
+            "bounds": None if self.reader.info.bounds is None else list(self.reader.info.bounds),
+            "slide": self.reader.info.as_dict(),
+        }
+
+
+def thumbnail(source: SlideGrid | SlideReader, mpp: float) -> tuple[Pixels, Resolution]:
+    """The scanned part at ``mpp``, or at the slide's own µm/px where that is coarser, and its exact µm/px.
+
+    Of a reader, the file must know its µm/px; of a grid, those that the grid goes by count.
+    """
+    reader = source.reader if isinstance(source, SlideGrid) else source
+    own = source.source if isinstance(source, SlideGrid) else credible_resolution(reader.info)
+    grid = SlideGrid(reader, max(mpp, own.x, own.y), own)
+    rows = min(MAX_ROWS, max(1, BLOCK_PIXELS // grid.width))
+    tops = range(0, grid.height, rows)
+    bands = [grid.read(top, 0, min(rows, grid.height - top), grid.width) for top in tops]
+    return np.concatenate(bands), grid.resolution
+
+
+def credible_resolution(info: SlideInfo) -> Resolution:
+    """µm/px of the file, or the refusal that says how to give it."""
+    if info.resolution is not None:
+        return info.resolution
+    stated = info.stated_mpp
+    raise RefusedError(
+        "the slide does not tell its µm per pixel" if stated is None else "the slide's µm per pixel is not credible",
+        got="nothing" if stated is None else f"{stated[0]:g} × {stated[1]:g} µm/px",
+        expected=f"0.05 to {COARSEST_MPP:g} µm/px in the file's metadata, or given",
+        mend="look the scan resolution up and give it with --mpp, or in the mpp column of a CSV; it is never guessed",
+    )
+
+
+def best_level(info: SlideInfo, factor_x: float, factor_y: float) -> int:
+    """The coarsest level that is still at least as fine as the grid, else the finest."""
+    slack = 1 + 1e-3  # sizes of levels are rounded
+    fine = [
+        number
+        for number in range(len(info.levels))
+        if info.scale(number)[0] <= factor_x * slack and info.scale(number)[1] <= factor_y * slack
+    ]
+    return max(fine, key=lambda number: info.levels[number].downsample, default=0)
+
+
+def _snapped(factor: float, length: int) -> float:
+    """A whole factor in place of one that differs by less than half a pixel over the whole slide.
+
+    µm/px in tags are rounded: 6.7 may come back as 6.70001, and resampling by 1.000001 would only blur.
+    """
+    whole = max(1, round(factor))
+    return float(whole) if abs(factor - whole) * length / whole < 0.5 else factor
+
+
+def _check_fine_enough(source: Resolution, model: Resolution, factor: float) -> None:
+    if factor < LEAST_FACTOR:
+        raise RefusedError(
+            "the slide is too coarse for the model",
+            got=source,
+            expected=f"at most {model.mean / LEAST_FACTOR:g} µm/px for a model of {model}",
+            mend="scan or export the slide at a higher resolution, take a model of a lower one, or correct --mpp",
+        )
+
+
+def _block_shape(info: SlideInfo, level: int, grid: tuple[int, int], step: tuple[float, float]) -> tuple[int, int]:
+    """Rows and columns of a block: whole rows of slides in strips, otherwise nearly square."""
+    this = info.levels[level]
+    if this.tile is not None and this.tile[0] >= this.width:
+        rows = BLOCK_PIXELS / this.width / step[0]
+        return min(MAX_BLOCK, max(1, int(rows))), grid[1]
+    side = math.sqrt(BLOCK_PIXELS)
+    return min(MAX_BLOCK, max(1, int(side / step[0]))), min(MAX_BLOCK, max(1, int(side / step[1])))

@@ -1,0 +1,171 @@
+"""The tissue graph against literal loops over pixels and against NetworkX."""
+
+import itertools
+import json
+
+import networkx
+import numpy as np
+import pytest
+from tests.relations.blocks import BCC, block
+
+from ntrm.errors import DataError, UsageError
+from ntrm.labels import IGNORE, SKIN
+from ntrm.predictor import TissueRelations
+from ntrm.relations.graph import OUTSIDE, tissue_graph
+from ntrm.relations.measure import measure_piece
+from ntrm.relations.measured import PURPOSE
+from ntrm.relations.network import RelationsMean
+from ntrm.relations.sentences import NOTHING, measurement_sentences
+from ntrm.resolution import Resolution
+
+MPP = Resolution(x=4.0, y=10.0)
+K = len(SKIN)
+
+
+def draw(random, size=14):
+    small = random.choice([0, 3, 7, 8, 9, IGNORE], size=(size, size))
+    return np.kron(small, np.ones((2, 1))).astype(np.uint8)
+
+
+def literal_regions(mask):
+    """Flood fill over 8 neighbours: number of the region at each pixel, 0 outside."""
+    parts, count = np.zeros(mask.shape, dtype=int), 0
+    for start in itertools.product(*map(range, mask.shape)):
+        if parts[start] or mask[start] in (SKIN.background_index, IGNORE):
+            continue
+        count += 1
+        todo = [start]
+        while todo:
+            row, column = todo.pop()
+            inside = 0 <= row < mask.shape[0] and 0 <= column < mask.shape[1]
+            if not inside or parts[row, column] or mask[row, column] != mask[start]:
+                continue
+            parts[row, column] = count
+            todo += [(row + i, column + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    return parts, count
+
+
+def literal_sides(values, mpp):
+    """Length in mm of the pixel sides between each two different values."""
+    lengths = {}
+    for row, column in itertools.product(*map(range, values.shape)):
+        for to_row, to_column, side in ((row, column + 1, mpp.y), (row + 1, column, mpp.x)):
+            if to_row < values.shape[0] and to_column < values.shape[1]:
+                pair = tuple(sorted((int(values[row, column]), int(values[to_row, to_column]))))
+                if pair[0] != pair[1]:
+                    lengths[pair] = lengths.get(pair, 0.0) + side / 1000
+    return lengths
+
+
+def test_areas_boundaries_and_shares_are_those_of_a_loop(random):
+    mask = draw(random)
+    graph = tissue_graph(mask, SKIN, MPP)
+    seen = np.where(np.isin(mask, [8, IGNORE]), K, mask)
+    expected = literal_sides(seen, MPP)
+    assert {(i, j): graph.boundary_mm[i, j] for i, j in graph.interfaces} == pytest.approx(expected)
+    for tissue in range(K):
+        assert graph.areas_mm2[tissue] == pytest.approx((seen == tissue).sum() * 40e-6)
+    assert graph.fractions.sum() == pytest.approx(1.0)
+    total = sum(length for pair, length in expected.items() if 9 in pair)
+    assert graph.boundary_share[9, K] == pytest.approx(expected.get((9, K), 0.0) / total)
+
+
+def test_regions_and_contacts_are_those_of_a_flood_fill(random):
+    mask = draw(random)
+    graph, (parts, count) = tissue_graph(mask, SKIN, MPP), literal_regions(mask)
+    table, sides = graph.regions, literal_sides(parts, MPP)
+    assert len(table) == count
+    contacts = {tuple(pair): mm for pair, mm in zip((table.contacts + 1).tolist(), table.contact_mm, strict=True)}
+    assert contacts == pytest.approx({pair: mm for pair, mm in sides.items() if pair[0] > 0})
+    for region in range(count):
+        where = np.argwhere(parts == region + 1)
+        assert table.pixels[region] == len(where)
+        assert table.tissue[region] == mask[tuple(where[0])]
+        assert np.allclose(table.centroid[region], where.mean(axis=0))
+        top, left, height, width = table.box[region]
+        assert (top, left, height, width) == (*where.min(axis=0), *(np.ptp(where, axis=0) + 1))
+        around = sum(mm for pair, mm in sides.items() if region + 1 in pair)
+        assert table.perimeter_mm[region] == pytest.approx(around)
+    tissue = {region + 1: int(table.tissue[region]) for region in range(count)}
+    pairs = [{tissue[a], tissue[b]} for a, b in sides if a > 0]
+    for i, j in itertools.combinations(graph.present, 2):
+        assert graph.contact_counts[i, j] == graph.contact_counts[j, i] == pairs.count({i, j})
+    assert graph.contact_counts[9, K] == sum(tissue[b] == 9 for a, b in sides if a == 0)
+
+
+def test_confidence_is_the_mean_of_each_region(random):
+    mask = draw(random)
+    confidence = random.random(mask.shape)
+    table = tissue_graph(mask, SKIN, MPP, confidence=confidence).regions
+    parts, count = literal_regions(mask)
+    assert np.allclose(table.confidence, [confidence[parts == k].mean() for k in range(1, count + 1)])
+    with pytest.raises(DataError, match="another piece"):
+        tissue_graph(mask, SKIN, MPP, confidence=confidence[1:])
+
+
+def test_networkx_reads_the_document(random):
+    graph = tissue_graph(draw(random), SKIN, MPP)
+    document = json.loads(json.dumps(graph.as_node_link(), allow_nan=False))
+    read = networkx.node_link_graph(document, edges="edges")
+    assert read.number_of_nodes() == len(document["nodes"])
+    assert read.number_of_edges() == len(graph.interfaces) + len(graph.regions.contacts)
+    assert read.graph["purpose"] == PURPOSE
+    assert {name for name, kind in read.nodes(data="kind") if kind == "tissue"} == {
+        SKIN.names[tissue] for tissue in graph.present
+    }
+    assert OUTSIDE in read
+
+
+def relations(random):
+    presence = random.random(K) < 0.6
+    adjacency = (random.random((K, K)) < 0.5) & presence[:, None] & presence[None]
+    np.fill_diagonal(adjacency, False)
+    attention = random.random((2, K, K)) * adjacency
+    area = presence * random.integers(1, 99, size=K)
+    nodes = np.zeros((K, 1))
+    weights = random.random((K, K)) * adjacency
+    return TissueRelations(SKIN.names, presence, area, adjacency, adjacency * 1.0, attention, weights, nodes)
+
+
+def weighted(pairs):
+    total = sum(area for _, area in pairs)
+    return sum(value * area for value, area in pairs) / total if total else 0.0
+
+
+def test_relations_of_windows_are_weighted_by_area(random):
+    windows, mean = [relations(random) for _ in range(4)], RelationsMean(SKIN.names)
+    assert mean.result() is None
+    for window in windows:
+        mean.add(window)
+    found = mean.result()
+    for i, j in itertools.product(range(K), repeat=2):
+        area = [w.area[j] for w in windows]
+        attention = [w.attention[:, i, j].mean() for w in windows]
+        assert found.attention[i, j] == pytest.approx(np.average(attention, weights=area) if any(area) else 0.0)
+        joined = [(w.edge_weights[i, j], w.area[j]) for w in windows if w.adjacency[i, j]]
+        assert found.edge_weight[i, j] == pytest.approx(weighted(joined))
+    mask = np.array([[0, 3]], dtype=np.uint8)
+    edge = tissue_graph(mask, SKIN, MPP, network=found).as_node_link()["edges"][0]
+    assert edge["attention_source_to_target"] == pytest.approx(found.attention[0, 3], abs=1e-6)
+    assert edge["edge_weight_target_to_source"] == pytest.approx(found.edge_weight[3, 0], abs=1e-6)
+    with pytest.raises(UsageError, match="other classes"):
+        RelationsMean(SKIN.names[:3]).add(windows[0])
+
+
+def test_plain_words():
+    mask = block()
+    mask[40:50, 60:80] = BCC
+    words = " ".join(tissue_graph(mask, SKIN, MPP).sentences())
+    assert "mm² of tissue, most of it reticular dermis" in words
+    assert "Basal cell carcinoma: 0.01 mm² in 1 region, bordering mostly on reticular dermis (100%)." in words
+    lines = measurement_sentences(measure_piece(mask, SKIN, MPP))
+    assert lines[0].startswith("Deep clearance: 0.40 mm")
+    assert lines[-1] == f"These numbers are {PURPOSE}."
+
+
+@pytest.mark.parametrize("value", [8, IGNORE])
+def test_nothing_at_all(value):
+    graph = tissue_graph(np.full((5, 4), value, dtype=np.uint8), SKIN, MPP)
+    assert (graph.present, graph.interfaces, len(graph.regions)) == ([], [], 0)
+    assert graph.sentences() == (NOTHING,)
+    assert graph.as_node_link()["nodes"] == []

@@ -1,0 +1,105 @@
+"""The steps behind the outline, each against a literal search."""
+
+import numpy as np
+import pytest
+from tests.relations.blocks import BCC, BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block
+
+from ntrm.labels import SKIN
+from ntrm.relations import outline as module
+from ntrm.relations.body import embedded, filled_inlets
+from ntrm.relations.corners import two_lines
+from ntrm.relations.measure import measure_piece
+from ntrm.relations.outline import best_arc, trace_outline
+from ntrm.relations.plugs import bridge_plugs
+from ntrm.resolution import Resolution
+
+MPP = Resolution.square(6.7)
+
+
+def test_the_best_arc_is_that_of_all_arcs(random):
+    for _ in range(20):
+        values = random.normal(size=random.integers(2, 12))
+        size, twice = len(values), np.concatenate([values, values])
+        every = [twice[a : a + length].sum() for a in range(size) for length in range(size + 1)]
+        start, stop, total = best_arc(values)
+        assert total == pytest.approx(max(every))
+        assert twice[start:stop].sum() == pytest.approx(total)
+
+
+def test_the_surface_is_the_top_of_a_block_and_the_rest_is_cut():
+    outline = trace_outline(block(), SKIN, MPP)
+    assert set(outline.outer[outline.is_surface][:, 0]) == {TOP - 1}
+    assert sorted(outline.outer[outline.is_surface][:, 1]) == list(range(LEFT, RIGHT))
+    assert (~outline.is_surface).sum() == (RIGHT - LEFT) + 2 * (BOTTOM - TOP)
+    assert np.allclose(np.hypot(*outline.normals.T), 1.0)
+    assert outline.fragments == 1
+
+
+def test_fine_masks_are_thinned_and_keep_their_measures(monkeypatch):
+    mask = block()
+    mask[40:50, 60:80] = BCC
+    fine = np.kron(mask, np.ones((3, 3), dtype=np.uint8))
+    monkeypatch.setattr(module, "MOST_PIXELS", mask.size)
+    thinned = measure_piece(fine, SKIN, Resolution.square(6.7 / 3))
+    assert thinned.outline.stride == 3
+    plain = measure_piece(mask, SKIN, MPP)
+    for one, other in ((thinned.depth, plain.depth), (thinned.clearance.deep, plain.clearance.deep)):
+        assert one.value_mm == pytest.approx(other.value_mm, abs=0.0067)
+
+
+def test_only_narrow_and_deep_inlets_are_filled():
+    body = np.zeros((90, 150), dtype=bool)
+    body[10:80, 10:140] = True
+    body[40:80, 40:44] = False  # deep and narrow
+    body[76:80, 70:74] = False  # shallow
+    body[40:80, 95:115] = False  # wide
+    found = filled_inlets(body, np.array([5.0, 5.0]), radius_um=30, depth_um=80)
+    assert found[40:75, 40:44].all()
+    assert not found[:, 50:].any()
+
+
+def test_pearls_are_embedded_and_covering_keratin_is_not():
+    mask = block()
+    mask[40:50, 60:70] = KER
+    mask[60:70, RIGHT - 8 : RIGHT] = KER
+    found = embedded(mask == KER, (mask != KER) & (mask < len(SKIN)))
+    assert found[40:50, 60:70].all()
+    assert found[60:70, RIGHT - 8 : RIGHT].all()
+    assert not found[:TOP].any()
+
+
+@pytest.mark.parametrize("turn", [40, 90, 150])
+def test_the_corner_of_two_lines(turn, random):
+    angle, lengths = np.radians(turn), (30, 25)
+    way = np.array([[0.0, 1.0]] * lengths[0] + [[np.sin(angle), np.cos(angle)]] * lengths[1])
+    points = np.cumsum(way, axis=0) + random.normal(scale=0.05, size=(sum(lengths), 2))
+    at, found = two_lines(points)
+    assert abs(at - lengths[0]) <= 1
+    assert found == pytest.approx(turn, abs=2)
+
+
+def path(*ways):
+    """Places in µm along straight ways, each given as a step and how often it is taken."""
+    return np.cumsum(np.concatenate([np.tile(way, (count, 1)) for way, count in ways]), axis=0).astype(float)
+
+
+@pytest.mark.parametrize("upside_down", [False, True])
+def test_plugs_are_bridged_at_their_mouths_and_bumps_are_not(upside_down):
+    flip = np.array([-1.0 if upside_down else 1.0, 1.0])
+    # Along the top of a body from left to right, rows growing downward: its outline has a negative area.
+    plug = flip * path(((0, 5), 40), ((5, 0), 60), ((0, 5), 40), ((-5, 0), 60), ((0, 5), 40))
+    bump = flip * path(((0, 5), 40), ((-4, 4), 60), ((0, 5), 40), ((4, 4), 60), ((0, 5), 40))
+    covered = np.ones(240, dtype=bool)
+    ((first, last),) = bridge_plugs(plug, covered, upside_down)
+    assert abs(first - 40) <= 6
+    assert abs(last - 200) <= 6
+    assert bridge_plugs(bump, covered, upside_down) == []
+    assert bridge_plugs(plug, ~covered, upside_down) == []
+
+
+def test_a_pearl_at_the_cut_is_no_surface():
+    mask = block()
+    mask[30:80, 120:RIGHT] = SCC
+    plain = trace_outline(mask, SKIN, MPP)
+    mask[50:58, RIGHT - 6 : RIGHT] = KER
+    assert np.array_equal(trace_outline(mask, SKIN, MPP).is_surface, plain.is_surface)

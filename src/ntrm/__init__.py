@@ -9,14 +9,18 @@ if TYPE_CHECKING:
     from ntrm.models.hub import load, save_pretrained
     from ntrm.models.registry import create
     from ntrm.predictor import Predictor
+    from ntrm.segmentation.segment import segment
+    from ntrm.slide.tables import read_results
 
-__all__ = ["Predictor", "__version__", "create", "load", "save_pretrained"]
+__all__ = ["Predictor", "__version__", "create", "load", "read_results", "save_pretrained", "segment"]
 
 _HOME = {
     "Predictor": "ntrm.predictor",
     "create": "ntrm.models.registry",
     "load": "ntrm.models.hub",
+    "read_results": "ntrm.slide.tables",
     "save_pretrained": "ntrm.models.hub",
+    "segment": "ntrm.segmentation.segment",
 }
 
 

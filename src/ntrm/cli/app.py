@@ -20,6 +20,7 @@ from ntrm.cli import (
     export,
     phantom,
     reproduce,
+    segment,
     train,
 )
 from ntrm.version import __version__
@@ -45,6 +46,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("export")(export.export)
+app.command("segment")(segment.segment)
 data.command("check")(data_check.check)
 data.command("stats")(data_stats.stats)
 data.command("split")(data_split.split)

@@ -1,0 +1,131 @@
+"""The files of a finished slide, from its maps on disk: mask, polygons, graph, summary, picture. No clock, no names.
+
+The same maps give the same bytes, so that it does not matter when a run was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.data.tiles import Window
+from ntrm.export.geojson import write_geojson
+from ntrm.export.ngff import write_labels_zarr
+from ntrm.export.ome_tiff import write_mask_ome_tiff
+from ntrm.export.polygons import Region
+from ntrm.files import write_json
+from ntrm.labels import LabelSchema
+from ntrm.segmentation.identity import Identity, Options
+from ntrm.segmentation.look import Look
+from ntrm.segmentation.measuring import class_areas, measure_pieces
+from ntrm.segmentation.rows import Row, interface_rows, piece_row, region_row, slide_row
+from ntrm.segmentation.summary import graph_document, summary_document
+from ntrm.slide.grid import SlideGrid
+from ntrm.slide.outputs import overlay, write_png
+from ntrm.slide.pieces import find_pieces, labels_on_grid
+from ntrm.slide.segment import FULL
+
+Bytes = NDArray[np.uint8]
+MASK, POLYGONS, GRAPH, SUMMARY, OVERLAY = "mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "overlay.png"
+ZARR = "labels.zarr"
+
+
+def derive(
+    folder: Path,
+    slide_id: str,
+    labels: Bytes,
+    confidence: Bytes,
+    *,
+    look: Look,
+    grid: SlideGrid,
+    schema: LabelSchema,
+    identity: Identity,
+    options: Options,
+) -> dict[str, list[Row]]:
+    """Write everything that can be told from labels and confidences (H, W); returns the rows of the tables."""
+    tissue = look.tissue_of(labels, schema, options)
+    resolution = grid.resolution
+    pieces = [*measure_pieces(labels, confidence, tissue, look.resolution, schema=schema, resolution=resolution)]
+    areas = class_areas(labels, schema, resolution)
+    about = {"slide_id": slide_id, **identity.as_dict(), "grid": grid.as_dict()}
+    words = plain_words(slide_id, grid, identity)
+    write_mask_ome_tiff(folder / MASK, labels, schema, resolution, name=slide_id, metadata=words)
+    if options.zarr:
+        write_labels_zarr(folder / ZARR, labels, schema, resolution, metadata=words)
+    regions = _write_polygons(folder, slide_id, labels, confidence, _finder(tissue, look, grid), grid, schema, about)
+    tables: dict[str, list[Row]] = {
+        "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
+        "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
+        "regions": regions,
+        "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],
+    }
+    write_json(folder / GRAPH, {**about, "pieces": [graph_document(piece) for piece in pieces]})
+    write_json(folder / SUMMARY, {**about, **summary_document(areas, pieces, look.quality, schema=schema)})
+    write_png(folder / OVERLAY, overlay(look.picture, labels, schema))
+    return tables
+
+
+def plain_words(slide_id: str, grid: SlideGrid, identity: Identity) -> dict[str, str]:
+    """What every file says of its origin, where only keys and texts are possible."""
+    transform = " ".join(f"{value:.9g}" for value in grid.to_level0)
+    return {
+        "slide_id": slide_id,
+        **{key: str(value) for key, value in identity.cells().items() if key != "ntrm_version"},
+        "slide µm/px": f"{grid.source.x:.9g} {grid.source.y:.9g}",
+        "to level 0 (sx sy ox oy)": transform,
+        "options": " ".join(f"{key}={value}" for key, value in identity.options.items()),
+        "purpose": identity.as_dict()["purpose"],
+    }
+
+
+def _write_polygons(
+    folder: Path,
+    slide_id: str,
+    labels: Bytes,
+    confidence: Bytes,
+    piece_of: Callable[[Region], int],
+    grid: SlideGrid,
+    schema: LabelSchema,
+    about: dict[str, Any],
+) -> list[Row]:
+    """The file for QuPath; returns the rows of ``regions``, of the very regions that it holds."""
+    rows: list[Row] = []
+
+    def note(region: Region) -> dict[str, float]:
+        piece = piece_of(region)
+        rows.append(region_row(slide_id, region, piece, grid=grid, schema=schema))
+        return {"Piece": float(piece)}
+
+    options = about["options"]
+    write_geojson(
+        folder / POLYGONS,
+        labels,
+        schema,
+        grid.resolution,
+        to_level0=grid.to_level0,
+        bounds=grid.reader.info.bounds,
+        simplify_um=options["simplify_um"],
+        gzip=options["gzip"],
+        confidence=confidence,
+        confidence_full=FULL,
+        skip=() if schema.background is None else (schema.background,),
+        measurements=note,
+        document=about,
+        identity=slide_id,
+    )
+    return rows
+
+
+def _finder(tissue: NDArray[np.bool_], look: Look, grid: SlideGrid) -> Callable[[Region], int]:
+    """Tells the number of the piece in which a region begins; 0 for crumbs that belong to no piece."""
+    _, numbers = find_pieces(tissue, look.resolution)
+
+    def piece_of(region: Region) -> int:
+        left, top = (int(value) for value in region.exterior[0])
+        return int(labels_on_grid(numbers, look.resolution, grid.resolution, Window(top, left, 1, 1))[0, 0])
+
+    return piece_of

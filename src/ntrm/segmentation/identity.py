@@ -1,0 +1,161 @@
+"""What results were made with, and that a folder of results holds those of one model and one set of options only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ntrm.errors import DataError, RefusedError, check_number
+from ntrm.evaluation.subject import Subject
+from ntrm.files import remove_partials, write_json
+from ntrm.predictor import Predictor
+from ntrm.slide.tables import RUN
+from ntrm.stitching import Stitching
+from ntrm.version import __version__
+
+FORMAT = "ntrm-results/1"
+PURPOSE = "for research, not for diagnosis"
+ENDS = 1 << 20
+"""Bytes at either end of a file that tell it from others."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose and what changes results."""
+
+    tissue_mask: bool = True
+    """Leave out glass; without, every window is predicted."""
+    strict: bool = False
+    """Refuse slides of poor quality instead of warning."""
+    overlap: int | None = None
+    """Pixels that windows share; a quarter of the window if None."""
+    simplify_um: float | None = None
+    """Simplify polygons by at most so much; exact pixel edges if None."""
+    gzip: bool = False
+    """Compress the polygons."""
+    zarr: bool = False
+    """Also write labels.zarr."""
+
+    def __post_init__(self) -> None:
+        if self.simplify_um is not None:
+            check_number("simplification in µm", self.simplify_um, 0, 1000)
+
+    def stitching(self, window: int) -> Stitching:
+        """Windows of the network's own size."""
+        return Stitching(window) if self.overlap is None else Stitching(window, self.overlap)
+
+
+@dataclass(frozen=True, eq=False)
+class Identity:
+    """Model, program and options of a run."""
+
+    model: dict[str, Any]
+    options: dict[str, Any]
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, subject: Subject, predictor: Predictor, options: Options) -> Identity:
+        """Whatever has a say in the bytes of the results; batch and precision change how a network rounds."""
+        config = subject.config
+        keys = ("name", "arch", "version", "sha256", "mpp", "window", "temperature")
+        machine = {
+            "device": predictor.device.type,
+            "precision": str(predictor.precision).removeprefix("torch."),
+            "batch": predictor.batch,
+        }
+        stitching = options.stitching(config.window).as_dict()
+        known = subject.as_dict()
+        return cls({key: known[key] for key in keys}, {**asdict(options), **stitching, **machine}, config.schema.names)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; every output carries it."""
+        return {
+            "program": {"name": "ntrm", "version": __version__},
+            "model": self.model,
+            "options": self.options,
+            "classes": list(self.classes),
+            "purpose": PURPOSE,
+        }
+
+    def cells(self) -> dict[str, Any]:
+        """For the rows of tables."""
+        return {
+            "model_name": self.model["name"] or self.model["arch"],
+            "model_version": self.model["version"],
+            "model_sha256": self.model["sha256"],
+            "ntrm_version": __version__,
+        }
+
+
+def claim(out: Path, identity: Identity, covariates: Sequence[str]) -> list[str]:
+    """Make ``out`` a folder of this run's results, or check that it is one; returns all covariates seen there.
+
+    To be called by one process at a time.
+    """
+    remove_partials(out)
+    before = _read_run(out)
+    mine = {"format": FORMAT, **identity.as_dict()}
+    seen = list(before.get("covariates", ()))
+    differing = sorted(key for key in mine if before and before.get(key) != mine[key])
+    if differing:
+        raise RefusedError(
+            f"{out} holds results of another run",
+            got=_differences(before, mine, differing),
+            expected="the same model, program and options",
+            mend="choose another --out, or give the options of before",
+        )
+    together = [*seen, *(name for name in covariates if name not in seen)]
+    if not before or together != seen:
+        write_json(out / RUN, {**mine, "covariates": together})
+    return together
+
+
+def _read_run(out: Path) -> dict[str, Any]:
+    path = out / RUN
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        strange = [each.name for each in out.iterdir() if not each.name.startswith(".")] if out.is_dir() else []
+        if strange:
+            raise RefusedError(
+                f"{out} is not empty and holds no results",
+                got=strange[0],
+                mend="choose a new or an empty folder for --out",
+            ) from None
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="choose another --out") from error
+    if not isinstance(document, dict):
+        raise DataError(f"{path} is no record of a run", mend="choose another --out")
+    return document
+
+
+def _differences(before: dict[str, Any], mine: dict[str, Any], keys: Sequence[str]) -> str:
+    """The values that differ, down to the single option."""
+    found = []
+    for key in keys:
+        old, new = before.get(key), mine[key]
+        if isinstance(old, dict) and isinstance(new, dict):
+            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+            found += [f"{key} {name} {old.get(name)!r}, not {new.get(name)!r}" for name in names]
+        else:
+            found.append(f"{key} {old!r}, not {new!r}")
+    return "; ".join(found)
+
+
+def source_fingerprint(path: Path) -> str | None:
+    """Tells one slide file from another without its name: size, first and last bytes; None where there is no file."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            digest = hashlib.sha256(str(size).encode())
+            for start in (0, max(size - ENDS, 0)):
+                stream.seek(start)
+                digest.update(stream.read(ENDS))
+    except OSError:
+        return None
+    return digest.hexdigest()

@@ -1,0 +1,62 @@
+"""A slide at low resolution: where its tissue lies, and whether it is fit to be segmented."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.data.tiles import Window
+from ntrm.errors import RefusedError
+from ntrm.labels import IGNORE, LabelSchema
+from ntrm.resolution import Resolution
+from ntrm.segmentation.identity import Options
+from ntrm.slide.focus import sample_windows
+from ntrm.slide.grid import SlideGrid, thumbnail
+from ntrm.slide.outputs import sampled
+from ntrm.slide.quality import Quality, assess
+from ntrm.slide.tissue import THUMBNAIL_MPP, find_tissue
+from ntrm.slide.tissue_windows import windows_with_tissue
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What the slide shows from afar."""
+
+    picture: NDArray[np.uint8]
+    resolution: Resolution
+    tissue: NDArray[np.bool_]
+    quality: Quality
+
+    def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
+        """Those that need the network."""
+        every = options.stitching(window).windows(grid.height, grid.width)
+        if not options.tissue_mask:
+            return every
+        return windows_with_tissue(every, self.tissue, self.resolution, grid.resolution)
+
+    def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
+        """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""
+        if options.tissue_mask:
+            return self.tissue
+        seen = sampled(labels, (self.tissue.shape[0], self.tissue.shape[1]))
+        background = IGNORE if schema.background_index is None else schema.background_index
+        return np.asarray((seen != IGNORE) & (seen != background))
+
+
+def look_at(grid: SlideGrid, options: Options) -> Look:
+    """Find tissue and judge the slide; refuses a poor one where that was asked for."""
+    picture, resolution = thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp))
+    tissue = find_tissue(picture, resolution)
+    samples = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
+    # Focus shows at the resolution that the network sees, not from afar.
+    seen = [grid.read(window.top, window.left, window.height, window.width) for window in samples]
+    quality = assess(picture, tissue, resolution, samples=seen or None)
+    if options.strict and quality.warnings:
+        raise RefusedError(
+            "the slide is of poor quality",
+            got="; ".join(quality.warnings),
+            mend="scan it again, or run without --strict",
+        )
+    return Look(picture, resolution, tissue, quality)

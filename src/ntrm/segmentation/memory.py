@@ -1,0 +1,85 @@
+"""What a slide's folder remembers of its segmentation: what it was made of, its rows of the tables, or why it failed.
+
+All of it lies in a hidden folder, ``.ntrm``: the lock, the unfinished rows, and one document at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ntrm.errors import DataError, RefusedError
+from ntrm.files import remove_partials, write_json
+from ntrm.reproduction.locks import holding
+
+HIDDEN = ".ntrm"
+BANDS = "bands"
+DONE, FAILED = "done.json", "failed.json"
+
+
+class BusyError(RefusedError):
+    """Another process works on the slide."""
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the slide against other processes; the lock goes with its holder, however that ends."""
+    with _held(folder / HIDDEN / "lock"):
+        # Only now is it sure that nobody is writing these.
+        for place in (folder, folder / HIDDEN):
+            remove_partials(place)
+        yield
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(holding(path))
+        except RefusedError as error:
+            raise BusyError(
+                "another process works on this slide", mend="wait until it ends; the same command then finds it done"
+            ) from error
+        yield
+
+
+def remember(folder: Path, plan: Mapping[str, Any], tables: Mapping[str, Any], covariates: Mapping[str, str]) -> None:
+    """The slide is finished: this comes last of all its files."""
+    write_json(folder / HIDDEN / DONE, {"plan": dict(plan), "covariates": dict(covariates), "tables": dict(tables)})
+    forget_failure(folder)
+
+
+def forget_failure(folder: Path) -> None:
+    """An earlier failure no longer counts."""
+    (folder / HIDDEN / FAILED).unlink(missing_ok=True)
+
+
+def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mapping[str, str]) -> None:
+    """Why there are no results, for the tables; results that are there stay."""
+    row = {"slide_id": slide_id, "status": "failed", "reason": reason}
+    # On a full disk this fails, too; the command still tells.
+    with suppress(DataError):
+        write_json(folder / HIDDEN / FAILED, {"covariates": dict(covariates), "tables": {"slides": [row]}})
+
+
+def remembered(folder: Path) -> dict[str, Any] | None:
+    """The failure, if the last attempt failed, else the results; None where there is neither."""
+    return _document(folder / HIDDEN / FAILED) or finished(folder)
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The document of a slide that was finished."""
+    return _document(folder / HIDDEN / DONE)
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="delete the slide's folder, and run again") from error
+    return document if isinstance(document, dict) else None

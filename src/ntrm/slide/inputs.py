@@ -1,0 +1,161 @@
+"""What to segment: files, folders and tables, as one list in a fixed order. Nothing is opened here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ntrm.data.annotations.slides import SUFFIXES
+from ntrm.data.tables import number, read_table
+from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.resolution import Resolution
+
+SLIDE_SUFFIXES = (*SUFFIXES, ".dcm")
+"""What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
+
+OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
+"""Columns of an input table that mean something; all others are covariates."""
+
+
+@dataclass(frozen=True)
+class SlideInput:
+    """One slide to segment."""
+
+    path: Path
+    name: str
+    """How it was called in the input: tells apart slides of one file name."""
+    slide_id: str | None = None
+    """As the user wants its outputs named."""
+    mpp: Resolution | None = None
+    """Stated by the user; the file's own where None."""
+    covariates: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_inputs(
+    inputs: Sequence[str | Path], mpp: Resolution | None = None, *, out: Path | None = None
+) -> tuple[SlideInput, ...]:
+    """Slides of files, folders and tables (``.csv``: slide, optionally slide_id, mpp, mpp_y, and covariates).
+
+    ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
+    lies in ``out`` is a result: passed over in a folder, refused where it is named.
+    """
+    if not inputs:
+        raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
+    found = [slide for each in inputs for slide in _expand(Path(each), mpp, out)]
+    twice = _first_twice([slide.path.absolute().resolve() for slide in found])
+    if twice is not None:
+        raise UsageError("a slide is given twice", got=twice.name, expected="each slide once")
+    if not found:
+        raise UsageError(
+            "no slide among the inputs",
+            got=", ".join(Path(each).name for each in inputs),
+            expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
+            mend="name the files themselves if they end otherwise",
+        )
+    _check_apart(found, out)
+    _check_covariates(found)
+    return tuple(found)
+
+
+def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInput, ...]:
+    """Every N-th slide from the I-th on, for ``I/N`` with I from 1 to N.
+
+    >>> slides = [SlideInput(Path(name), name) for name in "abcde"]
+    >>> [slide.name for slide in shard_of(slides, "2/3")]
+    ['b', 'e']
+    """
+    if shard is None:
+        return tuple(slides)
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", shard)
+    part, parts = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= part <= parts:
+        raise UsageError("impossible shard", got=repr(shard), expected="I/N with I from 1 to N, such as 1/4")
+    return tuple(slides[part - 1 :: parts])
+
+
+def _expand(path: Path, mpp: Resolution | None, out: Path | None) -> Iterator[SlideInput]:
+    if path.is_dir():
+        slides = (file for file in _slides_in(path) if not _lies_in(file, out))
+        yield from (SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp) for file in slides)
+    elif not path.exists():
+        raise UsageError("no such slide", got=path, expected="a file or a folder that exists")
+    elif path.suffix.lower() == ".csv":
+        yield from _rows(path, mpp)
+    else:
+        yield SlideInput(path, path.name, mpp=mpp)
+
+
+def _slides_in(folder: Path) -> Iterator[Path]:
+    seen_dicom: set[Path] = set()
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if hidden or path.suffix.lower() not in SLIDE_SUFFIXES or not path.is_file():
+            continue
+        if path.suffix.lower() == ".dcm":
+            # A DICOM slide is a folder of files, one a level; whichever is opened brings the others.
+            if path.parent in seen_dicom:
+                continue
+            seen_dicom.add(path.parent)
+        yield path
+
+
+def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
+    rows = read_table(table, ("slide",))
+    if not rows:
+        raise DataError(f"{table.name} names no slide", expected="a row for each slide")
+    for line, cells in enumerate(rows, start=2):
+        if not cells["slide"]:
+            raise DataError(f"{table.name} has a row without a slide", got=f"row {line}")
+        try:
+            stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
+        except NtrmError as error:
+            raise type(error)(
+                f"{table.name}, row {line}: {error.what}", got=error.got, expected=error.expected, mend=error.mend
+            ) from error
+        yield SlideInput(
+            path=table.parent / cells["slide"],
+            name=cells["slide"],
+            slide_id=cells.get("slide_id") or None,
+            mpp=stated or mpp,
+            covariates={key: value for key, value in cells.items() if key not in OWN_COLUMNS},
+        )
+
+
+def _lies_in(path: Path, folder: Path | None) -> bool:
+    return folder is not None and path.absolute().resolve().is_relative_to(folder.absolute().resolve())
+
+
+def _check_apart(slides: Sequence[SlideInput], out: Path | None) -> None:
+    """Results never overwrite what was given."""
+    inside = [slide for slide in slides if _lies_in(slide.path, out)]
+    if inside:
+        raise RefusedError(
+            "a slide lies in the folder of the results",
+            got=inside[0].path.name,
+            expected=f"slides outside {out}",
+            mend="choose another --out",
+        )
+
+
+def _check_covariates(slides: Sequence[SlideInput]) -> None:
+    """Columns that could be taken for ours later are refused before any work is done."""
+    from ntrm.slide.tables import is_own_column
+
+    clash = sorted({name for slide in slides for name in slide.covariates if not name or is_own_column(name)})
+    if clash:
+        raise UsageError(
+            "covariates that are called like columns of the results",
+            got=", ".join(repr(name) for name in clash),
+            mend="rename these columns of the input table",
+        )
+
+
+def _first_twice(paths: Sequence[Path]) -> Path | None:
+    seen: set[Path] = set()
+    for path in paths:
+        if path in seen:
+            return path
+        seen.add(path)
+    return None

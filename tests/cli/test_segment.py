@@ -1,0 +1,60 @@
+import json
+
+import pytest
+from tests.evaluation.small import MPP, ByColour
+from tests.segmentation.small import paint, write_slide
+from typer.testing import CliRunner
+
+from ntrm.cli.app import app
+from ntrm.models.registry import ARCHITECTURES
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch, random):
+    """The command on one small slide with a small network."""
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
+    ByColour().describe(name="mine").save_pretrained(tmp_path / "model")
+    slide = write_slide(tmp_path / "in" / "first.tif", paint(random))
+    return ["segment", str(slide), "--model", str(tmp_path / "model"), "--out", str(tmp_path / "out"), "--batch", "2"]
+
+
+def test_json_names_slides_model_and_options(words):
+    result = runner.invoke(app, [*words, "--json", "--overlap", "8", "--device", "cpu", "--gzip"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert [(slide["slide_id"], slide["status"]) for slide in document["slides"]] == [("first", "done")]
+    assert document["slides"][0]["cancers"] == ["SCC"]
+    assert document["model"]["name"] == "mine"
+    assert document["options"]["overlap"] == 8
+    assert document["options"]["gzip"] is True
+
+
+def test_people_read_a_table_and_what_failed(words, tmp_path):
+    broken = tmp_path / "broken.svs"
+    broken.write_bytes(b"nothing")
+    result = runner.invoke(app, [*words, str(broken)])
+    assert result.exit_code == 1, result.output
+    text = " ".join(result.stdout.split())
+    assert "2 slides, for research only" in text
+    assert "SCC" in text
+    assert "error: broken:" in result.stderr
+    again = runner.invoke(app, words)
+    assert again.exit_code == 0
+    assert "kept" in again.stdout
+
+
+def test_exit_codes_of_refusal_and_wrong_usage(words, tmp_path):
+    assert runner.invoke(app, [*words, "--shard", "3/2"]).exit_code == 2
+    assert runner.invoke(app, ["segment", str(tmp_path / "no.svs"), *words[2:]]).exit_code == 2
+    assert runner.invoke(app, [*words, "--mpp", str(MPP * 100)]).exit_code == 3
+    assert runner.invoke(app, [*words, "--pseudonymise", str(tmp_path / "out" / "key.csv")]).exit_code == 3
+
+
+def test_the_bundled_model_is_taken_with_a_notice(words, tmp_path):
+    result = runner.invoke(app, [*words[:2], "--out", str(tmp_path / "other"), "--json"])
+    assert result.exit_code == 0, result.output
+    assert "bundled" in result.stderr
+    assert json.loads(result.stdout)["model"]["mpp"] == pytest.approx(6.7)

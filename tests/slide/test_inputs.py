@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pytest
+
+from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.resolution import Resolution
+from ntrm.slide.inputs import SlideInput, find_inputs, shard_of
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.svs", "a.TIF", "deep/c.png", "notes.txt", ".hidden/d.svs", "x/1.dcm", "x/2.dcm"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).touch()
+    return tmp_path / "in"
+
+
+def test_a_folder_gives_its_slides_in_order_and_a_named_file_may_end_as_it_likes(folder):
+    found = find_inputs([folder, folder / "notes.txt"], Resolution.square(0.5))
+    assert [slide.name for slide in found] == ["a.TIF", "b.svs", "deep/c.png", "x/1.dcm", "notes.txt"]
+    assert {slide.mpp for slide in found} == {Resolution.square(0.5)}
+
+
+def test_a_table_brings_ids_resolutions_and_covariates(folder):
+    table = folder / "list.csv"
+    table.write_text("slide, slide_id ,mpp,mpp_y,age,site\nb.svs,P1,0.25,0.5,007,back\nnot there.svs,,,,8,\n")
+    first, second = find_inputs([table], Resolution.square(1))
+    assert first == SlideInput(folder / "b.svs", "b.svs", "P1", Resolution(0.25, 0.5), {"age": "007", "site": "back"})
+    # A slide that is not there is that slide's error, not the table's.
+    assert second == SlideInput(
+        folder / "not there.svs", "not there.svs", None, Resolution.square(1), {"age": "8", "site": ""}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("slide,age\n", DataError),
+        ("file\nb.svs\n", DataError),
+        ("slide\n\nb.svs\n ,\n", DataError),
+        ("slide,age\n,8\n", DataError),
+        ("slide,mpp\nb.svs,25400\n", RefusedError),
+        ("slide,mpp\nb.svs,half\n", DataError),
+        ("slide,status\nb.svs,ill\n", UsageError),
+        ("slide,area_BCC_mm2\nb.svs,1\n", UsageError),
+        ("slide\nb.svs\nx/../b.svs\n", UsageError),
+    ],
+)
+def test_tables_that_are_refused(folder, text, error):
+    (folder / "list.csv").write_text(text)
+    with pytest.raises(error):
+        find_inputs([folder / "list.csv"])
+
+
+def test_inputs_that_are_refused(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for inputs in ([], [tmp_path / "nothing.svs"], [tmp_path / "empty"], [folder, folder / "b.svs"]):
+        with pytest.raises(UsageError):
+            find_inputs(inputs)
+
+
+def test_shards_share_the_slides_out(random):
+    slides = [SlideInput(Path(str(k)), str(k)) for k in range(int(random.integers(1, 40)))]
+    parts = int(random.integers(1, 12))
+    shared = [slide for part in range(parts) for slide in shard_of(slides, f"{part + 1}/{parts}")]
+    assert sorted(shared, key=slides.index) == slides
+    assert shard_of(slides, None) == tuple(slides)
+    for wrong in ("0/3", "4/3", "1", "a/b", "-1/3", "1/0"):
+        with pytest.raises(UsageError):
+            shard_of(slides, wrong)
+
+
+def test_results_are_no_inputs(folder):
+    (folder / "out" / "b").mkdir(parents=True)
+    (folder / "out" / "b" / "overlay.png").touch()
+    assert "out/b/overlay.png" in [slide.name for slide in find_inputs([folder])]
+    assert len(find_inputs([folder], out=folder / "out")) == 4
+    with pytest.raises(RefusedError, match="folder of the results"):
+        find_inputs([folder / "out" / "b" / "overlay.png"], out=folder / "x" / ".." / "out")
+    with pytest.raises(UsageError, match="no slide"):
+        find_inputs([folder], out=folder)

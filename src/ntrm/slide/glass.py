@@ -1,0 +1,80 @@
+"""Empty glass of a slide: its colour, and how much light everything else takes away from it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.errors import DataError
+from ntrm.resolution import Resolution
+
+Picture = NDArray[np.uint8]
+Densities = NDArray[np.float32]
+
+BRIGHTEST_SHARE = 0.002
+"""Where a picture shows no glass, so many of its brightest pixels stand for it."""
+LEAST_LIGHT, MOST_TINT = 180, 25
+"""Glass is at least so bright, and its channels differ by at most so much."""
+LEAST_SHARE = 0.005
+"""Fewer bright pixels than this are no glass."""
+LEAST_PEAK = 0.2
+"""Of the peaks at least this high, beside the highest, the brightest is glass; pale fat is a darker one."""
+
+
+def glass_colour(picture: Picture) -> NDArray[np.float32]:
+    """(3,) colour of empty glass in an RGB picture (H, W, 3); a guess of the lamp if it shows none.
+
+    >>> glass_colour(np.full((8, 8, 3), (240, 241, 243), dtype=np.uint8)).tolist()
+    [240.0, 241.0, 243.0]
+    """
+    colours = picture.reshape(-1, 3)
+    darkest, brightest = colours.min(axis=1), colours.max(axis=1)
+    bright = (darkest >= LEAST_LIGHT) & (brightest - darkest <= MOST_TINT)
+    # Readers paint what was never scanned pure white: no measure of the lamp where there is any true glass.
+    scanned = bright & (darkest < 255)
+    glass = scanned if scanned.mean() > LEAST_SHARE else bright
+    if glass.mean() <= LEAST_SHARE:
+        # Tissue only: the lamp is taken to be white, as bright as the brightest channel.
+        level = max(float(np.quantile(brightest, 1 - BRIGHTEST_SHARE)), LEAST_LIGHT)
+        return np.full(3, level, dtype=np.float32)
+    light = colours[glass].sum(axis=1, dtype=np.uint16)
+    around = np.abs(light.astype(np.int32) - _brightest_peak(light)) <= 6
+    return np.asarray(np.median(colours[glass][around], axis=0), dtype=np.float32)
+
+
+def optical_density(picture: Picture) -> Densities:
+    """(H, W, 3) decadic optical density against the picture's own glass; a little below 0 where it is brighter.
+
+    >>> glass = np.full((10, 10, 3), 249, dtype=np.uint8)
+    >>> glass[0, 0] = 24
+    >>> optical_density(glass)[0, 0].round(2).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    values = np.arange(256, dtype=np.float64)
+    # One more level on both sides: black has a finite density.
+    tables = [(-np.log10((values + 1) / (glass + 1))).astype(np.float32) for glass in glass_colour(picture)]
+    return np.stack([table[picture[..., k]] for k, table in enumerate(tables)], axis=-1)
+
+
+def check_picture(picture: Picture) -> None:
+    """Refuse what is no RGB picture of at least one pixel."""
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
+        raise DataError(
+            "a picture of a slide must be RGB",
+            got=f"{picture.dtype} {picture.shape}",
+            expected="uint8 (height, width, 3), at least one pixel",
+        )
+
+
+def as_resolution(mpp: float | Resolution) -> Resolution:
+    """µm/px along both axes; a number stands for square pixels."""
+    return mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
+
+
+def _brightest_peak(light: NDArray[np.uint16]) -> int:
+    """Sum of the three channels at the brightest high peak of the histogram."""
+    counts = np.bincount(light, minlength=3 * 255 + 1).astype(np.float64)
+    smooth = np.convolve(counts, np.ones(7), mode="same")
+    neighbours = np.maximum(np.roll(smooth, 1), np.roll(smooth, -1))
+    peaks = np.flatnonzero((smooth >= neighbours) & (smooth >= LEAST_PEAK * smooth.max()))
+    return int(peaks[-1])

@@ -1,0 +1,146 @@
+"""Whether a slide is fit for the network: stained with H&E, in focus, flat and unmarked.
+
+Every column has a score from 0, none of it, to 1, and a flag. Flags make warnings; what to do about them is the
+caller's choice. All but the focus is seen in the thumbnail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ntrm.errors import DataError, UsageError
+from ntrm.resolution import Resolution
+from ntrm.slide.focus import blur_score, fine_detail
+from ntrm.slide.folds import find_folds
+from ntrm.slide.glass import Densities, Picture, as_resolution, check_picture, optical_density
+from ntrm.slide.pen import pen_strokes
+from ntrm.slide.places import Places, blurred
+
+COLUMNS = ("not_he", "out_of_focus", "folds", "pen")
+
+FLAGGED = {"not_he": 0.3, "out_of_focus": 0.4, "folds": 0.001, "pen": 0.005}
+"""Scores from which a column is flagged."""
+LEAST_FOLD_MM2 = 0.08
+"""Folds of less than this together are none: a rete ridge or a nest may look like a short one."""
+
+MEANINGS = {
+    "not_he": "{score:.0%} of the stain is neither haematoxylin nor eosin: the model knows H&E only",
+    "out_of_focus": "out of focus (blur {score:.2f} of 1): fine detail is missing",
+    "folds": "{score:.1%} of the tissue lies in folds",
+    "pen": "pen marks on {score:.1%} of tissue and marks together",
+}
+
+NO_TISSUE = "no tissue found"
+
+DYED = 0.08
+"""Least density of a place whose dye can be told."""
+AVERAGED_UM = 20.0
+HE_RED, HE_BLUE = 0.82, 0.78
+"""Red and blue over green density of mixtures of haematoxylin and eosin are below these; brown (DAB) absorbs more blue,
+haematoxylin without eosin more red."""
+
+
+@dataclass(frozen=True)
+class Grade:
+    """One column: how much, and whether that is too much."""
+
+    score: float
+    flag: bool
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.score <= 1.0:
+            raise UsageError("impossible score of quality", got=self.score, expected="a number from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What the quality columns say about a slide."""
+
+    not_he: Grade
+    out_of_focus: Grade
+    folds: Grade
+    pen: Grade
+    has_tissue: bool = True
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for every flag; first of all, if nothing was found."""
+        grades = {name: getattr(self, name) for name in COLUMNS}
+        said = tuple(MEANINGS[name].format(score=grade.score) for name, grade in grades.items() if grade.flag)
+        return said if self.has_tissue else (NO_TISSUE, *said)
+
+    @property
+    def columns(self) -> dict[str, float | bool]:
+        """For a table: ``not_he`` (the flag), ``not_he_score`` and so on."""
+        table: dict[str, float | bool] = {}
+        for name in COLUMNS:
+            grade: Grade = getattr(self, name)
+            table[name], table[f"{name}_score"] = grade.flag, grade.score
+        return table
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {**self.columns, "has_tissue": self.has_tissue, "warnings": list(self.warnings)}
+
+
+def assess(
+    thumbnail: Picture, tissue: Places, mpp: float | Resolution, *, samples: Sequence[Picture] | None = None
+) -> Quality:
+    """Quality of a slide from its thumbnail (H, W, 3) at ``mpp`` µm/px and the tissue (H, W) found in it.
+
+    ``samples`` are windows at the model's resolution (``sample_windows`` says which), where the focus is judged;
+    without them it is judged in the thumbnail, which shows a coarse blur only.
+    """
+    check_picture(thumbnail)
+    if tissue.shape != thumbnail.shape[:2] or tissue.dtype != np.bool_:
+        raise DataError(
+            "the tissue mask does not fit the thumbnail",
+            got=f"{tissue.dtype} {tissue.shape}",
+            expected=f"bool {thumbnail.shape[:2]}",
+        )
+    scale = as_resolution(mpp)
+    density = optical_density(thumbnail)
+    pen = pen_strokes(density, scale)
+    if samples is None:
+        details = [fine_detail(thumbnail, tissue & ~pen)]
+    else:
+        details = [fine_detail(sample) for sample in samples]
+    return Quality(
+        not_he=_grade("not_he", _foreign(density, tissue, pen, scale)),
+        out_of_focus=_grade("out_of_focus", blur_score(details) or 0.0),
+        folds=_grade("folds", _folded(density, tissue & ~pen, scale)),
+        pen=_grade("pen", _share(pen, tissue | pen)),
+        has_tissue=bool(tissue.any()),
+    )
+
+
+def _grade(name: str, score: float) -> Grade:
+    return Grade(round(score, 4), score >= FLAGGED[name])
+
+
+def _foreign(density: Densities, tissue: Places, pen: Places, scale: Resolution) -> float:
+    """Share of the tissue's density that no mixture of haematoxylin and eosin has."""
+    red, green, blue = (blurred(density[..., k], AVERAGED_UM, scale) for k in range(3))
+    dyed = np.maximum(np.maximum(red, green), blue) > DYED
+    # A scan without colours has no tissue that could be found: then whatever is dark is judged.
+    places = dyed & ~pen & (tissue if tissue.any() else True)
+    total = (red + green + blue)[places].clip(min=0)
+    foreign = ((red > HE_RED * green) | (blue > HE_BLUE * green))[places]
+    return float(total[foreign].sum() / total.sum()) if total.size else 0.0
+
+
+def _folded(density: Densities, tissue: Places, scale: Resolution) -> float:
+    if not tissue.any():
+        return 0.0
+    folds, coarse = find_folds(density, tissue, scale)
+    area = float(folds.sum()) * coarse.pixel_area_um2
+    if area < LEAST_FOLD_MM2 * 1e6:
+        return 0.0
+    return min(1.0, area / (float(tissue.sum()) * scale.pixel_area_um2))
+
+
+def _share(part: Places, whole: Places) -> float:
+    return float(part.sum()) / max(float(whole.sum()), 1.0)

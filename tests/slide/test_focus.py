@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from tests.slide.pictures import clean, out_of_focus
+
+from ntrm.data.tiles import Window
+from ntrm.errors import UsageError
+from ntrm.slide.focus import LEAST_PIXELS, blur_score, fine_detail, sample_windows
+
+
+def test_blur_takes_fine_detail_away_step_by_step(seed):
+    sharp = clean(seed, 6.7)[100:300, 150:500]
+    details = [fine_detail(sharp), *(fine_detail(out_of_focus(sharp, sigma)) for sigma in (0.7, 1.2, 2.0))]
+    assert details == sorted(details, reverse=True)
+    assert details[0] > 1.1
+    assert details[2] < 0.9
+
+
+def test_white_noise_has_the_detail_that_theory_gives(random):
+    # Variances of white noise after the filters 1 - g1 and g2 - g4: sums over their squared transfer functions.
+    grey = np.clip(random.normal(150, 8, (400, 400, 1)), 0, 255).astype(np.uint8).repeat(3, axis=2)
+    grey[:40] = 250
+    f = np.fft.fftfreq(256) * 2 * np.pi
+    square = f[:, None] ** 2 + f[None, :] ** 2
+    g1, g2, g4 = (np.exp(-square * s**2 / 2) for s in (1, 2, 4))
+    expected = np.sqrt(((1 - g1) ** 2).mean() / ((g2 - g4) ** 2).mean())
+    tissue = np.zeros((400, 400), dtype=bool)
+    tissue[70:] = True
+    assert fine_detail(grey, tissue) == pytest.approx(expected, rel=0.05)
+
+
+def test_too_little_tissue_tells_nothing():
+    picture = np.full((60, 60, 3), 250, dtype=np.uint8)
+    assert fine_detail(picture) is None
+    picture[5:15, 5:15] = 120
+    assert fine_detail(picture) is None
+    assert LEAST_PIXELS > 100
+    assert fine_detail(np.full((90, 90, 3), (240, 150, 210), dtype=np.uint8)) is None, "a flat picture has no detail"
+
+
+def test_the_score_is_that_of_the_median():
+    assert blur_score([]) is None
+    assert blur_score([None]) is None
+    assert blur_score([2.0, 1.9, 0.1]) == 0.0
+    assert blur_score([0.1, 0.2, 2.0]) == 1.0
+    assert blur_score([0.9]) == pytest.approx(0.4)
+
+
+def test_samples_show_tissue_lie_on_the_grid_and_are_always_the_same(random):
+    tissue = np.zeros((100, 150), dtype=bool)
+    tissue[30:70, 40:120] = True
+    windows = sample_windows(tissue, 13.4, 6.7, (199, 301), count=5, size=32)
+    assert windows == sample_windows(tissue, 13.4, 6.7, (199, 301), count=5, size=32)
+    assert 1 <= len(windows) <= 5
+    for window in windows:
+        assert window.top + window.height <= 199
+        assert window.left + window.width <= 301
+        assert tissue[window.top // 2 : window.top // 2 + 16, window.left // 2 : window.left // 2 + 16].mean() >= 0.25
+
+
+def test_a_slide_smaller_than_a_sample_is_one_sample_and_glass_is_none():
+    assert sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == (Window(0, 0, 10, 10),)
+    assert sample_windows(np.zeros((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == ()
+
+
+def test_refuses_impossible_samples():
+    with pytest.raises(UsageError, match="samples"):
+        sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (10, 10), count=0)
+    with pytest.raises(UsageError, match="nothing to sample"):
+        sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (0, 10))

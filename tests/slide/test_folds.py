@@ -1,0 +1,63 @@
+import numpy as np
+from tests.slide.pictures import MPP, folded, skin_mask, undisturbed
+
+from ntrm.resolution import Resolution
+from ntrm.slide.folds import find_folds
+from ntrm.slide.glass import optical_density
+
+SCALE = Resolution.square(MPP)
+
+
+def plain(random, height=150, width=250):
+    """Dermis only, with some noise: nothing in it is denser than its surroundings."""
+    density = np.array([0.02, 0.16, 0.05]) * random.normal(1.0, 0.1, (height, width, 1))
+    return density.astype(np.float32)
+
+
+def test_a_band_of_twice_the_density_is_a_fold(random):
+    for turned in (False, True):
+        density = plain(random)
+        density[70:80] *= 2
+        tissue = np.ones(density.shape[:2], dtype=bool)
+        if turned:
+            density, tissue = density.transpose(1, 0, 2), tissue.T
+        found, coarse = find_folds(density, tissue, SCALE)
+        assert coarse == Resolution.square(2 * MPP)
+        where = found.T if turned else found
+        assert where[35:40].any(axis=0).mean() > 0.7
+        assert not where[:28].any()
+        assert not where[48:].any()
+
+
+def test_a_band_of_another_hue_is_no_fold(random):
+    density = plain(random)
+    density[70:80] *= (6, 2, 2)
+    assert not find_folds(density, np.ones(density.shape[:2], dtype=bool), SCALE)[0].any()
+
+
+def test_a_border_between_tissues_is_no_fold(random):
+    density = plain(random)
+    density[70:] *= 2
+    assert not find_folds(density, np.ones(density.shape[:2], dtype=bool), SCALE)[0].any()
+
+
+def test_a_short_band_and_an_even_section_are_no_fold(random):
+    density = plain(random)
+    tissue = np.ones(density.shape[:2], dtype=bool)
+    assert not find_folds(density, tissue, SCALE)[0].any()
+    density[70:80, 100:125] *= 2
+    assert not find_folds(density, tissue, SCALE)[0].any()
+
+
+def test_finds_a_fold_in_a_stained_section(seed):
+    tissue = skin_mask() != 8
+    picture = folded(undisturbed(seed), slice(82, 92), slice(70, 260))
+    found, _ = find_folds(optical_density(picture), tissue, SCALE)
+    assert found[40:47].any(axis=0).sum() > 30
+    assert not found[~tissue[::2, ::2]].any()
+
+
+def test_a_picture_of_a_few_pixels_has_no_fold():
+    found, _ = find_folds(np.full((3, 5, 3), 0.2, dtype=np.float32), np.ones((3, 5), dtype=bool), SCALE)
+    assert found.shape == (2, 3)
+    assert not found.any()

@@ -97,3 +97,11 @@ def test_refuses_what_does_not_fit():
         assess(np.zeros((4, 4, 3), dtype=np.uint8), np.zeros((4, 5), dtype=bool), MPP)
     with pytest.raises(UsageError, match="impossible score"):
         Grade(1.5, True)
+
+
+def test_folds_alone_are_not_serious():
+    fine, bad = Grade(0.0, False), Grade(1.0, True)
+    assert not Quality(fine, fine, bad, fine).serious
+    for name in ("not_he", "out_of_focus", "pen"):
+        assert Quality(**{"not_he": fine, "out_of_focus": fine, "folds": fine, "pen": fine, name: bad}).serious
+    assert Quality(fine, fine, fine, fine, has_tissue=False).serious

@@ -53,7 +53,7 @@ def look_at(grid: SlideGrid, options: Options) -> Look:
     # Focus shows at the resolution that the network sees, not from afar.
     seen = [grid.read(window.top, window.left, window.height, window.width) for window in samples]
     quality = assess(picture, tissue, resolution, samples=seen or None)
-    if options.strict and quality.warnings:
+    if options.strict and quality.serious:
         raise RefusedError(
             "the slide is of poor quality",
             got="; ".join(quality.warnings),

@@ -73,6 +73,14 @@ class Quality:
         return said if self.has_tissue else (NO_TISSUE, *said)
 
     @property
+    def serious(self) -> bool:
+        """Whether a strict user would not segment the slide.
+
+        Folds alone do not count: too many are missed or imagined for a refusal to mean anything.
+        """
+        return self.not_he.flag or self.out_of_focus.flag or self.pen.flag or not self.has_tissue
+
+    @property
     def columns(self) -> dict[str, float | bool]:
         """For a table: ``not_he`` (the flag), ``not_he_score`` and so on."""
         table: dict[str, float | bool] = {}

@@ -10,7 +10,7 @@ from rich.console import Console as RichConsole
 from rich.table import Table
 
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import Level, Seed
+from ntrm.cli.options import Batch, Device, Level, Seed, Splits
 
 if TYPE_CHECKING:
     from ntrm.evaluation.calibrate import Calibrated
@@ -22,16 +22,14 @@ def calibrate(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")],
     resolution: Level = None,
     split: Annotated[str, typer.Option("--split", help="Part to fit on; not the one you evaluate on.")] = "val",
-    splits: Annotated[
-        Path | None, typer.Option("--splits", metavar="FILE", help="What `ntrm data split` wrote.")
-    ] = None,
+    splits: Splits = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for the findings; default `calibration` beside the model."),
     ] = None,
     pictures: Annotated[bool, typer.Option("--pictures/--no-pictures", help="Draw, or do not.")] = True,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")] = 16,
+    device: Device = "auto",
+    batch: Batch = 16,
     seed: Seed = 0,
     *,
     console: Console,

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ntrm.cli.console import Console, command, count
-from ntrm.cli.options import JOBS, Jobs, Level
+from ntrm.cli.options import JOBS, Batch, Device, Jobs, Level, Splits
 
 INTERFACES = 4
 """Interfaces named in the summary: those with the most changes."""
@@ -25,9 +25,7 @@ def evaluate(
     out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder to write to.")],
     resolution: Level = None,
     split: Annotated[str, typer.Option("--split", help="Part to evaluate on: train, val or test.")] = "test",
-    splits: Annotated[
-        Path | None, typer.Option("--splits", metavar="FILE", help="What `ntrm data split` wrote.")
-    ] = None,
+    splits: Splits = None,
     robustness: Annotated[
         bool, typer.Option("--robustness", help="Also score under other stains, blur, JPEG and light.")
     ] = False,
@@ -35,8 +33,8 @@ def evaluate(
     overlap: Annotated[
         int | None, typer.Option("--overlap", metavar="N", min=0, help="Pixels that windows share; default a quarter.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")] = 16,
+    device: Device = "auto",
+    batch: Batch = 16,
     jobs: Jobs = JOBS,
     *,
     console: Console,

@@ -14,6 +14,14 @@ Level = Annotated[
     str | None,
     typer.Option("--resolution", metavar="10x", help="Resolution level; needed only where several are present."),
 ]
+Splits = Annotated[
+    Path | None, typer.Option("--splits", metavar="FILE", help="Splits as `ntrm data split` writes them.")
+]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated.")
+]
+Device = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to work in.")]
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import JOBS, Jobs
+from ntrm.cli.options import JOBS, Changes, Device, Jobs, Splits
 
 if TYPE_CHECKING:
     from ntrm.reproduction.plan import Plan
@@ -29,10 +29,7 @@ def reproduce(
     ] = "",
     seeds: Annotated[str, typer.Option("--seeds", metavar="0,1,2", help="Training seeds of every network.")] = "0,1,2",
     recipe: Annotated[str, typer.Option("--recipe", metavar="R", help="paper, fast or a YAML file.")] = "fast",
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated."),
-    ] = None,
+    changes: Changes = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="Option for every network that takes it; may be repeated."),
@@ -40,13 +37,11 @@ def reproduce(
     ablation: Annotated[
         bool, typer.Option("--ablation/--no-ablation", help="Train the variants of the relation module, too.")
     ] = True,
-    splits: Annotated[
-        Path | None, typer.Option("--splits", metavar="FILE", help="Splits as `ntrm data split` writes them.")
-    ] = None,
+    splits: Splits = None,
     boundaries: Annotated[
         bool, typer.Option("--boundaries/--no-boundaries", help="Measure distances of boundaries in evaluations.")
     ] = True,
-    device: Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Device = "auto",
     num_devices: Annotated[
         int | None, typer.Option("--num-devices", metavar="N", min=1, help="GPUs to use; all if not given.")
     ] = None,

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ntrm.cli.console import Console, command, count
+from ntrm.cli.options import Batch, Device
 
 Inputs = Annotated[
     list[Path], typer.Argument(metavar="INPUT…", help="Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…].")
@@ -33,8 +34,6 @@ Simplify = Annotated[
 ]
 Gzip = Annotated[bool, typer.Option("--gzip", help="Compress regions.geojson.")]
 Zarr = Annotated[bool, typer.Option("--zarr", help="Also write labels.zarr (OME-NGFF).")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
-Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")]
 
 
 @command

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import Level, Seed
+from ntrm.cli.options import Changes, Device, Level, Seed, Splits
 
 
 @command
@@ -28,22 +28,17 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN; begin it if there is none.")
     ] = False,
-    splits: Annotated[
-        Path | None, typer.Option("--splits", metavar="FILE", help="Splits as `ntrm data split` writes them.")
-    ] = None,
+    splits: Splits = None,
     sections: Annotated[
         int | None, typer.Option("--sections", metavar="N", min=1, help="Train on N sections only.")
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated."),
-    ] = None,
+    changes: Changes = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="Option of the architecture; may be repeated."),
     ] = None,
     seed: Seed = 0,
-    device: Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Device = "auto",
     num_devices: Annotated[
         int, typer.Option("--num-devices", metavar="N", min=1, help="Devices of this machine that share the batch.")
     ] = 1,

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TypeVar
 
@@ -30,10 +31,17 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], jobs: in
     if jobs <= 1:
         yield from map(work, items)
         return
+    with worker_pool(jobs) as pool:
+        yield from pool.map(work, items)
+
+
+@contextmanager
+def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes to work in; an error or an interrupt drops what has not begun, a killed one is explained."""
     # Fresh processes rather than forks: a fork of a process with threads (torch has some) may hang.
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
     try:
-        yield from pool.map(work, items)
+        yield pool
     except BrokenProcessPool as error:
         raise DataError(
             "a worker process was killed", got=error, mend="the memory may not suffice for so many: lower --jobs"

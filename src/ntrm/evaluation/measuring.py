@@ -6,20 +6,18 @@ while the next ones are predicted.
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.data.cache import CachedSection
-from ntrm.errors import DataError, UsageError
+from ntrm.data.parallel import worker_pool
+from ntrm.errors import UsageError
 from ntrm.evaluation.cancers import CancerFinding, cancer_types
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
 from ntrm.labels import LabelSchema
@@ -87,23 +85,11 @@ def stream_map(work: Callable[[Item], Result], items: Iterable[Item], jobs: int 
     if jobs == 1:
         yield from map(work, items)
         return
-    # Fresh processes rather than forks: a fork of a process with threads (torch has some) may hang.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
     waiting: deque[Future[Result]] = deque()
-    try:
+    with worker_pool(jobs) as pool:
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) > 2 * jobs:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise DataError(
-            "a worker process was killed", got=error, mend="the memory may not suffice for so many: lower --jobs"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -3,55 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.errors import NtrmError, RefusedError
-from ntrm.evaluation.subject import open_subject
+from ntrm.errors import RefusedError
 from ntrm.models.base import SegmentationModel
-from ntrm.predictor import Predictor
 from ntrm.progress import SILENT, Progress
-from ntrm.reproduction.locks import holding
 from ntrm.resolution import Resolution
-from ntrm.segmentation.identity import Identity, Options, claim
-from ntrm.segmentation.memory import BusyError, remember_failure, remembered
-from ntrm.segmentation.one_slide import Work, segment_slide
+from ntrm.segmentation.identity import Options
+from ntrm.segmentation.segmenter import Outcome, Segmenter
 from ntrm.slide.inputs import SlideInput, find_inputs, shard_of
-from ntrm.slide.naming import slide_ids, without_name
-from ntrm.slide.tables import write_tables
-
-LOCK = ".lock"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one slide."""
-
-    slide_id: str
-    status: str
-    """``done``, ``kept`` (it was there already), ``failed`` or ``busy`` (another process works on it)."""
-    reason: str = ""
-    refused: bool = False
-    row: dict[str, Any] = field(default_factory=dict)
-    """Of the table ``slides``, where there are results."""
-
-    @property
-    def cancers(self) -> list[str]:
-        """Names of the cancers that were found."""
-        return [key.removeprefix("cancer_") for key, value in self.row.items() if value is True and "cancer_" in key]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "slide_id": self.slide_id,
-            "status": self.status,
-            "reason": self.reason,
-            "tissue_area_mm2": self.row.get("tissue_area_mm2"),
-            "pieces": self.row.get("pieces"),
-            "cancers": self.cancers,
-            "warnings": self.row.get("warnings", ""),
-        }
+from ntrm.slide.naming import slide_ids
 
 
 @dataclass(frozen=True)
@@ -107,72 +70,22 @@ def segment(
         progress: one bar for slides, one within.
 
     """
-    folder, options = Path(out), options or Options()
+    folder = Path(out)
     stated = Resolution.square(mpp) if isinstance(mpp, int | float) else mpp
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     slides = find_inputs(several, stated, out=folder)
     ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     mine = shard_of(slides, shard)
-    work = _prepare(model, folder, options, device=device, batch=batch)
-    with holding(folder / LOCK, wait=True):
-        claim(folder, work.identity, _covariates(slides))
+    segmenter = Segmenter(model, folder, options, device=device, batch=batch)
+    covariates = _covariates(slides)
+    segmenter.claim(covariates)
     outcomes = [
-        _attempt(slide, named[slide.path], work, progress) for slide in progress.track(mine, len(mine), "slides")
+        segmenter.segment(slide, named[slide.path], progress) for slide in progress.track(mine, len(mine), "slides")
     ]
-    with holding(folder / LOCK, wait=True):
-        _tabulate(folder, work.identity, claim(folder, work.identity, _covariates(slides)))
-    return Segmented(folder, tuple(outcomes), work.identity.as_dict())
-
-
-def _prepare(model: str | Path | SegmentationModel, out: Path, options: Options, *, device: str, batch: int) -> Work:
-    subject = open_subject(model)
-    if subject.config.mpp is None:
-        raise RefusedError(
-            "the network does not say for which µm/px it is",
-            got="none",
-            mend="train it, or state it with network.describe(mpp=…) before saving",
-        )
-    predictor = Predictor(subject.network, device, batch=batch)
-    return Work(out, predictor, options, Identity.of(subject, predictor, options))
-
-
-def _attempt(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> Outcome:
-    """One slide; its error is its own."""
-    try:
-        status, row = segment_slide(slide, slide_id, work, progress)
-        return Outcome(slide_id, status, row=row)
-    except BusyError as error:
-        return Outcome(slide_id, "busy", _in_words(error))
-    except (NtrmError, OSError, MemoryError) as error:
-        reason = without_name(_in_words(error), slide, slide_id)
-        refused = isinstance(error, RefusedError)
-        failure = Outcome(slide_id, "failed", reason, refused=refused)
-    remember_failure(work.out / slide_id, slide_id, reason, slide.covariates)
-    return failure
-
-
-def _in_words(error: Exception) -> str:
-    """An error in one line: what, got, expected and how to mend it."""
-    if not isinstance(error, NtrmError):
-        return f"{type(error).__name__}: {error}"
-    got = [] if error.got is None else [f"got {error.got}"]
-    expected = [] if error.expected is None else [f"expected {error.expected}"]
-    parts = [error.what, *got, *expected, *([error.mend] if error.mend else [])]
-    return "; ".join(" ".join(part.split()) for part in parts)
+    segmenter.tabulate(covariates)
+    return Segmented(folder, tuple(outcomes), segmenter.identity.as_dict())
 
 
 def _covariates(slides: Iterable[SlideInput]) -> list[str]:
     return [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
-
-
-def _tabulate(out: Path, identity: Identity, covariates: Sequence[str]) -> None:
-    """The tables of every slide in the folder, also of those that other processes segmented."""
-    folders = sorted(each for each in out.iterdir() if each.is_dir() and not each.name.startswith("."))
-    found = [document for folder in folders if (document := remembered(folder)) is not None]
-    foot = identity.cells()
-    documents = [
-        {name: [{**row, **document["covariates"], **foot} for row in rows] for name, rows in document["tables"].items()}
-        for document in found
-    ]
-    write_tables(out, documents, covariates)

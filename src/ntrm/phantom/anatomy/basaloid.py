@@ -130,7 +130,9 @@ def _nest_depth(cluster: Cluster, u: Field, v: Field, rough: Field, slow: Field)
     height, width = cluster.half_height_um + cluster.spacing_um, cluster.half_width_um + cluster.spacing_um
     origin = (cluster.v_um - height, cluster.u_um - width)
     y, x, mark, _ = points(cluster.seed, (2 * height, 2 * width), cluster.spacing_um, origin)
-    # There is always a nest in the middle.
+    # There is always a nest in the middle: no other may lie so near that the cleft between them would swallow it.
+    apart = np.hypot(y - cluster.v_um, x - cluster.u_um) > 2 * cluster.cleft_um
+    y, x, mark = y[apart], x[apart], mark[apart]
     y, x, mark = np.append(y, cluster.v_um), np.append(x, cluster.u_um), np.append(mark, 1.0)
     jitter = 0.02 * cluster.spacing_um * rough + 0.15 * cluster.spacing_um * slow
     distance, nearest = cKDTree(np.stack([y, x], axis=1)).query(np.stack([v + jitter, u - jitter], axis=1), k=2)

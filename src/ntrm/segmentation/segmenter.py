@@ -1,0 +1,132 @@
+"""A network that is ready for slides: whoever hands it one gets its outcome, and an error is that slide's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ntrm.errors import NtrmError, RefusedError
+from ntrm.evaluation.subject import open_subject
+from ntrm.models.base import SegmentationModel
+from ntrm.predictor import Predictor
+from ntrm.progress import SILENT, Progress
+from ntrm.reproduction.locks import holding
+from ntrm.segmentation.identity import Identity, Options, claim
+from ntrm.segmentation.memory import BusyError, remember_failure, remembered
+from ntrm.segmentation.one_slide import Work, segment_slide
+from ntrm.slide.inputs import SlideInput
+from ntrm.slide.naming import without_name
+from ntrm.slide.tables import write_tables
+
+LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one slide."""
+
+    slide_id: str
+    status: str
+    """``done``, ``kept`` (it was there already), ``failed`` or ``busy`` (another process works on it)."""
+    reason: str = ""
+    refused: bool = False
+    row: dict[str, Any] = field(default_factory=dict)
+    """Of the table ``slides``, where there are results."""
+
+    @property
+    def cancers(self) -> list[str]:
+        """Names of the cancers that were found."""
+        return [key.removeprefix("cancer_") for key, value in self.row.items() if value is True and "cancer_" in key]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "slide_id": self.slide_id,
+            "status": self.status,
+            "reason": self.reason,
+            "tissue_area_mm2": self.row.get("tissue_area_mm2"),
+            "pieces": self.row.get("pieces"),
+            "cancers": self.cancers,
+            "warnings": self.row.get("warnings", ""),
+        }
+
+
+class Segmenter:
+    """Holds the network; segments one slide after the other into ``out``."""
+
+    def __init__(
+        self,
+        model: str | Path | SegmentationModel,
+        out: Path,
+        options: Options | None = None,
+        *,
+        device: str = "auto",
+        batch: int = 16,
+    ) -> None:
+        subject = open_subject(model)
+        if subject.config.mpp is None:
+            raise RefusedError(
+                "the network does not say for which µm/px it is",
+                got="none",
+                mend="train it, or state it with network.describe(mpp=…) before saving",
+            )
+        options = options or Options()
+        predictor = Predictor(subject.network, device, batch=batch)
+        self._work = Work(out, predictor, options, Identity.of(subject, predictor, options))
+
+    @property
+    def out(self) -> Path:
+        """Folder of the results."""
+        return self._work.out
+
+    @property
+    def identity(self) -> Identity:
+        """Model, program and options."""
+        return self._work.identity
+
+    def claim(self, covariates: Sequence[str] = ()) -> None:
+        """Make ``out`` a folder of this model's results; refuses one that holds others."""
+        with holding(self.out / LOCK, wait=True):
+            claim(self.out, self.identity, covariates)
+
+    def segment(self, slide: SlideInput, slide_id: str, progress: Progress = SILENT) -> Outcome:
+        """Do what is missing of one slide."""
+        try:
+            status, row = segment_slide(slide, slide_id, self._work, progress)
+            return Outcome(slide_id, status, row=row)
+        except BusyError as error:
+            return Outcome(slide_id, "busy", _in_words(error))
+        except (NtrmError, OSError, MemoryError) as error:
+            reason = without_name(_in_words(error), slide, slide_id)
+            failure = Outcome(slide_id, "failed", reason, refused=isinstance(error, RefusedError))
+        remember_failure(self.out / slide_id, slide_id, reason, slide.covariates)
+        return failure
+
+    def tabulate(self, covariates: Sequence[str] = ()) -> None:
+        """Write the tables of every slide in ``out``, also of those that other processes segmented."""
+        with holding(self.out / LOCK, wait=True):
+            _tabulate(self.out, self.identity, claim(self.out, self.identity, covariates))
+
+
+def _in_words(error: Exception) -> str:
+    """An error in one line: what, got, expected and how to mend it."""
+    if not isinstance(error, NtrmError):
+        return f"{type(error).__name__}: {error}"
+    got = [] if error.got is None else [f"got {error.got}"]
+    expected = [] if error.expected is None else [f"expected {error.expected}"]
+    parts = [error.what, *got, *expected, *([error.mend] if error.mend else [])]
+    return "; ".join(" ".join(part.split()) for part in parts)
+
+
+def _tabulate(out: Path, identity: Identity, covariates: Sequence[str]) -> None:
+    """The tables of every slide in the folder, also of those that other processes segmented."""
+    folders = sorted(each for each in out.iterdir() if each.is_dir() and not each.name.startswith("."))
+    found = [document for folder in folders if (document := remembered(folder)) is not None]
+    foot = identity.cells()
+    documents = [
+        {name: [{**row, **document["covariates"], **foot} for row in rows] for name, rows in document["tables"].items()}
+        for document in found
+    ]
+    write_tables(out, documents, covariates)

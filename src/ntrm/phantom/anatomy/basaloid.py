@@ -81,11 +81,14 @@ def draw_clusters(seed: int, strata: Strata, specimen: Specimen, kind: Basaloid)
         height = min(height, 0.6 * depth_um)
         quiet = plaques and rng.random() < kind.quiet_share
         below = height * (rng.uniform(0.5, 0.9) if hanging else rng.uniform(1.0, 2.0))
+        u_um = half_um * rng.uniform(-0.85, 0.85)
+        v_um = max(min(float(strata.epidermis.mean()) + below, 0.45 * depth_um), specimen.top_um + 1.2 * height)
         clusters.append(
             Cluster(
                 seed=derive(seed, "cluster", number),
-                u_um=half_um * rng.uniform(-0.85, 0.85),
-                v_um=max(min(float(strata.epidermis.mean()) + below, 0.45 * depth_um), specimen.top_um + 1.2 * height),
+                u_um=u_um,
+                # Where carcinoma in situ has thickened the epidermis, a flat cluster would be lost in it.
+                v_um=max(v_um, float(strata.epidermis[specimen.axis.index(np.array([u_um]))[0]]) + 0.5 * height),
                 half_width_um=min(width, 0.6 * half_um),
                 half_height_um=height,
                 spacing_um=min(spacing * rng.uniform(0.75, 1.3), 2.0 * height),

@@ -1,7 +1,6 @@
 """Two real processes that share a batch come to where one comes that holds it all."""
 
 import json
-import math
 import os
 import signal
 import socket
@@ -11,11 +10,10 @@ import time
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 from tests.training.small_data import SETTINGS, small_recipe
 
 from ntrm.errors import UsageError
-from ntrm.training.checkpoints import CheckpointFolder
+from ntrm.training.checkpoints import CheckpointFolder, read_checkpoint
 from ntrm.training.fit import fit
 from ntrm.training.log import read_log
 
@@ -57,31 +55,32 @@ def single(data, out, **changes):
     return fit("ntrm-paper", data, out, recipe=recipe, options=options, device="cpu", pictures=False, resume=True)
 
 
-def distance(one, other):
-    """Between all weights of two networks, as one vector each."""
-    assert one.keys() == other.keys()
-    return math.sqrt(sum(float(np.square(one[key].astype(np.float64) - other[key]).sum()) for key in one))
+def first_gradient(run):
+    """Of all weights as one vector: after one step, Adam's mean holds nothing else."""
+    state = read_checkpoint(run / "checkpoints" / "step-00000001.ckpt")
+    return np.concatenate([each["exp_avg"].numpy().ravel() for each in state["optimiser"]["state"].values()])
 
 
 @pytest.mark.slow
 def test_two_processes_come_to_where_one_comes(data, tmp_path):
+    changes = {**CHANGES, "steps": 2, "validate_every": 1}
     two = subprocess.Popen(
-        command(data, tmp_path / "two", CHANGES),
+        command(data, tmp_path / "two", changes),
         env=surroundings(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    one = single(data, tmp_path / "one")
+    one = single(data, tmp_path / "one", **changes)
     stdout, stderr = two.communicate(timeout=300)
     assert two.returncode == 0, stderr
     assert json.loads(stdout)["best"]["loss"] == pytest.approx(one.best["loss"], rel=1e-3)  # one process speaks
 
-    models = [load_file(tmp_path / out / "model" / "model.safetensors") for out in ("one", "two")]
-    halfway = load_file(tmp_path / "one" / "checkpoints" / "kept-00000002.safetensors")
-    # Sums in another order differ in their last digits; Adam makes more of that where a gradient is nearly 0.
-    # Seen: 0.0001 to 0.002 in ten runs, 0.059 in one.
-    assert distance(*models) < 0.2 * distance(halfway, models[0])
+    # Sums in another order differ in their last digits. The weights are no measure: an activation that this turns
+    # from 0 to a little more gives a gradient where there was none, and Adam makes a whole step of it. Noise of 1e-7 in
+    # the weights of one process does as much: up to 0.13 of the way after four steps, 6e-4 of the first gradient.
+    alone, shared = (first_gradient(tmp_path / out) for out in ("one", "two"))
+    assert np.linalg.norm(alone - shared) < 5e-3 * np.linalg.norm(alone)
 
     for alone, shared in zip(*(read_log(tmp_path / out / "log.csv") for out in ("one", "two")), strict=True):
         for key in ("train_loss", "train_final", "train_initial", "val_loss", "val_final", "val_initial"):

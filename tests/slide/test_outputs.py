@@ -1,8 +1,25 @@
+from io import BytesIO
+
 import numpy as np
 from PIL import Image
 
 from ntrm.labels import SKIN
-from ntrm.slide.outputs import OPACITY, overlay, sampled, write_png
+from ntrm.resolution import Resolution
+from ntrm.slide.outputs import (
+    OPACITY,
+    OVERLAY,
+    PLAIN,
+    SMALLEST_SIDE,
+    THUMBNAIL,
+    THUMBNAIL_BYTES,
+    mean_colours,
+    overlay,
+    resized,
+    sampled,
+    small_jpeg,
+    write_pictures,
+    write_png,
+)
 
 
 def test_samples_are_the_pixels_in_the_middle(random):
@@ -35,3 +52,61 @@ def test_pictures_are_the_same_file_every_time_and_hold_pixels_only(tmp_path, ra
     with Image.open(tmp_path / "a.png") as stored:
         np.testing.assert_array_equal(np.asarray(stored), picture)
         assert stored.info == {}
+
+
+def test_large_pictures_are_mixed_in_bands_as_if_at_once(random):
+    picture = random.integers(0, 256, (700, 9, 3), dtype=np.uint8)
+    labels = random.integers(0, 12, (700, 9), dtype=np.uint8)
+    mixed = np.rint((1 - OPACITY) * picture + OPACITY * SKIN.colourise(labels)).astype(np.uint8)
+    expected = np.where((labels == SKIN.index("BKG"))[..., None], picture, mixed)
+    np.testing.assert_array_equal(overlay(picture, labels, SKIN), expected)
+
+
+def test_mean_colours_are_those_of_the_pixels(random):
+    picture = random.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    labels = random.integers(0, 3, (20, 25), dtype=np.uint8)
+    found = mean_colours(picture, labels, SKIN)
+    large = np.kron(labels, np.ones((2, 2), dtype=np.uint8))
+    assert list(found) == ["EPI", "GLD", "INF"]
+    for index, colour in enumerate(found.values()):
+        np.testing.assert_allclose(colour, picture[large == index].mean(axis=0), atol=0.51)
+
+
+def test_sizes_are_kept_within_bounds(random):
+    picture = random.integers(0, 256, (30, 60, 3), dtype=np.uint8)
+    assert resized(picture, 1, 100) is picture
+    assert resized(picture, 120, 300).shape == (60, 120, 3)
+    assert resized(picture, 1, 20).shape == (10, 20, 3)
+    assert resized(picture[:1], 1, 20).shape == (1, 20, 3)
+
+
+def test_thumbnails_have_at_most_so_many_bytes(random):
+    noise = random.integers(0, 256, (160, 160, 3), dtype=np.uint8)
+    content = small_jpeg(noise, THUMBNAIL_BYTES)
+    assert len(content) <= THUMBNAIL_BYTES
+    with Image.open(BytesIO(content)) as stored:
+        assert stored.format == "JPEG"
+        assert max(stored.size) <= 160
+    assert len(small_jpeg(np.zeros((160, 160, 3), dtype=np.uint8), THUMBNAIL_BYTES)) < 2000
+
+
+def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, random):
+    labels = np.kron(random.integers(0, 12, (20, 30)), np.ones((10, 10), dtype=int)).astype(np.uint8)
+    picture = random.integers(0, 256, (100, 150, 3), dtype=np.uint8)
+    shares = {name: 1 / 11 for name in SKIN.names if name != "BKG"}
+    summary = {"pieces": [], "tissue_fractions": shares}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_pictures(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
+    for name in (OVERLAY, PLAIN, THUMBNAIL):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    with Image.open(tmp_path / "a" / OVERLAY) as stored:
+        assert stored.info == {}
+        shown = np.asarray(stored)
+    assert shown.shape[1] == SMALLEST_SIDE
+    assert shown.shape[0] > 800  # the legend is below
+    plain = overlay(resized(picture, SMALLEST_SIDE, SMALLEST_SIDE), labels, SKIN)
+    np.testing.assert_array_equal(shown[:600], plain[:600])
+    with Image.open(tmp_path / "a" / PLAIN) as stored:
+        assert stored.size == (150, 100)
+        assert "exif" not in stored.info

@@ -19,8 +19,10 @@ from ntrm.cli import (
     evaluate,
     export,
     phantom,
+    report,
     reproduce,
     segment,
+    serve,
     train,
 )
 from ntrm.version import __version__
@@ -47,6 +49,8 @@ app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("export")(export.export)
 app.command("segment")(segment.segment)
+app.command("serve")(serve.serve)
+app.command("report")(report.report)
 data.command("check")(data_check.check)
 data.command("stats")(data_stats.stats)
 data.command("split")(data_split.split)

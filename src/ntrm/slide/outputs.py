@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.files import whole_file
-from ntrm.labels import IGNORE, LabelSchema
+from ntrm.labels import IGNORE, RGB, LabelSchema
+from ntrm.resolution import Resolution
+
+OVERLAY, PLAIN, THUMBNAIL = "overlay.png", "slide.jpg", "thumbnail.jpg"
 
 OPACITY = 0.45
 """Of the tissue colours over the slide's own."""
+SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
+"""Longer side of the overlay: letters need pixels, and people do not look at more."""
+PLAIN_SIDE = 1600
+THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
+"""A page may show a thousand thumbnails."""
+ROWS = 256
 
 Image = NDArray[np.uint8]
 
@@ -35,9 +46,89 @@ def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> I
     """The slide's picture with the tissues' colours over it; background and what was not looked at stay as they are."""
     seen = sampled(labels, (picture.shape[0], picture.shape[1])).astype(np.uint8)
     background = IGNORE if schema.background_index is None else schema.background_index
-    shown = (seen != IGNORE) & (seen != background)
-    mixed = (1 - OPACITY) * picture + OPACITY * schema.colourise(seen)
-    return np.where(shown[..., None], np.rint(mixed), picture).astype(np.uint8)
+    mixed = picture.copy()
+    # In bands: as floats, a large picture takes eight times its memory.
+    for top in range(0, len(picture), ROWS):
+        part, shown = seen[top : top + ROWS], mixed[top : top + ROWS]
+        tissue = (part != IGNORE) & (part != background)
+        shown[tissue] = np.rint((1 - OPACITY) * shown[tissue] + OPACITY * schema.colourise(part[tissue]))
+    return mixed
+
+
+def write_pictures(
+    folder: Path,
+    picture: Image,
+    labels: NDArray[np.uint8],
+    schema: LabelSchema,
+    resolution: Resolution,
+    summary: Mapping[str, Any],
+) -> None:
+    """Write the overlay with legend, scale bar and measured lines, the slide alone, and a small overlay for lists.
+
+    ``labels`` are the whole mask, ``resolution`` its µm/px, ``summary`` what ``summary.json`` holds.
+    """
+    from ntrm.report.overlay_drawing import annotated
+
+    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+    # Read from disk once; the smaller picture is sampled from this.
+    seen = sampled(labels, (large.shape[0], large.shape[1])).astype(np.uint8)
+    mixed = overlay(large, seen, schema)
+    drawn = annotated(
+        mixed,
+        schema,
+        (labels.shape[0], labels.shape[1]),
+        resolution.x,
+        pieces=summary["pieces"],
+        fractions=summary["tissue_fractions"],
+        seen=mean_colours(mixed, seen, schema),
+    )
+    write_png(folder / OVERLAY, drawn)
+    _write_bytes(folder / PLAIN, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+    small = resized(picture, 1, THUMBNAIL_SIDE)
+    _write_bytes(folder / THUMBNAIL, small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
+
+
+def mean_colours(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> dict[str, RGB]:
+    """Mean colour of each class that is there, in a picture that shows the same as ``labels``."""
+    seen = sampled(labels, (picture.shape[0], picture.shape[1]))
+    counts = np.bincount(seen.ravel(), minlength=256)
+    sums = [np.bincount(seen.ravel(), weights=picture[..., k].ravel(), minlength=256) for k in range(3)]
+    present = [tissue for tissue in schema.tissues if counts[tissue.index]]
+    means = {
+        tissue.name: [round(float(part[tissue.index] / counts[tissue.index])) for part in sums] for tissue in present
+    }
+    return {name: (red, green, blue) for name, (red, green, blue) in means.items()}
+
+
+def resized(picture: Image, smallest: int, largest: int) -> Image:
+    """A picture whose longer side has from ``smallest`` to ``largest`` pixels; as it is where it already has."""
+    from PIL import Image as Pillow
+
+    side = max(picture.shape[:2])
+    wanted = min(max(side, smallest), largest)
+    if wanted == side:
+        return picture
+    height, width = (max(1, round(length * wanted / side)) for length in picture.shape[:2])
+    return np.asarray(Pillow.fromarray(picture).resize((width, height), Pillow.Resampling.BICUBIC))
+
+
+def jpeg(picture: Image, quality: int) -> bytes:
+    """Nothing but pixels in it, and the same bytes for the same pixels."""
+    from PIL import Image as Pillow
+
+    stream = BytesIO()
+    Pillow.fromarray(picture).save(stream, format="JPEG", quality=quality, subsampling=0, optimize=True)
+    return stream.getvalue()
+
+
+def small_jpeg(picture: Image, most: int) -> bytes:
+    """As good as ``most`` bytes allow; a picture that fits with no quality is made smaller."""
+    while True:
+        for quality in (80, 70, 60, 50, 40):
+            content = jpeg(picture, quality)
+            if len(content) <= most:
+                return content
+        picture = resized(picture, 1, max(picture.shape[:2]) * 3 // 4)
 
 
 def write_png(path: Path, picture: Image) -> None:
@@ -46,3 +137,8 @@ def write_png(path: Path, picture: Image) -> None:
 
     with whole_file(path) as partial:
         Pillow.fromarray(picture).save(partial, format="PNG")
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    with whole_file(path) as partial:
+        partial.write_bytes(content)

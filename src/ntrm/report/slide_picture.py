@@ -1,0 +1,242 @@
+"""A slide on a page: the slide, its tissues in two palettes one over the other, and what was measured, as SVG."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.errors import DataError, NtrmError
+from ntrm.labels import RGB, LabelSchema, Tissue
+from ntrm.report.overlay_drawing import font_size
+from ntrm.report.page import Markup
+from ntrm.report.picture_marks import (
+    Badge,
+    Box,
+    Frame,
+    Mark,
+    ScaleBar,
+    line_marks,
+    piece_badges,
+    piece_boxes,
+    scale_bar,
+    ticks,
+)
+from ntrm.report.safe_palette import safe_palette
+from ntrm.report.slide_documents import AGAIN, Slide
+
+MASK, PLAIN = "mask.ome.tif", "slide.jpg"
+SIDE = 1600
+"""Longer side of the tissues' layer."""
+OPACITY = 0.45
+UNITS = 1000.0
+"""Longer side of the drawing, in its own units."""
+
+Labels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class SlidePictures:
+    """What the folder has to show, in memory."""
+
+    plain: bytes
+    """The slide as JPEG."""
+    labels: Labels
+    """(H, W) class index + 1, 0 for nothing, at most ``SIDE`` long."""
+    schema: LabelSchema
+    seen: NDArray[np.float64]
+    """(K, 3) mean colours of the slide where each class lies."""
+
+    def as_seen(self, palette: Sequence[RGB]) -> list[RGB]:
+        """Colours of a palette as they look over the slide."""
+        mixed = np.rint((1 - OPACITY) * self.seen + OPACITY * np.array(palette, dtype=np.float64)).astype(int)
+        return [(int(red), int(green), int(blue)) for red, green, blue in mixed]
+
+
+def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
+    """Read mask and picture; whatever is damaged in them is this slide's error."""
+    background = next((name for name in slide.classes if name not in slide.fractions), None)
+    labels, colours = _read_mask(folder, slide.shape)
+    try:
+        tissues = (
+            Tissue(index, name, slide.titles.get(name, name), colours[index])
+            for index, name in enumerate(slide.classes)
+        )
+        schema = LabelSchema(tuple(tissues), background=background)
+    except (NtrmError, IndexError) as error:
+        raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, mend=AGAIN) from error
+    plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
+    return SlidePictures(plain, labels, schema, _means(pixels, labels, len(schema)))
+
+
+def class_colours(folder: Path) -> list[RGB]:
+    """Colours of the classes, by index, as the mask's file has them."""
+    with _opened(folder) as stored:
+        return _palette(stored)
+
+
+def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]:
+    """The finest level that is not needlessly fine, sampled to the layer's size; and the classes' colours."""
+    with _opened(folder) as stored:
+        first = stored.pages.first
+        if tuple(first.shape) != shape:
+            raise ValueError(f"{first.shape[1]} × {first.shape[0]} pixels, not {shape[1]} × {shape[0]}")
+        levels = [first, *(first.pages or ())]
+        page = next((level for level in levels if max(level.shape) <= 2 * SIDE), None)
+        if page is None:
+            raise ValueError("no level is small enough")
+        values = np.asarray(page.asarray(), dtype=np.uint8)
+        if values.ndim != 2 or values.shape != tuple(page.shape):
+            raise ValueError(f"pixels of shape {values.shape}, not {tuple(page.shape)}")
+        colours = _palette(stored)
+    scale = min(1.0, SIDE / max(values.shape))
+    sizes = [max(1, round(length * scale)) for length in values.shape]
+    rows, columns = (
+        np.minimum(((np.arange(size) + 0.5) * full / size).astype(np.int64), full - 1)
+        for size, full in zip(sizes, values.shape, strict=True)
+    )
+    return values[np.ix_(rows, columns)], colours
+
+
+def _palette(stored: Any) -> list[RGB]:
+    # A byte became the same share of 16 bits.
+    table = np.asarray(stored.pages.first.colormap) // 257
+    return [(int(red), int(green), int(blue)) for red, green, blue in table.T[1:]]
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[Any]:
+    """The mask's file; whatever is damaged in it is our error."""
+    import tifffile
+
+    try:
+        with tifffile.TiffFile(folder / MASK) as stored:
+            yield stored
+    except FileNotFoundError as error:
+        raise DataError(f"{folder.name} has no {MASK}", got="no such file", mend=AGAIN) from error
+    except _DAMAGES as error:
+        raise DataError(f"{folder.name}: cannot read {MASK}", got=error or type(error).__name__, mend=AGAIN) from error
+
+
+# What tifffile and its codecs raise over damaged files; the codecs' own errors are all RuntimeErrors.
+_DAMAGES: tuple[type[Exception], ...] = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, MemoryError),
+    *(zlib.error, struct.error),
+)
+
+
+def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[np.uint8]]:
+    from PIL import Image as Pillow
+
+    try:
+        content = (folder / PLAIN).read_bytes()
+        with Pillow.open(BytesIO(content), formats=("JPEG",)) as stored:
+            pixels = np.asarray(stored.convert("RGB").resize((width, height), Pillow.Resampling.NEAREST))
+    except FileNotFoundError as error:
+        raise DataError(f"{folder.name} has no {PLAIN}", got="no such file", mend=AGAIN) from error
+    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError) as error:
+        raise DataError(f"{folder.name}: cannot read {PLAIN}", got=error, mend=AGAIN) from error
+    return content, pixels
+
+
+def _means(pixels: NDArray[np.uint8], labels: Labels, classes: int) -> NDArray[np.float64]:
+    counts = np.bincount(labels.ravel(), minlength=classes + 1)[1 : classes + 1]
+    sums = [np.bincount(labels.ravel(), weights=pixels[..., k].ravel(), minlength=classes + 1) for k in range(3)]
+    of_class = np.stack([part[1 : classes + 1] for part in sums], axis=1)
+    filled = np.full((classes, 3), 255.0)
+    return np.asarray(np.divide(of_class, counts[:, None], out=filled, where=counts[:, None] > 0))
+
+
+def layer_png(labels: Labels, palette: Sequence[RGB], clear: Sequence[int]) -> bytes:
+    """Labels (index + 1) in the colours of a palette; nothing and the classes ``clear`` are transparent."""
+    from PIL import Image as Pillow
+
+    image = Pillow.fromarray(labels)
+    image.putpalette([channel for colour in ((0, 0, 0), *palette) for channel in colour])
+    alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palette)))
+    stream = BytesIO()
+    image.save(stream, format="PNG", transparency=alpha)
+    return stream.getvalue()
+
+
+def stage(slide: Slide, pictures: SlidePictures) -> Markup:
+    """The layers, ready to be switched by the page's style."""
+    schema = pictures.schema
+    clear = () if schema.background_index is None else (schema.background_index,)
+    own = [tissue.rgb for tissue in schema.tissues]
+    layers = [("own", own), ("safe", safe_palette(schema))]
+    tints = "".join(
+        f'<img class="tint {name}" alt="" src="{data_uri(layer_png(pictures.labels, palette, clear), "png")}">'
+        for name, palette in layers
+        if palette is not None
+    )
+    height, width = slide.shape
+    what = escape(f"Slide {slide.slide_id} with its tissues, measured lines and a scale bar")
+    return Markup(
+        f'<figure class="stage" style="--w:{width};--h:{height}">'
+        f'<img class="plain" alt="{what}" src="{data_uri(pictures.plain, "jpeg")}">{tints}{_drawing(slide)}</figure>'
+    )
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    """A picture as part of the page."""
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _drawing(slide: Slide) -> str:
+    height, width = slide.shape
+    scale = UNITS / max(height, width)
+    frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
+    badges = piece_badges(piece_boxes(slide.pieces), frame)
+    taken = [Box(b.centre[0] - b.radius, b.centre[1] - b.radius, 2 * b.radius, 2 * b.radius) for b in badges]
+    marks = line_marks([measure for piece in slide.pieces for measure in piece.measures], frame, taken)
+    parts = [*(_line(mark, frame.font) for mark in marks), *map(_badge, badges), *map(_label, marks)]
+    bar = _bar(scale_bar(frame, slide.mpp[0]), frame)
+    return (
+        f'<svg class="marks" viewBox="0 0 {frame.width:.2f} {frame.height:.2f}" font-size="{frame.font:.2f}" '
+        f'aria-hidden="true">{"".join(parts)}{bar}</svg>'
+    )
+
+
+def _line(mark: Mark, font: float) -> str:
+    strokes = ticks(mark, 0.7 * font)
+    if not strokes:
+        x, y = mark.end
+        shapes = f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{0.38 * font:.2f}"/>'
+    else:
+        every = ((mark.start, mark.end), *strokes)
+        path = "".join(f"M{a[0]:.2f} {a[1]:.2f}L{b[0]:.2f} {b[1]:.2f}" for a, b in every)
+        shapes = f'<path d="{path}"/>'
+    halo = f'<g fill="none" stroke="#fff" stroke-width="{0.3 * font:.2f}">{shapes}</g>'
+    return f'{halo}<g fill="none" stroke="{mark.colour}" stroke-width="{0.13 * font:.2f}">{shapes}</g>'
+
+
+def _label(mark: Mark) -> str:
+    x, y = mark.label.left + mark.label.width / 2, mark.label.top + 0.75 * mark.label.height
+    return f'<text class="said" x="{x:.2f}" y="{y:.2f}" fill="{mark.colour}">{escape(mark.text)}</text>'
+
+
+def _badge(badge: Badge) -> str:
+    x, y = badge.centre
+    return (
+        f'<circle class="badge" cx="{x:.2f}" cy="{y:.2f}" r="{badge.radius:.2f}"/>'
+        f'<text class="number" x="{x:.2f}" y="{y + 0.42 * badge.radius:.2f}">{escape(badge.text)}</text>'
+    )
+
+
+def _bar(bar: ScaleBar, frame: Frame) -> str:
+    left, top = 0.9 * frame.font, frame.height - 1.2 * frame.font
+    return (
+        f'<rect class="bar" x="{left:.2f}" y="{top:.2f}" width="{bar.length:.2f}" height="{0.3 * frame.font:.2f}"/>'
+        f'<text fill="#1d1d22" x="{left:.2f}" y="{top - 0.4 * frame.font:.2f}">{escape(bar.text)}</text>'
+    )

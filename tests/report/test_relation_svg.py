@@ -1,0 +1,115 @@
+import itertools
+import math
+from xml.etree import ElementTree
+
+import pytest
+
+from ntrm.report.relation_svg import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, network_svg, strongest, tissue_graph_svg
+from ntrm.report.slide_documents import OUTSIDE, Edge, Network, Node
+
+NAMES = ("EPI", "RET", "BKG", "SCC", "BCC")
+NODES = [
+    Node("EPI", "epidermis", 1.0, 3, 0.9),
+    Node("RET", "dermis", 4.0, 1, 0.8),
+    Node("SCC", "cancer", 0.25, 2, None),
+]
+EDGES = [
+    Edge("EPI", "RET", 2.0, 0.5, 0.25, 4),
+    Edge("RET", "SCC", 1.0, 0.1, 0.75, 2),
+    Edge("RET", OUTSIDE, 8.0, 0.6, 1.0, 1),
+]
+
+
+def drawn(markup):
+    return ElementTree.fromstring(markup.text)
+
+
+def of_class(root, name):
+    return [each for each in root.iter() if name in each.get("class", "").split()]
+
+
+def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
+    root = drawn(tissue_graph_svg(NODES, EDGES, NAMES, frozenset({"SCC"})))
+    nodes = of_class(root, "node")
+    sizes = {
+        each.find("title").text.split(",")[0]: float(each.get("r")) for each in nodes if each.find("title") is not None
+    }
+    for node in NODES:
+        assert sizes[node.name] == pytest.approx(SMALL + (LARGE - SMALL) * math.sqrt(node.area_mm2 / 4.0), abs=0.01)
+    widths = {each.find("title").text.split(":")[0]: float(each.get("stroke-width")) for each in of_class(root, "edge")}
+    for edge in EDGES:
+        expected = THIN + (THICK - THIN) * edge.boundary_mm / 8.0
+        assert widths[f"{edge.one} – {edge.other}"] == pytest.approx(expected, abs=0.01)
+    assert [each.find("title").text for each in of_class(root, "cancer")] == [
+        "RET – SCC: 1.00 mm, 10.0% of RET, 75.0% of SCC"
+    ]
+
+
+def test_colours_are_those_of_the_classes_and_lines_end_at_their_nodes():
+    root = drawn(tissue_graph_svg(NODES, EDGES, NAMES, frozenset()))
+    places = {}
+    for each in of_class(root, "node"):
+        name = OUTSIDE if each.find("title") is None else each.find("title").text.split(",")[0]
+        places[name] = (each.get("cx"), each.get("cy"))
+        assert name == OUTSIDE or each.get("style") == f"fill:var(--c{NAMES.index(name)})"
+    for each in of_class(root, "edge"):
+        one, other = each.find("title").text.split(":")[0].split(" – ")
+        assert {(each.get("x1"), each.get("y1")), (each.get("x2"), each.get("y2"))} == {places[one], places[other]}
+
+
+def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
+    names = tuple(f"T{k:02d}" for k in range(12))
+    nodes = [Node(name, name, 1.0, 1, None) for name in names]
+    root = drawn(tissue_graph_svg(nodes, [Edge(names[0], OUTSIDE, 1.0, 1.0, 1.0, 1)], names, frozenset()))
+    circles = [(float(each.get("cx")), float(each.get("cy")), float(each.get("r"))) for each in of_class(root, "node")]
+    assert len(circles) == 13
+    for x, y, r in circles:
+        assert r <= x <= WIDTH - r
+        assert r <= y <= HEIGHT - r
+    for (x1, y1, r1), (x2, y2, r2) in itertools.combinations(circles, 2):
+        assert math.dist((x1, y1), (x2, y2)) > r1 + r2
+    for text in root.iter("text"):
+        wide = 8.0 * len("".join(text.itertext()))
+        x, anchor = float(text.get("x")), text.get("text-anchor")
+        left = {"start": x, "middle": x - wide / 2, "end": x - wide}[anchor]
+        assert left >= 0
+        assert left + wide <= WIDTH
+        assert 10 <= float(text.get("y")) <= HEIGHT
+
+
+def test_names_from_files_are_escaped_and_nothing_is_harmless():
+    hostile = '<b>"&'
+    graph = tissue_graph_svg([Node(hostile, hostile, 1.0, 1, None)], [], (hostile,), frozenset())
+    assert hostile in [text.text.strip() for text in drawn(graph).iter("text")]
+    assert list(drawn(tissue_graph_svg([], [], NAMES, frozenset()))) == []
+
+
+def network(random):
+    attention = random.random((5, 5)).round(4).tolist()
+    weight = random.random((5, 5)).round(4).tolist()
+    return Network(NAMES, tuple(map(tuple, attention)), tuple(map(tuple, weight)), 3, "")
+
+
+def test_the_strongest_relations_are_those_between_two_tissues(random):
+    found = network(random)
+    every = sorted(
+        (
+            (one, other, found.attention[NAMES.index(one)][NAMES.index(other)])
+            for one, other in itertools.permutations(NAMES, 2)
+        ),
+        key=lambda each: -each[2],
+    )
+    assert [each[:3] for each in strongest(found, 4)] == every[:4]
+    assert strongest(found, 1)[0][3] == found.edge_weight[NAMES.index(every[0][0])][NAMES.index(every[0][1])]
+
+
+def test_weak_relations_are_not_drawn_and_wider_ones_are_stronger(random):
+    found = network(random)
+    root = drawn(network_svg(found, NAMES))
+    shown = {each.find("title").text: float(each.find("path").get("stroke-width")) for each in of_class(root, "arrow")}
+    most = strongest(found, 1)[0][2]
+    expected = [each for each in strongest(found, 20) if each[2] >= 0.1 * most]
+    assert list(shown) == [f"{one} → {other}: attention {value:.3f}" for one, other, value, _ in expected]
+    assert list(shown.values()) == sorted(shown.values(), reverse=True)
+    zero = tuple(tuple(0.0 for _ in NAMES) for _ in NAMES)
+    assert list(drawn(network_svg(Network(NAMES, zero, zero, 1, ""), NAMES))) == []

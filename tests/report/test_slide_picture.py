@@ -1,0 +1,135 @@
+import re
+from contextlib import suppress
+from io import BytesIO
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from tests.evaluation.small import COLOURS, NAMES
+from tests.report.segmented import document
+
+from ntrm.errors import DataError
+from ntrm.report.slide_documents import read_slide
+from ntrm.report.slide_picture import OPACITY, SIDE, class_colours, data_uri, layer_png, read_pictures, stage
+
+
+def test_labels_colours_and_names_come_from_the_files(results):
+    folder = results / "two"
+    pictures = read_pictures(folder, read_slide(folder))
+    np.testing.assert_array_equal(pictures.labels, tifffile.imread(folder / "mask.ome.tif", key=0))
+    assert pictures.schema.names == NAMES
+    assert pictures.schema.background == "BKG"
+    assert [tissue.rgb for tissue in pictures.schema.tissues] == list(COLOURS)
+    assert class_colours(folder)[: len(COLOURS)] == list(COLOURS)
+    assert pictures.plain == (folder / "slide.jpg").read_bytes()
+
+
+def test_colours_as_seen_are_the_mixture_over_the_mean_of_the_slide(results):
+    folder = results / "one"
+    pictures = read_pictures(folder, read_slide(folder))
+    height, width = pictures.labels.shape
+    with Image.open(folder / "slide.jpg") as stored:
+        slide = np.asarray(stored.resize((width, height), Image.Resampling.NEAREST)).astype(float)
+    for index, rgb in enumerate(COLOURS):
+        mean = slide[pictures.labels == index + 1].mean(axis=0)
+        expected = (1 - OPACITY) * mean + OPACITY * np.array(rgb)
+        np.testing.assert_allclose(pictures.as_seen(COLOURS)[index], expected, atol=0.51)
+
+
+def test_a_large_mask_is_sampled_from_a_coarser_level(results, random):
+    folder = results / "one"
+    labels = np.kron(random.integers(1, 5, (9, 26)), np.ones((256, 256), dtype=int)).astype(np.uint8)
+    with tifffile.TiffWriter(folder / "mask.ome.tif") as writer:
+        colours = np.zeros((3, 256), dtype=np.uint16)
+        colours[:, 1:5] = np.array(COLOURS).T * 257
+        common = {"photometric": "palette", "colormap": colours, "tile": (256, 256), "metadata": None}
+        writer.write(labels, subifds=2, **common)
+        writer.write(labels[::2, ::2], subfiletype=1, **common)
+        writer.write(labels[::4, ::4], subfiletype=1, **common)
+    slide = read_slide(folder)
+    object.__setattr__(slide, "shape", labels.shape)
+    shown = read_pictures(folder, slide).labels
+    assert max(shown.shape) == SIDE
+    rows, columns = (
+        ((np.arange(n) + 0.5) * full / n).astype(int) for n, full in zip(shown.shape, labels.shape, strict=True)
+    )
+    assert (shown == labels[np.ix_(rows, columns)]).mean() > 0.99
+
+
+def test_a_layer_shows_tissues_alone(random):
+    labels = random.integers(0, 5, (30, 40)).astype(np.uint8)
+    with Image.open(BytesIO(layer_png(labels, COLOURS, clear=(2,)))) as stored:
+        shown = np.asarray(stored.convert("RGBA"))
+    for index, rgb in enumerate(COLOURS):
+        here = shown[labels == index + 1]
+        assert (here[:, 3] == (0 if index == 2 else 255)).all()
+        assert index == 2 or (here[:, :3] == rgb).all()
+    assert (shown[labels == 0][:, 3] == 0).all()
+
+
+def test_the_stage_shows_lines_with_their_lengths(results):
+    folder = results / "two"
+    slide = read_slide(folder)
+    text = stage(slide, read_pictures(folder, slide)).text
+    root = ElementTree.fromstring(re.sub(r"(<img[^>]*)>", r"\1/>", text))
+    said = [element.text for element in root.iter("text")]
+    summary = document(folder / "summary.json")
+    names = {"deep_clearance": "deep", "lateral_clearance": "lateral", "invasion_depth": "depth"}
+    expected = [
+        f"{names[key]} {each['value']:.2f} mm"
+        for piece in summary["pieces"]
+        for key, each in piece["measurements"].items()
+        if key in names and each["value"] is not None and each["line_px"]
+    ]
+    assert [text for text in said if text.split()[0] in names.values()] == expected
+    assert [text for text in said if text in ("1", "2")] == ["1", "2"]
+    assert len(expected) > 0
+    assert text.count('class="tint') == 2
+
+
+@pytest.mark.parametrize("name", ["mask.ome.tif", "slide.jpg"])
+def test_damaged_pictures_are_told_with_what_to_do(results, random, name):
+    folder = results / "one"
+    slide = read_slide(folder)
+    path = folder / name
+    whole = path.read_bytes()
+    for content in (b"", b"nothing", whole[: int(random.integers(1, len(whole) // 2))]):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"cannot read {name}") as found:
+            read_pictures(folder, slide)
+        assert "run the same ntrm segment again" in found.value.mend
+    path.unlink()
+    with pytest.raises(DataError, match=f"has no {name}"):
+        read_pictures(folder, slide)
+
+
+def test_random_damage_gives_our_error_or_a_picture(results, random):
+    folder = results / "one"
+    slide = read_slide(folder)
+    path = folder / "mask.ome.tif"
+    whole = bytearray(path.read_bytes())
+    for _ in range(40):
+        bad = bytearray(whole)
+        for at in random.integers(0, len(bad), 8):
+            bad[at] = random.integers(256)
+        path.write_bytes(bad)
+        with suppress(DataError):
+            assert read_pictures(folder, slide).labels.ndim == 2
+
+
+def test_a_mask_of_another_size_or_of_other_classes_is_refused(results):
+    folder = results / "one"
+    slide = read_slide(folder)
+    (folder / "mask.ome.tif").write_bytes((results / "two" / "mask.ome.tif").read_bytes())
+    with pytest.raises(DataError, match=r"cannot read mask\.ome\.tif"):
+        read_pictures(folder, slide)
+    object.__setattr__(slide, "classes", tuple(f"T{k}" for k in range(300)))
+    object.__setattr__(slide, "shape", tifffile.imread(folder / "mask.ome.tif", key=0).shape)
+    with pytest.raises(DataError, match="other classes"):
+        read_pictures(folder, slide)
+
+
+def test_data_uris_hold_the_bytes():
+    assert data_uri(b"\x00\xff", "png") == "data:image/png;base64,AP8="

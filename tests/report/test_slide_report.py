@@ -1,0 +1,186 @@
+import re
+
+import pytest
+from tests.report.segmented import change, check_safe, document, network_relations
+
+from ntrm.errors import DataError
+from ntrm.report.formatting import area_text, confidence_text, share_text, value_text
+from ntrm.report.page import NOTICE
+from ntrm.report.slide_documents import read_slide
+from ntrm.report.slide_report import write_slide_report
+
+
+def reported(folder):
+    return check_safe(write_slide_report(folder).read_text(encoding="utf-8"))
+
+
+def cells(text, first):
+    """The cells of the rows whose first one ends in ``first``, in all tables."""
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", text)
+    plain = [
+        (
+            re.sub(r"<.*?>", "", head),
+            [re.sub(r"<.*?>", " ", cell).strip() for cell in re.findall(r"<td.*?>(.*?)</td>", rest)],
+        )
+        for head, rest in rows
+    ]
+    return [values for head, values in plain if head.strip() == first]
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_every_number_is_that_of_the_files(results, name):
+    page = reported(results / name)
+    text = (results / name / "report.html").read_text(encoding="utf-8")
+    summary = document(results / name / "summary.json")
+    slide = read_slide(results / name)
+    present = {tissue: share for tissue, share in summary["tissue_fractions"].items() if share}
+    assert present
+    for tissue, share in present.items():
+        whole = [
+            area_text(summary["areas_mm2"][tissue]),
+            share_text(share),
+            "",
+            confidence_text(slide.confidence(tissue)),
+        ]
+        assert cells(text, tissue)[0] == whole
+    for piece in summary["pieces"]:
+        found = cells(text, str(piece["number"]))[0]
+        assert found[0] == area_text(piece["tissue_area_mm2"])
+        keys = ("deep_clearance", "lateral_clearance", "invasion_depth", "orientation")
+        for cell, key in zip(found[2:], keys, strict=True):
+            told = piece["measurements"][key]
+            expected = value_text(told["value"], told["unit"])
+            assert cell == (expected if told["value"] is not None else f"not assessed {told['reason']}")
+    for cancer, told in summary["cancers"].items():
+        if told["present"]:
+            said = f"confidence {confidence_text(told['confidence'])} · {area_text(told['area_mm2'])} mm² in"
+            assert f"{said} {told['regions']} region" in page.text
+            assert cancer in page.text
+    assert page.text.count(NOTICE) == 2
+
+
+def test_boundaries_and_sentences_are_those_of_the_graph(results):
+    page = reported(results / "two")
+    text = (results / "two" / "report.html").read_text(encoding="utf-8")
+    for number, piece in enumerate(document(results / "two" / "graph.json")["pieces"]):
+        for sentence in piece["text"]:
+            assert sentence in page.text
+        edges = [edge for edge in piece["graph"]["edges"] if edge["kind"] == "boundary"]
+        for edge in edges:
+            shares = share_text(edge["share_of_source"]), share_text(edge["share_of_target"])
+            row = [f"{edge['boundary_mm']:.2f}", *shares, str(edge["contacts"])]
+            assert cells(text, f"{edge['source']} – {edge['target']}")[number] == row
+    assert "Piece 1" in page.texts
+    assert "Piece 2" in page.texts
+    assert "Piece 1" not in reported(results / "one").texts
+
+
+def test_provenance_names_model_program_options_and_geometry(results):
+    page = reported(results / "one")
+    summary = document(results / "one" / "summary.json")
+    model = summary["model"]
+    for said in (model["sha256"], model["arch"], summary["program"]["version"], f"{model['mpp']} µm/px"):
+        assert str(said) in page.text
+    for key in summary["options"]:
+        assert f"{key}=" in page.text
+    assert f"{summary['grid']['width']} × {summary['grid']['height']} px" in page.text
+
+
+def test_quality_and_warnings_are_told(results):
+    folder = results / "one"
+    assert "No warnings." in reported(folder).text
+
+    def soil(it):
+        it["warnings"] = ["pen marks on 3.0% of tissue"]
+        it["quality"].update(pen=True, pen_score=0.0312)
+
+    change(folder / "summary.json", soil)
+    page = reported(folder)
+    assert page.texts.count("pen marks on 3.0% of tissue") == 2
+    assert cells((folder / "report.html").read_text(), "Pen marks") == [["warning", "0.031"]]
+
+
+def test_the_networks_relations_are_shown_as_what_it_used(results):
+    folder = results / "one"
+    change(folder / "graph.json", lambda it: it.update(network=None))
+    assert "What the network used" not in reported(folder).text
+    names = document(folder / "summary.json")["classes"]
+    relations = network_relations(names)
+    change(folder / "graph.json", lambda it: it.update(network=relations))
+    page = reported(folder)
+    assert "Mean over 7 windows" in page.text
+    assert "This is what was used." in page.text
+    one, other = names[-1], names[-2]
+    strongest = relations["attention"][-1][-2]
+    row = [f"{strongest:.3f}", f"{relations['edge_weight'][-1][-2]:.3f}"]
+    assert cells((folder / "report.html").read_text(), f"{one} → {other}") == [row]
+
+
+def test_hostile_names_and_texts_stay_texts(results):
+    folder = results / "one"
+    hostile = "</style><script>alert('x')</script>&\"<svg onload=x>"
+
+    def spoil(it):
+        it["slide_id"] = hostile
+        it["warnings"] = [hostile]
+        it["model"]["name"] = hostile
+        it["options"][hostile] = hostile
+        it["grid"]["slide"]["reader"] = hostile
+        it["pieces"][0]["measurements"]["deep_clearance"] = {"value": None, "unit": "mm", "reason": hostile}
+
+    change(folder / "summary.json", spoil)
+
+    def spoil_graph(it):
+        it["slide_id"] = hostile
+        it["pieces"][0]["text"] = [hostile]
+        for node in it["pieces"][0]["graph"]["nodes"]:
+            if node["kind"] == "tissue":
+                node["title"] = hostile
+
+    change(folder / "graph.json", spoil_graph)
+    page = reported(folder)
+    assert page.texts.count(hostile) >= 5
+    assert "script" not in page.tags
+
+
+def test_the_same_files_give_the_same_bytes_and_nothing_else_is_touched(results):
+    folder = results / "two"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "report.html"}
+    first = write_slide_report(folder).read_bytes()
+    assert write_slide_report(folder).read_bytes() == first
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "report.html"}
+    assert after == before
+
+
+def test_a_slide_without_tissue_has_a_report_too(results):
+    folder = results / "one"
+
+    def clear(it):
+        it.update(pieces=[], warnings=["no tissue found"], tissue_area_mm2=0.0)
+        it["areas_mm2"] = dict.fromkeys(it["areas_mm2"], 0.0)
+        it["tissue_fractions"] = dict.fromkeys(it["tissue_fractions"])
+        it["cancers"] = {}
+
+    change(folder / "summary.json", clear)
+    change(folder / "graph.json", lambda it: it.update(pieces=[]))
+    page = reported(folder)
+    assert "No cancer was found." in page.text
+    assert "No tissue was found." in page.text
+    assert "There is no piece of tissue to measure." in page.text
+
+
+def test_the_colours_are_switched_by_style_alone(results):
+    text = write_slide_report(results / "one").read_text(encoding="utf-8")
+    assert re.findall(r'<input class="pick" type="radio" name="view" id="(\w+)"', text) == ["own", "safe", "bare"]
+    assert re.findall(r'<label for="(\w+)"', text) == ["own", "safe", "bare"]
+    # Buttons switch what follows them only.
+    assert text.index('id="bare"') < text.index("<main>")
+    assert "#safe:checked ~ main { --c0:#002277;" in text
+
+
+def test_a_failed_or_unfinished_slide_has_no_report(results):
+    with pytest.raises(DataError, match="broken has no summary"):
+        write_slide_report(results / "broken")
+    (results / "one" / "graph.json").unlink()
+    with pytest.raises(DataError, match="run the same ntrm segment again"):
+        write_slide_report(results / "one")

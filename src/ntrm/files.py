@@ -6,12 +6,15 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ntrm.errors import DataError
+
+_UMASK = threading.Lock()
 
 PARTIAL = ".partial-"
 """Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
@@ -43,9 +46,10 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def _umask() -> int:
-    # There is no call that reads the mask without setting it.
-    mask = os.umask(0o022)
-    os.umask(mask)
+    # There is no call that reads the mask without setting it: two threads at once would leave each other's behind.
+    with _UMASK:
+        mask = os.umask(0o022)
+        os.umask(mask)
     return mask
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from ntrm.cli.app import app
 from ntrm.errors import RefusedError
 from ntrm.reproduction.locks import holding
 from ntrm.reproduction.plan import describe
-from ntrm.reproduction.reproduce import _terminated_like_interrupted, reproduce
+from ntrm.reproduction.reproduce import reproduce
 from ntrm.reproduction.request import Request
 from ntrm.reproduction.worker import work
 from ntrm.training.recipe import parse_overrides
@@ -187,10 +186,3 @@ def read_csv(path):
 def test_two_reproductions_do_not_share_a_folder(stripes, tmp_path):
     with holding(tmp_path / "out" / ".lock"), pytest.raises(RefusedError, match="another process works"):
         reproduce(Request(stripes, tmp_path / "out"))
-
-
-def test_sigterm_ends_the_work_like_an_interrupt():
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), _terminated_like_interrupted():
-        signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from ntrm.progress import SILENT, Progress
@@ -19,6 +16,7 @@ from ntrm.reproduction.request import Request
 from ntrm.reproduction.results import DONE, Results, dig, evaluation_of
 from ntrm.reproduction.runner import Ended, Slot, make_slots, run_tasks
 from ntrm.reproduction.tables import ACCURACY, DICE, IOU
+from ntrm.stopping import terminated_like_interrupted
 
 Say = Callable[[str], None]
 
@@ -95,7 +93,7 @@ def reproduce(
     machine, workspace = machine or Machine(), request.workspace
     workspace.claim()
     slots = machine.slots
-    with holding(workspace.lock), _terminated_like_interrupted():
+    with holding(workspace.lock), terminated_like_interrupted():
         facts = request.gather(jobs=machine.jobs, progress=progress)
         plan = request.plan({level: each.fingerprint for level, each in facts.items()})
         workspace.describe({"command": list(command), **describe(plan)})
@@ -146,20 +144,3 @@ def _line(ended: Ended, run: Path) -> str:
     scores = [dig(metrics, path) for path in (ACCURACY, IOU, DICE)]
     words = [f"{name} {value:.4f}" for name, value in zip(("accuracy", "IoU", "Dice"), scores, strict=True) if value]
     return f"{ended.task.label}: {', '.join(words)} ({ended.seconds:.0f} s)"
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the work as Ctrl-C does: running jobs write their checkpoints."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -64,11 +64,11 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
-	$(PIP) --editable .
+	$(PIP) --editable '.[serve]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev,export,mit]'
+	$(PIP) --editable '.[dev,export,mit,serve,cluster]'
 	@touch $@
 
 $(VENV)/.audit: $(VENV)/.dev

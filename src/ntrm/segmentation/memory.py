@@ -60,8 +60,9 @@ def forget_failure(folder: Path) -> None:
 def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mapping[str, str]) -> None:
     """Why there are no results, for the tables; results that are there stay."""
     row = {"slide_id": slide_id, "status": "failed", "reason": reason}
-    # On a full disk this fails, too; the command still tells.
-    with suppress(DataError):
+    # On a full disk this fails, too; the command still tells. Where another process has taken the slide up in the
+    # meantime, what becomes of it is that one's to say.
+    with suppress(DataError, OSError, BusyError), alone(folder):
         write_json(folder / HIDDEN / FAILED, {"covariates": dict(covariates), "tables": {"slides": [row]}})
 
 

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.errors import RefusedError
+from ntrm.errors import RefusedError, UsageError, choices_error
 from ntrm.models.base import SegmentationModel
+from ntrm.models.hub import BUNDLED
 from ntrm.progress import SILENT, Progress
 from ntrm.resolution import Resolution
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.segmenter import Outcome, Segmenter
+from ntrm.segmentation.identity import Identity, Options
+from ntrm.segmentation.segmenter import Outcome, Segmenter, tabulate
+from ntrm.segmentation.spreading import Task
 from ntrm.slide.inputs import SlideInput, find_inputs, shard_of
 from ntrm.slide.naming import slide_ids
+from ntrm.stopping import terminated_like_interrupted
+
+CLUSTERS = ("ray",)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ def segment(
     batch: int = 16,
     shard: str | None = None,
     pseudonymise: str | Path | None = None,
+    cluster: str | None = None,
+    workers: int | None = None,
     progress: Progress = SILENT,
 ) -> Segmented:
     """Segment slides and images into masks, polygons, relations and tables under ``out``.
@@ -67,24 +74,71 @@ def segment(
         batch: windows predicted at a time.
         shard: ``I/N``: only every N-th slide from the I-th on.
         pseudonymise: a key file outside ``out``; outputs then bear random names that only this file explains.
+        cluster: ``ray``: share the slides among workers, on this machine or on the cluster of ``RAY_ADDRESS``.
+        workers: how many; by default one for each GPU, or one for two cores.
         progress: one bar for slides, one within.
 
     """
+    _check_cluster(cluster, workers, model)
     folder = Path(out)
     stated = Resolution.square(mpp) if isinstance(mpp, int | float) else mpp
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     slides = find_inputs(several, stated, out=folder)
     ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
-    mine = shard_of(slides, shard)
-    segmenter = Segmenter(model, folder, options, device=device, batch=batch)
-    covariates = _covariates(slides)
-    segmenter.claim(covariates)
-    outcomes = [
-        segmenter.segment(slide, named[slide.path], progress) for slide in progress.track(mine, len(mine), "slides")
-    ]
-    segmenter.tabulate(covariates)
-    return Segmented(folder, tuple(outcomes), segmenter.identity.as_dict())
+    tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
+    covariates, chosen = _covariates(slides), options or Options()
+    with terminated_like_interrupted():
+        if cluster is None or not tasks or isinstance(model, SegmentationModel):
+            segmenter = Segmenter(model, folder, chosen, device=device, batch=batch)
+            segmenter.claim(covariates)
+            outcomes, identity = _one_by_one(segmenter, tasks, progress), segmenter.identity
+        else:
+            outcomes, identity = _on_cluster(tasks, folder, model, chosen, device, batch, covariates, workers, progress)
+        tabulate(folder, identity, covariates, report=chosen.report)
+    return Segmented(folder, tuple(outcomes), identity.as_dict())
+
+
+def _check_cluster(cluster: str | None, workers: int | None, model: str | Path | SegmentationModel) -> None:
+    if cluster is not None and cluster not in CLUSTERS:
+        raise choices_error("unknown kind of cluster", cluster, CLUSTERS)
+    if workers is not None and cluster is None:
+        raise UsageError("workers without a cluster", got=f"--workers {workers}", mend="add --cluster ray")
+    if cluster is not None and isinstance(model, SegmentationModel):
+        raise UsageError(
+            "a network in memory cannot go to a cluster",
+            got=type(model).__name__,
+            expected="a folder, a hub id or bundled",
+            mend="save it with save_pretrained, and give the folder",
+        )
+
+
+def _one_by_one(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
+    def do(task: Task) -> Outcome:
+        return segmenter.segment(task.slide, task.slide_id, progress)
+
+    outcomes = [do(task) for task in progress.track(tasks, len(tasks), "slides")]
+    # Whoever worked on a slide that was busy may be through by now.
+    return [do(task) if outcome.status == "busy" else outcome for task, outcome in zip(tasks, outcomes, strict=True)]
+
+
+def _on_cluster(
+    tasks: Sequence[Task],
+    out: Path,
+    model: str | Path,
+    options: Options,
+    device: str,
+    batch: int,
+    covariates: Sequence[str],
+    workers: int | None,
+    progress: Progress,
+) -> tuple[list[Outcome], Identity]:
+    from ntrm.segmentation.cluster import Orders, segment_on_ray
+
+    # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
+    place = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
+    orders = Orders(place, out, options, device, batch, tuple(covariates))
+    return segment_on_ray(tasks, orders, workers=workers, progress=progress)
 
 
 def _covariates(slides: Iterable[SlideInput]) -> list[str]:

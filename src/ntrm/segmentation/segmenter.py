@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+import logging
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ntrm.errors import NtrmError, RefusedError
+import torch
+
+from ntrm.errors import RefusedError
 from ntrm.evaluation.subject import open_subject
 from ntrm.models.base import SegmentationModel
 from ntrm.predictor import Predictor
 from ntrm.progress import SILENT, Progress
 from ntrm.reproduction.locks import holding
+from ntrm.segmentation.failures import is_expected, reason_of
 from ntrm.segmentation.identity import Identity, Options, claim
 from ntrm.segmentation.memory import BusyError, remember_failure, remembered
 from ntrm.segmentation.one_slide import Work, segment_slide
@@ -21,6 +28,7 @@ from ntrm.slide.naming import without_name
 from ntrm.slide.tables import write_tables
 
 LOCK = ".lock"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Outcome:
     """``done``, ``kept`` (it was there already), ``failed`` or ``busy`` (another process works on it)."""
     reason: str = ""
     refused: bool = False
+    unexpected: bool = False
+    """It failed by a bug, a library's error or a lost process, and not by what the slide is."""
     row: dict[str, Any] = field(default_factory=dict)
     """Of the table ``slides``, where there are results."""
 
@@ -97,36 +107,51 @@ class Segmenter:
             status, row = segment_slide(slide, slide_id, self._work, progress)
             return Outcome(slide_id, status, row=row)
         except BusyError as error:
-            return Outcome(slide_id, "busy", _in_words(error))
-        except (NtrmError, OSError, MemoryError) as error:
-            reason = without_name(_in_words(error), slide, slide_id)
-            failure = Outcome(slide_id, "failed", reason, refused=isinstance(error, RefusedError))
-        remember_failure(self.out / slide_id, slide_id, reason, slide.covariates)
+            return Outcome(slide_id, "busy", reason_of(error, slide, slide_id))
+        except Exception as error:  # noqa: BLE001 - a bug that one slide brings out must not cost all the others
+            failure = _failure(error, slide, slide_id)
+        # After the block, when nothing holds the tensors of the failed slide any more.
+        _free_device_memory()
+        remember_failure(self.out / slide_id, slide_id, failure.reason, slide.covariates)
         return failure
 
     def tabulate(self, covariates: Sequence[str] = ()) -> None:
         """Write the tables of every slide in ``out``, also of those that other processes segmented."""
-        with holding(self.out / LOCK, wait=True):
-            _tabulate(self.out, self.identity, claim(self.out, self.identity, covariates))
+        tabulate(self.out, self.identity, covariates, report=self._work.options.report)
 
 
-def _in_words(error: Exception) -> str:
-    """An error in one line: what, got, expected and how to mend it."""
-    if not isinstance(error, NtrmError):
-        return f"{type(error).__name__}: {error}"
-    got = [] if error.got is None else [f"got {error.got}"]
-    expected = [] if error.expected is None else [f"expected {error.expected}"]
-    parts = [error.what, *got, *expected, *([error.mend] if error.mend else [])]
-    return "; ".join(" ".join(part.split()) for part in parts)
+def tabulate(out: Path, identity: Identity, covariates: Sequence[str], *, report: bool = True) -> None:
+    """The tables and the overview of every slide in the folder, also of those that other processes segmented."""
+    from ntrm.report.slide_overview import write_overview
+
+    with holding(out / LOCK, wait=True):
+        every = claim(out, identity, covariates)
+        folders = sorted(each for each in out.iterdir() if each.is_dir() and not each.name.startswith("."))
+        found = [document for folder in folders if (document := remembered(folder)) is not None]
+        write_tables(out, [_with_foot(document, identity.cells()) for document in found], every)
+        if report:
+            write_overview(out)
 
 
-def _tabulate(out: Path, identity: Identity, covariates: Sequence[str]) -> None:
-    """The tables of every slide in the folder, also of those that other processes segmented."""
-    folders = sorted(each for each in out.iterdir() if each.is_dir() and not each.name.startswith("."))
-    found = [document for folder in folders if (document := remembered(folder)) is not None]
-    foot = identity.cells()
-    documents = [
-        {name: [{**row, **document["covariates"], **foot} for row in rows] for name, rows in document["tables"].items()}
-        for document in found
-    ]
-    write_tables(out, documents, covariates)
+def _with_foot(document: dict[str, Any], foot: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a slide with its covariates, and with the model."""
+    return {
+        name: [{**row, **document["covariates"], **foot} for row in rows] for name, rows in document["tables"].items()
+    }
+
+
+def _failure(error: Exception, slide: SlideInput, slide_id: str) -> Outcome:
+    unexpected = not is_expected(error)
+    if unexpected:
+        _log.debug("%s", without_name(traceback.format_exc(), slide, slide_id))
+    reason = reason_of(error, slide, slide_id)
+    return Outcome(slide_id, "failed", reason, refused=isinstance(error, RefusedError), unexpected=unexpected)
+
+
+def _free_device_memory() -> None:
+    """Where the memory of a device was full, the next slide begins with an empty one."""
+    gc.collect()
+    if torch.cuda.is_available():
+        # A device that is out of order fails here, too; the next slide tells.
+        with suppress(RuntimeError):
+            torch.cuda.empty_cache()

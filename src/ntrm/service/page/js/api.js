@@ -1,0 +1,105 @@
+// The service's HTTP interface. Everything that reaches the page from outside comes through here.
+
+/** What the server refused, and how to mend it. */
+export class ApiError extends Error {
+  constructor(status, detail) {
+    super(detail.what || `the server answered ${status}`);
+    this.status = status;
+    this.detail = detail;
+  }
+
+  /** All parts as one sentence or two. */
+  get text() {
+    const { what, got, expected, mend } = this.detail;
+    const parts = [what || this.message];
+    if (got) parts.push(`got ${got}`);
+    if (expected) parts.push(`expected ${expected}`);
+    return parts.join("; ") + (mend ? `. ${mend[0].toUpperCase()}${mend.slice(1)}.` : ".");
+  }
+
+  /** Whether only µm per pixel is missing. */
+  get wantsMpp() {
+    return this.detail.code === "mpp_missing";
+  }
+}
+
+/** The server did not answer at all. */
+export class GoneError extends Error {}
+
+/** Fires `lost` and `back` as the server comes and goes. */
+export const connection = new EventTarget();
+let lost = false;
+
+export function noteLost() {
+  if (!lost) {
+    lost = true;
+    connection.dispatchEvent(new Event("lost"));
+  }
+}
+
+export function noteBack() {
+  if (lost) {
+    lost = false;
+    connection.dispatchEvent(new Event("back"));
+  }
+}
+
+async function request(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    noteLost();
+    throw new GoneError("the server does not answer", { cause: error });
+  }
+  noteBack();
+  if (response.ok) return response;
+  throw await refusal(response.status, () => response.json());
+}
+
+/** The error for a refused request. Being signed out leads to the locked page. */
+export async function refusal(status, read) {
+  if (status === 401) location.reload();
+  let detail = {};
+  try {
+    detail = (await read()).error || {};
+  } catch {
+    detail = {};
+  }
+  return new ApiError(status, detail);
+}
+
+async function json(path, options) {
+  const response = await request(path, options);
+  return response.status === 204 ? null : response.json();
+}
+
+const sending = (document) => ({
+  method: "POST",
+  headers: { "Content-Type": "application/json" },
+  body: JSON.stringify(document),
+});
+const of = (id, rest = "") => `/v1/slides/${encodeURIComponent(id)}${rest}`;
+
+export const about = () => json("/v1/about");
+export const slides = async () => (await json("/v1/slides")).slides;
+export const slide = (id, signal) => json(of(id), { signal });
+export const summary = (id) => json(of(id, "/summary"));
+export const graph = (id) => json(of(id, "/graph"));
+export const tiles = (id) => json(of(id, "/tiles"));
+export const at = (id, x, y, signal) => json(of(id, `/at?x=${Math.floor(x)}&y=${Math.floor(y)}`), { signal });
+export const region = (id, number) => json(of(id, `/regions/${number}`));
+export const cancel = (id) => json(of(id, "/cancel"), { method: "POST" });
+export const retry = (id, mpp = null) => json(of(id, "/retry"), mpp ? sending({ mpp }) : { method: "POST" });
+export const remove = (id) => request(of(id), { method: "DELETE" });
+export const addPath = (path, mpp) => json("/v1/slides", sending(mpp ? { path, mpp } : { path }));
+
+/** Address of something to show or download. */
+export const address = (id, what) => of(id, `/${what}`);
+
+/** Address of a tile; `query` holds only what differs from the default, so that the browser's cache is hit. */
+export function tileAddress(id, layer, query, level, column, row) {
+  const kind = layer === "slide" ? "jpg" : "png";
+  return of(id, `/tiles/${layer}/${level}/${column}_${row}.${kind}${query ? `?${query}` : ""}`);
+}

@@ -1,0 +1,194 @@
+// The few questions the page asks, and the sheet of shortcuts.
+
+import * as api from "./api.js";
+import { h, icon } from "./dom.js";
+import { bound } from "./keyboard.js";
+import { uploads } from "./upload.js";
+
+function open(label, ...children) {
+  const dialog = h("dialog", { "aria-label": label }, h("div", { class: "inside" }, ...children));
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+const closer = (text = "Close") =>
+  h(
+    "button",
+    { type: "button", class: "button", on: { click: (event) => event.target.closest("dialog").close() } },
+    text,
+  );
+
+/** µm per pixel as a number, or null. People write commas, too. */
+export function readMpp(text) {
+  const value = Number(text.trim().replace(",", "."));
+  return text.trim() && Number.isFinite(value) && value > 0 ? value : null;
+}
+
+/** The shortcuts of the view that is open. */
+export function showHelp() {
+  const groups = Map.groupBy(bound(), (binding) => binding.group);
+  const lists = [...groups].map(([title, bindings]) => [
+    h("h3", {}, title),
+    h("dl", { class: "keys" }, bindings.map(shortcut)),
+  ]);
+  open(
+    "Keyboard shortcuts",
+    h("h2", {}, "Keyboard shortcuts"),
+    ...lists.flat(),
+    h("div", { class: "actions" }, closer()),
+  );
+}
+
+function shortcut({ keys, shown = keys, says }) {
+  return h(
+    "div",
+    {},
+    h(
+      "dt",
+      {},
+      shown.map((key) => h("kbd", {}, key)),
+    ),
+    h("dd", {}, says),
+  );
+}
+
+/** Asks before something is lost; resolves to true or false. */
+export function confirmLoss(title, text, act) {
+  return new Promise((resolve) => {
+    let sure = false;
+    const yes = h(
+      "button",
+      {
+        type: "button",
+        class: "button danger",
+        on: {
+          click: () => {
+            sure = true;
+            dialog.close();
+          },
+        },
+      },
+      act,
+    );
+    const dialog = open(
+      title,
+      h("h2", {}, title),
+      h("p", {}, text),
+      h("div", { class: "actions" }, closer("Keep it"), yes),
+    );
+    dialog.addEventListener("close", () => resolve(sure));
+  });
+}
+
+/** Asks for µm per pixel of a file that does not tell it; resolves to a number or null. */
+export function askMpp(name) {
+  return new Promise((resolve) => {
+    let given = null;
+    const field = h("input", {
+      class: "field",
+      inputMode: "decimal",
+      placeholder: "for example 0.25",
+      required: true,
+      autocomplete: "off",
+    });
+    const wrong = h("p", { class: "wrong", role: "alert" });
+    const form = h(
+      "form",
+      { class: "inside", method: "dialog" },
+      h("h2", {}, "How large is a pixel?"),
+      h(
+        "p",
+        {},
+        `“${name}” does not say how many µm a pixel measures, and NTRM never guesses it. `,
+        "The scanner's documentation tells: often 0.25 at 40×, 0.5 at 20×.",
+      ),
+      h("label", {}, "µm per pixel", field),
+      wrong,
+      h("div", { class: "actions" }, closer("Not now"), h("button", { class: "button primary" }, "Segment")),
+    );
+    form.addEventListener("submit", (event) => {
+      given = readMpp(field.value);
+      if (given !== null) return;
+      event.preventDefault();
+      wrong.textContent = "Please give a number above 0, such as 0.25.";
+      field.focus();
+    });
+    const dialog = open("How large is a pixel?");
+    dialog.replaceChildren(form);
+    field.focus();
+    dialog.addEventListener("close", () => resolve(given));
+  });
+}
+
+/** Queues a slide again; asks for µm per pixel where only that was missing. */
+export async function retrySlide(slide) {
+  const unmeasured = slide.error?.code === "mpp_missing";
+  const mpp = unmeasured ? await askMpp(slide.name) : null;
+  if (mpp || !unmeasured) await api.retry(slide.id, mpp);
+}
+
+/** Adds slides from this computer or, where the server allows a folder, from its own disk. */
+export function askForSlides(serverPaths) {
+  const picker = h("input", { type: "file", multiple: true, class: "visually-hidden", tabIndex: -1 });
+  const choose = h(
+    "button",
+    { type: "button", class: "button primary", on: { click: () => picker.click() } },
+    icon("upload"),
+    "Choose files",
+  );
+  picker.addEventListener("change", () => {
+    uploads.add(picker.files);
+    dialog.close();
+  });
+  const path = h("input", {
+    class: "field",
+    placeholder: "/slides/example.svs",
+    autocomplete: "off",
+    spellcheck: false,
+  });
+  const mpp = h("input", { class: "field", inputMode: "decimal", placeholder: "from the file", autocomplete: "off" });
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  const form = h(
+    "form",
+    { class: "inside" },
+    h("h2", {}, "Add slides"),
+    h(
+      "p",
+      { class: "muted" },
+      "SVS, NDPI, MRXS, SCN, DICOM, TIFF, PNG, JPEG. Files can also be dropped anywhere on the page.",
+    ),
+    h("div", {}, choose, picker),
+    serverPaths
+      ? [
+          h("h3", {}, "Or a file on the server"),
+          h("label", {}, "Path, in a folder that was opened with --root", path),
+          h("label", {}, "µm per pixel, if the file does not tell it", mpp),
+          wrong,
+        ]
+      : null,
+    h("div", { class: "actions" }, closer("Cancel"), serverPaths ? h("button", { class: "button" }, "Add path") : null),
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const size = readMpp(mpp.value);
+    if (!path.value.trim() || (mpp.value.trim() && size === null)) {
+      wrong.textContent = path.value.trim() ? "µm per pixel must be a number above 0." : "Please give a path.";
+      return;
+    }
+    try {
+      const slide = await api.addPath(path.value.trim(), size);
+      dialog.close();
+      uploads.dispatchEvent(new CustomEvent("added", { detail: slide }));
+    } catch (error) {
+      wrong.textContent = error.text ?? error.message;
+    }
+  });
+  const dialog = open("Add slides");
+  dialog.replaceChildren(form);
+  choose.focus();
+}

@@ -1,0 +1,96 @@
+// Lines, labels and boxes over the slide. They follow it through pan, zoom and rotation and keep their width.
+
+import { s } from "./dom.js";
+
+const LINE = 15;
+
+/** An SVG over `viewer`; `lines` are {from, to, label, kind}, `box` a region's bounds, all in pixels of the slide. */
+export class Drawing {
+  constructor(viewer) {
+    this.viewer = viewer;
+    this.svg = s("svg", { class: "drawing", "aria-hidden": "true" });
+    this.lines = [];
+    this.parts = [];
+    this.box = null;
+    this.cross = false;
+    this.redraw = () => this.draw();
+    viewer.osd.addHandler("update-viewport", this.redraw);
+    viewer.osd.addHandler("resize", this.redraw);
+  }
+
+  set(change) {
+    Object.assign(this, change);
+    this.build();
+    this.draw();
+  }
+
+  build() {
+    this.parts = this.lines.map((line) => ({
+      line,
+      halo: s("line", { class: "halo" }),
+      stroke: s("line", { class: `measure ${line.kind}` }),
+      ends: [s("circle", { class: `end ${line.kind}`, r: 3 }), s("circle", { class: `end ${line.kind}`, r: 3 })],
+      label: s("text", { class: `measure-label ${line.kind}` }, line.label),
+    }));
+    this.frame = this.box ? s("polygon", { class: "region-box" }) : null;
+    this.mark = this.cross ? s("path", { class: "cross" }) : null;
+    this.svg.replaceChildren(
+      ...[
+        this.frame,
+        ...this.parts.flatMap((part) => [part.halo, part.stroke, ...part.ends]),
+        ...this.parts.map((part) => part.label),
+        this.mark,
+      ].filter(Boolean),
+    );
+  }
+
+  draw() {
+    if (!this.svg.isConnected) return;
+    const placed = [];
+    for (const part of this.parts) this.drawLine(part, placed);
+    if (this.frame) {
+      const { left, top, width, height } = this.box;
+      const corners = [
+        [left, top],
+        [left + width, top],
+        [left + width, top + height],
+        [left, top + height],
+      ];
+      this.frame.setAttribute("points", corners.map((corner) => this.viewer.toScreen(corner).join(",")).join(" "));
+    }
+    if (this.mark) {
+      const [x, y] = this.viewer.middle;
+      this.mark.setAttribute("d", `M${x - 9} ${y}h6m6 0h6M${x} ${y - 9}v6m0 6v6`);
+    }
+  }
+
+  drawLine(part, placed) {
+    const [x1, y1] = this.viewer.toScreen(part.line.from);
+    const [x2, y2] = this.viewer.toScreen(part.line.to);
+    for (const line of [part.halo, part.stroke])
+      Object.entries({ x1, y1, x2, y2 }).forEach(([key, value]) => line.setAttribute(key, value));
+    [
+      [x1, y1],
+      [x2, y2],
+    ].forEach(([x, y], end) => {
+      part.ends[end].setAttribute("cx", x);
+      part.ends[end].setAttribute("cy", y);
+    });
+    // The label stands right of the line, or left where there is no room; one that would cover another moves down.
+    part.room ||= part.label.getComputedTextLength();
+    const right = Math.max(x1, x2) + 8;
+    const x = right + part.room < this.viewer.middle[0] * 2 ? right : Math.min(x1, x2) - 8 - part.room;
+    let y = (y1 + y2) / 2 + 4;
+    const covers = (other) => Math.abs(other.y - y) < LINE && x < other.x + other.room && other.x < x + part.room;
+    while (placed.some(covers)) y += LINE + 1;
+    placed.push({ x, y, room: part.room });
+    part.label.setAttribute("x", x);
+    part.label.setAttribute("y", y);
+  }
+
+  destroy() {
+    this.viewer.osd.removeHandler("update-viewport", this.redraw);
+    this.viewer.osd.removeHandler("resize", this.redraw);
+    this.svg.remove();
+  }
+}

@@ -1,0 +1,110 @@
+// Saves what is on the screen: the view as PNG, the graph as SVG.
+
+import { scaleBar } from "./geometry.js";
+import { colourOf } from "./palette.js";
+
+const INK = "#1b2227";
+const LINES = { deep: "#ffd60a", lateral: "#00e5ff", depth: "#ff9f1c" };
+
+/** Hands a file to the browser. */
+export function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** An SVG element as a file of its own. */
+export function svgBlob(svg) {
+  svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
+}
+
+/**
+ * The present view with lines, scale bar, legend and the notice. `panes` are {viewer, left, width, clip} in CSS pixels,
+ * `legend` names of tissues, `footer` the text below.
+ */
+export async function viewBlob({ panes, drawing, width, height, legend, footer }) {
+  const scale = window.devicePixelRatio || 1;
+  const strip = 52;
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round((height + strip) * scale);
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, width, height + strip);
+  for (const pane of panes) drawPane(context, pane, height);
+  if (drawing) drawLines(context, drawing);
+  drawBar(context, panes[0].viewer, height);
+  drawLegend(context, legend, width, height);
+  context.fillStyle = INK;
+  context.font = "11px system-ui, sans-serif";
+  context.fillText(footer, 12, height + strip - 10);
+  return new Promise((resolve) => {
+    canvas.toBlob(resolve, "image/png");
+  });
+}
+
+function drawPane(context, { viewer, left, width, clip }, height) {
+  context.save();
+  context.beginPath();
+  context.rect(left + (clip ?? 0), 0, width - (clip ?? 0), height);
+  context.clip();
+  context.drawImage(viewer.osd.drawer.canvas, left, 0, width, height);
+  context.restore();
+}
+
+function drawLines(context, drawing) {
+  context.font = "600 12px system-ui, sans-serif";
+  context.lineCap = "round";
+  for (const { line, label } of drawing.parts) {
+    const [x1, y1] = drawing.viewer.toScreen(line.from);
+    const [x2, y2] = drawing.viewer.toScreen(line.to);
+    const place = [Number(label.getAttribute("x")), Number(label.getAttribute("y"))];
+    for (const [colour, width] of [
+      ["#000", 5],
+      [LINES[line.kind], 2.5],
+    ]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width;
+      context.beginPath();
+      context.moveTo(x1, y1);
+      context.lineTo(x2, y2);
+      context.stroke();
+    }
+    context.strokeStyle = "#fff";
+    context.lineWidth = 4;
+    context.strokeText(line.label, ...place);
+    context.fillStyle = INK;
+    context.fillText(line.label, ...place);
+  }
+}
+
+function drawBar(context, viewer, height) {
+  const { pixels, label } = scaleBar(viewer.umPerPixel, 160);
+  context.fillStyle = "rgb(255 255 255 / 85%)";
+  context.fillRect(8, height - 34, pixels + 16, 28);
+  context.fillStyle = INK;
+  context.fillRect(16, height - 14, pixels, 3);
+  context.font = "12px system-ui, sans-serif";
+  context.fillText(label, 16, height - 19);
+}
+
+function drawLegend(context, names, width, height) {
+  context.font = "12px system-ui, sans-serif";
+  let x = 12;
+  for (const name of names) {
+    const room = context.measureText(name).width + 32;
+    if (x + room > width) return;
+    context.fillStyle = colourOf(name);
+    context.fillRect(x, height + 9, 12, 12);
+    context.strokeStyle = "rgb(0 0 0 / 40%)";
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, height + 9.5, 11, 11);
+    context.fillStyle = INK;
+    context.fillText(name, x + 17, height + 19);
+    x += room;
+  }
+}

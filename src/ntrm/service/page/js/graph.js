@@ -1,0 +1,146 @@
+// Draws the tissue graph: the size of a node is its area, the width of an edge the length of the shared border.
+
+import { s } from "./dom.js";
+import { colourOf, inkOn, titleOf } from "./palette.js";
+import { circleOrder } from "./relations.js";
+
+const WIDTH = 340;
+const HEIGHT = 290;
+const RING = 104;
+const WIDEST = 11;
+
+/** Radius of a node: its area is drawn as an area, but no node is too small to be hit. */
+const radius = (share) => 8 + 26 * Math.sqrt(share);
+
+/**
+ * An SVG. `nodes` have name and share, `edges` a, b, weight and label. `pick(selection)` is called with
+ * {kind: "tissue", name} or {kind: "interface", a, b}. `colours` are ink and line, written into the file, so that a
+ * saved drawing looks the same anywhere.
+ */
+export function drawGraph({ nodes, edges, selected = null, pick = null, colours }) {
+  const between = new Map(edges.map((edge) => [`${edge.a}\n${edge.b}`, edge.weight]));
+  const weight = (a, b) => between.get(`${a}\n${b}`) ?? between.get(`${b}\n${a}`) ?? 0;
+  const order = circleOrder(
+    nodes.map((node) => node.name),
+    weight,
+  );
+  const place = new Map(
+    order.map((name, index) => {
+      const angle = (2 * Math.PI * index) / order.length - Math.PI / 2;
+      return [name, { angle, x: WIDTH / 2 + RING * Math.cos(angle) * 1.12, y: HEIGHT / 2 + RING * Math.sin(angle) }];
+    }),
+  );
+  const most = Math.max(...edges.map((edge) => edge.weight), Number.EPSILON);
+  const svg = s("svg", {
+    class: "graph",
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+    role: "group",
+    "aria-label": "Tissue graph",
+    "font-family": "system-ui, sans-serif",
+  });
+  const isOn = (edge) =>
+    !selected ||
+    (selected.kind === "interface" ? same(edge, selected) : edge.a === selected.name || edge.b === selected.name);
+  // Thin edges last in the list are drawn first, so that the strong ones lie above them.
+  [...edges]
+    .reverse()
+    .forEach((edge) =>
+      svg.append(drawEdge(edge, place, (WIDEST * edge.weight) / most, isOn(edge), selected, pick, colours)),
+    );
+  nodes.forEach((node) => svg.append(drawNode(node, place.get(node.name), selected, pick, colours)));
+  return svg;
+}
+
+const same = (edge, pair) => (edge.a === pair.a && edge.b === pair.b) || (edge.a === pair.b && edge.b === pair.a);
+
+function drawEdge(edge, place, width, on, selected, pick, colours) {
+  const [from, to] = [place.get(edge.a), place.get(edge.b)];
+  const bend = 0.12;
+  const middle = [
+    ((from.x + to.x) / 2) * (1 - bend) + (WIDTH / 2) * bend,
+    ((from.y + to.y) / 2) * (1 - bend) + (HEIGHT / 2) * bend,
+  ];
+  const point = (x, y) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+  const d = `M${point(from.x, from.y)}Q${point(...middle)} ${point(to.x, to.y)}`;
+  const chosen = selected?.kind === "interface" && same(edge, selected);
+  const line = s("path", {
+    d,
+    fill: "none",
+    stroke: chosen ? colours.accent : colours.line,
+    "stroke-width": Math.max(0.8, width).toFixed(2),
+    "stroke-opacity": on ? (chosen ? 1 : 0.75) : 0.15,
+    "stroke-linecap": "round",
+    "pointer-events": "none",
+  });
+  const group = s("g", { class: "edge", "data-edge": `${edge.a}-${edge.b}` }, s("title", {}, edge.label), line);
+  if (pick) {
+    const choose = () => pick({ kind: "interface", a: edge.a, b: edge.b });
+    const hit = s("path", {
+      d,
+      fill: "none",
+      stroke: "transparent",
+      "stroke-width": Math.max(12, width + 4),
+      class: "hit",
+      on: { click: choose },
+    });
+    group.append(hit);
+  }
+  return group;
+}
+
+function drawNode(node, { x, y, angle }, selected, pick, colours) {
+  const size = radius(node.share);
+  const colour = colourOf(node.name);
+  const chosen =
+    selected &&
+    (selected.kind === "tissue" ? selected.name === node.name : [selected.a, selected.b].includes(node.name));
+  const inside = size > 15;
+  const text = s(
+    "text",
+    {
+      x: inside ? x : x + Math.cos(angle) * (size + 6),
+      y: (inside ? y : y + Math.sin(angle) * (size + 10)) + 4,
+      "text-anchor": inside ? "middle" : Math.cos(angle) > 0.3 ? "start" : Math.cos(angle) < -0.3 ? "end" : "middle",
+      "font-size": 11,
+      "font-weight": 600,
+      fill: inside ? inkOn(colour) : colours.ink,
+      "pointer-events": "none",
+    },
+    node.name,
+  );
+  const circle = s("circle", {
+    cx: x,
+    cy: y,
+    r: size.toFixed(1),
+    fill: colour,
+    stroke: chosen ? colours.accent : colours.ink,
+    "stroke-width": chosen ? 3 : 1,
+    "stroke-opacity": chosen ? 1 : 0.45,
+  });
+  const faint = selected && !chosen;
+  const under = faint ? s("circle", { cx: x, cy: y, r: size.toFixed(1), fill: colours.ground }) : null;
+  for (const part of [circle, text]) if (faint) part.setAttribute("opacity", "0.5");
+  const group = s(
+    "g",
+    { class: "node", "data-node": node.name },
+    s("title", {}, node.label ?? titleOf(node.name)),
+    under,
+    circle,
+    text,
+  );
+  if (!pick) return group;
+  const choose = () => pick({ kind: "tissue", name: node.name });
+  Object.entries({
+    role: "button",
+    tabindex: "0",
+    "aria-pressed": String(Boolean(chosen)),
+    "aria-label": node.label ?? titleOf(node.name),
+  }).forEach(([key, value]) => group.setAttribute(key, value));
+  group.addEventListener("click", choose);
+  group.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    choose();
+  });
+  return group;
+}

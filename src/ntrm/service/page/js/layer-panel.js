@@ -1,0 +1,94 @@
+// Which layer lies over the slide, how strongly, and how first and final segmentation are compared.
+
+import { h, segments } from "./dom.js";
+
+const LAYERS = [
+  ["tissue", "Tissue"],
+  ["initial", "First"],
+  ["confidence", "Confidence"],
+  ["improvement", "Improvement"],
+  ["none", "None"],
+];
+const COMPARE = [
+  ["off", "Off"],
+  ["side", "Side by side"],
+  ["swipe", "Swipe"],
+];
+
+const LEGENDS = {
+  initial: "What the network saw before it looked at the relations between tissues.",
+  improvement: "Where the second look corrected the first one (green) and where it broke it (red).",
+};
+
+/** The panel and `update()`; `layers` are those the slide has. */
+export function makeLayers(layers, view, changed) {
+  const has = (layer) => layer === "none" || layers.includes(layer);
+  const shown = LAYERS.filter(([key]) => has(key) || key === "initial" || key === "confidence");
+  const why = {
+    initial: "Kept only for slides that were segmented here or with --maps",
+    confidence: "Kept only for slides that were segmented here or with --maps",
+  };
+  const layer = segments(
+    "Layer",
+    shown.map(([key, label]) => [key, label, has(key), has(key) ? "" : why[key]]),
+    view.layer,
+    (key) => {
+      view.layer = key;
+      if (key !== "tissue") view.compare = "off";
+      changed();
+    },
+  );
+  const compare = segments(
+    "Compare first and final segmentation",
+    COMPARE.map(([key, label]) => [key, label, key === "off" || has("initial"), has("initial") ? "" : why.initial]),
+    view.compare,
+    (key) => {
+      view.compare = key;
+      if (key !== "off") view.layer = "tissue";
+      changed();
+    },
+  );
+  const opacity = h("input", {
+    type: "range",
+    min: 0,
+    max: 100,
+    step: 5,
+    "aria-label": "Opacity of the layer",
+    on: {
+      input: () => {
+        view.opacity = opacity.value / 100;
+        changed();
+      },
+    },
+  });
+  const amount = h("output", { class: "number muted" });
+  const note = h("p", { class: "small muted note" });
+  const ramp = h("div", { class: "ramp small muted", hidden: true }, "unsure", h("span", {}), "sure");
+  const element = h(
+    "section",
+    { class: "layers" },
+    layer,
+    h("label", { class: "line" }, h("span", {}, "Opacity"), opacity, amount),
+    h("div", { class: "line" }, h("span", {}, "Compare"), compare),
+    note,
+    ramp,
+  );
+
+  return {
+    element,
+    has,
+    update() {
+      layer.select(view.layer);
+      compare.select(view.compare);
+      opacity.value = Math.round(view.opacity * 100);
+      opacity.disabled = view.layer === "none";
+      amount.textContent = `${Math.round(view.opacity * 100)} %`;
+      note.textContent =
+        view.compare === "off"
+          ? (LEGENDS[view.layer] ?? "")
+          : "First: before the relations between tissues. Final: after.";
+      note.hidden = !note.textContent;
+      ramp.hidden = view.layer !== "confidence";
+    },
+  };
+}

@@ -1,0 +1,88 @@
+// The legend: which tissues are shown, how much of each there is.
+
+import { h, setText } from "./dom.js";
+import { area, share } from "./format.js";
+import { colourOf, tissues } from "./palette.js";
+
+/** A legend and `update(amounts)`. `view.hidden` holds the names of tissues that are off. */
+export function makeLegend(view, changed) {
+  const shown = tissues().filter((tissue) => !tissue.background);
+  const rows = new Map(shown.map((tissue, index) => [tissue.name, makeRow(tissue, index)]));
+  const all = h("button", { type: "button", class: "button small quiet", on: { click: () => set([]) } }, "All");
+  const none = h(
+    "button",
+    { type: "button", class: "button small quiet", on: { click: () => set(shown.map((tissue) => tissue.name)) } },
+    "None",
+  );
+  const list = h(
+    "ul",
+    { class: "legend", "aria-label": "Tissues" },
+    [...rows.values()].map((row) => row.element),
+  );
+  const element = h(
+    "section",
+    {},
+    h("div", { class: "panel-head" }, h("h2", {}, "Tissues"), h("span", { class: "grow" }), all, none),
+    list,
+  );
+
+  function set(names) {
+    view.hidden = new Set(names);
+    changed();
+  }
+
+  function makeRow(tissue, index) {
+    const box = h("input", { type: "checkbox", on: { change: () => toggle(tissue.name) } });
+    const dot = h("span", { class: "dot" });
+    const size = h("span", { class: "number muted" });
+    const part = h("span", { class: "number part" });
+    const only = h(
+      "button",
+      {
+        type: "button",
+        class: "button small quiet only",
+        "aria-label": `Show only ${tissue.title}`,
+        on: { click: () => solo(tissue.name) },
+      },
+      "only",
+    );
+    const label = h(
+      "label",
+      { title: index < 9 ? `${tissue.title}, key ${index + 1}` : tissue.title },
+      box,
+      dot,
+      h("span", { class: "short" }, tissue.name),
+      h("span", { class: "title" }, tissue.title),
+    );
+    return { element: h("li", { "data-tissue": tissue.name }, label, size, only, part), box, dot, size, part };
+  }
+
+  function toggle(name) {
+    const hidden = new Set(view.hidden);
+    if (!hidden.delete(name)) hidden.add(name);
+    set(hidden);
+  }
+
+  function solo(name) {
+    const others = shown.map((tissue) => tissue.name).filter((other) => other !== name);
+    const already = !view.hidden.has(name) && others.every((other) => view.hidden.has(other));
+    set(already ? [] : others);
+  }
+
+  return {
+    element,
+    toggle,
+    names: shown.map((tissue) => tissue.name),
+    update(amounts) {
+      for (const [name, row] of rows) {
+        const mm2 = amounts.areas[name] ?? 0;
+        row.box.checked = !view.hidden.has(name);
+        row.dot.style.background = colourOf(name);
+        row.element.classList.toggle("absent", !mm2);
+        setText(row.size, mm2 ? area(mm2) : "–");
+        setText(row.part, mm2 ? share(amounts.shares[name]) : "");
+        row.element.style.setProperty("--share", amounts.shares[name] ?? 0);
+      }
+    },
+  };
+}

@@ -1,0 +1,260 @@
+// The list of slides: what is there, what is on its way, search, sort, add.
+
+import * as api from "./api.js";
+import { askForSlides, confirmLoss, retrySlide, showHelp } from "./dialogs.js";
+import { h, icon, say, setText } from "./dom.js";
+import { count } from "./format.js";
+import { bind } from "./keyboard.js";
+import { poll } from "./poll.js";
+import { prefs } from "./prefs.js";
+import { failure, makeRow } from "./row.js";
+import { uploads } from "./upload.js";
+import { drawUploads } from "./upload-rows.js";
+
+const MOVING = new Set(["queued", "running"]);
+const RANK = { running: 0, queued: 1, failed: 2, cancelled: 3, done: 4 };
+const text = (slide) => slide.name || slide.slide_id || "";
+const cancers = (slide) =>
+  (slide.cancers ?? [])
+    .filter((cancer) => cancer.present)
+    .map((cancer) => cancer.name)
+    .join(" ");
+const when = (slide) => (typeof slide.created === "number" ? slide.created * 1000 : Date.parse(slide.created) || 0);
+const byName = (a, b) => text(a).localeCompare(text(b), undefined, { numeric: true });
+
+const SORTS = {
+  newest: ["Newest first", (a, b) => when(b) - when(a) || byName(a, b)],
+  name: ["Name", byName],
+  cancer: ["Cancer type", (a, b) => (cancers(a) || "~").localeCompare(cancers(b) || "~") || byName(a, b)],
+  area: ["Most tissue", (a, b) => (b.tissue_area_mm2 ?? 0) - (a.tissue_area_mm2 ?? 0) || byName(a, b)],
+  status: ["Status", (a, b) => RANK[a.status] - RANK[b.status] || byName(a, b)],
+};
+
+/** Whether every word of `query` is found in what the row tells. */
+export function matches(slide, query) {
+  const hay = [
+    text(slide),
+    slide.slide_id,
+    slide.status,
+    cancers(slide),
+    ...(slide.quality_warnings ?? []),
+    failure(slide),
+  ]
+    .join(" ")
+    .toLowerCase();
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => hay.includes(word));
+}
+
+const kept = { query: "", sort: "newest" };
+
+/** Shows the list in `root`; returns how to leave it. */
+export function showList(root, tools) {
+  const rows = new Map();
+  let slides = null;
+  let broken = null;
+  const ask = () => askForSlides(tools.about.server_paths);
+
+  const search = h("input", {
+    type: "search",
+    class: "field search",
+    placeholder: "Search",
+    "aria-label": "Search slides by name, cancer, status or warning",
+    value: kept.query,
+    on: {
+      input: () => {
+        kept.query = search.value;
+        draw();
+      },
+    },
+  });
+  const sort = h(
+    "select",
+    {
+      class: "select",
+      "aria-label": "Sort by",
+      on: {
+        change: () => {
+          kept.sort = sort.value;
+          draw();
+        },
+      },
+    },
+    Object.entries(SORTS).map(([key, [label]]) => h("option", { value: key, selected: key === kept.sort }, label)),
+  );
+  const add = h("button", { type: "button", class: "button primary", on: { click: ask } }, icon("plus"), "Add slides");
+  const sending = h("ul", { class: "rows sending", "aria-label": "Uploads" });
+  const list = h("ul", { class: "rows", "aria-label": "Slides" });
+  const state = h("div", { class: "list-state" });
+  const notices = h("div", { class: "notices" });
+  const total = h("p", { class: "muted small", role: "status" });
+  root.replaceChildren(
+    h(
+      "header",
+      { class: "bar" },
+      tools.brand(),
+      h("span", { class: "purpose" }, tools.purpose),
+      h("span", { class: "grow" }),
+      ...tools.buttons(),
+    ),
+    h(
+      "main",
+      { id: "main", class: "list", tabIndex: -1 },
+      h("div", { class: "list-tools" }, h("h1", {}, "Slides"), h("span", { class: "grow" }), search, sort, add),
+      notices,
+      sending,
+      list,
+      state,
+      total,
+    ),
+  );
+
+  const acts = {
+    cancel: (slide) => act(() => api.cancel(slide.id)),
+    retry: (slide) => act(() => retrySlide(slide)),
+    remove: async (slide) => {
+      const sure = await confirmLoss(
+        `Delete “${text(slide)}”?`,
+        "Its results go, and the uploaded file with them. A file that was added by its path stays where it is.",
+        "Delete",
+      );
+      if (sure) act(() => api.remove(slide.id));
+    },
+  };
+
+  async function act(call) {
+    try {
+      await call();
+    } catch (error) {
+      say(error.text ?? error.message);
+      broken = error;
+    }
+    polling.now();
+  }
+
+  async function refresh() {
+    try {
+      [slides] = await Promise.all([api.slides(), tools.renew()]);
+      broken = null;
+    } catch (error) {
+      broken = error;
+      draw();
+      throw error;
+    }
+    draw();
+    return uploads.busy || slides.some((slide) => MOVING.has(slide.status));
+  }
+
+  function draw() {
+    drawNotices(notices, tools);
+    drawUploads(sending);
+    const shown = (slides ?? []).filter((slide) => matches(slide, kept.query)).sort(SORTS[kept.sort][1]);
+    const wanted = new Set(shown.map((slide) => slide.id));
+    for (const [id, row] of rows) {
+      if (!wanted.has(id)) {
+        row.element.remove();
+        rows.delete(id);
+      }
+    }
+    shown.forEach((slide, index) => {
+      let row = rows.get(slide.id);
+      if (row) row.update(slide);
+      else rows.set(slide.id, (row = makeRow(slide, acts)));
+      // Moving a row that is already in place would take the focus from it.
+      if (list.children[index] !== row.element) list.insertBefore(row.element, list.children[index] ?? null);
+    });
+    list.hidden = !shown.length;
+    setText(
+      total,
+      slides?.length
+        ? shown.length === slides.length
+          ? count(slides.length, "slide")
+          : `${shown.length} of ${count(slides.length, "slide")}`
+        : "",
+    );
+    drawState(state, slides, shown, broken, { retry: () => polling.now(), ask });
+  }
+
+  const unbind = bind([
+    { keys: ["/"], says: "Search", group: "List", act: () => search.focus() },
+    { keys: ["a"], says: "Add slides", group: "List", act: ask },
+    { keys: ["j", "ArrowDown"], shown: ["j", "↓"], says: "Next slide", group: "List", act: () => step(list, 1) },
+    { keys: ["k", "ArrowUp"], shown: ["k", "↑"], says: "Previous slide", group: "List", act: () => step(list, -1) },
+    { keys: ["Enter"], says: "Open the slide", group: "List", act: () => {} },
+    ...tools.bindings,
+    { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
+  ]);
+  const polling = poll(refresh);
+  const redraw = () => draw();
+  const added = () => polling.now();
+  uploads.addEventListener("change", redraw);
+  uploads.addEventListener("added", added);
+  prefs.addEventListener("palette", redraw);
+  return () => {
+    polling.stop();
+    unbind();
+    uploads.removeEventListener("change", redraw);
+    uploads.removeEventListener("added", added);
+    prefs.removeEventListener("palette", redraw);
+  };
+}
+
+function drawNotices(notices, tools) {
+  const strip = (text, kind) => h("p", { class: `strip ${kind}` }, icon("warn"), h("span", {}, text));
+  const refused = tools.about.worker_error;
+  const texts = [
+    tools.notice && [tools.notice, ""],
+    refused && [`Nothing can be segmented at the moment: ${new api.ApiError(0, refused).text}`, "bad"],
+  ].filter(Boolean);
+  const key = JSON.stringify(texts);
+  if (notices.dataset.key === key) return;
+  notices.dataset.key = key;
+  notices.replaceChildren(...texts.map(([text, kind]) => strip(text, kind)));
+}
+
+function step(list, by) {
+  const links = [...list.querySelectorAll(".name")];
+  const at = links.indexOf(document.activeElement?.closest(".row")?.querySelector(".name"));
+  links[Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
+}
+
+function drawState(state, slides, shown, broken, acts) {
+  const box = (name, title, words, ...actions) =>
+    state.replaceChildren(
+      h(
+        "div",
+        { class: "state" },
+        icon(name),
+        h("h2", {}, title),
+        h("p", {}, words),
+        h("div", { class: "actions" }, actions),
+      ),
+    );
+  if (shown.length || (slides?.length === 0 && uploads.items.length)) state.replaceChildren();
+  else if (slides === null && broken)
+    box(
+      "gone",
+      "The slides cannot be listed",
+      broken.text ?? "The server does not answer. It may have been stopped; this page asks again by itself.",
+      h("button", { type: "button", class: "button", on: { click: acts.retry } }, "Try now"),
+    );
+  else if (slides === null)
+    state.replaceChildren(
+      h(
+        "ul",
+        { class: "rows ghost", "aria-label": "Loading" },
+        [1, 2, 3].map(() => h("li", { class: "row" }, h("div", { class: "thumbnail" }), h("div", { class: "bone" }))),
+      ),
+    );
+  else if (slides.length)
+    box("search", "No slide fits the search", "Names, cancer types, status and warnings are searched.");
+  else
+    box(
+      "upload",
+      "Drop a slide here",
+      "It is segmented on this server, and the result appears in this list. Nothing is sent anywhere else.",
+      h("button", { type: "button", class: "button primary", on: { click: acts.ask } }, icon("plus"), "Add slides"),
+    );
+}

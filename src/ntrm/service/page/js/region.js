@@ -1,0 +1,116 @@
+// Reading a place: what lies under the pointer, and the measurements of the region that was clicked.
+
+import * as api from "./api.js";
+import { h } from "./dom.js";
+import { area, confidence, length } from "./format.js";
+import { colourOf, titleOf } from "./palette.js";
+import { facts } from "./relations-panel.js";
+
+const PAUSE = 80;
+
+/** Asks for the latest place only, one question at a time: a quick pointer does not flood the server. */
+export class Hover {
+  constructor(id, show) {
+    this.id = id;
+    this.show = show;
+    this.wanted = null;
+    this.busy = false;
+    this.timer = null;
+  }
+
+  /** A place in pixels of the slide, or null when the pointer has left. */
+  move(place) {
+    this.wanted = place;
+    if (!place) this.show(null);
+    else if (!this.busy && !this.timer) this.timer = setTimeout(() => this.ask(), PAUSE);
+  }
+
+  async ask() {
+    this.timer = null;
+    const place = this.wanted;
+    if (!place) return;
+    this.busy = true;
+    try {
+      const answer = await api.at(this.id, ...place);
+      if (this.wanted) this.show(answer);
+    } catch {
+      this.show(null); // beside the slide, or the server is gone, which is told elsewhere
+    }
+    this.busy = false;
+    if (this.wanted && this.wanted !== place) this.timer = setTimeout(() => this.ask(), PAUSE);
+  }
+
+  stop() {
+    this.move(null);
+    clearTimeout(this.timer);
+  }
+}
+
+/** One line about a place. */
+export function readingLine(answer) {
+  if (!answer?.tissue) return [];
+  const changed = answer.initial_tissue && answer.initial_tissue !== answer.tissue;
+  return [
+    h("span", { class: "dot", style: { background: colourOf(answer.tissue) } }),
+    h("strong", {}, titleOf(answer.tissue)),
+    answer.confidence === null || answer.confidence === undefined
+      ? null
+      : h("span", { class: "number muted" }, `confidence ${confidence(answer.confidence)}`),
+    changed ? h("span", { class: "muted" }, `first: ${answer.initial_tissue}`) : null,
+  ].filter(Boolean);
+}
+
+/** The panel and `show(place)`; `found(region)` is told the region's bounds, or null. */
+export function makeRegion(id, found) {
+  const body = h("div", { role: "status" });
+  const element = h("section", {}, h("div", { class: "panel-head" }, h("h2", {}, "Region")), body);
+  const hint = "Click a place on the slide, or press Enter to read the middle of the view.";
+  body.append(h("p", { class: "muted" }, hint));
+
+  async function show(place) {
+    let at;
+    try {
+      at = await api.at(id, ...place);
+    } catch (error) {
+      body.replaceChildren(
+        h("p", { class: "muted" }, error.status ? "This place is not on the slide." : "The server does not answer."),
+      );
+      found(null);
+      return;
+    }
+    if (!at.region) {
+      body.replaceChildren(
+        h(
+          "p",
+          { class: "muted" },
+          at.tissue ? `${titleOf(at.tissue)}; no region is measured here.` : "Nothing was segmented here.",
+        ),
+      );
+      found(null);
+      return;
+    }
+    const region = await api.region(id, at.region);
+    const rows = [
+      ["Area", area(region.area_mm2)],
+      ["Perimeter", length(region.perimeter_mm)],
+      ["Mean confidence", confidence(region.mean_confidence)],
+      ["Confidence here", confidence(at.confidence)],
+      ["First guess here", at.initial_tissue ?? "–"],
+      ["Piece", region.piece ?? at.piece ?? "–"],
+      ["Number", at.region],
+    ];
+    body.replaceChildren(
+      h(
+        "div",
+        { class: "panel-head" },
+        h("span", { class: "dot", style: { background: colourOf(region.tissue) } }),
+        h("h3", {}, titleOf(region.tissue)),
+      ),
+      facts(rows),
+      h("p", { class: "small muted" }, "For research, not for diagnosis."),
+    );
+    found(region);
+  }
+
+  return { element, show };
+}

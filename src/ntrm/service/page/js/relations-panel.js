@@ -1,0 +1,203 @@
+// The relations beside the slide: the graph, what is chosen in it, and the same as a table for reading and keyboards.
+
+import { h, segments } from "./dom.js";
+import { area, count, length, share } from "./format.js";
+import { drawGraph } from "./graph.js";
+import { colourOf, titleOf } from "./palette.js";
+import { isDark } from "./prefs.js";
+import { neighbours, networkGraph, tissueGraph } from "./relations.js";
+
+const KINDS = { boundary: "Borders", attention: "Attention", edge_weight: "Edge weights" };
+const FEW = 8;
+
+/** The panel and `update()`. `view.highlight` is what was chosen, `view.relation` which kind of relation is drawn. */
+export function makeRelations(document, view, changed) {
+  const network = document.network ?? null;
+  const choices = Object.entries(KINDS).map(([key, label]) => [
+    key,
+    label,
+    key === "boundary" || Boolean(network),
+    network ? "" : "This model keeps no relations of its own",
+  ]);
+  const kinds = segments("Relations", choices, view.relation, (key) => {
+    view.relation = key;
+    changed();
+  });
+  const note = h("p", { class: "small muted note" });
+  const picture = h("div", { class: "graph-frame" });
+  const reading = h("div", { class: "reading", role: "status" });
+  const table = h("div", {});
+  const element = h("section", { class: "relations" }, kinds, note, picture, reading, table);
+  let all = false;
+
+  const pick = (selection) => {
+    view.highlight = sameChoice(view.highlight, selection) ? null : selection;
+    changed();
+  };
+
+  function current() {
+    const graph = tissueGraph(document, view.piece);
+    const learned = view.relation !== "boundary" && network;
+    const edges = learned
+      ? networkGraph(document, graph, view.relation).map((edge) => ({
+          ...edge,
+          label: `${edge.a} → ${edge.b} ${edge.forth.toFixed(3)}, ${edge.b} → ${edge.a} ${edge.back.toFixed(3)}`,
+        }))
+      : graph.edges
+          .filter((edge) => edge.a !== "outside" && edge.b !== "outside")
+          .map((edge) => ({ ...edge, weight: edge.mm, label: `${edge.a} – ${edge.b}: ${length(edge.mm)}` }));
+    const nodes = graph.nodes.map((node) => ({ ...node, label: `${titleOf(node.name)}, ${area(node.area)}` }));
+    return { graph, nodes, edges, learned };
+  }
+
+  function update() {
+    const { graph, nodes, edges, learned } = current();
+    kinds.select(view.relation);
+    note.textContent = learned
+      ? `${capital(network.note)}. Means over ${count(network.windows, "window")} of the whole slide; node size is area.`
+      : "Node size is area, edge width is border length. Click to highlight on the slide.";
+    note.classList.toggle("strong", Boolean(learned));
+    // The focus stays on the same tissue when the drawing is made anew.
+    const focused = picture.contains(window.document.activeElement) ? window.document.activeElement.dataset.node : null;
+    if (nodes.length)
+      picture.replaceChildren(drawGraph({ nodes, edges, selected: view.highlight, pick, colours: colours(isDark()) }));
+    else picture.replaceChildren(h("p", { class: "muted" }, "No tissue here."));
+    if (focused) picture.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
+    reading.replaceChildren(...readOut(graph, edges, view, learned, () => pick(view.highlight)));
+    table.replaceChildren(...drawTable(edges, learned));
+  }
+
+  function drawTable(edges, learned) {
+    const rows = (all ? edges : edges.slice(0, FEW)).map((edge) =>
+      h(
+        "tr",
+        { "aria-selected": String(isChosen(view.highlight, edge)) },
+        h(
+          "td",
+          {},
+          h(
+            "button",
+            { type: "button", class: "link", on: { click: () => pick({ kind: "interface", a: edge.a, b: edge.b }) } },
+            swatch(edge.a),
+            edge.a,
+            " – ",
+            swatch(edge.b),
+            edge.b,
+          ),
+        ),
+        learned
+          ? [h("td", { class: "number" }, edge.forth.toFixed(3)), h("td", { class: "number" }, edge.back.toFixed(3))]
+          : [h("td", { class: "number" }, length(edge.mm)), h("td", { class: "number" }, edge.contacts)],
+      ),
+    );
+    const more = h(
+      "button",
+      {
+        type: "button",
+        class: "button small quiet",
+        on: {
+          click: () => {
+            all = !all;
+            update();
+          },
+        },
+      },
+      all ? "Fewer" : `All ${edges.length}`,
+    );
+    const heads = learned ? ["Pair", "→", "←"] : ["Interface", "Border", "Contacts"];
+    return [
+      h(
+        "table",
+        { class: "numbers" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            heads.map((head) => h("th", { scope: "col" }, head)),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
+      edges.length > FEW ? more : null,
+    ].filter(Boolean);
+  }
+
+  return {
+    element,
+    update,
+    /** The drawing as a file of its own. */
+    figure() {
+      const { nodes, edges } = current();
+      return drawGraph({ nodes, edges, colours: colours(false) });
+    },
+  };
+}
+
+const colours = (dark) =>
+  dark
+    ? { ink: "#e6eaed", line: "#94a2ac", accent: "#6fc0da", ground: "#1b2024" }
+    : { ink: "#1b2227", line: "#7b8892", accent: "#14607a", ground: "#ffffff" };
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+const swatch = (name) => h("span", { class: "dot", style: { background: colourOf(name) } });
+const isChosen = (choice, edge) => choice?.kind === "interface" && choice.a === edge.a && choice.b === edge.b;
+const sameChoice = (one, other) => one && other && JSON.stringify(one) === JSON.stringify(other);
+
+function readOut(graph, edges, view, learned, clear) {
+  const choice = view.highlight;
+  if (!choice) return [];
+  const head = (title, ...dots) =>
+    h(
+      "div",
+      { class: "panel-head" },
+      dots,
+      h("h3", {}, title),
+      h("span", { class: "grow" }),
+      h("button", { type: "button", class: "button small quiet", on: { click: clear } }, "Clear"),
+    );
+  if (choice.kind === "tissue") {
+    const node = graph.nodes.find((entry) => entry.name === choice.name);
+    if (!node)
+      return [head(titleOf(choice.name), swatch(choice.name)), h("p", { class: "muted" }, "Not in this piece.")];
+    const near = neighbours(graph, node.name)
+      .slice(0, 4)
+      .map((entry) => [
+        entry.name === "outside" ? "borders on the outside" : `borders on ${titleOf(entry.name)}`,
+        `${length(entry.mm)} (${share(entry.share)})`,
+      ]);
+    return [
+      head(titleOf(node.name), swatch(node.name)),
+      facts([
+        ["Area", `${area(node.area)} (${share(node.share)} of the tissue)`],
+        ["Border", length(node.boundary)],
+        ["Regions", node.regions],
+        ...near,
+      ]),
+    ];
+  }
+  const title = `${choice.a} – ${choice.b}`;
+  const edge = edges.find((entry) => isChosen(choice, entry));
+  if (!edge) return [head(title, swatch(choice.a), swatch(choice.b)), h("p", { class: "muted" }, "Not in this piece.")];
+  const rows = learned
+    ? [
+        [`${edge.a} → ${edge.b}`, edge.forth.toFixed(4)],
+        [`${edge.b} → ${edge.a}`, edge.back.toFixed(4)],
+      ]
+    : [
+        ["Border", length(edge.mm)],
+        [`of the border of ${edge.a}`, share(edge.shareA)],
+        [`of the border of ${edge.b}`, share(edge.shareB)],
+        ["Contacts", edge.contacts],
+      ];
+  return [head(title, swatch(edge.a), swatch(edge.b)), facts(rows)];
+}
+
+/** Label and value, one pair a line. */
+export function facts(rows) {
+  return h(
+    "dl",
+    { class: "facts-list" },
+    rows.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", { class: "number" }, String(value)))),
+  );
+}

@@ -1,0 +1,101 @@
+// The tissue graph as numbers: of one piece, or of all pieces together.
+
+/**
+ * `{ nodes: [{name, title, area, share, boundary, regions}], edges: [{a, b, mm, shareA, shareB, contacts}] }`.
+ * Several pieces add up; shares are then taken of the sums. `piece` null means all.
+ */
+export function tissueGraph(document, piece) {
+  const graphs = document.pieces.filter((entry) => piece === null || entry.piece === piece).map((entry) => entry.graph);
+  const nodes = new Map();
+  const edges = new Map();
+  for (const graph of graphs) {
+    for (const node of graph.nodes) {
+      if (node.kind !== "tissue") continue;
+      const sum = nodes.get(node.id) ?? {
+        name: node.id,
+        title: node.title ?? node.id,
+        area: 0,
+        boundary: 0,
+        regions: 0,
+      };
+      sum.area += node.area_mm2;
+      sum.boundary += node.boundary_mm;
+      sum.regions += node.regions;
+      nodes.set(node.id, sum);
+    }
+    for (const edge of graph.links ?? graph.edges ?? []) {
+      if (edge.kind !== "boundary") continue;
+      const key = `${edge.source}\n${edge.target}`;
+      const sum = edges.get(key) ?? { a: edge.source, b: edge.target, mm: 0, contacts: 0 };
+      sum.mm += edge.boundary_mm;
+      sum.contacts += edge.contacts;
+      edges.set(key, sum);
+    }
+  }
+  const total = [...nodes.values()].reduce((sum, node) => sum + node.area, 0);
+  for (const node of nodes.values()) node.share = total ? node.area / total : 0;
+  const part = (mm, name) => (nodes.get(name)?.boundary ? mm / nodes.get(name).boundary : null);
+  return {
+    nodes: [...nodes.values()].sort((a, b) => b.area - a.area),
+    edges: [...edges.values()]
+      .map((edge) => ({ ...edge, shareA: part(edge.mm, edge.a), shareB: part(edge.mm, edge.b) }))
+      .sort((a, b) => b.mm - a.mm),
+  };
+}
+
+/** The network's own relations in the same form; `kind` is attention or edge_weight. The first index sends. */
+export function networkGraph(document, tissue, kind) {
+  const { names } = document.network;
+  const matrix = document.network[kind];
+  const shown = new Set(tissue.nodes.map((node) => node.name));
+  const edges = [];
+  names.forEach((a, i) =>
+    names.forEach((b, j) => {
+      if (j <= i || !shown.has(a) || !shown.has(b)) return;
+      const [forth, back] = [matrix[i][j], matrix[j][i]];
+      if (forth > 0 || back > 0) edges.push({ a, b, forth, back, weight: (forth + back) / 2 });
+    }),
+  );
+  return edges.sort((x, y) => y.weight - x.weight);
+}
+
+/** The node or edge read out: [[label, value]] is left to the panel; here only the neighbours of one tissue. */
+export function neighbours(graph, name) {
+  return graph.edges
+    .filter((edge) => edge.a === name || edge.b === name)
+    .map((edge) => ({
+      name: edge.a === name ? edge.b : edge.a,
+      mm: edge.mm,
+      contacts: edge.contacts,
+      share: edge.a === name ? edge.shareA : edge.shareB,
+    }));
+}
+
+/** Names in an order around a circle that keeps strongly joined tissues near each other. */
+export function circleOrder(names, weightOf) {
+  const order = [...names];
+  const cost = () => {
+    let sum = 0;
+    for (let i = 0; i < order.length; i += 1) {
+      for (let j = i + 1; j < order.length; j += 1) {
+        sum += weightOf(order[i], order[j]) * Math.sin((Math.PI * (j - i)) / order.length);
+      }
+    }
+    return sum;
+  };
+  let best = cost();
+  for (let better = true; better;) {
+    better = false;
+    for (let i = 1; i < order.length; i += 1) {
+      for (let j = i + 1; j < order.length; j += 1) {
+        [order[i], order[j]] = [order[j], order[i]];
+        const now = cost();
+        if (now < best - 1e-12) {
+          best = now;
+          better = true;
+        } else [order[i], order[j]] = [order[j], order[i]];
+      }
+    }
+  }
+  return order;
+}

@@ -1,0 +1,161 @@
+// One slide in the list. A row is made once and then kept up to date, so that focus and pictures stay.
+
+import * as api from "./api.js";
+import { h, icon, setText } from "./dom.js";
+import { area, count, moment } from "./format.js";
+import { colourOf, titleOf } from "./palette.js";
+
+const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: "Failed", cancelled: "Cancelled" };
+
+/** Cancer types as chips; says so where none was found. */
+export function cancerChips(slide) {
+  const found = (slide.cancers ?? []).filter((cancer) => cancer.present);
+  if (!found.length) return [h("span", { class: "chip muted" }, "No cancer found")];
+  return found.map((cancer) =>
+    h(
+      "span",
+      { class: "chip", title: `${titleOf(cancer.name)}, confidence ${(cancer.confidence ?? 0).toFixed(2)}` },
+      h("span", { class: "dot", style: { background: colourOf(cancer.name) } }),
+      cancer.name,
+      h("span", { class: "muted number" }, (cancer.confidence ?? 0).toFixed(2)),
+    ),
+  );
+}
+
+/** Shares of the tissues as one bar. */
+export function tissueBar(slide) {
+  const parts = (slide.tissue ?? []).filter((tissue) => tissue.share > 0);
+  const words = [...parts]
+    .sort((a, b) => b.share - a.share)
+    .map((part) => `${titleOf(part.name)} ${Math.round(part.share * 100)} %`)
+    .join(", ");
+  return h(
+    "div",
+    { class: "tissue-bar", role: "img", "aria-label": words, title: words },
+    parts.map((part) => h("span", { style: { "flex-grow": part.share, background: colourOf(part.name) } })),
+  );
+}
+
+function status(slide) {
+  if (slide.status === "queued" && slide.queue_position) return `Waiting, ${slide.queue_position}. in the queue`;
+  if (slide.status === "running")
+    return `${Math.floor((slide.progress ?? 0) * 100)} %${slide.stage ? ` · ${slide.stage}` : ""}`;
+  return WORDS[slide.status] ?? slide.status;
+}
+
+/** The reason of a failure as text. */
+export function failure(slide) {
+  return slide.error ? new api.ApiError(0, slide.error).text : "";
+}
+
+/** A row and `update(slide)`. `acts` has cancel, retry and remove, each called with the slide. */
+export function makeRow(slide, acts) {
+  const picture = h("div", { class: "thumbnail" });
+  const name = h("a", { class: "name" });
+  const facts = h("div", { class: "facts muted small" });
+  const findings = h("div", { class: "findings" });
+  const state = h("div", { class: "status small" });
+  const buttons = h("div", { class: "row-actions" });
+  const element = h("li", { class: "row" }, picture, h("div", { class: "who" }, name, facts), findings, state, buttons);
+  let drawn = "";
+
+  function update(next) {
+    element.dataset.status = next.status;
+    element.dataset.id = next.id;
+    const signature = JSON.stringify({ ...next, progress: 0, stage: "" }) + colourOf("BCC") + new Date().toDateString();
+    if (signature !== drawn) {
+      drawn = signature;
+      draw(next);
+    }
+    if (next.status === "running" || next.status === "queued") {
+      setText(state.querySelector(".words"), status(next));
+      state.querySelector(".progress > span").style.width = `${(next.progress ?? 0) * 100}%`;
+      state.querySelector(".progress").setAttribute("aria-valuenow", Math.round((next.progress ?? 0) * 100));
+    }
+  }
+
+  function draw(next) {
+    name.href = `#/slide/${encodeURIComponent(next.id)}`;
+    setText(name, next.name || next.slide_id);
+    setText(
+      facts,
+      [
+        next.tissue_area_mm2 ? `${area(next.tissue_area_mm2)} tissue` : null,
+        next.pieces ? count(next.pieces, "piece") : null,
+        moment(next.finished ?? next.created),
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
+    drawPicture(picture, next);
+    findings.replaceChildren(...found(next));
+    state.replaceChildren(...drawStatus(next));
+    buttons.replaceChildren(...drawButtons(next, acts));
+  }
+
+  update(slide);
+  return { element, update };
+}
+
+function found(slide) {
+  if (slide.status === "failed") return [h("p", { class: "reason" }, failure(slide))];
+  if (slide.status !== "done") return [];
+  const warnings = (slide.quality_warnings ?? []).map((warning) =>
+    h("span", { class: "chip warn", title: "Quality warning" }, icon("warn"), warning),
+  );
+  return [h("div", { class: "chips" }, cancerChips(slide), warnings), tissueBar(slide)];
+}
+
+function drawPicture(picture, slide) {
+  if (slide.status !== "done") {
+    picture.replaceChildren(icon("slides"));
+    return;
+  }
+  if (picture.dataset.of === `${slide.id} ${slide.finished}`) return;
+  picture.dataset.of = `${slide.id} ${slide.finished}`;
+  const image = h("img", { alt: "", loading: "lazy", decoding: "async", src: api.address(slide.id, "thumbnail.jpg") });
+  image.addEventListener("error", () => picture.replaceChildren(icon("slides")));
+  picture.replaceChildren(image);
+}
+
+function drawStatus(slide) {
+  const words = h("span", { class: `words ${slide.status}` }, status(slide));
+  if (slide.status !== "running" && slide.status !== "queued") return [words];
+  return [
+    words,
+    h(
+      "div",
+      {
+        class: "progress",
+        role: "progressbar",
+        "aria-label": `Progress of ${slide.name}`,
+        "aria-valuemin": "0",
+        "aria-valuemax": "100",
+      },
+      h("span"),
+    ),
+  ];
+}
+
+function drawButtons(slide, acts) {
+  const button = (text, act) =>
+    h(
+      "button",
+      { type: "button", class: "button small", "aria-label": `${text} ${slide.name}`, on: { click: () => act(slide) } },
+      text,
+    );
+  if (slide.status === "running" || slide.status === "queued") return [button("Cancel", acts.cancel)];
+  const remove = h(
+    "button",
+    {
+      type: "button",
+      class: "icon-button quiet",
+      title: "Delete",
+      "aria-label": `Delete ${slide.name}`,
+      on: { click: () => acts.remove(slide) },
+    },
+    icon("bin"),
+  );
+  if (slide.status === "done") return [remove];
+  return [button(slide.error?.code === "mpp_missing" ? "Give µm/px" : "Try again", acts.retry), remove];
+}

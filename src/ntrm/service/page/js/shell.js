@@ -1,0 +1,202 @@
+// What stands around a slide: the bar with name, pieces and downloads, and the panel with its tabs.
+
+import * as api from "./api.js";
+import { h, icon, iconButton, setText } from "./dom.js";
+import { cancerChips } from "./row.js";
+
+/** Elements, `update(view)`, `select(tab)` and `closeMenu()`. */
+export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, model }) {
+  const piece = h("span", { class: "number", role: "status" });
+  const stepper = h(
+    "div",
+    { class: "stepper", hidden: pieces.length < 2 },
+    iconButton("back", "Previous piece", () => step(-1)),
+    piece,
+    iconButton("next", "Next piece", () => step(1)),
+  );
+  const menu = makeMenu(slide, downloads);
+  const chips = h("div", { class: "chips" });
+  const warnings = (slide.quality_warnings ?? []).map((warning) =>
+    h("span", { class: "chip warn" }, icon("warn"), warning),
+  );
+  const header = h(
+    "header",
+    { class: "bar slide-bar" },
+    h("a", { class: "icon-button quiet", href: "#/", title: "All slides", "aria-label": "All slides" }, icon("back")),
+    h("h1", { class: "slide-name", title: slide.name }, slide.name || slide.slide_id),
+    chips,
+    h("span", { class: "grow" }),
+    h("span", { class: "purpose" }, tools.purpose),
+    stepper,
+    menu.element,
+    ...tools.buttons(),
+  );
+  const panel = makeTabs(tabs);
+  panel.element.append(
+    h(
+      "footer",
+      { class: "panel-foot small muted" },
+      h("span", {}, `${tools.purpose}.`),
+      h("span", { class: "wide-only" }, ` Model ${model.name} ${model.version}. `, tools.notice),
+    ),
+  );
+  const strip =
+    slide.has_image === false
+      ? h(
+          "p",
+          { class: "strip no-image" },
+          icon("warn"),
+          h(
+            "span",
+            {},
+            "The slide's file was not found in the folders of this server: the segmentation is shown on white.",
+          ),
+        )
+      : null;
+  const main = h(
+    "main",
+    { id: "main", class: "slide", tabIndex: -1 },
+    h("div", { class: "stage-column" }, strip, stage),
+    panel.element,
+  );
+  return {
+    elements: [header, main],
+    select: panel.select,
+    closeMenu: menu.close,
+    update(view) {
+      setText(piece, view.piece === null ? `All ${pieces.length} pieces` : `Piece ${view.piece} of ${pieces.length}`);
+      chips.replaceChildren(...cancerChips(slide), ...warnings);
+    },
+  };
+}
+
+function makeMenu(slide, downloads) {
+  const link = (text, what, kind) =>
+    h(
+      "a",
+      { href: api.address(slide.id, what), download: "", role: "menuitem" },
+      text,
+      h("span", { class: "small" }, kind),
+    );
+  const act = (text, call, kind) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "menuitem",
+        on: {
+          click: () => {
+            close();
+            call();
+          },
+        },
+      },
+      text,
+      h("span", { class: "small" }, kind),
+    );
+  const list = h(
+    "div",
+    { class: "menu-list", role: "menu", "aria-label": "Downloads", hidden: true },
+    h(
+      "a",
+      { href: api.address(slide.id, "report"), target: "_blank", rel: "noopener", role: "menuitem" },
+      "Report",
+      h("span", { class: "small" }, "page"),
+    ),
+    link("Polygons", "regions.geojson", "GeoJSON"),
+    link("Mask", "mask", "OME-TIFF"),
+    link("Summary", "summary", "JSON"),
+    act("This view", downloads.picture, "PNG"),
+    act("Tissue graph", downloads.graph, "SVG"),
+  );
+  const items = [...list.children];
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "button",
+      "aria-haspopup": "menu",
+      "aria-expanded": "false",
+      on: { click: () => (list.hidden ? open() : close()) },
+    },
+    icon("download"),
+    h("span", { class: "wide-only" }, "Download"),
+  );
+  button.setAttribute("aria-label", "Download");
+  const element = h("div", { class: "menu" }, button, list);
+
+  function open() {
+    list.hidden = false;
+    button.setAttribute("aria-expanded", "true");
+    items[0].focus();
+    document.addEventListener("pointerdown", outside);
+  }
+
+  /** Whether there was something to close. */
+  function close() {
+    if (list.hidden) return false;
+    list.hidden = true;
+    button.setAttribute("aria-expanded", "false");
+    document.removeEventListener("pointerdown", outside);
+    if (list.contains(document.activeElement)) button.focus();
+    return true;
+  }
+
+  const outside = (event) => {
+    if (!element.contains(event.target)) close();
+  };
+  list.addEventListener("keydown", (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Escape") close();
+    else if (by) items[(items.indexOf(document.activeElement) + by + items.length) % items.length].focus();
+    else return;
+    event.preventDefault();
+  });
+  list.addEventListener("click", (event) => {
+    if (event.target.closest("a")) close();
+  });
+  return { element, close };
+}
+
+function makeTabs(tabs) {
+  const buttons = tabs.map(([key, label]) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `tab-${key}`,
+        "aria-controls": `panel-${key}`,
+        "data-tab": key,
+        on: { click: () => select(key) },
+      },
+      label,
+    ),
+  );
+  const bodies = tabs.map(([key, , children]) =>
+    h("div", { class: "tab-body", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `tab-${key}` }, children),
+  );
+  const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Readings" }, buttons);
+  bar.addEventListener("keydown", (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const at = buttons.indexOf(document.activeElement);
+    select(tabs[(at + by + tabs.length) % tabs.length][0], true);
+  });
+
+  function select(key, wanted = false) {
+    // The focus never stays on a tab that is not shown.
+    const focus = wanted || bar.contains(document.activeElement);
+    tabs.forEach(([other], index) => {
+      const on = other === key;
+      buttons[index].setAttribute("aria-selected", String(on));
+      buttons[index].tabIndex = on ? 0 : -1;
+      bodies[index].hidden = !on;
+      if (on && focus) buttons[index].focus();
+    });
+  }
+
+  select(tabs[0][0]);
+  return { element: h("aside", { class: "panel", "aria-label": "Readings of the slide" }, bar, bodies), select };
+}

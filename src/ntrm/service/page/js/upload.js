@@ -1,0 +1,160 @@
+// Files on their way to the server: two at a time, each with its progress. They outlive a change of view.
+
+import { ApiError, noteBack, noteLost, refusal } from "./api.js";
+import { bytes } from "./format.js";
+
+const AT_ONCE = 2;
+
+class Uploads extends EventTarget {
+  constructor() {
+    super();
+    this.items = [];
+    this.limit = Infinity;
+    this.next = 1;
+  }
+
+  /** Queues files. */
+  add(files) {
+    for (const file of files) {
+      this.items.push({
+        key: this.next++,
+        file,
+        name: file.name,
+        sent: 0,
+        state: "waiting",
+        error: null,
+        request: null,
+      });
+    }
+    this.changed();
+    this.pump();
+  }
+
+  /** Sends a refused one again. */
+  again(item) {
+    Object.assign(item, { state: "waiting", sent: 0, error: null });
+    this.changed();
+    this.pump();
+  }
+
+  /** Stops and forgets one. */
+  drop(item) {
+    this.items = this.items.filter((other) => other !== item);
+    item.request?.abort();
+    this.changed();
+    this.pump();
+  }
+
+  get busy() {
+    return this.items.some((item) => item.state === "sending" || item.state === "waiting" || item.state === "checking");
+  }
+
+  changed() {
+    this.dispatchEvent(new Event("change"));
+  }
+
+  pump() {
+    let sending = this.items.filter((item) => item.state === "sending" || item.state === "checking").length;
+    for (const item of this.items) {
+      if (sending >= AT_ONCE) return;
+      if (item.state === "waiting") {
+        sending += 1;
+        this.send(item);
+      }
+    }
+  }
+
+  send(item) {
+    if (item.file.size > this.limit) {
+      this.fail(
+        item,
+        new ApiError(413, {
+          what: "the file is too large",
+          got: bytes(item.file.size),
+          expected: `at most ${bytes(this.limit)}`,
+        }),
+      );
+      return;
+    }
+    const query = new URLSearchParams({ name: item.name });
+    const request = new XMLHttpRequest();
+    Object.assign(item, { request, state: "sending" });
+    request.open("POST", `/v1/slides?${query}`);
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.addEventListener("progress", (event) => {
+      item.sent = event.loaded;
+      this.changed();
+    });
+    request.upload.addEventListener("load", () => {
+      item.state = "checking";
+      this.changed();
+    });
+    request.addEventListener("load", () => this.answered(item, request));
+    request.addEventListener("error", () => {
+      noteLost();
+      this.fail(item, new ApiError(0, { what: "the upload broke off", mend: "try again when the server answers" }));
+    });
+    request.send(item.file);
+    this.changed();
+  }
+
+  async answered(item, request) {
+    noteBack();
+    item.request = null;
+    if (request.status >= 200 && request.status < 300) {
+      this.drop(item);
+      this.dispatchEvent(new CustomEvent("added", { detail: JSON.parse(request.responseText) }));
+      return;
+    }
+    const error = await refusal(request.status, async () => JSON.parse(request.responseText));
+    if (error.wantsMpp && error.detail.slide) {
+      // The server keeps the file and waits for the number alone.
+      this.drop(item);
+      this.dispatchEvent(new CustomEvent("unmeasured", { detail: { id: error.detail.slide, name: item.name } }));
+      return;
+    }
+    this.fail(item, error);
+  }
+
+  fail(item, error) {
+    if (!this.items.includes(item)) return;
+    Object.assign(item, { state: "failed", error, request: null });
+    this.changed();
+    this.pump();
+  }
+}
+
+export const uploads = new Uploads();
+
+window.addEventListener("beforeunload", (event) => {
+  if (uploads.busy) event.preventDefault();
+});
+
+/** Files may be dropped anywhere; `act` gets them. A veil tells that they may be let go. */
+export function acceptDrops(veil, act) {
+  let depth = 0;
+  const holdsFiles = (event) => event.dataTransfer?.types.includes("Files");
+  const show = (on) => {
+    veil.hidden = !on;
+  };
+  window.addEventListener("dragenter", (event) => {
+    if (!holdsFiles(event)) return;
+    depth += 1;
+    show(true);
+  });
+  window.addEventListener("dragleave", (event) => {
+    if (!holdsFiles(event)) return;
+    depth = Math.max(0, depth - 1);
+    if (!depth) show(false);
+  });
+  window.addEventListener("dragover", (event) => {
+    if (holdsFiles(event)) event.preventDefault();
+  });
+  window.addEventListener("drop", (event) => {
+    if (!holdsFiles(event)) return;
+    event.preventDefault();
+    depth = 0;
+    show(false);
+    if (event.dataTransfer.files.length) act([...event.dataTransfer.files]);
+  });
+}

@@ -1,0 +1,178 @@
+// The slide on the screen: OpenSeadragon over the service's tiles, with the overlay and the highlight above.
+
+import { tileAddress } from "./api.js";
+import { tiledImage } from "./geometry.js";
+import { Layer } from "./layers.js";
+
+const { OpenSeadragon } = window;
+const GESTURES = {
+  clickToZoom: false,
+  dblClickToZoom: true,
+  pinchToZoom: true,
+  flickEnabled: true,
+  flickMinSpeed: 120,
+  flickMomentum: 0.2,
+};
+
+/** A viewer in `element`. `overlay` and `mark` are its layers. */
+export class SlideViewer {
+  constructor(element, id, geometry) {
+    this.id = id;
+    this.geometry = geometry;
+    keepStylesOut();
+    this.osd = new OpenSeadragon.Viewer({
+      element,
+      // The WebGL drawer showed parts of wrong tiles in turned views (6.1.1, software rendering), and a tissue in the
+      // wrong place is worse than a slower picture.
+      drawer: "canvas",
+      tileRetryMax: 3,
+      tileRetryDelay: 700,
+      tabIndex: "",
+      showNavigationControl: false,
+      keyboardNavEnabled: false,
+      gestureSettingsMouse: GESTURES,
+      gestureSettingsTouch: GESTURES,
+      gestureSettingsPen: GESTURES,
+      animationTime: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 0.35,
+      springStiffness: 9,
+      zoomPerScroll: 1.25,
+      minScrollDeltaTime: 20,
+      visibilityRatio: 0.3,
+      minZoomImageRatio: 0.5,
+      maxZoomPixelRatio: 6,
+      maxTilesPerFrame: 8,
+      imageLoaderLimit: 12,
+      timeout: 30000,
+      maxImageCacheCount: 600,
+      crossOriginPolicy: false,
+      preserveImageSizeOnResize: true,
+    });
+    this.overlay = new Layer(this.osd, geometry, () => this.base);
+    this.mark = new Layer(this.osd, geometry, () => this.osd.world.getItemCount() - 1);
+    this.base = 0;
+  }
+
+  /** Loads the slide itself, or a white ground where its file is not found; resolves when the viewport is usable. */
+  open() {
+    const { id, geometry } = this;
+    const slide = geometry.layers.includes("slide");
+    const address = slide ? (...at) => tileAddress(id, "slide", "", ...at) : () => blank();
+    return new Promise((resolve, reject) => {
+      this.osd.addTiledImage({
+        ...tiledImage(geometry, slide ? geometry.top : geometry.first, address),
+        index: 0,
+        success: () => {
+          this.base = 1;
+          this.osd.viewport.goHome(true);
+          resolve();
+        },
+        error: reject,
+      });
+    });
+  }
+
+  /** Tissue, first guess, certainty or improvement; `query` as the service understands it. */
+  showOverlay(layer, query) {
+    if (!layer) this.overlay.show(null);
+    else this.overlay.show(`${layer}?${query}`, (...at) => tileAddress(this.id, layer, query, ...at));
+  }
+
+  /** The border of two tissues. */
+  showInterface(pair) {
+    if (!pair) {
+      this.mark.show(null);
+      return;
+    }
+    const query = new URLSearchParams({ a: pair[0], b: pair[1] }).toString();
+    this.mark.show(`interface?${query}`, (...at) => tileAddress(this.id, "interface", query, ...at));
+  }
+
+  /** µm that one screen pixel stands for. */
+  get umPerPixel() {
+    const zoom = this.osd.viewport.getZoom(true);
+    return (this.geometry.mpp * this.geometry.width) / (zoom * this.osd.viewport.getContainerSize().x);
+  }
+
+  /** Pixel of the slide → CSS pixel of the viewer. */
+  toScreen([x, y]) {
+    const point = this.osd.viewport.pixelFromPoint(this.point(x, y), true);
+    return [point.x, point.y];
+  }
+
+  /** CSS pixel of the viewer → pixel of the slide. */
+  toSlide([x, y]) {
+    const point = this.osd.viewport.pointFromPixel(new OpenSeadragon.Point(x, y), true);
+    return [point.x * this.geometry.width, point.y * this.geometry.width];
+  }
+
+  point(x, y) {
+    return new OpenSeadragon.Point(x / this.geometry.width, y / this.geometry.width);
+  }
+
+  /** Shows a box of the slide's pixels with some room around it. */
+  fitBox({ left, top, width, height }, room = 0.08) {
+    const side = this.geometry.width;
+    const margin = Math.max(width, height) * room;
+    const box = new OpenSeadragon.Rect(
+      (left - margin) / side,
+      (top - margin) / side,
+      (width + 2 * margin) / side,
+      (height + 2 * margin) / side,
+    );
+    this.osd.viewport.fitBounds(box);
+  }
+
+  zoomBy(factor) {
+    this.osd.viewport.zoomBy(factor);
+    this.osd.viewport.applyConstraints();
+  }
+
+  /** Moves the picture by a part of the screen's size. */
+  panBy(x, y) {
+    const size = this.osd.viewport.getContainerSize();
+    const delta = this.osd.viewport.deltaPointsFromPixels(new OpenSeadragon.Point(x * size.x, y * size.y));
+    this.osd.viewport.panBy(delta);
+    this.osd.viewport.applyConstraints();
+  }
+
+  /** Turns by the shorter way, so that a small change does not spin the slide. */
+  rotateTo(degrees) {
+    const now = this.osd.viewport.getRotation();
+    this.osd.viewport.rotateTo(now + ((((degrees - now) % 360) + 540) % 360) - 180);
+  }
+
+  get middle() {
+    const size = this.osd.viewport.getContainerSize();
+    return [size.x / 2, size.y / 2];
+  }
+
+  destroy() {
+    this.osd.destroy();
+  }
+}
+
+/**
+ * The viewer would add a style element for touch screens, which the page's security policy forbids. It looks for one of
+ * this kind first; ours is of no known namespace, so that no browser takes it for a style.
+ */
+function keepStylesOut() {
+  if (document.querySelector("style[data-openseadragon-mobile-css]")) return;
+  const marker = document.createElementNS("urn:ntrm", "style");
+  marker.setAttribute("data-openseadragon-mobile-css", "");
+  document.head.append(marker);
+}
+
+let white = null;
+
+/** A white tile for slides whose file is not found. */
+function blank() {
+  if (!white) {
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 8;
+    const context = canvas.getContext("2d");
+    context.fillStyle = "#fff";
+    context.fillRect(0, 0, 8, 8);
+    white = canvas.toDataURL("image/png");
+  }
+  return white;
+}

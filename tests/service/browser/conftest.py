@@ -1,0 +1,97 @@
+import pytest
+from tests.service.browser.driving import Watched, find_chromium, running_service, write_slide
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Where Debian's Chromium lies; the tests are skipped where it or Playwright is missing."""
+    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    found = find_chromium()
+    if found is None:
+        pytest.skip("no Chromium was found: install it, or name it in NTRM_CHROMIUM")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """Driven by Playwright, whose event loop runs in this thread: gone before tests of other modules begin."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def service(chromium, tmp_path_factory):
+    """A service with one finished slide, whose id is ``service.slide``."""
+    pytest.importorskip("fastapi", reason="the extra serve is not installed")
+    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+    folder = tmp_path_factory.mktemp("page")
+    with running_service(folder / "out") as running:
+        running.folder = folder
+        running.slide = running.add(write_slide(folder / "two.tif"))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cookies(browser, service):
+    """What a browser keeps after it has used the link."""
+    context = browser.new_context()
+    context.new_page().goto(service.link())
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+@pytest.fixture
+def open_page(browser, service, cookies):
+    """Opens signed-in pages; fails afterwards on any fault that was not expected."""
+    opened = []
+
+    def open_one(path="/", *, width=1280, height=820, **more):
+        context = browser.new_context(viewport={"width": width, "height": height}, storage_state=cookies, **more)
+        context.set_default_timeout(60_000)
+        watched = Watched(context.new_page(), service.address)
+        opened.append(watched)
+        watched.page.goto(service.address + path)
+        return watched
+
+    yield open_one
+    faults = [fault for watched in opened for fault in watched.unexpected()]
+    for watched in opened:
+        watched.page.context.close()
+    assert faults == []
+
+
+@pytest.fixture
+def slide_page(open_page, service):
+    """The slide, opened and drawn."""
+
+    def open_slide(**more):
+        watched = open_page(f"/#/slide/{service.slide}", **more)
+        watched.page.wait_for_selector(".legend li")
+        settled(watched.page)
+        return watched
+
+    return open_slide
+
+
+SETTLED = """() => [...document.querySelectorAll(".pane:not([hidden])")].every((pane) => {
+  const viewer = window.OpenSeadragon.getViewer(pane);
+  if (!viewer || !viewer.world.getItemCount()) return false;
+  const items = Array.from({ length: viewer.world.getItemCount() }, (_, index) => viewer.world.getItemAt(index));
+  const still = viewer.viewport.zoomSpring.isAtTargetValue() && viewer.viewport.degreesSpring.isAtTargetValue();
+  return still && items.every((item) => item.getFullyLoaded());
+})"""
+
+
+def settled(page):
+    """Wait until all tiles are there and nothing moves."""
+    page.wait_for_function(SETTLED)
+    page.wait_for_function(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+    )

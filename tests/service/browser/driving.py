@@ -1,0 +1,161 @@
+"""A real service in a process of its own, a slide to look at, and a browser that notices every fault."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ntrm.phantom.layout import layout
+from ntrm.phantom.render import render
+
+TOKEN = "a-token-for-the-browser-tests-0123"
+MPP = 3.35
+"""Of the slide; half of the model's, so that mask and slide differ in their pixels."""
+PATIENCE = 240
+"""Seconds for whatever waits for the network; a loaded machine is slow."""
+SEED = 10
+
+
+def find_chromium():
+    """Debian's Chromium, or None."""
+    found = os.environ.get("NTRM_CHROMIUM") or shutil.which("chromium")
+    return found if found and Path(found).exists() else None
+
+
+def write_slide(path, mpp=MPP, copies=2):
+    """A phantom section, and the same turned around below it: two pieces whose surfaces face opposite ways."""
+    import tifffile
+
+    picture = render(layout(SEED, 6.7, "BCC").mask, 6.7, SEED)
+    glass = np.broadcast_to(np.median(picture[:4].reshape(-1, 3), axis=0).astype(np.uint8), (24, picture.shape[1], 3))
+    parts = [picture, glass, picture[::-1, ::-1]] if copies == 2 else [picture]
+    pixels = np.concatenate(parts).repeat(2, axis=0).repeat(2, axis=1)
+    tags = {} if mpp is None else {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"}
+    tifffile.imwrite(path, pixels, photometric="rgb", tile=(256, 256), compression="zlib", metadata=None, **tags)
+    return path
+
+
+@dataclass
+class Service:
+    """A running ``ntrm serve``."""
+
+    address: str
+    process: subprocess.Popen
+
+    def ask(self, path, data=None, kind="application/json", method=None):
+        """The JSON document at ``path``."""
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
+        request = urllib.request.Request(f"{self.address}{path}", data=data, headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            content = answer.read()
+            return json.loads(content) if "json" in answer.headers.get("Content-Type", "") else content
+
+    def link(self):
+        """A fresh link that lets one browser in."""
+        return self.address + self.ask("/v1/links", data=b"", method="POST")["path"]
+
+    def add(self, path):
+        """Upload a slide and wait for its result; returns its id."""
+        made = self.ask(f"/v1/slides?name={path.name}", data=path.read_bytes(), kind="application/octet-stream")
+        until(lambda: self.ask(f"/v1/slides/{made['id']}")["status"] in ("done", "failed"))
+        found = self.ask(f"/v1/slides/{made['id']}")
+        assert found["status"] == "done", found["error"]
+        return made["id"]
+
+
+def until(happened, patience=PATIENCE):
+    """Wait for a condition."""
+    end = time.monotonic() + patience
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+
+
+@contextmanager
+def running_service(out):
+    """``ntrm serve`` on a free port."""
+    command = [sys.executable, "-m", "ntrm", "serve", str(out), "--port", "0", "--no-open", "--device", "cpu"]
+    environment = {**os.environ, "NTRM_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    log = out.parent / "serve.log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
+    try:
+        link = re.compile(r"(http://127\.0\.0\.1:\d+)/open/")
+        until(lambda: link.search(log.read_text()) or process.poll() is not None)
+        found = link.search(log.read_text())
+        assert found, log.read_text()
+        yield Service(found[1], process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Watched:
+    """A page whose faults are kept: console errors, uncaught exceptions, requests to anywhere else."""
+
+    def __init__(self, page, address):
+        self.page = page
+        self.faults = []
+        self.expected = []
+        """Patterns of faults that a test provokes."""
+        page.on(
+            "console", lambda message: self._note(f"{message.type}: {message.text} {message.location}", message.type)
+        )
+        page.on("pageerror", lambda error: self._note(f"exception: {error}", "error"))
+        page.context.on("request", lambda request: self._check(request.url, address))
+
+    def _note(self, text, kind):
+        if kind == "error":
+            self.faults.append(text)
+
+    def _check(self, url, address):
+        if not url.startswith((f"{address}/", "data:", "blob:")):
+            self.faults.append(f"request to {url}")
+
+    def unexpected(self):
+        """Faults that no test asked for."""
+        return [fault for fault in self.faults if not any(re.search(pattern, fault) for pattern in self.expected)]
+
+
+DROP = """([name, content]) => {
+  const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], name));
+  for (const kind of ["dragenter", "dragover", "drop"]) {
+    document.body.dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+  }
+}"""
+
+
+def drop(page, path, name=None):
+    """Let a file fall on the page."""
+    page.evaluate(DROP, [name or path.name, base64.b64encode(path.read_bytes()).decode()])
+
+
+def call(page, module, name, *arguments):
+    """What an exported function of one of the page's modules returns."""
+    script = "async ([module, name, given]) => (await import(`/page/js/${module}`))[name](...given)"
+    return page.evaluate(script, [module, name, list(arguments)])
+
+
+def picture(page, selector=".stage"):
+    """Pixels of a part of the page as (H, W, 3)."""
+    import io
+
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(page.locator(selector).first.screenshot())).convert("RGB"))

@@ -1,0 +1,175 @@
+"""The list of slides, as a person uses it: come in, search, add, lose the server."""
+
+import re
+
+import numpy as np
+import pytest
+from tests.service.browser.driving import PATIENCE, call, drop, write_slide
+from tests.service.browser.looking import rgb
+
+
+def test_a_link_lets_one_browser_in_once(browser, service):
+    link = service.link()
+    first, second = browser.new_context(), browser.new_context()
+
+    welcome = first.new_page()
+    welcome.goto(link)
+    welcome.wait_for_selector(".row .name")
+    refused = second.new_page()
+    answer = refused.goto(link)
+
+    assert welcome.url == f"{service.address}/"
+    assert answer.status == 401
+    assert "locked" in refused.locator("h1").inner_text()
+    assert refused.locator("main img").evaluate("image => image.naturalWidth") > 0
+    assert {cookie["httpOnly"] for cookie in first.cookies()} == {True}
+    first.close()
+    second.close()
+
+
+def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
+    page = open_page().page
+    row = page.locator(f'.row[data-id="{service.slide}"]')
+    row.locator("img").wait_for()
+    told = service.ask(f"/v1/slides/{service.slide}")
+
+    assert "two" in row.inner_text()
+    assert "2 pieces" in row.inner_text()
+    assert [chip.split()[0] for chip in row.locator(".chip").all_inner_texts()] == [
+        cancer["name"] for cancer in told["cancers"] if cancer["present"]
+    ]
+    widths = row.locator(".tissue-bar span").evaluate_all(
+        "parts => parts.map((part) => part.getBoundingClientRect().width)"
+    )
+    shares = [tissue["share"] for tissue in told["tissue"] if tissue["share"] > 0]
+    large = np.array(shares) > 0.05
+    assert np.allclose(np.array(widths)[large] / sum(widths), np.array(shares)[large], atol=0.02)
+    page.get_by_role("searchbox").fill("no such slide")
+    page.get_by_text("No slide fits the search").wait_for()
+    assert row.count() == 0
+    page.get_by_role("searchbox").fill("bcc")
+    row.wait_for()
+
+
+def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path):
+    watched = open_page()
+    page = watched.page
+    watched.expected.append("status of 422")
+    drop(page, write_slide(tmp_path / "unmeasured.tif", mpp=None, copies=1))
+    page.get_by_role("dialog").wait_for()
+    page.get_by_label("µm per pixel").fill("three")
+    page.get_by_role("button", name="Segment").click()
+    page.get_by_text("Please give a number above 0").wait_for()
+    page.get_by_label("µm per pixel").fill("3,35")
+    page.keyboard.press("Enter")
+    row = page.locator(".row", has_text="unmeasured")
+    row.locator(".progress").wait_for()
+
+    page.reload()
+    page.locator('.row[data-status="done"]', has_text="unmeasured").wait_for(timeout=PATIENCE * 1000)
+
+    row.get_by_role("button", name="Delete unmeasured").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    row.wait_for(state="detached")
+    assert "unmeasured" not in {slide["name"] for slide in service.ask("/v1/slides")["slides"]}
+
+
+def test_a_file_that_is_no_slide_is_refused_with_the_reason(open_page, tmp_path):
+    watched = open_page()
+    page = watched.page
+    watched.expected.append("status of 422")
+    page.locator(".row .name").first.wait_for()
+    hostile = '<img src=x onerror="document.title=1">.svs'
+    (tmp_path / "no.svs").write_bytes(b"no slide at all")
+
+    drop(page, tmp_path / "no.svs", hostile)
+    row = page.locator('.row[data-state="failed"]')
+    row.wait_for()
+
+    assert hostile in row.inner_text()
+    assert "cannot read" in row.inner_text()
+    assert row.locator("img").count() == 0
+    assert page.title() == "NTRM"
+    row.get_by_role("button", name="Forget").click()
+    row.wait_for(state="detached")
+
+
+def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
+    watched = slide_page()
+    page = watched.page
+    watched.expected.append("net::ERR_FAILED")
+    page.route("**/v1/**", lambda route: route.abort())
+    page.get_by_role("link", name="All slides").click()
+
+    page.get_by_text("The server does not answer.").first.wait_for()
+    page.get_by_text("The slides cannot be listed").wait_for()
+    page.unroute("**/v1/**")
+    page.locator(".row .name").first.wait_for()
+    page.locator("#connection").wait_for(state="hidden")
+
+
+def test_light_and_dark_follow_the_system_and_the_switch(open_page):
+    page = open_page(color_scheme="dark").page
+    page.locator(".row .name").first.wait_for()
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+
+    page.get_by_role("button", name="Light or dark").click()
+    light = page.evaluate(ground)
+    page.reload()
+    page.locator(".row .name").first.wait_for()
+
+    assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 150
+    assert sum(map(int, re.findall(r"\d+", light)[:3])) > 600
+    assert page.evaluate(ground) == light
+
+
+def test_small_sums_of_the_page(open_page, random):
+    page = open_page().page
+    for um, longest in zip(10 ** random.uniform(-2, 3, 20), random.integers(60, 300, 20).tolist(), strict=True):
+        bar = call(page, "geometry.js", "scaleBar", float(um), longest)
+        value, unit = bar["label"].split()
+        length = float(value) * {"µm": 1, "mm": 1000}[unit]
+        assert bar["pixels"] <= longest * (1 + 1e-9)
+        assert bar["pixels"] * um == pytest.approx(length, rel=1e-6)
+        assert re.fullmatch(r"0*[125]0*", value.replace(".", "")), "a round number"
+        assert bar["pixels"] > longest / 2.5 * (1 - 1e-9)
+    assert call(page, "geometry.js", "magnification", 0.25) == "40×"
+    assert [call(page, "format.js", "length", value) for value in (0, 0.0268, 0.27, 12.34)] == [
+        "0.00 mm",
+        "27 µm",
+        "0.27 mm",
+        "12.3 mm",
+    ]
+    assert [call(page, "dialogs.js", "readMpp", text) for text in ("0,25", " 0.5 ", "", "x", "-1", "0")] == [
+        0.25,
+        0.5,
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+def test_what_the_server_says_about_itself_is_shown(open_page, service):
+    watched = open_page("/healthz")
+    page = watched.page
+    about, asked = service.ask("/v1/about"), []
+    refusal = {"what": "the model cannot be loaded", "got": "nothing", "expected": None, "mend": "name another"}
+
+    def answer(route):
+        asked.append(1)
+        early = {"classes": [], "model": None, "worker": "starting"}
+        late = {"worker": "refused", "worker_error": {**refusal, "code": "refused"}}
+        route.fulfill(json={**about, **(early if len(asked) == 1 else late)})
+
+    page.route("**/v1/about", answer)
+    page.goto(service.address)
+    row = page.locator(f'.row[data-id="{service.slide}"]')
+    row.wait_for()
+
+    page.get_by_text("the model cannot be loaded; got nothing. Name another.").wait_for()
+    dot = row.locator(".chip .dot").first.evaluate("dot => getComputedStyle(dot).backgroundColor")
+    bcc = next(tissue for tissue in about["classes"] if tissue["name"] == "BCC")
+    assert [int(part) for part in re.findall(r"\d+", dot)[:3]] == rgb(bcc["colour"]).tolist()
+    assert "synthetic sections only" in page.locator(".notices").inner_text()

@@ -1,0 +1,337 @@
+"""A slide on the page, as a person looks at it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from tests.service.browser.conftest import settled
+from tests.service.browser.driving import picture, until, write_slide
+from tests.service.browser.looking import (
+    PANE,
+    SAME,
+    VIEW,
+    classes,
+    home_place,
+    large_region,
+    longest_interface,
+    pixel,
+    rgb,
+    set_opacity,
+    yellow_pixels,
+)
+
+
+def test_tiles_and_overlay_show_the_right_place_and_colour(slide_page, service):
+    page = slide_page().page
+    page.keyboard.press("m")
+    _, (x, y) = large_region(service, "BCC")
+    place = home_place(page, service, x, y)
+    set_opacity(page, 100)
+    settled(page)
+
+    assert np.abs(pixel(page, place) - rgb(classes(service)["BCC"]["colour"])).max() <= 3
+    page.get_by_role("button", name="Colours for colour-blind readers").click()
+    page.wait_for_function("() => document.querySelector('[data-palette]').getAttribute('aria-pressed') === 'true'")
+    expected = rgb(classes(service)["BCC"]["safe_colour"])
+    until(lambda: np.abs(pixel(page, place) - expected).max() <= 3, 60)
+
+    page.keyboard.press("t")
+    import tifffile
+
+    slide = tifffile.imread(service.folder / "two.tif")
+    near = slide[int(y) - 3 : int(y) + 4, int(x) - 3 : int(x) + 4].reshape(-1, 3).mean(axis=0)
+    box = page.locator(".stage").bounding_box()
+    row, column = round(place[1] - box["y"]), round(place[0] - box["x"])
+    until(
+        lambda: (
+            np.abs(picture(page)[row - 2 : row + 3, column - 2 : column + 3].reshape(-1, 3).mean(axis=0) - near).max()
+            < 25
+        ),
+        60,
+    )
+
+
+def test_legend_switches_a_tissue_without_a_blank_frame(slide_page, service):
+    page = slide_page().page
+    page.keyboard.press("m")
+    _, (x, y) = large_region(service, "BCC")
+    place = home_place(page, service, x, y)
+    set_opacity(page, 100)
+    settled(page)
+    colour = rgb(classes(service)["BCC"]["colour"])
+    _, (other_x, other_y) = large_region(service, "INF")
+    beside = home_place(page, service, other_x, other_y)
+    inflamed = rgb(classes(service)["INF"]["colour"])
+
+    page.get_by_role("checkbox", name=re.compile("BCC")).uncheck()
+    # Until the new picture is there the old one stays: the tissue beside it is never blank.
+    seen = []
+    until(
+        lambda: (
+            seen.append(np.abs(pixel(page, beside) - inflamed).max()) or np.abs(pixel(page, place) - colour).max() > 60
+        ),
+        60,
+    )
+    page.get_by_role("checkbox", name=re.compile("BCC")).check()
+    until(
+        lambda: (
+            seen.append(np.abs(pixel(page, beside) - inflamed).max()) or np.abs(pixel(page, place) - colour).max() <= 3
+        ),
+        60,
+    )
+
+    assert max(seen) <= 3
+    amount = page.locator('.legend [data-tissue="BCC"] .number').first.inner_text()
+    summary = service.ask(f"/v1/slides/{service.slide}/summary")
+    assert amount == f"{summary['areas_mm2']['BCC']:.2f} mm²"
+
+
+def test_an_edge_of_the_graph_marks_the_interface_and_reads_it_out(slide_page, service):
+    page = slide_page().page
+    page.keyboard.press("m")
+    page.get_by_role("tab", name="Relations").click()
+    before = yellow_pixels(page)
+    reference = longest_interface(service)
+    a, b = reference["pair"]
+    edge = page.locator(f'[data-edge="{a}-{b}"] .hit')
+
+    edge.dispatch_event("click")
+    until(lambda: yellow_pixels(page) > 50, 60)
+
+    assert before == 0
+    reading = page.locator(".reading").inner_text()
+    assert f"{reference['mm']:.2f} mm" in reading
+    assert f"{reference['contacts']}" in reading
+    page.keyboard.press("Escape")
+    until(lambda: yellow_pixels(page) == 0, 60)
+    assert page.locator(".reading").inner_text() == ""
+
+
+def test_the_graph_is_drawn_to_scale_and_learned_relations_are_named_as_such(slide_page, service):
+    page = slide_page().page
+    page.get_by_role("tab", name="Relations").click()
+    found = longest_interface(service)
+
+    widths = dict(
+        page.locator(".graph .edge").evaluate_all(
+            "edges => edges.map((e) => [e.dataset.edge, Number(e.querySelector('path').getAttribute('stroke-width'))])"
+        )
+    )
+    assert set(widths) == {"-".join(pair) for pair in found["all"]}
+    for pair, (mm, _) in found["all"].items():
+        drawn = widths["-".join(pair)] / widths["-".join(found["pair"])]
+        assert drawn == pytest.approx(mm / found["mm"], abs=0.01) or (
+            widths["-".join(pair)] == 0.8 and mm < found["mm"] / 10
+        )
+    page.get_by_role("radio", name="Attention").click()
+    network = service.ask(f"/v1/slides/{service.slide}/graph")["network"]
+    assert "not biology" in page.locator(".note.strong").inner_text()
+    names, matrix = network["names"], network["attention"]
+    row = page.locator(".numbers tbody tr").first
+    a, b = (part.strip() for part in row.locator("td").first.inner_text().split("–"))
+    forth, back = (float(cell) for cell in row.locator("td.number").all_inner_texts())
+    assert forth == pytest.approx(matrix[names.index(a)][names.index(b)], abs=6e-4)
+    assert back == pytest.approx(matrix[names.index(b)][names.index(a)], abs=6e-4)
+
+
+def test_measurements_stand_where_they_were_taken(slide_page, service):
+    page = slide_page().page
+    summary = service.ask(f"/v1/slides/{service.slide}/summary")
+    sx, sy, ox, oy = summary["grid"]["to_level0"]
+    depth = summary["pieces"][0]["measurements"]["invasion_depth"]
+
+    page.get_by_role("tab", name="Measures").click()
+    line = page.locator("line.measure.depth").first
+    drawn = [float(line.get_attribute(name)) for name in ("x1", "y1", "x2", "y2")]
+    box = page.locator(PANE).bounding_box()
+    expected = []
+    for row, column in depth["line_px"]:
+        x, y = home_place(page, service, (column + 0.5) * sx + ox, (row + 0.5) * sy + oy)
+        expected += [x - box["x"], y - box["y"]]
+
+    assert np.allclose(drawn, expected, atol=1.0)
+    assert f"{depth['value']:.2f} mm" in page.locator('[data-measure="invasion_depth"]').first.inner_text()
+    page.get_by_label("Draw lines").uncheck()
+    assert page.locator("line.measure").count() == 0
+
+
+def test_pieces_are_stepped_through_and_turned_surface_up(slide_page, service):
+    page = slide_page().page
+    summary = service.ask(f"/v1/slides/{service.slide}/summary")
+    width = summary["grid"]["slide"]["width"]
+    sx, sy = summary["grid"]["to_level0"][:2]
+
+    page.get_by_role("button", name="Skin surface up").click()
+    for piece in summary["pieces"]:
+        page.get_by_role("button", name="Next piece").click()
+        page.wait_for_function(
+            "text => document.querySelector('.stepper').textContent.includes(text)", arg=f"Piece {piece['number']} of 2"
+        )
+        turned, x, y = page.evaluate(VIEW)
+        box = piece["mask_box_px"]
+        assert (turned + piece["measurements"]["orientation"]["value"]) % 360 == pytest.approx(0, abs=0.01) or (
+            turned + piece["measurements"]["orientation"]["value"]
+        ) % 360 == pytest.approx(360, abs=0.01)
+        assert x == pytest.approx((box["left"] + box["width"] / 2) * sx / width, abs=1e-3)
+        assert y == pytest.approx((box["top"] + box["height"] / 2) * sy / width, abs=1e-3)
+    page.get_by_role("button", name="Next piece").click()
+    assert "All 2 pieces" in page.locator(".stepper").inner_text()
+
+
+def test_a_place_is_read_by_pointer(slide_page, service):
+    page = slide_page().page
+    measured, (x, y) = large_region(service, "BCC")
+    place = home_place(page, service, x, y)
+
+    page.mouse.move(*place)
+    page.get_by_text("basal cell carcinoma confidence").or_(
+        page.locator(".readout:has-text('basal cell carcinoma')")
+    ).first.wait_for()
+    page.mouse.click(*place)
+    page.locator("#panel-region dl").wait_for()
+
+    told = page.locator("#panel-region").inner_text()
+    assert f"{measured['Area mm^2']:.2f} mm²" in told
+    assert "basal cell carcinoma" in told
+    assert f"{measured['Mean confidence']:.2f}" in told
+    assert page.locator(".region-box").count() == 1
+
+
+def test_first_and_final_segmentation_are_compared(slide_page):
+    page = slide_page().page
+    page.keyboard.press("m")
+    page.keyboard.press("w")
+    page.locator(".divider").wait_for()
+    page.wait_for_function(SAME)
+    settled(page)
+    page.locator(".divider").focus()
+    middle = picture(page)
+    for _ in range(10):
+        page.keyboard.press("ArrowLeft")
+    until(lambda: not np.array_equal(picture(page), middle), 60)
+    page.keyboard.press("d")
+    page.wait_for_function("() => document.querySelector('.stage').dataset.compare === 'side'")
+    page.keyboard.press("+")
+    settled(page)
+    page.wait_for_function(SAME)
+    page.set_viewport_size({"width": 1000, "height": 700})
+    page.wait_for_function(SAME)
+    page.keyboard.press("d")
+
+    assert page.locator(".pane.second").is_hidden()
+    assert page.locator(".divider").count() == 0
+
+
+def test_everything_can_be_downloaded(slide_page, service, tmp_path):
+    from PIL import Image
+
+    page = slide_page(accept_downloads=True).page
+    got = {}
+    for item in ("Polygons", "Mask", "Summary", "This view", "Tissue graph"):
+        page.get_by_role("button", name="Download").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=item).click()
+        got[item] = tmp_path / download.value.suggested_filename
+        download.value.save_as(got[item])
+
+    assert json.loads(got["Polygons"].read_text()) == service.ask(f"/v1/slides/{service.slide}/regions.geojson")
+    assert got["Mask"].read_bytes() == service.ask(f"/v1/slides/{service.slide}/mask")
+    view = Image.open(got["This view"])
+    box = page.locator(".panes").bounding_box()
+    assert view.size == (round(box["width"]), round(box["height"] + 52))
+    assert len(np.unique(np.asarray(view.convert("RGB")).reshape(-1, 3), axis=0)) > 1000
+    graph = got["Tissue graph"].read_text()
+    assert graph.startswith("<svg")
+    assert 'xmlns="http://www.w3.org/2000/svg"' in graph
+    assert ">BCC<" in graph
+    page.get_by_role("button", name="Download").click()
+    with page.context.expect_page() as report:
+        page.get_by_role("menuitem", name="Report").click()
+    report.value.wait_for_load_state()
+    assert report.value.url.endswith("/report")
+
+
+def test_the_keyboard_alone_suffices(open_page, service):
+    page = open_page().page
+    page.locator(".row .name").first.wait_for()
+
+    page.keyboard.press("?")
+    assert "Next slide" in page.locator("dialog").inner_text()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("two")
+    page.keyboard.press("Tab")
+    for _ in range(12):
+        if page.evaluate("() => document.activeElement.matches('.name')"):
+            break
+        page.keyboard.press("Tab")
+    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") != "none"
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".legend li")
+    settled(page)
+    scale = page.locator(".hud.scale").inner_text()
+    page.keyboard.press("+")
+    until(lambda: page.locator(".hud.scale").inner_text() != scale, 60)
+    page.locator(PANE).focus()
+    page.keyboard.press("0")
+    settled(page)
+    page.keyboard.press("Enter")
+    page.locator("#panel-region").filter(has_text=re.compile("Area|segmented|measured")).wait_for()
+    page.keyboard.press("g")
+    assert page.evaluate("() => document.activeElement.dataset.tab") == "relations"
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("() => document.activeElement.matches('[data-node]')"):
+            break
+    page.keyboard.press("Enter")
+    page.locator(".reading h3").wait_for()
+    assert page.evaluate("() => document.activeElement.matches('[data-node]')")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".row .name")
+
+
+def test_a_narrow_window_shows_everything(slide_page, open_page):
+    page = slide_page(width=360, height=640).page
+    inside = "() => document.documentElement.scrollWidth <= innerWidth"
+
+    assert page.evaluate(inside)
+    for tab in ("Relations", "Measures", "Region", "Tissues"):
+        page.get_by_role("tab", name=tab).click()
+        assert page.locator(f"#panel-{tab.lower()}").is_visible()
+        assert page.evaluate(
+            "id => { const body = document.getElementById(id); return body.scrollWidth <= body.clientWidth; }",
+            f"panel-{tab.lower()}",
+        )
+    assert page.locator(PANE).bounding_box()["height"] >= 180
+    assert (
+        page.get_by_text("Research use only").first.is_visible()
+        or page.get_by_text("Research use only").last.is_visible()
+    )
+    listed = open_page(width=360, height=640).page
+    listed.locator(".row .name").first.wait_for()
+    assert listed.evaluate(inside)
+
+
+def test_a_slide_without_its_file_and_with_a_known_truth(open_page, service, tmp_path):
+    slide = service.add(write_slide(tmp_path / "lost.tif", copies=1))
+    told = service.ask(f"/v1/slides/{slide}")
+    results = service.folder / "out" / told["slide_id"]
+    (results / "truth.ome.tif").write_bytes((results / "mask.ome.tif").read_bytes())
+    (upload,) = [path for path in (service.folder / "out").rglob(f"{slide}*") if path.suffix != ".jpg"]
+    upload.unlink()
+
+    page = open_page(f"/#/slide/{slide}").page
+    page.wait_for_selector(".legend li")
+    settled(page)
+    page.get_by_text("The slide's file was not found").wait_for()
+    page.keyboard.press("m")
+    corner, colours = picture(page)[-5, 300], picture(page).reshape(-1, 3)
+    page.get_by_role("radio", name="Improvement").click()
+    green = np.array([26, 152, 80]) * 0.5 + 127.5  # half transparent on white
+    until(lambda: (np.abs(picture(page).astype(int) - green).max(axis=2) <= 3).sum() > 20, 60)
+
+    assert len(np.unique(colours, axis=0)) > 5, "the overlay is there"
+    assert corner.tolist() != [0, 0, 0]
+    service.ask(f"/v1/slides/{slide}", method="DELETE")

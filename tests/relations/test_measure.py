@@ -21,7 +21,7 @@ MPP = Resolution.square(6.7)
 
 
 @settings(max_examples=25)
-@given(top=st.integers(TOP + 4, 80), left=st.integers(LEFT, 155), height=st.integers(1, 10), width=st.integers(1, 10))
+@given(top=st.integers(TOP + 4, 76), left=st.integers(LEFT, 150), height=st.integers(8, 14), width=st.integers(7, 15))
 def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
     mask = block()
     mask[top : top + height, left : left + width] = SCC
@@ -38,9 +38,10 @@ def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
 
 def test_the_distances_are_those_of_brute_force(random):
     mask = block(BKG)
-    for _ in range(6):
-        row, column = random.integers(TOP + 6, 80), random.integers(LEFT + 3, 150)
-        mask[row : row + 4, column : column + 5] = random.choice([BCC, SCC])
+    tumour = random.choice([BCC, SCC])
+    for _ in range(4):
+        row, column = random.integers(TOP + 6, 75), random.integers(LEFT + 3, 150)
+        mask[row : row + 8, column : column + 8] = tumour
     scale = (9.0, 4.0)
     found = measure_piece(mask, SKIN, Resolution(x=4.0, y=9.0))
     tumour = np.argwhere((mask == BCC) | (mask == SCC))

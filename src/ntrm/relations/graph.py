@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ntrm.errors import DataError
 from ntrm.labels import IGNORE, LabelSchema, Mask
-from ntrm.metrics.graph_agreement import interface_lengths
 from ntrm.relations.measured import PURPOSE
 from ntrm.relations.network import NetworkRelations
 from ntrm.relations.outline import check_mask
-from ntrm.relations.regions import RegionTable, find_regions
+from ntrm.relations.regions import RegionTable, find_regions, shared_sides
+from ntrm.relations.runs import Runs, runs_of
 from ntrm.resolution import Resolution
 
 OUTSIDE = "outside"
@@ -155,10 +155,11 @@ def tissue_graph(
     schema: LabelSchema,
     resolution: Resolution,
     *,
-    confidence: NDArray[np.floating[Any]] | None = None,
+    confidence: NDArray[np.number[Any]] | None = None,
+    full: float = 1.0,
     network: NetworkRelations | None = None,
 ) -> TissueGraph:
-    """The graph of one piece, 255 meaning outside.
+    """The graph of one piece, 255 meaning outside; a confidence of ``full`` is certainty.
 
     >>> from ntrm.labels import SKIN
     >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), SKIN, Resolution.square(10))
@@ -175,18 +176,27 @@ def tissue_graph(
     table[IGNORE] = outside
     if schema.background_index is not None:
         table[schema.background_index] = outside
-    labels: NDArray[np.uint8] = table.astype(np.uint8)[mask]
-    pixels = np.bincount(labels.ravel(), minlength=outside + 1)[:outside].astype(np.float64)
-    regions = find_regions(labels, outside, resolution, confidence)
+    seen = runs_of(mask)
+    runs = seen.relabelled(table[seen.value])
+    pixels = np.bincount(runs.value, weights=runs.length, minlength=outside + 1)[:outside]
+    regions = find_regions(runs, outside, resolution, confidence, full)
     return TissueGraph(
         schema,
         resolution,
-        pixels * (resolution.pixel_area_um2 / 1e6),
-        interface_lengths(labels, outside + 1, resolution) / 1000.0,
+        np.asarray(pixels * (resolution.pixel_area_um2 / 1e6), dtype=np.float64),
+        _boundaries(runs, outside + 1, resolution),
         _contact_counts(regions, outside),
         regions,
         network,
     )
+
+
+def _boundaries(runs: Runs, size: int, resolution: Resolution) -> Floats:
+    """(size, size) length in mm of the boundary between each two values."""
+    shared = shared_sides(runs.touching, runs.value, size, resolution)
+    lengths = np.zeros((size, size))
+    lengths[tuple(shared.pairs.T)] = shared.mm
+    return lengths + lengths.T
 
 
 def _contact_counts(regions: RegionTable, outside: int) -> NDArray[np.int64]:

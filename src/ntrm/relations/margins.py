@@ -2,9 +2,9 @@
 
 Distances run between the middles of pixels, less one pixel, as neighbours lie one pixel apart although nothing lies
 between them: a tumour that the cut goes through has a clearance of 0. The natural surface, tears, holes and loose bits
-are no margin. The margin is *lateral* from either end of the surface to where it first faces away from the surface
-nearest to it (within ``DEEP_WITHIN_DEG``, over at least ``DEEP_RUN_UM``); what lies between is *deep*. Where a piece
-tapers, as a shave does, its tips are the lateral margin.
+are no margin, and stray specks of tumour do not count. The margin is *lateral* from either end of the surface to where
+it first faces away from the surface nearest to it (within ``DEEP_WITHIN_DEG``, over at least ``DEEP_RUN_UM``); what
+lies between is *deep*. Where a piece tapers, as a shave does, its tips are the lateral margin.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from scipy import ndimage
 from ntrm.labels import CANCERS, LabelSchema, Mask
 from ntrm.relations.measured import FRAGMENTED, SCAN_EDGE, Measured, not_assessed
 from ntrm.relations.outline import Outline, trace_outline
+from ntrm.relations.runs import runs_of
+from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour, nearest_of
 from ntrm.resolution import Resolution
 
 DEEP_WITHIN_DEG = 45.0
 DEEP_RUN_UM = 300.0
 
 NO_TUMOUR = "no tumour in the piece"
-NO_TUMOUR_CLASSES = "the classes know no tumour"
 NO_MARGIN = "margin not identifiable: no stretch of the outline was cut"
 
 DEEP, LATERAL = "deep clearance", "lateral clearance"
@@ -58,42 +59,38 @@ def clearance(
     touches_edge: bool = False,
     tumours: tuple[str, ...] = CANCERS,
     outline: Outline | None = None,
+    tumour: Tumour | None = None,
 ) -> Clearance:
     """Clearance of the tumours in one piece; ``touches_edge`` says that the scan cuts it off."""
     around = trace_outline(mask, schema, resolution) if outline is None else outline
-    tumour = outline_pixels(mask, schema, tumours)
-    reason = _obstacle(around, schema, tumours, tumour, touches_edge)
+    found = find_tumour(runs_of(mask), schema, resolution, tumours) if tumour is None else tumour
+    reason = _obstacle(around, found, touches_edge)
     if reason:
         return Clearance(not_assessed(DEEP, reason), not_assessed(LATERAL, reason))
     deep = is_deep(around)
     return Clearance(
-        _least(DEEP, tumour, around, deep & ~around.is_surface),
-        _least(LATERAL, tumour, around, ~deep & ~around.is_surface),
+        _least(DEEP, found.rim, around, deep & ~around.is_surface),
+        _least(LATERAL, found.rim, around, ~deep & ~around.is_surface),
     )
 
 
-def _obstacle(
-    around: Outline, schema: LabelSchema, tumours: tuple[str, ...], tumour: NDArray[np.int64], touches_edge: bool
-) -> str:
-    if not set(tumours) & set(schema.names):
-        return NO_TUMOUR_CLASSES
+def _obstacle(around: Outline, tumour: Tumour, touches_edge: bool) -> str:
     checks = (
+        (NO_TUMOUR_CLASSES, not tumour.known),
         (around.reason, bool(around.reason)),
         (SCAN_EDGE, touches_edge),
         (FRAGMENTED, around.fragments > 1),
         (NO_MARGIN, bool(around.is_surface.all())),
-        (NO_TUMOUR, not len(tumour)),
+        (tumour.missing(NO_TUMOUR), not len(tumour.rim)),
     )
     return next((reason for reason, holds in checks if holds), "")
 
 
 def is_deep(around: Outline) -> NDArray[np.bool_]:
     """(n,) sides of the deep margin; those of the surface are False."""
-    from scipy.spatial import cKDTree
-
     surface, cut = np.flatnonzero(around.is_surface), around.cut_order
     places = around.sides * around.scale_um
-    _, nearest = cKDTree(places[surface]).query(places[cut])
+    _, nearest = nearest_of(places[surface], places[cut])
     facing = around.normals[surface[nearest]]
     away = -(around.normals[cut] * facing).sum(axis=1) >= math.cos(math.radians(DEEP_WITHIN_DEG))
     width = max(int(DEEP_RUN_UM / float(around.step_um.mean())), 1)
@@ -105,23 +102,11 @@ def is_deep(around: Outline) -> NDArray[np.bool_]:
     return deep
 
 
-def outline_pixels(mask: Mask, schema: LabelSchema, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """(n, 2) row and column of the pixels of these classes that touch anything else."""
-    table = np.zeros(256, dtype=bool)
-    table[[schema.index(name) for name in names if name in schema.names]] = True
-    found = table[mask]
-    if not found.any():
-        return np.zeros((0, 2), dtype=np.int64)
-    return np.argwhere(found & ~ndimage.binary_erosion(found))
-
-
 def _least(name: str, tumour: NDArray[np.int64], around: Outline, margin: NDArray[np.bool_]) -> Measured:
-    from scipy.spatial import cKDTree
-
     if not margin.any():
         return not_assessed(name, f"the outline has no {name.split(maxsplit=1)[0]} margin")
     outside = around.outer[margin]
-    distances, indices = cKDTree(outside * around.scale_um).query(tumour * around.scale_um)
+    distances, indices = nearest_of(outside * around.scale_um, tumour * around.scale_um)
     at = int(distances.argmin())
     start, end = tumour[at], outside[indices[at]]
     between = (end - start).astype(np.float64)

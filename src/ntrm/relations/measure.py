@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ntrm.labels import LabelSchema, Mask
-from ntrm.relations.depth import invasion_depth
+from ntrm.labels import CANCERS, LabelSchema, Mask
+from ntrm.relations.depth import INVASIVE, invasion_depth
 from ntrm.relations.margins import Clearance, clearance
 from ntrm.relations.measured import PURPOSE, Measured
 from ntrm.relations.orientation import orientation
 from ntrm.relations.outline import Outline, trace_outline
+from ntrm.relations.runs import runs_of
+from ntrm.relations.tumour import find_tumour
 from ntrm.resolution import Resolution
 
 
@@ -22,6 +25,8 @@ class PieceMeasurements:
     depth: Measured
     orientation: Measured
     outline: Outline
+    strays: int = 0
+    """Parts of tumour that did not count."""
 
     def as_dict(self) -> dict[str, Any]:
         """For ``summary.json``."""
@@ -47,13 +52,25 @@ class PieceMeasurements:
 
 
 def measure_piece(
-    mask: Mask, schema: LabelSchema, resolution: Resolution, *, touches_edge: bool = False
+    mask: Mask,
+    schema: LabelSchema,
+    resolution: Resolution,
+    *,
+    touches_edge: bool = False,
+    present: Collection[str] | None = None,
+    outline: Outline | None = None,
 ) -> PieceMeasurements:
-    """Measure the piece in ``mask``; ``touches_edge`` says that the scan cuts it off."""
-    outline = trace_outline(mask, schema, resolution)
+    """Measure the piece in ``mask``; ``touches_edge`` says that the scan cuts it off.
+
+    Of cancers that are not ``present`` only what lies near those that are counts as tumour; all are, if None.
+    """
+    around = trace_outline(mask, schema, resolution) if outline is None else outline
+    runs = runs_of(mask)
+    tumour, invasive = (find_tumour(runs, schema, resolution, names, present) for names in (CANCERS, INVASIVE))
     return PieceMeasurements(
-        clearance(mask, schema, resolution, touches_edge=touches_edge, outline=outline),
-        invasion_depth(mask, schema, resolution, touches_edge=touches_edge, outline=outline),
-        orientation(mask, schema, resolution, outline=outline),
-        outline,
+        clearance(mask, schema, resolution, touches_edge=touches_edge, outline=around, tumour=tumour),
+        invasion_depth(mask, schema, resolution, touches_edge=touches_edge, outline=around, tumour=invasive),
+        orientation(mask, schema, resolution, outline=around),
+        around,
+        tumour.strays,
     )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ntrm.errors import UsageError
+from ntrm.models.output import TissueGraph
 from ntrm.predictor import TissueRelations
 
 Floats = NDArray[np.float64]
+DIGITS = 6
+NOTE = "what the network used, not biology"
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,38 +30,67 @@ class NetworkRelations:
     """(K, K) mean over the windows that have the edge, weighted by the receiver's area; 0 where none has."""
     windows: int
 
+    def as_dict(self) -> dict[str, Any]:
+        """For ``graph.json``."""
+        return {
+            "names": list(self.names),
+            "attention": self.attention.round(DIGITS).tolist(),
+            "edge_weight": self.edge_weight.round(DIGITS).tolist(),
+            "windows": self.windows,
+            "note": NOTE,
+        }
+
 
 class RelationsMean:
-    """Adds up the graphs of windows, one after the other: memory does not grow with their number."""
+    """Adds up the graphs of windows where they are, on the device: memory does not grow with their number.
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    A window that shows nothing but ``background`` (index of a class) is not counted.
+    """
+
+    def __init__(self, names: tuple[str, ...], background: int | None = None) -> None:
         self.names = names
-        size = len(names)
-        self._attention, self._weight, self._edge_area = (np.zeros((size, size)) for _ in range(3))
-        self._area = np.zeros(size)
-        self._windows = 0
+        self._tissues = torch.tensor([index != background for index in range(len(names))])
+        self._sums: Tensor | None = None
 
     def add(self, graph: TissueRelations) -> None:
         """Take one window in."""
         if graph.names != self.names:
             raise UsageError("a window of other classes", got=graph.names, expected=self.names)
-        area = np.where(graph.presence, graph.area, 0.0).astype(np.float64)
-        joined = area[None] * graph.adjacency
-        if len(graph.attention):
-            self._attention += graph.attention.mean(axis=0, dtype=np.float64) * area[None]
-        self._weight += graph.edge_weights * joined
-        self._edge_area += joined
-        self._area += area
-        self._windows += 1
+        arrays = (getattr(graph, name) for name in TissueGraph._fields)
+        self.add_graphs(TissueGraph(*(torch.from_numpy(np.asarray(array))[None] for array in arrays)))
+
+    def add_graphs(self, graphs: TissueGraph) -> None:
+        """Take several windows in; nothing waits for the device."""
+        # Apple's devices know no double precision.
+        device = torch.device("cpu") if graphs.area.device.type == "mps" else graphs.area.device
+        presence, area, adjacency, _, attention, weights, _ = (each.to(device) for each in graphs)
+        counted = (presence & self._tissues.to(device)).any(dim=1)  # (B,)
+        area = torch.where(presence & counted[:, None], area, 0).double()[:, None]  # (B, 1, K)
+        joined = area * adjacency  # (B, K, K)
+        mean = attention.double().mean(dim=1) if attention.shape[1] else torch.zeros_like(joined)
+        parts = (mean * area, weights * joined, joined, area, counted)
+        sums = torch.cat([part.sum(dim=0).double().flatten() for part in parts])
+        self._sums = sums if self._sums is None else self._sums.to(device) + sums
+
+    def state(self) -> Tensor:
+        """The sums so far, to go on from later; on the device."""
+        size = len(self.names)
+        return torch.zeros(3 * size**2 + size + 1, dtype=torch.float64) if self._sums is None else self._sums.clone()
+
+    def restore(self, state: Tensor) -> None:
+        """Go on from what ``state`` gave."""
+        self._sums = state.clone()
 
     def result(self) -> NetworkRelations | None:
         """The means; None before the first window."""
-        if not self._windows:
+        sums: Floats = self.state().cpu().numpy()
+        size = len(self.names)
+        attention, weight, edge_area = sums[: 3 * size**2].reshape(3, size, size)
+        windows = int(sums[-1])
+        if not windows:
             return None
-        area = np.broadcast_to(self._area[None], self._attention.shape)
-        return NetworkRelations(
-            self.names, _ratio(self._attention, area), _ratio(self._weight, self._edge_area), self._windows
-        )
+        area = np.broadcast_to(sums[3 * size**2 : -1], attention.shape)
+        return NetworkRelations(self.names, _ratio(attention, area), _ratio(weight, edge_area), windows)
 
 
 def _ratio(sums: Floats, weights: Floats) -> Floats:

@@ -20,9 +20,10 @@ from scipy import ndimage
 
 from ntrm.errors import DataError
 from ntrm.labels import IGNORE, LabelSchema, Mask
-from ntrm.relations.body import body_sides, embedded, find_body
+from ntrm.relations.body import body_sides, bulk_box, embedded, find_body
 from ntrm.relations.corners import settle_ends
 from ntrm.relations.plugs import bridge_plugs
+from ntrm.relations.runs import Runs, runs_of
 from ntrm.resolution import Resolution
 
 Points = NDArray[np.float64]
@@ -65,6 +66,8 @@ class Outline:
     """(n,) whether keratin lies beyond the side."""
     fragments: int
     """Parts that hold a fair share of the tissue."""
+    bulk: NDArray[np.int64] | None
+    """Top, left, bottom and right (first and last pixels) of the body without thin spurs; None if it is but spurs."""
     reason: str = ""
     """Why there is no surface; empty where there is one."""
 
@@ -141,10 +144,7 @@ def trace_outline(mask: Mask, schema: LabelSchema, resolution: Resolution) -> Ou
         return _nothing(resolution, stride, NO_SURFACE_CLASSES)
     seen, corner = _cropped(mask[::stride, ::stride], schema)
     step = np.array([resolution.y, resolution.x]) * stride
-    flesh = _is_flesh(schema)[seen]
-    if KERATIN in schema.names:
-        flesh |= embedded(seen == schema.index(KERATIN), flesh)
-    body, fragments = find_body(flesh, step)
+    body, fragments = find_body(_flesh(runs_of(seen), schema), step)
     if body is None:
         return _nothing(resolution, stride, NO_TISSUE)
     sides, inner, outer = body_sides(body)
@@ -161,6 +161,7 @@ def trace_outline(mask: Mask, schema: LabelSchema, resolution: Resolution) -> Ou
         is_surface=settle_ends(start, stop, sides * step, covered, weights) if found else np.zeros(len(sides), bool),
         covered=covered,
         fragments=fragments,
+        bulk=None if (box := bulk_box(body, step)) is None else (box + np.tile(corner, 2)) * stride,
         reason="" if found else NO_SURFACE,
     )
 
@@ -172,26 +173,29 @@ def _cropped(mask: Mask, schema: LabelSchema) -> tuple[Mask, NDArray[np.int64]]:
     rows, columns = np.flatnonzero(tissue.any(axis=1)), np.flatnonzero(tissue.any(axis=0))
     if not rows.size:
         return np.full((1, 1), IGNORE, dtype=np.uint8), np.zeros(2, dtype=np.int64)
-    framed = np.pad(mask, 1, constant_values=IGNORE)[rows[0] : rows[-1] + 3, columns[0] : columns[-1] + 3]
-    return framed, np.array([rows[0] - 1, columns[0] - 1])
+    part = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return np.pad(part, 1, constant_values=IGNORE), np.array([rows[0] - 1, columns[0] - 1])
 
 
-def _is_flesh(schema: LabelSchema) -> Where:
-    """(256,) labels of tissue that is not keratin."""
+def _flesh(seen: Runs, schema: LabelSchema) -> Runs:
+    """Where there is tissue that is not keratin, or keratin within such tissue."""
     table = np.zeros(256, dtype=bool)
     table[[tissue.index for tissue in schema.tissues if tissue.name not in {schema.background, KERATIN}]] = True
-    return table
+    flesh = table[seen.value]
+    if KERATIN in schema.names:
+        flesh = flesh | embedded(seen, seen.value == schema.index(KERATIN), flesh)
+    return seen.relabelled(flesh)
 
 
 def check_mask(mask: Mask, schema: LabelSchema) -> None:
     """Refuse what is no label mask of this schema."""
     if mask.ndim != 2 or mask.dtype != np.uint8:
         raise DataError("this is no label mask", got=f"{mask.dtype} {mask.shape}", expected="uint8 (height, width)")
-    wrong = mask[(mask >= len(schema)) & (mask != IGNORE)]
-    if wrong.size:
+    wrong = (mask >= len(schema)) & (mask != IGNORE)
+    if wrong.any():
         raise DataError(
             "the mask has labels that the schema does not know",
-            got=f"label {int(wrong[0])}",
+            got=f"label {int(mask[wrong][0])}",
             expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
             mend="give the schema that the mask was made with",
         )
@@ -199,7 +203,8 @@ def check_mask(mask: Mask, schema: LabelSchema) -> None:
 
 def _nothing(resolution: Resolution, stride: int, reason: str) -> Outline:
     none = np.zeros((0, 2), dtype=np.int64)
-    return Outline(resolution, stride, none.astype(np.float64), none, none, *(np.zeros(0, bool),) * 2, 0, reason)
+    never = np.zeros(0, dtype=bool)
+    return Outline(resolution, stride, none.astype(np.float64), none, none, never, never, 0, None, reason)
 
 
 def _evidence(

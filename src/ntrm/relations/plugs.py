@@ -37,36 +37,40 @@ def bridge_plugs(places_um: Points, covered: Where, turns_left: bool) -> list[tu
     step_um = max(STEP_UM, float(travelled[-1]) / MOST_PLACES)
     kept = np.unique(np.searchsorted(travelled, np.arange(0.0, travelled[-1], step_um)))
     cover = np.concatenate([[0.0], np.cumsum(covered)])
+    points = places_um[kept]
+    across = np.hypot(*(points[None] - points[:, None]).transpose(2, 0, 1))  # (m, m)
+    across = np.where(across > WIDEST_UM, np.inf, DETOUR * across)
     bridges: list[tuple[int, int]] = []
     for _ in range(MOST_PLUGS):
-        pair = _best_pair(places_um, kept, cover, turns_left)
+        pair = _best_pair(points, kept, across, cover, turns_left)
         if pair is None:
             break
-        first, last = pair
+        first, last = (int(kept[place]) for place in pair)
         # A wider bridge swallows those within it.
-        bridges = [bridge for bridge in bridges if bridge[0] < first or bridge[1] > last] + [pair]
-        kept = kept[(kept <= first) | (kept >= last)]
+        bridges = [bridge for bridge in bridges if bridge[0] < first or bridge[1] > last] + [(first, last)]
+        left = (kept <= first) | (kept >= last)
+        kept, points, across = kept[left], points[left], across[np.ix_(left, left)]
     return sorted(bridges)
 
 
 def _best_pair(
-    places_um: Points, kept: NDArray[np.int64], cover: NDArray[np.float64], turns_left: bool
+    points: Points, kept: NDArray[np.int64], across: NDArray[np.float64], cover: NDArray[np.float64], turns_left: bool
 ) -> tuple[int, int] | None:
-    points = places_um[kept]
+    """Places in ``kept`` (of ``points``) whose way around gains most over the straight way ``across``."""
     steps = np.diff(points, axis=0)
     along = np.concatenate([[0.0], np.cumsum(np.hypot(*steps.T))])
+    # What is too wide has a gain far below 0. Few pairs have one worth it: the rest is asked of them alone.
+    gain = along[None] - along[:, None] - across
+    first, last = np.nonzero(gain >= LEAST_GAIN_UM)
     # Twice the signed area between the way and the straight line from i to j is S_j - S_i - p_i × p_j.
     swept = np.concatenate([[0.0], np.cumsum(_cross(points[:-1], points[1:]))])
-    across = np.hypot(*(points[None] - points[:, None]).transpose(2, 0, 1))  # (m, m)
-    gain = along[None] - along[:, None] - DETOUR * across
-    area = swept[None] - swept[:, None] - _cross(points[:, None], points[None])
-    inward = area < 0 if turns_left else area > 0
-    share = (cover[kept][None] - cover[kept][:, None]) / np.maximum(kept[None] - kept[:, None], 1)
-    gain[(across > WIDEST_UM) | ~inward | (share < COVERED_SHARE)] = 0.0
-    best = np.unravel_index(int(gain.argmax()), gain.shape)
-    if gain[best] < LEAST_GAIN_UM:
+    area = swept[last] - swept[first] - _cross(points[first], points[last])
+    share = (cover[kept[last]] - cover[kept[first]]) / np.maximum(kept[last] - kept[first], 1)
+    right = ((area < 0) == turns_left) & (area != 0) & (share >= COVERED_SHARE)
+    if not right.any():
         return None
-    return int(kept[best[0]]), int(kept[best[1]])
+    best = int(np.where(right, gain[first, last], 0.0).argmax())
+    return int(first[best]), int(last[best])
 
 
 def _cross(one: Points, other: Points) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.relations.runs import Runs, Touching, components
 from ntrm.resolution import Resolution
 
 Floats = NDArray[np.float64]
@@ -45,86 +46,77 @@ class RegionTable:
 
 
 def find_regions(
-    labels: NDArray[np.integer[Any]],
+    runs: Runs,
     outside: int,
     resolution: Resolution,
-    confidence: NDArray[np.floating[Any]] | None = None,
+    confidence: NDArray[np.number[Any]] | None = None,
+    full: float = 1.0,
 ) -> RegionTable:
-    """Regions of everything but ``outside``."""
-    from scipy import ndimage
-    from skimage import measure
-
-    # Any, as the library is not typed.
-    joined: Any = measure.label
-    parts, count = joined(labels, connectivity=2, background=outside, return_num=True)
-    flat = parts.ravel()
-    pixels = np.bincount(flat, minlength=count + 1)[1:].astype(np.int64)
-    first = np.zeros(count + 1, dtype=np.int64)
-    first[flat[::-1]] = np.arange(flat.size - 1, -1, -1)  # the first pixel of a region is written last
-    boxes = [_box(found) for found in ndimage.find_objects(parts)]
-    lengths = _shared_sides(parts, count + 1, resolution)
-    sums = None if confidence is None else np.bincount(flat, weights=confidence.ravel(), minlength=count + 1)[1:]
-    between = (lengths.pairs > 0).all(axis=1)
+    """Regions of everything but ``outside`` in a mask given by its runs; a confidence of ``full`` is certainty."""
+    parts, count = components(runs, outside=outside, eight=True)
+    row, left, length = runs.row, runs.left, runs.length
+    pixels = _sums(parts, length, count)
+    shared = shared_sides(runs.touching, parts, count + 1, resolution)
+    between = (shared.pairs > 0).all(axis=1)
+    middle = np.stack([_sums(parts, row * length, count), _sums(parts, (left + (length - 1) / 2) * length, count)], 1)
+    by_part = np.argsort(parts, kind="stable")
+    first = np.searchsorted(parts[by_part], np.arange(1, count + 1))
     return RegionTable(
-        tissue=labels.ravel()[first[1:]].astype(np.int64),
-        pixels=pixels,
-        area_mm2=pixels.astype(np.float64) * (resolution.pixel_area_um2 / 1e6),
-        perimeter_mm=lengths.around(count + 1)[1:],
-        centroid=_centroids(parts, pixels),
-        box=np.array(boxes, dtype=np.int64).reshape(-1, 4),
-        confidence=None if sums is None else sums / np.maximum(pixels, 1),
-        contacts=lengths.pairs[between] - 1,
-        contact_mm=lengths.mm[between],
+        tissue=runs.value[by_part[first]].astype(np.int64),
+        pixels=pixels.astype(np.int64),
+        area_mm2=pixels * (resolution.pixel_area_um2 / 1e6),
+        perimeter_mm=shared.around(count + 1)[1:],
+        centroid=middle / pixels[:, None],
+        box=_boxes(row[by_part], left[by_part], (left + length)[by_part], first),
+        confidence=None if confidence is None else _sums(parts, _run_sums(runs, confidence), count) / pixels / full,
+        contacts=shared.pairs[between] - 1,
+        contact_mm=shared.mm[between],
     )
 
 
+def _sums(parts: Ints, values: NDArray[Any], count: int) -> Floats:
+    return np.bincount(parts, weights=values, minlength=count + 1)[1:].astype(np.float64)
+
+
+def _run_sums(runs: Runs, values: NDArray[np.number[Any]]) -> Floats:
+    """(n,) sum of the values (H, W) under each run."""
+    return np.asarray(np.add.reduceat(values.ravel(), runs.start, dtype=np.float64))
+
+
+def _boxes(row: Ints, left: Ints, right: Ints, first: Ints) -> Ints:
+    """(R, 4) from runs sorted by their part, of which each begins at ``first``."""
+    if not first.size:
+        return np.zeros((0, 4), dtype=np.int64)
+    top, bottom = np.minimum.reduceat(row, first), np.maximum.reduceat(row, first) + 1
+    start, stop = np.minimum.reduceat(left, first), np.maximum.reduceat(right, first)
+    return np.stack([top, start, bottom - top, stop - start], axis=1)
+
+
 @dataclass(frozen=True, eq=False)
-class _Shared:
+class Shared:
+    """Length of the pixel sides between pairs of parts, the smaller number first."""
+
     pairs: Ints
     mm: Floats
 
     def around(self, size: int) -> Floats:
+        """(size,) length around each part."""
         total = np.zeros(size)
         for end in (0, 1):
             total += np.bincount(self.pairs[:, end], weights=self.mm, minlength=size)
         return total
 
 
-def _shared_sides(parts: NDArray[np.integer[Any]], size: int, resolution: Resolution) -> _Shared:
-    """Length of the pixel sides between each two parts, 0 (outside) among them."""
-    codes, weights = [], []
-    for one, other, side_um in (
-        (parts[:, :-1], parts[:, 1:], resolution.y),
-        (parts[:-1], parts[1:], resolution.x),
-    ):
-        border = one != other
-        low, high = np.minimum(one[border], other[border]), np.maximum(one[border], other[border])
-        found, count = np.unique(low.astype(np.int64) * size + high, return_counts=True)
-        codes.append(found)
-        weights.append(count * (side_um / 1e3))
-    unique, place = np.unique(np.concatenate(codes), return_inverse=True)
-    mm = np.bincount(place, weights=np.concatenate(weights), minlength=len(unique))
-    return _Shared(np.stack([unique // size, unique % size], axis=1), mm.astype(np.float64))
+def shared_sides(touching: Touching, parts: Ints, size: int, resolution: Resolution) -> Shared:
+    """Length that each two parts share, given the part of each run (below ``size``)."""
+    one, other = (parts[np.concatenate(ends)] for ends in _ends(touching))
+    mm = np.concatenate([np.full(len(touching.left), resolution.y), touching.shared * resolution.x]) / 1e3
+    border = one != other
+    code = np.minimum(one, other)[border] * size + np.maximum(one, other)[border]
+    unique, place = np.unique(code, return_inverse=True)
+    together = np.bincount(place, weights=mm[border], minlength=len(unique))
+    return Shared(np.stack([unique // size, unique % size], axis=1), together.astype(np.float64))
 
 
-def _centroids(parts: NDArray[np.integer[Any]], pixels: Ints) -> Floats:
-    rows, columns = np.zeros(len(pixels) + 1), np.zeros(len(pixels) + 1)
-    across = np.arange(parts.shape[1])
-    for row, line in enumerate(
-        parts
-    ):  # Line by line: coordinates of all pixels at once would need eight times as much.
-        counts = np.bincount(line, minlength=len(rows)) if len(rows) < 4 * len(line) else None
-        if counts is not None:
-            rows += row * counts
-            columns += np.bincount(line, weights=across, minlength=len(rows))
-        else:
-            np.add.at(rows, line, row)
-            np.add.at(columns, line, across)
-    return np.asarray(np.stack([rows[1:], columns[1:]], axis=1) / np.maximum(pixels, 1)[:, None])
-
-
-def _box(found: tuple[slice, slice] | None) -> tuple[int, int, int, int]:
-    if found is None:
-        return (0, 0, 0, 0)
-    rows, columns = found
-    return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
+def _ends(touching: Touching) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+    return (touching.left, touching.above), (touching.right, touching.below)

@@ -47,7 +47,14 @@ def measurement_sentences(measured: PieceMeasurements) -> tuple[str, ...]:
         lines.append(_sentence(facing))
     else:
         lines.append(f"The skin surface faces {facing.value:.0f}° clockwise from the top of the picture.")
+    if measured.strays:
+        lines.append(_strays(measured.strays))
     return (*lines, f"These numbers are {PURPOSE}.")
+
+
+def _strays(count: int) -> str:
+    some = "1 stray spot" if count == 1 else f"{count} stray spots"
+    return f"{some} of tumour did not count for clearance: too small or too unsure, and far from any larger part."
 
 
 def _sentence(part: Measured) -> str:

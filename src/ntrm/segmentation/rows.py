@@ -64,7 +64,7 @@ def slide_row(
 def piece_row(slide_id: str, found: PieceFindings, *, grid: SlideGrid, schema: LabelSchema) -> Row:
     """A row of ``pieces``."""
     row: Row = {"slide_id": slide_id, "piece": found.number, **box_cells(found.window, grid)}
-    row |= {"touches_edge": found.piece.touches_edge, "tissue_area_mm2": tissue_area(found.areas_mm2, schema)}
+    row |= {"touches_edge": found.touches_edge, "tissue_area_mm2": tissue_area(found.areas_mm2, schema)}
     for name in MEASUREMENTS:
         unit = "deg" if name == "orientation" else "mm"
         row |= {f"{name}_{unit}": found.measured[name].value, f"{name}_reason": found.measured[name].reason}

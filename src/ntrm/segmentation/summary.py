@@ -36,7 +36,7 @@ def _piece(found: PieceFindings, schema: LabelSchema) -> dict[str, Any]:
     return {
         "number": found.number,
         "mask_box_px": {"top": window.top, "left": window.left, "height": window.height, "width": window.width},
-        "touches_edge": found.piece.touches_edge,
+        "touches_edge": found.touches_edge,
         "tissue_area_mm2": tissue_area(found.areas_mm2, schema),
         "areas_mm2": found.areas_mm2,
         "tissue_fractions": fractions(found.areas_mm2, schema),

@@ -1,0 +1,50 @@
+"""The clock of the stages: they add up to the whole, and every one of them is there."""
+
+import pytest
+from tests.evaluation.small import MPP, ByColour
+from tests.segmentation.small import paint, write_slide
+
+from bench import segment_speed as bench
+from ntrm.predictor import Predictor
+from ntrm.segmentation.identity import Options
+from ntrm.segmentation.segmenter import Segmenter
+
+
+def test_stages_add_up_to_the_whole(tmp_path, random):
+    slide = write_slide(tmp_path / "a.tif", paint(random))
+    probabilities = Predictor.probabilities
+    took, stages = bench.whole(Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2), slide)
+    assert Predictor.probabilities is probabilities
+    assert all(stages[name].clock > 0 for name in bench.STAGES if name != "stream")
+    beside = ("read (beside)", "write (beside)")
+    assert sum(cost.clock for name, cost in stages.items() if name not in beside) == pytest.approx(took.clock)
+    with pytest.raises(SystemExit, match="kept"):
+        bench.whole(Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2), slide)
+
+
+def test_the_windows_are_those_that_the_slide_needs(tmp_path, random, monkeypatch):
+    slide = write_slide(tmp_path / "a.tif", paint(random))
+    tiles = bench.tiles_of(slide, MPP, Options(), 64)
+    seen = []
+    plain = Predictor.probabilities
+
+    def counting(self, pixels, **more):
+        seen.append(len(pixels))
+        return plain(self, pixels, **more)
+
+    predictor = Predictor(ByColour(), "cpu", batch=2)
+    monkeypatch.setattr(Predictor, "probabilities", counting)
+    assert bench.bare(predictor, tiles).clock > 0
+    alone = sum(seen)
+    seen.clear()
+    bench.whole(Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2), slide)
+    assert len(tiles) == alone == sum(seen)
+
+
+def test_the_table_has_medians_of_ratios():
+    rounds = [
+        {"network alone": {"clock": n, "processor": 1.0}, "whole": {"clock": w, "processor": 2.0}}
+        for n, w in ((1.0, 3.0), (2.0, 3.0), (4.0, 4.0))
+    ]
+    found = {"slide": "2 × 3 pixels", "windows": 5, "batch": 2, "device": "cpu", "rounds": rounds}
+    assert "| whole | 3.00 | 1.500 | 2.00 | 2.000 |" in bench.table(found)

@@ -17,9 +17,13 @@ from ntrm.phantom.dataset import PhantomOptions, write_phantom
 from ntrm.progress import SILENT, Progress
 from ntrm.report.dataset_page import dataset_page
 from ntrm.report.page import Markup, paragraph, picture, section, swatch, table
+from ntrm.segmentation.identity import Options
+from ntrm.segmentation.segment import Segmented, segment
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""
+SLIDES = 3
+"""Sections of the test part that are segmented as slides of a user's would be."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class TourResult:
     scored: int
     """Sections that the bundled model was scored on."""
     iou: float
+    results: Path
+    """What ``ntrm segment`` made of some of them: reports, polygons, tables."""
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""
@@ -43,25 +49,31 @@ class TourResult:
             "faults": self.faults,
             "scored": self.scored,
             "iou": self.iou,
+            "results": str(self.results),
         }
 
 
 def tour(
     out: Path, *, jobs: int = 1, progress: Progress = SILENT, note: Callable[[str], None] = lambda text: None
 ) -> TourResult:
-    """Phantom → check → statistics → the bundled model → page. A tour that was interrupted goes on."""
+    """Phantom → check → the bundled model, scored and on slides → page. A tour that was interrupted goes on."""
     dataset_folder, page, scores = out / "phantom", out / "index.html", out / "evaluation"
-    note(f"1/4  drawing {SECTIONS} synthetic skin sections")
+    note(f"1/5  drawing {SECTIONS} synthetic skin sections")
     write_phantom(dataset_folder, PhantomOptions(SECTIONS, SEED), jobs=jobs, progress=progress)
-    note("2/4  checking the dataset")
+    note("2/5  checking the dataset")
     check = check_dataset(dataset_folder, jobs=jobs, progress=progress)
-    note("3/4  segmenting the test part with the bundled model")
+    note("3/5  scoring the bundled model on the test part")
     found = evaluate(BUNDLED, dataset_folder, scores, jobs=1, progress=progress)
-    note("4/4  statistics and pictures")
+    note(f"4/5  segmenting {SLIDES} sections: masks, polygons, relations, measurements, reports")
     dataset = open_dataset(dataset_folder)
+    images = {case.name: case.image for case in dataset.cases if case.image is not None}
+    chosen = [images[each.name] for each in found.sections[:SLIDES]]
+    segmented = segment(chosen, out=out / "results", options=Options(maps=True), progress=progress)
+    note("5/5  statistics and pictures")
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
-    dataset_page(page, dataset, stats, check, more=[_segmentation(found, scores)], progress=progress)
+    more = [_segmentation(found, scores), _slides(segmented)]
+    dataset_page(page, dataset, stats, check, more=more, progress=progress)
     return TourResult(
         page,
         dataset_folder,
@@ -69,6 +81,23 @@ def tour(
         faults=len(check.faults),
         scored=len(found.sections),
         iou=found.pooled.macro["iou"],
+        results=segmented.out,
+    )
+
+
+def _slides(found: Segmented) -> Markup:
+    rows = [
+        [slide.slide_id, ", ".join(slide.cancers) or "none found", f"{slide.row['tissue_area_mm2']:.1f}"]
+        for slide in found.slides
+    ]
+    return section(
+        "Slides",
+        paragraph(
+            "The same model through ntrm segment, as on slides of your own. The folder results beside this page has "
+            "a report for each (results/index.html), polygons, masks and tables; ntrm serve shows them in the browser."
+        ),
+        table(["slide", "cancers", "tissue, mm²"], rows),
+        *(picture(found.out / slide.slide_id / "overlay.png", slide.slide_id) for slide in found.slides[:1]),
     )
 
 

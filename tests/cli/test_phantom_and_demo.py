@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from ntrm import tour as tour_module
 from ntrm.cli.app import app
+from ntrm.slide.tables import read_results
 
 runner = CliRunner()
 
@@ -36,7 +37,12 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "demo" / "index.html").read_text()
     assert "No fault was found." in page
-    assert page.count("data:image/png") == 5
+    assert page.count("data:image/png") == 6
     assert "not for real slides" in page
     assert json.loads((tmp_path / "demo" / "stats.json").read_text())["sections"] == 3
     assert "index.html" in result.stdout
+    # Not at a terminal: the viewer is named, not started.
+    assert f"ntrm serve {tmp_path / 'demo' / 'results'} --root {tmp_path / 'demo' / 'phantom'}" in result.stderr
+    slides = read_results(tmp_path / "demo" / "results").slides
+    assert slides.column("status") == ["done"]
+    assert (tmp_path / "demo" / "results" / slides.column("slide_id")[0] / "report.html").is_file()

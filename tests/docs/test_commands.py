@@ -14,6 +14,7 @@ from ntrm.cli.app import app
 
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
 GUIDES = ("README", "install", "quickstart", "data", "development", "train", "evaluate", "reproduce", "cluster")
+GUIDES += ("report",)
 OWN = {"README.md", *(f"docs/{name}.md" for name in GUIDES)}
 
 

@@ -14,7 +14,7 @@ from ntrm.models.registry import ARCHITECTURES, create
 
 CLASSES = 5
 WIDTH = 0.125
-RELATED = {"ntrm-paper", "ntrm", "mit-trm"}
+RELATED = {"ntrm-paper", "ntrm", "ntrm-section", "mit-trm"}
 """Architectures with a tissue graph."""
 COARSE = RELATED | {"ntrm-control"}
 """Architectures with an initial prediction."""
@@ -53,6 +53,8 @@ def settle(network):
 
     if hasattr(network, "coarse"):
         network.coarse.register_forward_hook(over_patchwork)
+    if hasattr(getattr(network, "relation", None), "readout"):  # starts closed, and nothing behind it would learn
+        torch.nn.init.normal_(network.relation.readout.out.weight, std=0.3)
     return network
 
 

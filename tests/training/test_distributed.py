@@ -26,14 +26,14 @@ def free_port():
         return one.getsockname()[1]
 
 
-def command(data, out, changes, *, launcher=True, more=()):
+def command(data, out, changes, *, arch="ntrm-paper", launcher=True, more=()):
     settings = {**SETTINGS, **changes}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     head = [sys.executable]
     if launcher:
         head += ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
         head += ["--master-port", str(free_port())]
-    head += ["-m", "ntrm", "train", "--arch", "ntrm-paper", "--data", str(data), "--out", str(out), "--device", "cpu"]
+    head += ["-m", "ntrm", "train", "--arch", arch, "--data", str(data), "--out", str(out), "--device", "cpu"]
     return [*head, "--recipe", "fast", "--option", "width=0.125", "--json", "--progress", "none", *words, *more]
 
 
@@ -50,9 +50,9 @@ def test_more_processes_than_validation_windows_are_refused(train, monkeypatch):
         train(changes={"batch": 8, "steps": 2})
 
 
-def single(data, out, **changes):
+def single(data, out, arch="ntrm-paper", **changes):
     recipe, options = small_recipe(**{**CHANGES, **changes}), {"width": 0.125}
-    return fit("ntrm-paper", data, out, recipe=recipe, options=options, device="cpu", pictures=False, resume=True)
+    return fit(arch, data, out, recipe=recipe, options=options, device="cpu", pictures=False, resume=True)
 
 
 def first_gradient(run):
@@ -62,16 +62,18 @@ def first_gradient(run):
 
 
 @pytest.mark.slow
-def test_two_processes_come_to_where_one_comes(data, tmp_path):
-    changes = {**CHANGES, "steps": 2, "validate_every": 1}
+@pytest.mark.parametrize(("arch", "sections"), [("ntrm-paper", None), ("ntrm-section", 2)])
+def test_two_processes_come_to_where_one_comes(data, tmp_path, arch, sections):
+    """With sections each process has one, and validation joins what the processes have gathered of theirs."""
+    changes = {**CHANGES, "steps": 2, "validate_every": 1, "sections": sections}
     two = subprocess.Popen(
-        command(data, tmp_path / "two", changes),
+        command(data, tmp_path / "two", changes, arch=arch),
         env=surroundings(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    one = single(data, tmp_path / "one", **changes)
+    one = single(data, tmp_path / "one", arch, **changes)
     stdout, stderr = two.communicate(timeout=300)
     assert two.returncode == 0, stderr
     assert json.loads(stdout)["best"]["loss"] == pytest.approx(one.best["loss"], rel=1e-3)  # one process speaks

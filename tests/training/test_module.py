@@ -10,6 +10,7 @@ from ntrm.errors import NtrmError
 from ntrm.models.registry import ARCHITECTURES, create
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.module import RoundLoader, Step, TrainingModule, ValidationLoader
+from ntrm.training.section_plan import SectionPlan, section_sizes
 
 CPU = torch.device("cpu")
 
@@ -62,6 +63,16 @@ def test_validation_windows_are_shared_without_gap_or_repetition(store, world, b
     assert sorted(own) == list(range(len(store)))
     assert [len(loader) for loader in loaders] == [sum(1 for _ in loader) for loader in loaders]
     assert all(len(chunk) <= batch for loader in loaders for chunk in loader.batches)
+
+
+@pytest.mark.parametrize(
+    ("window", "batch", "expected"), [(64, 2, 16), (256, 2, 16), (512, 2, 4), (1024, 1, 1), (2048, 1, 1), (512, 8, 8)]
+)
+def test_large_windows_are_validated_a_few_at_a_time(make, window, batch, expected, monkeypatch):
+    seen = []
+    monkeypatch.setattr("ntrm.training.module.ValidationLoader", lambda _store, count, *_: seen.append(count))
+    make(window=window, batch=batch).val_dataloader()
+    assert seen == [expected]
 
 
 def test_the_rest_of_a_round_after_an_interruption(make):
@@ -218,7 +229,7 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 @gpu
 @pytest.mark.parametrize("resident", ["yes", "no"])
-@pytest.mark.parametrize("arch", ["ntrm-paper", "mit-b0", "unet-resnet18"])
+@pytest.mark.parametrize("arch", ["ntrm-paper", "ntrm-section", "mit-b0", "unet-resnet18"])
 def test_no_step_waits_for_the_gpu(store, seed, arch, resident):
     """Batch, augmentation, network, loss, gradients and optimiser: torch raises where the host has to wait."""
     device = torch.device("cuda")
@@ -227,7 +238,7 @@ def test_no_step_waits_for_the_gpu(store, seed, arch, resident):
         pytest.importorskip("transformers")
     network = create(arch, store.tiles.schema, width=0.25).to(device, memory_format=torch.channels_last)
     own = TileStore(store.tiles, device, resident=resident, workers=0)
-    plan = StepPlan(len(own), recipe.batch, seed)
+    plan = SectionPlan(len(own), recipe.batch, seed, sizes=section_sizes(own.tiles), sections=2)
     module = TrainingModule(network, recipe, plan, training=own, validation=own).to(device).train()
     learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, fused=True)

@@ -199,7 +199,15 @@ WRONG = {
     "freeze_batch_norm": [0],
     "resident": [False, True, "maybe"],
     "workers": [-1, 1000],
+    "sections": [0, -1, 5, 2.0, "two", True],
 }
+
+
+def test_a_recipe_of_before_sections_is_still_whole(tmp_path):
+    document = {key: value for key, value in load_recipe("fast").as_dict().items() if key != "sections"}
+    (tmp_path / "old.yaml").write_text(yaml.safe_dump(document))
+    assert load_recipe(tmp_path / "old.yaml") == load_recipe("fast")
+    assert load_recipe("fast", {"sections": 4}).sections == 4
 
 
 def test_every_field_has_impossible_values():

@@ -18,7 +18,8 @@ def exact(monkeypatch):
 
 
 def trained(network, images, masks, *, half, record):
-    """Losses of a few steps."""
+    """Losses of a few steps; both windows are of one section."""
+    sections = torch.zeros(images.shape[1], dtype=torch.long, device=images.device)
     for key in network.without_gradient():
         network.get_parameter(key).requires_grad_(False)
     criterion = SegmentationLoss(network.config.classes).cuda()
@@ -27,8 +28,9 @@ def trained(network, images, masks, *, half, record):
     for image, mask in zip(images, masks, strict=True):
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
             if record and forward is network:
-                forward = recorded(network, image)
-            loss = criterion(forward(image), mask).total
+                forward = recorded(network, image, sections)
+            output = network(image, sections=sections) if forward is network else forward(image)
+            loss = criterion(output, mask).total
         loss.backward()
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
@@ -37,7 +39,9 @@ def trained(network, images, masks, *, half, record):
 
 
 @cuda_only
-@pytest.mark.parametrize("arch", ["ntrm-paper", "ntrm-control", "unet-resnet18", "deeplabv3plus", "mit-b0"])
+@pytest.mark.parametrize(
+    "arch", ["ntrm-paper", "ntrm-control", "ntrm-section", "unet-resnet18", "deeplabv3plus", "mit-b0"]
+)
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
 def test_a_recorded_network_learns_as_the_network_itself(arch, half, seed):
     torch.manual_seed(seed)

@@ -107,7 +107,7 @@ def test_the_axes_of_the_classes_are_known_for_every_network(arch, seed):
     assert list(axes) == list(network.state_dict())
     found = {key for key, each in axes.items() if each}
     assert all(axes[key] == (0,) for key in found)
-    assert found == {key for key in axes if "classif" in key or key.endswith(".absent")}
+    assert found == {key for key in axes if "classif" in key or key.endswith((".absent", ".embedding"))}
     assert all(len(network.state_dict()[key]) == len(NAMES) for key in found)
 
 

@@ -225,7 +225,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or an empty one where there is none."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

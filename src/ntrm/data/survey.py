@@ -69,14 +69,20 @@ def survey_dataset(root: Path) -> Survey:
     return survey
 
 
-def natural(name: str) -> tuple[list[int | str], str]:
+def natural(name: str) -> tuple[list[tuple[int, str] | str], str]:
     """Sorting key under which numbers count: BCC_2 stands before BCC_10.
 
     >>> sorted(["BCC_10", "BCC_2"], key=natural)
     ['BCC_2', 'BCC_10']
     """
     parts = re.split(r"([0-9]+)", name)
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+    return [_size(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+
+def _size(digits: str) -> tuple[int, str]:
+    """Sorts as the number does; of digits without end Python would make no number."""
+    plain = digits.lstrip("0")
+    return len(plain), plain
 
 
 def _find_layout(root: Path) -> tuple[str, list[Place]]:

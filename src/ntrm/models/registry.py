@@ -20,6 +20,8 @@ from ntrm.models.baselines.unet_vgg import VGGUNet
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.mit_trm import MiTTRM
 from ntrm.models.ntrm import NTRM
+from ntrm.models.section.config import SectionConfig
+from ntrm.models.section.network import SectionNTRM
 from ntrm.models.trm import RelationConfig
 from ntrm.models.weights import load_encoder_weights
 
@@ -36,6 +38,12 @@ def _control(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse
     return NTRM(classes, encoder, width, coarse, relation=None)
 
 
+def _section(
+    classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5", **variant: Any
+) -> SegmentationModel:
+    return SectionNTRM(classes, encoder, width, coarse, SectionConfig(**variant))
+
+
 def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> SegmentationModel:
     return SegFormer(classes, size, width, drop_path)
 
@@ -44,6 +52,7 @@ ARCHITECTURES: dict[str, Builder] = {
     "ntrm-paper": _ntrm,
     "ntrm": _ntrm,
     "ntrm-control": _control,
+    "ntrm-section": _section,
     "unet-resnet18": ResNetUNet,
     "unet-vgg16": VGGUNet,
     "attention-unet": AttentionUNet,

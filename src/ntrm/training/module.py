@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,19 +14,23 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ntrm.data.tensors import LoadedTiles
+from ntrm.data.tiles import TILE_SIZE
 from ntrm.errors import NtrmError
 from ntrm.models.base import SegmentationModel
+from ntrm.models.output import Segmentation
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.engine import pl
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.replay import Forward, recorded
 from ntrm.training.schedule import Course, Rounds, learning_rate
-from ntrm.training.validation import Scores, Tally
+from ntrm.training.section_plan import section_numbers
+from ntrm.training.validation import Scores, SectionContext, Tally
 from ntrm.training.watch import LossWatch
 
 VALIDATION_BATCH = 16
-"""Windows at a time in validation, if the training's own batch is not larger: without gradients that fits."""
+"""Windows at a time in validation, if the training's own batch is not larger: without gradients that fits. Of windows
+larger than usual there are fewer, as many as have the same pixels."""
 
 _DROP = 2  # what a seed is used for, beside order and augmentation
 
@@ -59,6 +64,14 @@ class RoundLoader:
                 yield Step(step, tiles)
 
 
+class Validated(NamedTuple):
+    """What the validation step gets."""
+
+    indices: list[int]
+    """Which of the validation windows these are."""
+    tiles: LoadedTiles
+
+
 class ValidationLoader:
     """The validation windows of one of ``world`` processes, always in the same batches."""
 
@@ -70,8 +83,8 @@ class ValidationLoader:
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self) -> Iterator[LoadedTiles]:
-        return self.store.batches(self.batches)
+    def __iter__(self) -> Iterator[Validated]:
+        return (Validated(*each) for each in zip(self.batches, self.store.batches(self.batches), strict=True))
 
 
 class TrainingModule(pl.LightningModule):
@@ -110,6 +123,8 @@ class TrainingModule(pl.LightningModule):
         self.scores: Scores | None = None
         self.loader: RoundLoader | None = None
         self._recorded: Forward | None = None
+        self._context = SectionContext(network, section_numbers(validation.tiles)) if network.passes else None
+        self._groups = None if plan.groups is None else torch.tensor(plan.groups)
         self._stores = training, validation
         self._saved_rows: list[list[float]] = []
         for name, values in (("mean", network.config.mean), ("std", network.config.std)):
@@ -132,7 +147,8 @@ class TrainingModule(pl.LightningModule):
     def val_dataloader(self) -> ValidationLoader:
         """The validation windows of this process."""
         plan = self.plan
-        return ValidationLoader(self._stores[1], max(VALIDATION_BATCH, plan.batch // plan.world), plan.rank, plan.world)
+        fits = min(VALIDATION_BATCH, max(1, VALIDATION_BATCH * TILE_SIZE**2 // self.recipe.window**2))
+        return ValidationLoader(self._stores[1], max(fits, plan.batch // plan.world), plan.rank, plan.world)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Batches come on the device."""
@@ -156,7 +172,10 @@ class TrainingModule(pl.LightningModule):
     def training_step(self, batch: Step, batch_idx: int) -> Tensor:
         """Augment, normalise, predict, compare. Nothing here waits for the device."""
         plan, step = self.plan, batch.number
-        images, masks = self.augment(*batch.tiles, plan.generator(step), rank=plan.rank, world=plan.world)
+        sections = None if plan.groups is None else plan.groups[-1] + 1
+        images, masks = self.augment(
+            *batch.tiles, plan.generator(step), rank=plan.rank, world=plan.world, sections=sections
+        )
         x = self.normalise(images)
         forward = self._forward(x)
         seed_dropout(_drop_seed(plan, step), self.device)  # not sooner: recording draws as well
@@ -166,10 +185,12 @@ class TrainingModule(pl.LightningModule):
 
     def _forward(self, x: Tensor) -> Forward:
         recipe = self.recipe
+        if self._groups is not None:
+            self._groups = self._groups.to(x.device)  # moved in the first step alone
         if x.device.type != "cuda" or not recipe.replay or recipe.compile or self.plan.world > 1:
-            return self.network
+            return partial(self.network, sections=self._groups)
         if self._recorded is None:  # not sooner: only now is the network in the mode in which it trains
-            self._recorded = recorded(self.network, x)
+            self._recorded = recorded(self.network, x, self._groups)
         return self._recorded
 
     def on_validation_epoch_start(self) -> None:
@@ -178,9 +199,21 @@ class TrainingModule(pl.LightningModule):
         if self.plan.world > 1:
             self._join_statistics()
 
-    def validation_step(self, batch: LoadedTiles, batch_idx: int) -> None:
+    def _validation_images(self) -> Iterator[tuple[list[int], Tensor]]:
+        """Validation windows of this process as the network takes them."""
+        return ((batch.indices, self.normalise(batch.tiles.images)) for batch in self.val_dataloader())
+
+    def validation_step(self, batch: Validated, batch_idx: int) -> None:
         """Predict and count."""
-        self.tally.add(self.network(self.normalise(batch.images)), batch.masks)
+        if self._context is not None and batch_idx == 0:
+            # Not before the first step: only in steps is the precision set in which the network runs.
+            self._context.gather(self._validation_images)
+        self.tally.add(self._predict(self.normalise(batch.tiles.images), batch.indices), batch.tiles.masks)
+
+    def _predict(self, x: Tensor, indices: Sequence[int]) -> Segmentation:
+        """Validation windows by their numbers, in the context of their sections where the network wants it."""
+        output: Segmentation = self.network(x) if self._context is None else self._context.predict(x, indices)
+        return output
 
     def on_validation_epoch_end(self) -> None:
         """Score what was counted."""

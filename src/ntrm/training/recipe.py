@@ -94,6 +94,8 @@ class Recipe:
     """Whether the windows are held in the device's memory."""
     workers: int
     """Processes that read windows where they are not resident."""
+    sections: int | None = None
+    """Sections per step, with batch / sections windows each; None draws windows from all sections alike."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[\w][\w .+-]{0,63}", self.name):
@@ -135,6 +137,7 @@ class Recipe:
             ("epochs", 1, 100_000),
             ("steps", 1, 100_000_000),
             ("batch", 1, 65_536),
+            ("sections", 1, 65_536),
             ("plateau_patience", 1, 100_000),
             ("early_stopping", 1, 100_000),
             ("validate_every", 1, 100_000_000),
@@ -154,9 +157,15 @@ class Recipe:
         if self.window % 32:
             raise UsageError("recipe: impossible window", got=self.window, expected="a multiple of 32")
         self._check_number("overlap", 0, self.window - 1, whole=True)
+        if self.sections is not None and self.batch % self.sections:
+            raise UsageError(
+                "recipe: the batch is not made of whole sections",
+                got=f"batch {self.batch}, sections {self.sections}",
+                expected=f"a batch that is a multiple of {self.sections}",
+            )
 
     def _check_number(self, field: str, low: float, high: float, *, whole: bool = False) -> None:
-        optional = field in (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
+        optional = field in (*_LENGTH, "sections", "gradient_clip", "early_stopping", "validate_every")
         if not (optional and getattr(self, field) is None):
             check_number(f"{field} of a recipe", getattr(self, field), low, high, whole=whole)
 
@@ -192,7 +201,7 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
         _lay(values, {key: value for key, value in _read(base).items() if key != "name"}, f"recipe {base}")
     _lay(values, document, str(source))
     _lay(values, overrides or {}, "the changes to the recipe")
-    missing = [field for field in FIELDS if field not in values]
+    missing = [field for field in FIELDS if field not in values and field != "sections"]
     if missing:
         raise DataError(
             f"{source} is no whole recipe",

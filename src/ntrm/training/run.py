@@ -183,7 +183,7 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}", got=error, mend="choose a new folder") from error
     if not isinstance(document, dict):
         raise DataError(f"{path} is no provenance", got=type(document).__name__, mend="choose a new folder")

@@ -155,7 +155,7 @@ def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
             yield from (_rings(polygon, where) for polygon in _list(part.get("coordinates"), where))
         elif kind == "Polygon":
             yield _rings(part.get("coordinates"), where)
-        elif kind not in NOT_AREAS:
+        elif not isinstance(kind, str) or kind not in NOT_AREAS:
             raise DataError(
                 f"{where}: unknown geometry", got=_short(part), expected="Polygon or MultiPolygon", mend=MEND
             )

@@ -1,0 +1,160 @@
+"""NTRM that sees the whole section: encoder, coarse head and decoder of the control, and the section relation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ntrm.errors import UsageError, choices_error
+from ntrm.models.base import SegmentationModel
+from ntrm.models.blocks import check_input, initialise, scaled, upsample
+from ntrm.models.decoder import WIDTHS, UNetDecoder
+from ntrm.models.encoder import Stages
+from ntrm.models.encoders import make_encoder
+from ntrm.models.ntrm import COARSE, CoarseHead
+from ntrm.models.output import Segmentation, TissueGraph
+from ntrm.models.section.config import SectionConfig
+from ntrm.models.section.relation import SectionRelation
+from ntrm.models.section.sums import SectionSums
+
+
+class SectionNTRM(SegmentationModel):
+    """``ntrm-section``: like ``ntrm-control``, with nodes pooled over all windows of a section.
+
+    A section is predicted in passes over its windows: ``gather`` in each of ``passes`` passes, the rows added up, then
+    ``forward`` with the sums of all passes as ``context``.
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        encoder: str = "resnet18",
+        width: float = 1.0,
+        coarse: str = "e5",
+        relation: SectionConfig | None = None,
+    ) -> None:
+        super().__init__()
+        if coarse not in COARSE:
+            raise choices_error("unknown input of the coarse head", coarse, COARSE)
+        self.coarse_from = coarse
+        self.encoder = make_encoder(encoder, width)
+        e1, e2, e3, e4, e5 = self.encoder.channels
+        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
+        self.upper = UNetDecoder(e5, (e4, e3), (d1, d2))
+        self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
+        self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
+        self.classify = nn.Conv2d(d5, classes, kernel_size=1)
+        initialise(self.classify)
+        # Last, so that the same seed gives the control the same weights.
+        self.relation = SectionRelation(d2, e5, classes, relation or SectionConfig())
+
+    @property
+    def passes(self) -> int:
+        """Passes over a section's windows before it can be predicted."""
+        return self.relation.config.rounds if self.relation.config.scope == "section" else 0
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        initial: bool = True,
+        graph: bool = False,
+        sections: Tensor | None = None,
+        context: Sequence[SectionSums] | None = None,
+    ) -> Segmentation:
+        """(B, 3, H, W) → logits (B, K, H, W) at input size; see ``SegmentationModel``."""
+        check_input(x, self.multiple)
+        return self.segment(x, initial=initial, graph=graph, sections=sections, context=context)
+
+    def segment(
+        self,
+        x: Tensor,
+        *,
+        initial: bool,
+        graph: bool,
+        sections: Tensor | None = None,
+        context: Sequence[SectionSums] | None = None,
+    ) -> Segmentation:
+        """Encoder, coarse prediction, relation over the section, decoder: one stage a line."""
+        e1, e2, e3, e4, e5 = self.encoder(x)
+        d2 = self.upper(e5, (e4, e3))  # (B, 128, H/8, W/8)
+        coarse = self.coarse(e5 if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
+        refined, tissues = self._relate(coarse, d2, e5, sections, context)
+        final = self.classify(self.lower(refined, (e2, e1, None)))  # (B, K, H, W)
+        return Segmentation(final, upsample(coarse, 8) if initial else None, tissues if graph else None)
+
+    def gather(self, x: Tensor, *, sections: Tensor | None = None, context: Sequence[SectionSums] = ()) -> SectionSums:
+        """What each window (B, 3, H, W) adds to its section, in the pass after those whose sums are ``context``."""
+        check_input(x, self.multiple)
+        if len(context) >= self.relation.config.rounds:
+            raise UsageError(
+                "nothing is left to gather", got=f"{len(context)} passes", expected=f"{self.passes} in this network"
+            )
+        stages: Stages = self.encoder(x)
+        *_, e3, e4, e5 = stages
+        deep = self.coarse_from == "e5" and self.relation.config.source == "e5" and not context
+        d2 = None if deep else self.upper(e5, (e4, e3))
+        coarse = self.coarse(e5 if self.coarse_from == "e5" or d2 is None else d2)
+        with _full_precision(x):
+            logits, pooled = coarse, d2
+            for sums in context:
+                if d2 is not None:  # always so after the first pass
+                    masks = self.relation.masks(logits)
+                    pooled, _ = self.relation.round(d2, masks, _rows(sums, sections, x.shape[0]))
+                    logits = self.relation.revised(coarse, pooled)
+            return self.relation.gather(self.relation.masks(logits), pooled, e5)
+
+    @property
+    def wants_prior(self) -> bool:
+        """Whether this variant has a prior."""
+        return self.relation.config.prior
+
+    def set_prior(self, contacts: Tensor) -> None:
+        """Tell which tissues touch in the training masks: counts (K, K)."""
+        if self.wants_prior:
+            self.relation.set_prior(contacts)
+
+    def without_gradient(self) -> dict[str, str]:
+        """Parameters that never receive a gradient in this variant, with the reason."""
+        return {f"relation.{name}": reason for name, reason in self.relation.without_gradient().items()}
+
+    def _relate(
+        self, coarse: Tensor, d2: Tensor, e5: Tensor, sections: Tensor | None, context: Sequence[SectionSums] | None
+    ) -> tuple[Tensor, TissueGraph | None]:
+        """All rounds: D2 refined, and the graph of the last."""
+        relation, logits, refined, tissues = self.relation, coarse, d2, None
+        with _full_precision(d2):
+            for number in range(relation.config.rounds):
+                masks = relation.masks(logits)
+                if context is not None and self.passes:
+                    sums = _rows(_pass(context, number), sections, d2.shape[0])
+                else:
+                    sums = relation.gather(masks, refined, e5)
+                    sums = sums if sections is None or not self.passes else sums.within(sections)
+                refined, related = relation.round(d2, masks, sums)
+                tissues = relation.graph(sums, related)
+                if number + 1 < relation.config.rounds:
+                    logits = relation.revised(coarse, refined)
+        return refined, tissues
+
+
+def _rows(sums: SectionSums, sections: Tensor | None, batch: int) -> SectionSums:
+    """A row of sums for each window."""
+    return sums.expanded(batch) if sections is None else sums.rows(sections)
+
+
+def _pass(context: Sequence[SectionSums], number: int) -> SectionSums:
+    if number >= len(context):
+        raise UsageError(
+            "the context is not whole",
+            got=f"sums of {len(context)} passes",
+            expected=f"at least {number + 1}",
+            mend="gather once more, with the sums so far as context",
+        )
+    return context[number]
+
+
+def _full_precision(x: Tensor) -> torch.autocast:
+    return torch.autocast(device_type=x.device.type, enabled=False)

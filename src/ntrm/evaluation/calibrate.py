@@ -25,13 +25,13 @@ from ntrm.data.parts import Parts, few_sections, open_parts
 from ntrm.data.tensors import TileDataset
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.evaluation.sections import BINS, Tally
-from ntrm.evaluation.subject import class_table
+from ntrm.evaluation.subject import class_table, open_subject
 from ntrm.files import write_json, write_text
 from ntrm.labels import IGNORE
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
 from ntrm.models.card import model_card
-from ntrm.models.hub import BUNDLED, load
+from ntrm.models.hub import BUNDLED
 from ntrm.models.saving import CARD, CONFIG
 from ntrm.predictor import Predictor
 from ntrm.progress import SILENT, Progress
@@ -125,7 +125,9 @@ def calibrate(
     """
     folder = _own_folder(model_folder)
     out = _claim(default_out(folder) if out is None else Path(out))
-    network, parts = load(folder), open_parts(Path(data), level=level, split_file=split_file)
+    subject, parts = open_subject(folder), open_parts(Path(data), level=level, split_file=split_file)
+    subject.check_one_pass()
+    network = subject.network
     previous, part = network.config.temperature, parts[split]
     table = class_table(network.config, parts)
     plain = Predictor(network.describe(temperature=1.0), device, precision=precision, batch=batch)

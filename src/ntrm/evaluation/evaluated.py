@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +54,7 @@ def read_evaluation(folder: Path) -> Evaluated:
             name=str(model.get("name") or model["arch"]),
             traits=_traits({**{key: model.get(key) for key in TRAITS}, "stitching": document.get("stitching")}),
             seed=None if model["seed"] is None else int(model["seed"]),
-            sha256=model.get("sha256"),
+            sha256=None if model.get("sha256") is None else str(model["sha256"]),
             data={key: data.get(key) for key in ("fingerprint", "split", "level", "mpp")},
             classes=tuple(map(str, document["classes"])),
             sections=tuple(arrays["names"].astype(str).ravel().tolist()),
@@ -124,5 +125,5 @@ def _read_confusions(path: Path) -> dict[str, NDArray[Any]]:
         # Opened here: numpy leaves a file open that turns out to be no archive.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in ("names", "patients", "final")}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", mend="evaluate again") from error

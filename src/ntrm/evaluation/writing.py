@@ -44,7 +44,7 @@ def claim_folder(out: Path) -> None:
 def _is_evaluation(path: Path) -> bool:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and {"model", "data", "pooled"} <= document.keys()
 

@@ -6,15 +6,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ntrm.blending import Blender
 from ntrm.data.tiles import cut
 from ntrm.errors import NtrmError, UsageError
 from ntrm.labels import SKIN
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig, schema_for
-from ntrm.models.output import Segmentation
+from ntrm.models.output import Segmentation, TissueGraph
 from ntrm.models.registry import create
 from ntrm.predictor import Predictor
-from ntrm.stitching import Blender, Stitching, blended_rows, stitch
+from ntrm.stitching import RowEnd, Stitching, blended_blocks, blended_rows, stitch
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
@@ -161,11 +162,6 @@ def test_rows_come_out_as_soon_as_no_later_window_can_touch_them(random):
     assert seen == [(top, after - top) for top, after in zip(tops, [*tops[1:], 200], strict=True)]
 
 
-def test_memory_does_not_grow_with_the_height():
-    blender = Blender(3, 100_000, 96, Stitching(64), torch.device("cpu"))
-    assert sum(t.numel() for t in vars(blender).values() if isinstance(t, torch.Tensor)) < 5 * 64 * 96
-
-
 def test_windows_left_out_leave_ignore_and_touch_nothing_else(random):
     image, stitching = draw(random, 300, 100), Stitching(64, 16)
     predictor = Predictor(Position(), "cpu", batch=3)
@@ -234,12 +230,58 @@ def test_impossible_windows_are_refused(options):
         Stitching(*options)
 
 
-def test_windows_out_of_order_are_refused():
-    blender = Blender(1, 128, 64, Stitching(64, 16), torch.device("cpu"))
-    windows = Stitching(64, 16).windows(128, 64)
-    list(blender.add(windows[-1], torch.zeros(1, 64, 64)))
-    with pytest.raises(UsageError, match="row by row"):
-        list(blender.add(windows[0], torch.zeros(1, 64, 64)))
+def test_blocks_beside_each_other_are_the_rows(random, monkeypatch):
+    """A section wider than a block: the same numbers, to the last bit, as if it were one block."""
+    image = draw(random, 150, 290)
+    predictor = Predictor(Position(coarse=True), "cpu", batch=3)
+    once = stitch(predictor, image, initial=True, probabilities=True)
+    monkeypatch.setattr(Blender.__init__, "__kwdefaults__", {"block": 64})
+    again = stitch(predictor, image, initial=True, probabilities=True)
+    assert np.array_equal(once.probabilities, again.probabilities)
+    assert np.array_equal(once.initial_mask, again.initial_mask)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 7, 64])
+def test_from_the_end_of_any_row_it_goes_on_to_the_same_bits(random, batch):
+    image = draw(random, 260, 150)
+    every = Stitching(64, 16).windows(260, 150)
+    some = [window for window in every if random.random() < 0.7] or every
+    options = {"stitching": Stitching(64, 16), "windows": some}
+    predictor = Predictor(Position(), "cpu", batch=batch)
+
+    def events(**more):
+        return [*blended_blocks(predictor, 260, 150, lambda w: cut(image, w, fill=255), **options, **more)]
+
+    whole = events()
+    for at, event in enumerate(whole):
+        if isinstance(event, RowEnd):
+            rest = events(begin=event)
+            assert len(rest) == len(whole) - at - 1
+            for one, other in zip(rest, whole[at + 1 :], strict=True):
+                assert isinstance(one, RowEnd) == isinstance(other, RowEnd)
+                assert isinstance(one, RowEnd) or one[:4] == other[:4]
+                assert isinstance(one, RowEnd) or (one.values is None) == (other.values is None)
+                assert isinstance(one, RowEnd) or one.values is None or torch.equal(one.values, other.values)
+    assert sum(isinstance(event, RowEnd) for event in whole) == len({window.top for window in some}) - 1
+
+
+def test_graphs_come_window_by_window_and_row_by_row(random):
+    torch.manual_seed(1)
+    network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
+    image, windows = draw(random, 150, 120), Stitching(64, 16).windows(150, 120)
+    predictor, seen = Predictor(network, "cpu", batch=4), []
+    events = blended_blocks(predictor, 150, 120, lambda w: cut(image, w, fill=255), graphs=seen.append)
+    ends = [len(seen) for event in events if isinstance(event, RowEnd)]
+    together = TissueGraph(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
+    alone = [predictor.predict(cut(image, window, fill=255), graph=True).graph for window in windows]
+    np.testing.assert_array_equal(together.presence.numpy(), [graph.presence for graph in alone])
+    np.testing.assert_allclose(together.attention.numpy(), [graph.attention for graph in alone], atol=1e-4)
+    # At the end of a row its graphs are in, and none of the next row's.
+    counts = [sum(len(part.area) for part in seen[:end]) for end in ends]
+    tops = [window.top for window in windows]
+    assert counts == [tops.index(top) for top in sorted(set(tops))[1:]]
+    bare = Predictor(Position(), "cpu")
+    list(blended_blocks(bare, 150, 120, lambda w: cut(image, w, fill=255), graphs=seen.clear))
 
 
 def test_a_broken_network_is_refused(random):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -129,6 +130,12 @@ class Predictor:
         self._network = torch.compile(network) if compile else network
         self._mean = torch.tensor(config.mean, device=self.device).view(1, 3, 1, 1)
         self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
+
+    @cached_property
+    def has_initial(self) -> bool:
+        """Whether the network has a coarse head, whose prediction can be asked for."""
+        glass = np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
+        return self.probabilities(glass, initial=True).initial is not None
 
     @overload
     def predict(self, images: Image, *, initial: bool = ..., graph: bool = ...) -> Prediction: ...

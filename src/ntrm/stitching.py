@@ -8,7 +8,7 @@ The divisor is the sum of the very weights that were added, whichever windows th
 the rim of a window, where a network sees least around a pixel. What a window shows beyond the section is glass: the
 network sees it, nothing of it is blended in.
 
-Windows go row by row, so that only one row of windows is held, on the predictor's device, however tall the section.
+Windows go row by row and from left to right, so that only what can still change is held, on the predictor's device.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ntrm.blending import Blender, Block, Carry
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
-from ntrm.errors import UsageError, check_number
+from ntrm.errors import check_number
 from ntrm.labels import IGNORE
+from ntrm.models.output import TissueGraph
 from ntrm.predictor import Floats, Image, Predictor, check_image
 
 A_QUARTER = -1
@@ -87,51 +90,82 @@ class Rows(NamedTuple):
         return slice(self.top, self.top + self.final.shape[1])
 
 
-class Blender:
-    """Sums weighted windows in a band of rows and gives rows back once no later window can touch them.
+class RowEnd(NamedTuple):
+    """A row of windows is done: what is needed to go on from here, later or in another process."""
 
-    Windows must come row by row from the top; within a row in any order, and any of them may be left out.
+    carry: Carry
+    first: int
+    """Number of the window at which to begin predicting again. Some before the next row may be among them: batches
+    must be cut where they were, since a network's rounding may depend on what it is given at once."""
+
+
+def blended_blocks(
+    predictor: Predictor,
+    height: int,
+    width: int,
+    read: Callable[[Window], Image],
+    *,
+    stitching: Stitching | None = None,
+    windows: Sequence[Window] | None = None,
+    initial: bool = False,
+    graphs: Callable[[TissueGraph], None] | None = None,
+    begin: RowEnd | None = None,
+) -> Iterator[Block | RowEnd]:
+    """Predict a section window by window; yield its finished blocks row by row, and the end of each row of windows.
+
+    Args:
+        predictor: the network; its ``batch`` is how many windows are predicted at a time.
+        height: of the section.
+        width: of the section.
+        read: gives the tile (S, S, 3) under a window, with glass beyond the section.
+        stitching: windows of the network's own size with a quarter overlapping, if not given.
+        windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; all if not given.
+        initial: also blend what the coarse head says, as further channels.
+        graphs: is given the tissue graphs of windows, on the device, never those of two rows of windows together.
+        begin: the end of the row after which to begin; from the top if not given.
+
     """
+    stitching = stitching or Stitching(predictor.config.window)
+    todo = stitching.windows(height, width) if windows is None else windows
+    tops = sorted({window.top for window in todo})
+    blender: Blender | None = None
 
-    def __init__(self, channels: int, height: int, width: int, stitching: Stitching, device: torch.device) -> None:
-        self.height = height
-        self.top = 0
-        """First row that has not been given back."""
-        self._weights = stitching.weights().to(device)
-        rows = min(stitching.window, height)
-        self._sum = torch.zeros(channels, rows, width, device=device)
-        self._divisor = torch.zeros(rows, width, device=device)
+    def blend(channels: int) -> Blender:
+        new = Blender(channels, height, width, stitching.weights(), tops, predictor.device)
+        if begin is not None:
+            new.resume(begin.carry)
+        return new
 
-    def add(self, window: Window, values: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Blend in ``values`` (C, S, S) of a window; yields (top, (C, rows, W)) for rows that are finished by this.
+    start, done = (0, 0) if begin is None else (begin.first, begin.carry.top)
+    while start < len(todo):
+        some, first = todo[start : start + predictor.batch], start
+        start += len(some)
+        out = predictor.probabilities(
+            np.stack([read(window) for window in some]), initial=initial, graph=graphs is not None
+        )
+        maps = out.final if out.initial is None else torch.cat([out.final, out.initial], dim=1)  # (B, K or 2K, S, S)
+        blender = blender or blend(maps.shape[1])
+        for part in _by_row(some):
+            if some[part.start].top < done:
+                continue
+            if graphs is not None and out.graph is not None:
+                graphs(TissueGraph(*(each[part] for each in out.graph)))
+            for window, values in zip(some[part], maps[part], strict=True):
+                yield from blender.add(window, values)
+            following = first + part.stop
+            if following < len(todo) and todo[following].top != some[part.start].top:
+                yield from blender.finish_row()
+                yield RowEnd(blender.carry(), start if part.stop == len(some) else first)
+    yield from (blender or blend(predictor.config.classes)).finish()
 
-        The rows must be taken before the next window comes.
-        """
-        if window.top < self.top:
-            raise UsageError("windows must come row by row", got=window, expected=f"a window from row {self.top} on")
-        yield from self.finish(window.top)
-        weights = self._weights[: window.height, : window.width]
-        place = slice(0, window.height), window.slices[1]
-        self._sum[:, *place] += values[:, : window.height, : window.width] * weights
-        self._divisor[place] += weights
 
-    def finish(self, stop: int | None = None) -> Iterator[tuple[int, Tensor]]:
-        """Rows up to ``stop`` (all that is left if not given), which no later window may touch."""
-        stop = self.height if stop is None else stop
-        while self.top < stop:
-            count = min(stop - self.top, self._divisor.shape[0])
-            divisor = self._divisor[:count]
-            # Without any window both are 0, and 0 is what stays.
-            yield self.top, self._sum[:, :count] / torch.where(divisor > 0, divisor, 1)
-            self._advance(count)
-
-    def _advance(self, count: int) -> None:
-        kept = self._divisor.shape[0] - count
-        for band in (self._sum, self._divisor):
-            # Rows move up by less than their number, perhaps: a copy, since source and goal overlap.
-            band[..., :kept, :] = band[..., count:, :].clone()
-            band[..., kept:, :] = 0
-        self.top += count
+def _by_row(windows: Sequence[Window]) -> Iterator[slice]:
+    """Those of each row of windows."""
+    start = 0
+    for _, some in groupby(windows, key=lambda window: window.top):
+        stop = start + len([*some])
+        yield slice(start, stop)
+        start = stop
 
 
 def blended_rows(
@@ -144,38 +178,29 @@ def blended_rows(
     windows: Sequence[Window] | None = None,
     initial: bool = False,
 ) -> Iterator[Rows]:
-    """Predict a section window by window and yield its finished rows from top to bottom.
+    """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory."""
+    waiting: list[Block] = []
+    for block in blended_blocks(predictor, height, width, read, stitching=stitching, windows=windows, initial=initial):
+        if isinstance(block, RowEnd):
+            continue
+        waiting.append(block)
+        if block.left + block.width == width:
+            yield _joined(waiting, predictor)
+            waiting = []
 
-    Args:
-        predictor: the network; its ``batch`` is how many windows are predicted at a time.
-        height: of the section.
-        width: of the section.
-        read: gives the tile (S, S, 3) under a window, with glass beyond the section.
-        stitching: windows of the network's own size with a quarter overlapping, if not given.
-        windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; all if not given.
-        initial: also blend what the coarse head says.
 
-    """
-    stitching = stitching or Stitching(predictor.config.window)
-    todo = stitching.windows(height, width) if windows is None else windows
+def _joined(blocks: Sequence[Block], predictor: Predictor) -> Rows:
+    """Blocks beside each other as rows."""
     classes = predictor.config.classes
-    blender: Blender | None = None
-    start = 0
-    while start < len(todo):
-        some = todo[start : start + predictor.batch]
-        start += len(some)
-        out = predictor.probabilities(np.stack([read(window) for window in some]), initial=initial)
-        maps = out.final if out.initial is None else torch.cat([out.final, out.initial], dim=1)  # (B, K or 2K, S, S)
-        if blender is None:
-            blender = Blender(maps.shape[1], height, width, stitching, predictor.device)
-        for window, values in zip(some, maps, strict=True):
-            yield from (_split(top, rows, classes) for top, rows in blender.add(window, values))
-    blender = blender or Blender(classes, height, width, stitching, predictor.device)
-    yield from (_split(top, rows, classes) for top, rows in blender.finish())
-
-
-def _split(top: int, rows: Tensor, classes: int) -> Rows:
-    return Rows(top, rows[:classes], rows[classes:] if len(rows) > classes else None)
+    channels = max((len(block.values) for block in blocks if block.values is not None), default=classes)
+    parts = [
+        torch.zeros(channels, block.height, block.width, device=predictor.device)
+        if block.values is None
+        else block.values
+        for block in blocks
+    ]
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+    return Rows(blocks[0].top, whole[:classes], whole[classes:] if channels > classes else None)
 
 
 @dataclass(frozen=True, eq=False)

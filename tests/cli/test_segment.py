@@ -32,6 +32,17 @@ def test_json_names_slides_model_and_options(words):
     assert document["options"]["gzip"] is True
 
 
+def test_files_on_request_and_the_report_that_is_not_wanted(words, tmp_path):
+    pytest.importorskip("zarr")
+    result = runner.invoke(app, [*words, "--json", "--maps", "--probabilities", "--no-report"])
+    assert result.exit_code == 0, result.output
+    options = json.loads(result.stdout)["options"]
+    assert options["maps"] is options["probabilities"] is True
+    names = {path.name for path in (tmp_path / "out" / "first").iterdir()}
+    assert {"confidence.ome.tif", "initial.ome.tif", "probabilities.zarr"} <= names
+    assert "report.html" not in names
+
+
 def test_people_read_a_table_and_what_failed(words, tmp_path):
     broken = tmp_path / "broken.svs"
     broken.write_bytes(b"nothing")

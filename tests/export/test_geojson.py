@@ -118,19 +118,33 @@ def test_bounds_are_taken_off_and_recorded(tmp_path):
     assert document["ntrm"]["to_level0"] == [4, 5, 1000, 2000]
 
 
-def test_simplified_polygons_are_valid_and_close_to_the_exact_ones(tmp_path, mask):
+def test_simplified_polygons_are_valid_close_to_the_exact_ones_and_none_is_lost(tmp_path, mask):
     exact = features(write_geojson(tmp_path / "e.geojson", mask, SKIN, MPP).path)["features"]
     written = write_geojson(tmp_path / "s.geojson", mask, SKIN, MPP, simplify_um=3.0)
-    simple = {f["id"]: polygon(f) for f in features(written.path)["features"]}
-    assert written.regions + written.dropped == len(exact)
+    document = features(written.path)
+    simple = {f["id"]: polygon(f) for f in document["features"]}
+    assert list(simple) == [f["id"] for f in exact]
+    assert written.regions == len(exact)
+    assert "exact outline" in document["ntrm"]["simplification"]
     assert sum(map(shapely.get_num_coordinates, simple.values())) < sum(
         shapely.get_num_coordinates(polygon(f)) for f in exact
     )
     for feature in exact:
-        if feature["id"] in simple:
-            assert simple[feature["id"]].is_valid
-            # A point of the outline moves by at most 3 µm, which is 1.5 pixels across.
-            assert simple[feature["id"]].hausdorff_distance(polygon(feature)) <= 1.5 + 1e-6
+        assert simple[feature["id"]].is_valid
+        assert simple[feature["id"]].area > 0
+        # A point of the outline moves by at most 3 µm, which is 1.5 pixels across.
+        assert simple[feature["id"]].hausdorff_distance(polygon(feature)) <= 1.5 + 1e-6
+
+
+@pytest.mark.parametrize("lost", ["nothing", "broken"])
+def test_what_simplification_would_lose_keeps_its_exact_outline(tmp_path, mask, monkeypatch, lost):
+    exact = features(write_geojson(tmp_path / "e.geojson", mask, SKIN, MPP).path)["features"]
+    bowtie = shapely.Polygon([(0, 0), (2, 2), (2, 0), (0, 2)])
+    result = shapely.Polygon() if lost == "nothing" else bowtie
+    monkeypatch.setattr(shapely.Polygon, "simplify", lambda *_, **__: result)
+    written = write_geojson(tmp_path / "s.geojson", mask, SKIN, MPP, simplify_um=3.0)
+    assert written.kept_exact == written.regions == len(exact)
+    assert features(written.path)["features"] == exact
 
 
 def test_a_mask_without_tissue_gives_a_collection_without_features(tmp_path):

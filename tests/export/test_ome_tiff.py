@@ -6,7 +6,7 @@ import tifffile
 
 from ntrm.data.annotations.slides import open_slide
 from ntrm.errors import DataError
-from ntrm.export.ome_tiff import SCHEMA, write_mask_ome_tiff
+from ntrm.export.ome_tiff import SCHEMA, write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.pyramid import halve
 from ntrm.labels import IGNORE, SKIN
 from ntrm.resolution import Resolution
@@ -98,3 +98,25 @@ def test_a_failure_in_the_middle_leaves_the_old_file_alone(written, mask, tmp_pa
         write_mask_ome_tiff(written, iter([mask, np.full_like(mask, 77)]), SKIN, MPP)
     assert written.read_bytes() == before
     assert list(tmp_path.iterdir()) == [written]
+
+
+def test_confidences_are_a_pyramid_of_means(tmp_path, random):
+    values = random.integers(0, 256, (590, 701), dtype=np.uint8)
+    write_confidence_ome_tiff(tmp_path / "c.ome.tif", values, MPP, metadata={"a": "<b"})
+    level = values.astype(int)
+    with tifffile.TiffFile(tmp_path / "c.ome.tif") as tiff:
+        (series,) = tiff.series
+        assert tiff.is_ome
+        assert len(series.levels) == 3
+        for stored in series.levels:
+            assert stored.keyframe.is_tiled
+            assert np.array_equal(stored.asarray(), level)
+            even = np.pad(level, ((0, level.shape[0] % 2), (0, level.shape[1] % 2)), mode="edge")
+            level = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2] + 2) // 4
+        assert "255 = certainty 1" in tiff.ome_metadata
+        assert tiff.pages.first.photometric == tifffile.PHOTOMETRIC.MINISBLACK
+        xml = tiff.ome_metadata
+    ome_types = pytest.importorskip("ome_types")
+    etree = pytest.importorskip("lxml.etree")
+    schema = etree.XMLSchema(etree.parse(Path(ome_types.__file__).parent / "ome-2016-06.xsd"))
+    assert schema.validate(etree.fromstring(xml.encode())), schema.error_log

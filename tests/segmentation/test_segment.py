@@ -20,7 +20,8 @@ from ntrm.segmentation.memory import alone
 from ntrm.segmentation.segment import segment
 
 ROOT = Path(__file__).parents[2]
-EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "overlay.png", ".ntrm/done.json"}
+EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html", ".ntrm/done.json"}
+EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg"}
 
 
 @pytest.fixture
@@ -168,46 +169,6 @@ def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "first")
 
 
-KILLED = """
-import os, signal, sys
-from tests.evaluation.small import ByColour
-from ntrm.slide.bands import BandStore
-from ntrm.segmentation import memory, one_slide
-from ntrm.segmentation.segment import segment
-slide, out, where, times = *sys.argv[1:4], int(sys.argv[4])
-
-def dying(function):
-    def wrapped(*arguments, **more):
-        global times
-        times -= 1
-        if times < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments, **more)
-    return wrapped
-
-if where == "bands":
-    BandStore.append = dying(BandStore.append)
-else:
-    import ntrm.files as files
-    files.os.fsync = dying(os.fsync)
-import torch; torch.set_num_threads(1)
-segment(slide, out=out, model=ByColour(), device="cpu", batch=2)
-"""
-
-
-@pytest.mark.parametrize("where", ["bands", "anywhere"])
-def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tmp_path, random, where):
-    slide = write_slide(tmp_path / "a.tif", paint(random, pieces=2))
-    run(slide, tmp_path / "whole")
-    times = int(random.integers(0, 6 if where == "bands" else 30))
-    print("killed after", times)  # noqa: T201 - shown with a failure
-    words = [sys.executable, "-c", KILLED, str(slide), str(tmp_path / "out"), where, str(times)]
-    dead = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert dead.returncode in (-9, 0), dead.stderr
-    run(slide, tmp_path / "out")
-    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
-
-
 def test_shards_fill_one_folder(tmp_path, random):
     slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "abc"]
     run(slides, tmp_path / "whole")
@@ -257,7 +218,10 @@ def test_files_on_request(tmp_path, slide, mask):
     stored = zarr.open_group(folder / "labels.zarr", mode="r")["labels/tissue/0"][:]
     np.testing.assert_array_equal(stored, tifffile.imread(folder / "mask.ome.tif", series=0))
     document = json.loads(gzip.decompress((folder / "regions.geojson.gz").read_bytes()))
-    assert len(document["features"]) == len(rows_of(tmp_path / "out", "regions"))
+    rows = rows_of(tmp_path / "out", "regions")
+    run(slide, tmp_path / "exact")
+    assert len(document["features"]) == len(rows) == len(rows_of(tmp_path / "exact", "regions"))
+    assert [int(row["region"]) for row in rows] == [*range(1, len(rows) + 1)]
     assert document["ntrm"]["model"]["sha256"] == found.identity["model"]["sha256"]
 
 

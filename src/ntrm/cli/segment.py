@@ -33,7 +33,20 @@ Simplify = Annotated[
     float | None, typer.Option("--simplify-um", metavar="X", help="Simplify polygons by at most X µm; default exact.")
 ]
 Gzip = Annotated[bool, typer.Option("--gzip", help="Compress regions.geojson.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="ray", help="Share the slides among workers of a Ray cluster.")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, help="Workers of the cluster; default one per GPU.")
+]
 Zarr = Annotated[bool, typer.Option("--zarr", help="Also write labels.zarr (OME-NGFF).")]
+Maps = Annotated[
+    bool, typer.Option("--maps", help="Also write confidence.ome.tif, and initial.ome.tif of the coarse head.")
+]
+Probabilities = Annotated[
+    bool, typer.Option("--probabilities", help="Also write probabilities.zarr (OME-NGFF), of every class.")
+]
+Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html, or do not.")]
 
 
 @command
@@ -50,8 +63,13 @@ def segment(
     simplify_um: Simplify = None,
     gzip: Gzip = False,
     zarr: Zarr = False,
+    maps: Maps = False,
+    probabilities: Probabilities = False,
+    report: Report = True,
     device: Device = "auto",
     batch: Batch = 16,
+    cluster: Cluster = None,
+    workers: Workers = None,
     *,
     console: Console,
 ) -> None:
@@ -73,11 +91,13 @@ def segment(
         out=out,
         model=model,
         mpp=mpp,
-        options=Options(tissue_mask, strict, overlap, simplify_um, gzip, zarr),
+        options=Options(tissue_mask, strict, overlap, simplify_um, gzip, zarr, maps, probabilities, report),
         device=device,
         batch=batch,
         shard=shard,
         pseudonymise=pseudonymise,
+        cluster=cluster,
+        workers=workers,
         progress=console.progress,
     )
     document = found.as_dict()

@@ -31,6 +31,7 @@ from ntrm.version import __version__
 DECIMALS = 3
 """Of full-resolution pixels: far below a pixel of any mask."""
 BUFFER = 1 << 20
+SIMPLIFIED = "no point moved further than simplify_um; a region that would vanish keeps its exact outline"
 
 Transform = tuple[float, float, float, float]
 Measure = Callable[[Region], Mapping[str, float]]
@@ -67,8 +68,8 @@ class WrittenRegions:
     regions: int
     pixels: Mapping[str, int]
     """Mask pixels by class name, the sum over the polygons before any simplification."""
-    dropped: int = 0
-    """Regions that vanished in the simplification."""
+    kept_exact: int = 0
+    """Regions whose exact outline stands although simpler ones were asked for: they would have vanished or broken."""
 
 
 def write_geojson(
@@ -102,20 +103,21 @@ def write_geojson(
     path = path.with_name(f"{path.name}.gz") if gzip and path.suffix != ".gz" else path
     head: dict[str, Any] = {"program": "ntrm", "version": __version__, "mask_mpp": [resolution.x, resolution.y]}
     head |= {"to_level0": list(to_level0), "offset": list(placement.offset), "simplify_um": simplify_um}
+    head |= {"simplification": SIMPLIFIED} if simplify_um else {}
     head |= dict(document or {})
     found: Counter[str] = Counter()
     pixels: Counter[str] = Counter()
-    dropped = 0
+    kept_exact = 0
     regions = polygons(mask, skip=[schema.index(name) for name in skip], confidence=confidence)
     with _stream(path, gzip) as write:
         write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":[')
         for region in regions:
             tissue = schema.tissues[_known(region, schema)]
             pixels[tissue.name] += region.pixels
-            rings = _rings(region, resolution, simplify_um)
-            if not rings:
-                dropped += 1
-                continue
+            rings = _simpler(region, resolution, simplify_um) if simplify_um else None
+            if rings is None:
+                rings = (region.exterior, *region.holes)
+                kept_exact += bool(simplify_um)
             found[tissue.name] += 1
             numbers = _measure(region, resolution, confidence_full) | dict(measurements(region) if measurements else {})
             feature = {
@@ -126,7 +128,7 @@ def write_geojson(
             }
             write(("" if found.total() == 1 else ",") + "\n" + _json(feature))
         write("\n]}\n")
-    return WrittenRegions(path, found.total(), dict(pixels), dropped)
+    return WrittenRegions(path, found.total(), dict(pixels), kept_exact)
 
 
 def _properties(
@@ -189,21 +191,16 @@ def _measure(region: Region, resolution: Resolution, full: float) -> dict[str, f
     return {name: float(f"{value:.6g}") for name, value in numbers.items()}
 
 
-def _rings(region: Region, resolution: Resolution, simplify_um: float | None) -> Sequence[NDArray[Any]]:
-    """Outline and holes in mask pixels; empty if the simplification leaves no area."""
-    exact = (region.exterior, *region.holes)
-    if not simplify_um:
-        return exact
+def _simpler(region: Region, resolution: Resolution, simplify_um: float) -> Sequence[NDArray[Any]] | None:
+    """Outline and holes in mask pixels, simplified; None if that leaves no area or no valid polygon."""
     import shapely
 
     scale = np.array([resolution.x, resolution.y])
-    polygon = shapely.Polygon(exact[0] * scale, [hole * scale for hole in exact[1:]])
+    polygon = shapely.Polygon(region.exterior * scale, [hole * scale for hole in region.holes])
     # GEOS first thins the ring from its start to its end, then may take the start away as well: two steps, each within
     # the tolerance. Half of it for each keeps every point of the outline within the distance asked for.
     simpler = polygon.simplify(simplify_um / 2, preserve_topology=True)
-    # GEOS keeps each ring from collapsing but promises nothing about holes that touch: then the exact one stands.
-    if simpler.geom_type != "Polygon" or not simpler.is_valid:
-        return exact
-    if simpler.is_empty or simpler.area == 0:
-        return ()
+    # GEOS keeps each ring from collapsing but promises nothing about holes that touch.
+    if simpler.geom_type != "Polygon" or not simpler.is_valid or simpler.is_empty or simpler.area == 0:
+        return None
     return [shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors)]

@@ -32,13 +32,8 @@ def write_labels_zarr(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write a mask, given whole or in bands of rows, to a new folder ``path``; one that is there is replaced."""
-    try:
-        import zarr
-    except ImportError as error:
-        raise UsageError(
-            "OME-Zarr needs zarr, which is not installed", got=path, mend="pip install 'zarr>=3'"
-        ) from error
-    with label_pyramid(rows, schema, path.parent) as levels, _whole_folder(path) as partial:
+    zarr = zarr_library()
+    with label_pyramid(rows, schema, path.parent) as levels, whole_folder(path) as partial:
         about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **(metadata or {})}
         below = f"labels/{NAME}/"
         root = zarr.open_group(
@@ -46,7 +41,7 @@ def write_labels_zarr(
             mode="w",
             zarr_format=3,
             attributes={
-                "ome": {"version": VERSION, "multiscales": [_multiscale(levels, resolution, below)]},
+                "ome": {"version": VERSION, "multiscales": [multiscale(len(levels), resolution, below)]},
                 "ntrm": about,
             },
         )
@@ -58,6 +53,15 @@ def write_labels_zarr(
             _write_level(group, str(number), level)
 
 
+def zarr_library() -> Any:
+    """The library, which GPU machines may lack."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise UsageError("OME-Zarr needs zarr, which is not installed", mend="pip install 'zarr>=3'") from error
+    return zarr
+
+
 def _write_level(group: Any, name: str, level: Level) -> None:
     array = group.create_array(
         name, shape=(level.height, level.width), chunks=(CHUNK, CHUNK), dtype="uint8", dimension_names=("y", "x")
@@ -66,9 +70,10 @@ def _write_level(group: Any, name: str, level: Level) -> None:
         array[top : top + len(band)] = band
 
 
-def _multiscale(levels: tuple[Level, ...], resolution: Resolution, below: str = "") -> dict[str, Any]:
+def multiscale(levels: int, resolution: Resolution, below: str = "") -> dict[str, Any]:
+    """Where the levels lie and how large their pixels are, along y and x."""
     datasets = []
-    for number in range(len(levels)):
+    for number in range(levels):
         factor = 2**number
         scale = [resolution.y * factor, resolution.x * factor]
         # Coarser pixels begin at the same corner, so their centres lie further in.
@@ -85,7 +90,7 @@ def _label_metadata(levels: tuple[Level, ...], schema: LabelSchema, resolution: 
     names = [{"label-value": t.index + 1, "class": t.name, "title": t.title} for t in schema.tissues]
     return {
         "version": VERSION,
-        "multiscales": [_multiscale(levels, resolution)],
+        "multiscales": [multiscale(len(levels), resolution)],
         "image-label": {
             "colors": colours,
             "properties": names,
@@ -95,7 +100,7 @@ def _label_metadata(levels: tuple[Level, ...], schema: LabelSchema, resolution: 
 
 
 @contextmanager
-def _whole_folder(path: Path) -> Iterator[Path]:
+def whole_folder(path: Path) -> Iterator[Path]:
     """A folder beside ``path`` that takes its place when the block ends well; what a killed run left there goes."""
     partial, old = path.with_name(f".{path.name}.writing"), path.with_name(f".{path.name}.old")
     if path.exists() and not (path / "zarr.json").is_file():

@@ -1,4 +1,4 @@
-"""Label masks as OME-TIFF: a tiled pyramid with colours, class names and µm/px.
+"""Label masks, and confidences, as OME-TIFF: a tiled pyramid with colours, class names and µm/px.
 
 A pixel is class index + 1; 0 is nothing. Level 0 is the first image of the file, coarser levels are its SubIFDs, as
 QuPath, Fiji and tifffile expect. OpenSlide sees level 0 alone. The same mask gives
@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from ntrm.export.pyramid import MEANING, Level, Rows, label_pyramid
+from ntrm.export.pyramid import MEANING, Level, Rows, byte_pyramid, label_pyramid
 from ntrm.files import whole_file
 from ntrm.labels import LabelSchema
 from ntrm.resolution import Resolution
 from ntrm.version import __version__
 
 TILE = 512
+BUFFER = 1 << 24
+"""Bytes compressed at a time, about."""
+CONFIDENCE_MEANING = "255 = certainty 1; 0 = nothing"
 SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 NAMESPACE = uuid.UUID("1b9d4f0e-6a57-5c0b-9d1e-7f4f2a3c8e55")
 """Ours, for identifiers that are the same in every run."""
@@ -39,29 +43,48 @@ def write_mask_ome_tiff(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write a mask, given whole or in bands of rows, as a pyramid; ``metadata`` is kept in the file, too."""
-    with label_pyramid(rows, schema, path.parent) as levels, whole_file(path) as partial:
+    with label_pyramid(rows, schema, path.parent) as levels:
         xml = ome_xml(levels[0].height, levels[0].width, schema, resolution, name=name, metadata=metadata or {})
-        large = sum(level.height * level.width for level in levels) > 1 << 31
-        with tifffile.TiffWriter(partial, bigtiff=large) as writer:
-            for number, level in enumerate(levels):
-                factor = 2**number
-                writer.write(
-                    _tiles(level),
-                    shape=(level.height, level.width),
-                    dtype=np.uint8,
-                    tile=(TILE, TILE),
-                    photometric="palette",
-                    colormap=_colour_map(schema),
-                    compression="zlib",
-                    # In pixels per centimetre.
-                    resolution=(10_000 / (resolution.x * factor), 10_000 / (resolution.y * factor)),
-                    resolutionunit="CENTIMETER",
-                    description=xml.encode() if number == 0 else None,
-                    subfiletype=0 if number == 0 else 1,
-                    subifds=len(levels) - 1 if number == 0 else 0,
-                    software=False,
-                    metadata=None,
-                )
+        _write(path, levels, resolution, xml, photometric="palette", colormap=_colour_map(schema))
+
+
+def write_confidence_ome_tiff(
+    path: Path,
+    rows: Rows,
+    resolution: Resolution,
+    *,
+    name: str = "confidence",
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write confidences in bytes, 255 for certainty 1, as a pyramid of means."""
+    with byte_pyramid(rows, path.parent) as levels:
+        about = {"program": "ntrm", "version": __version__, "pixel values": CONFIDENCE_MEANING, **(metadata or {})}
+        xml = _document(levels[0].height, levels[0].width, resolution, name, "confidence", {"about": about})
+        _write(path, levels, resolution, xml, photometric="minisblack")
+
+
+def _write(path: Path, levels: Sequence[Level], resolution: Resolution, xml: str, **kind: Any) -> None:
+    large = sum(level.height * level.width for level in levels) > 1 << 31
+    with whole_file(path) as partial, tifffile.TiffWriter(partial, bigtiff=large) as writer:
+        for number, level in enumerate(levels):
+            factor = 2**number
+            writer.write(
+                _tiles(level),
+                shape=(level.height, level.width),
+                dtype=np.uint8,
+                tile=(TILE, TILE),
+                compression="zlib",
+                buffersize=BUFFER,
+                # In pixels per centimetre.
+                resolution=(10_000 / (resolution.x * factor), 10_000 / (resolution.y * factor)),
+                resolutionunit="CENTIMETER",
+                description=xml.encode() if number == 0 else None,
+                subfiletype=0 if number == 0 else 1,
+                subifds=len(levels) - 1 if number == 0 else 0,
+                software=False,
+                metadata=None,
+                **kind,
+            )
 
 
 def _tiles(level: Level) -> Iterator[NDArray[np.uint8]]:
@@ -95,6 +118,17 @@ def ome_xml(
     colours = {tissue.name: "#{:02x}{:02x}{:02x}".format(*tissue.rgb) for tissue in schema.tissues}
     about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **metadata}
     maps = {"classes": classes, "titles": titles, "colours": colours, "about": about}
+    return _document(height, width, resolution, name, "tissue", maps)
+
+
+def _document(
+    height: int,
+    width: int,
+    resolution: Resolution,
+    name: str,
+    channel: str,
+    maps: Mapping[str, Mapping[str, str]],
+) -> str:
     annotations = "".join(_map_annotation(number, key, values) for number, (key, values) in enumerate(maps.items()))
     references = "".join(f'<AnnotationRef ID="Annotation:{number}"/>' for number in range(len(maps)))
     identity = uuid.uuid5(NAMESPACE, f"{name}|{height}|{width}|{resolution}|{annotations}")
@@ -107,7 +141,7 @@ def ome_xml(
         f'SizeX="{width}" SizeY="{height}" SizeC="1" SizeZ="1" SizeT="1" '
         f'PhysicalSizeX="{resolution.x!r}" PhysicalSizeXUnit="µm" '
         f'PhysicalSizeY="{resolution.y!r}" PhysicalSizeYUnit="µm">'
-        '<Channel ID="Channel:0:0" Name="tissue" SamplesPerPixel="1"/>'
+        f'<Channel ID="Channel:0:0" Name="{channel}" SamplesPerPixel="1"/>'
         '<TiffData IFD="0" PlaneCount="1"/></Pixels>'
         f"{references}</Image>"
         f"<StructuredAnnotations>{annotations}</StructuredAnnotations></OME>"

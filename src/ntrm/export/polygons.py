@@ -12,8 +12,9 @@ outline and a hole or into two holes that touch in a point: valid for every prog
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,8 @@ from ntrm.labels import IGNORE
 
 BAND_PIXELS = 1 << 22
 """Pixels looked at together."""
+CORNERS = 1 << 20
+"""Corners measured together, about."""
 
 EAST, SOUTH, WEST, NORTH = range(4)
 
@@ -111,13 +114,11 @@ class _Regions:
 
 def _label(mask: NDArray[np.uint8], confidence: NDArray[Any] | None) -> _Regions:
     """Connected regions from the runs of the rows: a run joins the runs above it that it touches."""
-    from scipy import sparse
-    from scipy.sparse.csgraph import connected_components
-
     height, width = mask.shape
     starts, classes, sums, joins = [], [], [], []
     last_row: NDArray[np.uint8] | None = None
     last_begins = np.zeros(width, dtype=bool)
+    last_flat, count = np.zeros(0, dtype=np.int64), 0
     for top, bottom in _bands(height, width):
         rows = np.asarray(mask[top:bottom])
         begins = np.ones(rows.shape, dtype=bool)
@@ -132,33 +133,52 @@ def _label(mask: NDArray[np.uint8], confidence: NDArray[Any] | None) -> _Regions
         # Two runs overlap from the column on where the later of them begins.
         touch = (rows == above) & (begins | above_begins)
         touch[0] &= last_row is not None
-        joins.append(np.flatnonzero(touch) + top * width)
+        below = np.flatnonzero(touch)
+        # The runs of this band and those of the row above it, counted from the latter's first one.
+        near = np.concatenate([last_flat - width, flat])
+        joins.append(
+            np.stack([np.searchsorted(near, places, side="right") - 1 for places in (below - width, below)])
+            + (count - len(last_flat))
+        )
         last_row, last_begins = rows[-1].copy(), begins[-1].copy()
-    start, below = np.concatenate(starts), np.concatenate(joins)
-    pairs = [np.searchsorted(start, places, side="right") - 1 for places in (below - width, below)]
-    graph = sparse.coo_array((np.ones(len(below), dtype=bool), tuple(pairs)), shape=(len(start), len(start)))
-    _, component = connected_components(graph, directed=False)
-    return _in_order(start, np.concatenate(classes), component, mask.shape, sums)
+        last_flat, count = np.flatnonzero(last_begins), count + len(flat)
+    return _in_order(starts, classes, _components(joins, count), (height, width), sums)
+
+
+def _components(joins: list[Index], count: int) -> NDArray[np.int32]:
+    """Number of the connected region of each run, in any order; ``joins`` is emptied."""
+    from scipy import sparse
+    from scipy.sparse.csgraph import connected_components
+
+    # Small integers, or the library copies them.
+    pairs = np.concatenate([np.zeros((2, 0), np.int32), *(part.astype(np.int32) for part in joins)], axis=1)
+    joins.clear()
+    graph = sparse.coo_array((np.ones(pairs.shape[1], dtype=np.int8), (pairs[0], pairs[1])), shape=(count, count))
+    component: NDArray[np.int32] = connected_components(graph, directed=False)[1]
+    return component
 
 
 def _in_order(
-    starts: Index,
-    classes: NDArray[np.uint8],
+    starts: list[Index],
+    classes: list[NDArray[np.uint8]],
     component: NDArray[np.int32],
-    shape: tuple[int, ...],
+    shape: tuple[int, int],
     sums: list[NDArray[np.float64]],
 ) -> _Regions:
     """Number the regions by their first run, and average the confidence over each."""
-    _, first, inverse = np.unique(component, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
+    start, runs = np.concatenate(starts), len(component)
+    starts.clear()
+    first = np.zeros(int(component.max()) + 1, dtype=np.int64)
+    first[component[::-1]] = np.arange(runs - 1, -1, -1)  # the first run of a region is written last
+    order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order))
-    region = rank[inverse]
+    region = rank[component]
     mean = None
     if sums:
-        lengths = np.diff(starts, append=shape[0] * shape[1])
-        mean = np.bincount(region, weights=np.concatenate(sums)) / np.bincount(region, weights=lengths)
-    return _Regions(shape[1], starts, region, classes[first[order]], mean)
+        lengths = np.bincount(region, weights=np.diff(start, append=shape[0] * shape[1]))
+        mean = np.bincount(region, weights=np.concatenate(sums)) / lengths
+    return _Regions(shape[1], start, region, np.concatenate(classes)[first[order]], mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,12 +213,19 @@ def _corners(mask: NDArray[np.uint8], wanted: NDArray[np.bool_], regions: _Regio
         rows = np.full((bottom - top + 1, width + 2), IGNORE, dtype=np.uint8)
         rows[low - (top - 1) : high - (top - 1), 1:-1] = mask[low:high]
         rows[~wanted[rows]] = IGNORE
-        found.extend(turns.small() for turns in _turns(rows, top, regions))
-    joined = [
-        np.concatenate([getattr(part, name) for part in found]) for name in ("x", "y", "arrive", "leave", "region")
-    ]
-    order = np.lexsort((joined[3], joined[0], joined[1]))
-    return _Corners(*(values[order] for values in joined))
+        found.append(_sorted([*_turns(rows, top, regions)]))
+    return _joined(found)
+
+
+def _sorted(parts: list[_Corners]) -> _Corners:
+    """In reading order; bands come in that order, so that none needs to be sorted with another."""
+    joined = _joined([part.small() for part in parts])
+    order = np.lexsort((joined.leave, joined.x, joined.y))
+    return _Corners(*(getattr(joined, field.name)[order] for field in fields(_Corners)))
+
+
+def _joined(parts: list[_Corners]) -> _Corners:
+    return _Corners(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Corners)))
 
 
 def _turns(rows: NDArray[np.uint8], top: int, regions: _Regions) -> Iterator[_Corners]:
@@ -246,10 +273,8 @@ def _assemble(corners: _Corners, regions: _Regions) -> Iterator[Region]:
     points = np.stack([corners.x[order], corners.y[order]], axis=1)
     ends = np.append(first[1:], len(order))
     owner = corners.region[order[first]]
-    following = _shift_within(np.arange(len(order)), first, ends)
-    x, y = points[:, 0].astype(np.int64), points[:, 1].astype(np.int64)
-    twice = np.add.reduceat(x * y[following] - x[following] * y, first)
-    sides = [np.add.reduceat(np.abs(v[following] - v), first) for v in (x, y)]
+    del corners, order
+    twice, sides_x, sides_y = _measure(points, first, ends)
     # Regions in reading order; in each the outline, which alone runs clockwise, before the holes.
     rings = np.lexsort((twice < 0, owner))
     breaks = np.append(np.flatnonzero(np.diff(owner[rings], prepend=-1)), len(rings))
@@ -263,10 +288,28 @@ def _assemble(corners: _Corners, regions: _Regions) -> Iterator[Region]:
             exterior=exterior,
             holes=tuple(holes),
             pixels=int(twice[own].sum()) // 2,
-            sides_x=int(sides[0][own].sum()),
-            sides_y=int(sides[1][own].sum()),
+            sides_x=int(sides_x[own].sum()),
+            sides_y=int(sides_y[own].sum()),
             confidence=None if regions.confidence is None else float(regions.confidence[region]),
         )
+
+
+def _measure(points: NDArray[np.int32], first: Index, ends: Index) -> tuple[Index, Index, Index]:
+    """Twice the signed area of each ring, and its length along x and along y; some rings at a time."""
+    measures = np.zeros((3, len(first)), dtype=np.int64)
+    start = 0
+    while start < len(first):
+        stop = max(start + 1, int(np.searchsorted(ends, first[start] + CORNERS, side="right")))
+        begin, end = first[start], ends[stop - 1]
+        own = first[start:stop] - begin
+        following = np.arange(1, end - begin + 1)
+        following[ends[start:stop] - begin - 1] = own
+        x, y = points[begin:end].astype(np.int64).T
+        measures[0, start:stop] = np.add.reduceat(x * y[following] - x[following] * y, own)
+        measures[1, start:stop] = np.add.reduceat(np.abs(x[following] - x), own)
+        measures[2, start:stop] = np.add.reduceat(np.abs(y[following] - y), own)
+        start = stop
+    return measures[0], measures[1], measures[2]
 
 
 def _follow(following: NDArray[np.int32]) -> tuple[NDArray[np.int32], Index]:
@@ -274,7 +317,7 @@ def _follow(following: NDArray[np.int32]) -> tuple[NDArray[np.int32], Index]:
     order = np.empty(len(following), dtype=np.int32)
     # Views of the arrays: as quick as lists to walk along, without a Python object per corner.
     after, out, seen = following.data, order.data, bytearray(len(following))
-    first, filled, start = [], 0, seen.find(0)
+    first, filled, start = array("q"), 0, seen.find(0)
     while start >= 0:
         first.append(filled)
         corner = start
@@ -285,13 +328,6 @@ def _follow(following: NDArray[np.int32]) -> tuple[NDArray[np.int32], Index]:
             corner = after[corner]
         start = seen.find(0, start)
     return order, np.array(first, dtype=np.int64)
-
-
-def _shift_within(places: Index, first: Index, ends: Index) -> Index:
-    """Place of the next corner in the same ring."""
-    shifted = places + 1
-    shifted[ends - 1] = first
-    return shifted
 
 
 def _closed(points: NDArray[np.int32], first: int, end: int) -> Ring:

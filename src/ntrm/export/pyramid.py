@@ -1,17 +1,17 @@
-"""A label mask and its coarser levels, on disk: what the writers of pyramids read from, in bounded memory.
+"""A map of bytes and its coarser levels, on disk: what the writers of pyramids read from, in bounded memory.
 
-Files store class index + 1 and 0 for nothing, because class 0 is a tissue. A coarser pixel takes the value that most of
-its four pixels have; of equally frequent ones the first in reading order.
+Labels are stored as class index + 1 and 0 for nothing, because class 0 is a tissue. A coarser label is the one that
+most of its four pixels have; of equally frequent ones the first in reading order. Other maps are averaged.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ from ntrm.labels import IGNORE, LabelSchema
 SMALLEST = 256
 """Levels are added until one fits into a square of this side."""
 BAND = 512
-"""Rows worked on together, even."""
+"""Rows worked on together at most, even."""
+BAND_PIXELS = 1 << 22
+"""Pixels worked on together, about."""
 
 Labels = NDArray[np.uint8]
 Rows = NDArray[np.uint8] | Iterable[NDArray[np.uint8]]
@@ -33,18 +35,11 @@ MEANING = "pixel = class index + 1; 0 = nothing"
 
 @dataclass(frozen=True)
 class Level:
-    """One level: its pixels lie in a file without header, row after row."""
+    """One level; ``read`` gives rows ``top`` to ``bottom`` of it, or to its end."""
 
     height: int
     width: int
-    stream: IO[bytes]
-
-    def read(self, top: int, bottom: int) -> Labels:
-        """Rows ``top`` to ``bottom``."""
-        self.stream.seek(top * self.width)
-        wanted = (min(bottom, self.height) - top) * self.width
-        content = self.stream.read(wanted)
-        return np.frombuffer(content, dtype=np.uint8).reshape(-1, self.width)
+    read: Callable[[int, int], Labels]
 
     def bands(self, rows: int) -> Iterator[tuple[int, Labels]]:
         """The level from top to bottom, ``rows`` at a time."""
@@ -54,51 +49,86 @@ class Level:
 @contextmanager
 def label_pyramid(rows: Rows, schema: LabelSchema, folder: Path) -> Iterator[tuple[Level, ...]]:
     """Levels of a mask from fine to coarse, each half the one before, in nameless files on ``folder``'s disk."""
-    levels: list[Level] = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        levels.append(_finest(rows, schema, folder))
-        while max(levels[-1].height, levels[-1].width) > SMALLEST:
-            levels.append(_halved(levels[-1], folder))
-        yield tuple(levels)
-    except OSError as error:
-        raise DataError(f"cannot write below {folder}", got=error, mend="check free space and permissions") from error
-    finally:
-        for level in levels:
-            level.stream.close()
+
+    def stored(band: Labels) -> Labels:
+        _check_classes(band, schema)
+        # 255 + 1 overflows to 0 in a byte: just what nothing is stored as.
+        return band + np.uint8(1)
+
+    with _pyramid(rows, stored, halve, folder) as levels:
+        yield levels
 
 
-def _scratch(folder: Path) -> IO[bytes]:
-    # No name in any folder: a killed run leaves nothing behind.
-    return tempfile.TemporaryFile(dir=folder)
+@contextmanager
+def byte_pyramid(rows: Rows, folder: Path) -> Iterator[tuple[Level, ...]]:
+    """Levels of a map of quantities, averaged; otherwise as ``label_pyramid``."""
+    with _pyramid(rows, lambda band: band, halve_mean, folder) as levels:
+        yield levels
 
 
-def _finest(rows: Rows, schema: LabelSchema, folder: Path) -> Level:
-    """Level 0, checked."""
-    stream, height, width = _scratch(folder), 0, 0
-    try:
-        for band in _as_bands(rows):
-            if band.ndim != 2 or band.dtype != np.uint8 or (height and band.shape[1] != width):
-                expected = f"uint8 (rows, {width})" if height else "uint8 (rows, W)"
-                raise DataError("unusable rows of labels", got=f"{band.dtype} {band.shape}", expected=expected)
-            _check_classes(band, schema)
-            # 255 + 1 overflows to 0 in a byte: just what nothing is stored as.
-            stream.write((band + np.uint8(1)).tobytes())
-            height, width = height + band.shape[0], band.shape[1]
-        if height * width == 0:
-            raise DataError(
-                "an empty mask cannot be written", got=f"{height} × {width} pixels", expected="at least one"
-            )
-    except BaseException:
-        stream.close()
-        raise
-    return Level(height, width, stream)
+@contextmanager
+def _pyramid(
+    rows: Rows, stored: Callable[[Labels], Labels], halved: Callable[[Labels], Labels], folder: Path
+) -> Iterator[tuple[Level, ...]]:
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+
+            def scratch() -> IO[bytes]:
+                # No name in any folder: a killed run leaves nothing behind.
+                return stack.enter_context(tempfile.TemporaryFile(dir=folder))
+
+            levels = [_given(rows, stored) if hasattr(rows, "shape") else _copied(rows, stored, scratch())]
+            while max(levels[-1].height, levels[-1].width) > SMALLEST:
+                levels.append(_coarser(levels[-1], halved, scratch()))
+            yield tuple(levels)
+        except OSError as error:
+            mend = "check free space and permissions"
+            raise DataError(f"cannot write below {folder}", got=error, mend=mend) from error
 
 
-def _as_bands(rows: Rows) -> Iterator[Labels]:
-    if isinstance(rows, np.ndarray):
-        return (np.asarray(rows[top : top + BAND]) for top in range(0, max(len(rows), 1), BAND))
-    return iter(rows)
+def _given(rows: Any, stored: Callable[[Labels], Labels]) -> Level:
+    """Level 0 of a map that can be read again and again: it needs no copy."""
+    if len(rows.shape) != 2 or rows.dtype != np.uint8:
+        raise DataError("unusable rows of labels", got=f"{rows.dtype} {rows.shape}", expected="uint8 (rows, W)")
+    height, width = rows.shape
+    _check_size(height, width)
+    return Level(height, width, lambda top, bottom: stored(np.asarray(rows[top:bottom])))
+
+
+def _copied(rows: Rows, stored: Callable[[Labels], Labels], stream: IO[bytes]) -> Level:
+    """Level 0 of bands that come once."""
+    height, width = 0, 0
+    for band in rows:
+        if band.ndim != 2 or band.dtype != np.uint8 or (height and band.shape[1] != width):
+            expected = f"uint8 (rows, {width})" if height else "uint8 (rows, W)"
+            raise DataError("unusable rows of labels", got=f"{band.dtype} {band.shape}", expected=expected)
+        stream.write(stored(band).tobytes())
+        height, width = height + band.shape[0], band.shape[1]
+    _check_size(height, width)
+    return Level(height, width, _reader(stream, height, width))
+
+
+def _coarser(finer: Level, halved: Callable[[Labels], Labels], stream: IO[bytes]) -> Level:
+    rows = max(2, min(BAND, BAND_PIXELS // finer.width) // 2 * 2)
+    for _, band in finer.bands(rows):
+        stream.write(halved(band).data)
+    height, width = -(-finer.height // 2), -(-finer.width // 2)
+    return Level(height, width, _reader(stream, height, width))
+
+
+def _reader(stream: IO[bytes], height: int, width: int) -> Callable[[int, int], Labels]:
+    def read(top: int, bottom: int) -> Labels:
+        stream.seek(top * width)
+        content = stream.read((min(bottom, height) - top) * width)
+        return np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
+
+    return read
+
+
+def _check_size(height: int, width: int) -> None:
+    if height * width == 0:
+        raise DataError("an empty mask cannot be written", got=f"{height} × {width} pixels", expected="at least one")
 
 
 def _check_classes(band: Labels, schema: LabelSchema) -> None:
@@ -110,17 +140,6 @@ def _check_classes(band: Labels, schema: LabelSchema) -> None:
             expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
             mend="give the schema of the model that made the mask",
         )
-
-
-def _halved(finer: Level, folder: Path) -> Level:
-    stream = _scratch(folder)
-    try:
-        for _, band in finer.bands(BAND):
-            stream.write(halve(band).tobytes())
-    except BaseException:
-        stream.close()
-        raise
-    return Level(-(-finer.height // 2), -(-finer.width // 2), stream)
 
 
 def halve(labels: Labels) -> Labels:
@@ -136,3 +155,18 @@ def halve(labels: Labels) -> Labels:
     later = np.where((b == c) | (b == d), b, np.where(c == d, c, a))
     halved: Labels = np.where((a == b) | (a == c) | (a == d), a, later)
     return halved
+
+
+def halve_mean(values: Labels) -> Labels:
+    """Every 2 × 2 pixels as their rounded mean, over the last two axes; an odd last row or column counts twice.
+
+    >>> halve_mean(np.array([[1, 2, 5], [2, 1, 5]], dtype=np.uint8)).tolist()
+    [[2, 5]]
+    """
+    height, width = values.shape[-2:]
+    around = [(0, 0)] * (values.ndim - 2)
+    even = np.pad(values, [*around, (0, height % 2), (0, width % 2)], mode="edge")
+    total = np.add(even[..., ::2, ::2], even[..., ::2, 1::2], dtype=np.uint16)
+    total += even[..., 1::2, ::2]
+    total += even[..., 1::2, 1::2]
+    return np.asarray((total + 2) // 4).astype(np.uint8)

@@ -5,9 +5,10 @@ The same maps give the same bytes, so that it does not matter when a run was kil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,30 +16,53 @@ from numpy.typing import NDArray
 from ntrm.data.tiles import Window
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ngff import write_labels_zarr
-from ntrm.export.ome_tiff import write_mask_ome_tiff
+from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.polygons import Region
+from ntrm.export.probabilities import ProbabilityZarr
 from ntrm.files import write_json
 from ntrm.labels import LabelSchema
+from ntrm.relations.network import NetworkRelations
+from ntrm.report.slide_report import write_slide_report
+from ntrm.resolution import Resolution
 from ntrm.segmentation.identity import Identity, Options
 from ntrm.segmentation.look import Look
 from ntrm.segmentation.measuring import class_areas, measure_pieces
 from ntrm.segmentation.rows import Row, interface_rows, piece_row, region_row, slide_row
 from ntrm.segmentation.summary import graph_document, summary_document
+from ntrm.slide.bands import CONFIDENCE, INITIAL, LABELS
 from ntrm.slide.grid import SlideGrid
-from ntrm.slide.outputs import overlay, write_png
+from ntrm.slide.outputs import write_pictures
 from ntrm.slide.pieces import find_pieces, labels_on_grid
 from ntrm.slide.segment import FULL
+from ntrm.slide.stored_map import StoredMap
 
 Bytes = NDArray[np.uint8]
-MASK, POLYGONS, GRAPH, SUMMARY, OVERLAY = "mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "overlay.png"
-ZARR = "labels.zarr"
+MASK, POLYGONS, GRAPH, SUMMARY = "mask.ome.tif", "regions.geojson", "graph.json", "summary.json"
+ZARR, PROBABILITIES = "labels.zarr", "probabilities.zarr"
+INITIAL_MASK, CONFIDENCE_MAP = "initial.ome.tif", "confidence.ome.tif"
+COUNTED = 1 << 22
+"""Pixels whose classes are counted together, about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the network said of a slide."""
+
+    maps: Mapping[str, StoredMap]
+    """(H, W) by name: labels, confidence, and the coarse head's labels where they were asked for."""
+    probabilities: ProbabilityZarr | None = None
+    network: NetworkRelations | None = None
+    """Its relations of tissues; None for networks that have none."""
+
+    def array(self, name: str) -> Bytes:
+        """A map as those see it who only ask for its rows and rectangles."""
+        return cast("Bytes", self.maps[name])
 
 
 def derive(
     folder: Path,
     slide_id: str,
-    labels: Bytes,
-    confidence: Bytes,
+    found: Found,
     *,
     look: Look,
     grid: SlideGrid,
@@ -46,16 +70,18 @@ def derive(
     identity: Identity,
     options: Options,
 ) -> dict[str, list[Row]]:
-    """Write everything that can be told from labels and confidences (H, W); returns the rows of the tables."""
+    """Write everything that can be told from what was found; returns the rows of the tables."""
+    labels, confidence = found.array(LABELS), found.array(CONFIDENCE)
     tissue = look.tissue_of(labels, schema, options)
     resolution = grid.resolution
     pieces = [*measure_pieces(labels, confidence, tissue, look.resolution, schema=schema, resolution=resolution)]
-    areas = class_areas(labels, schema, resolution)
+    areas = class_areas(labels, schema, resolution, rows=max(1, COUNTED // grid.width))
     about = {"slide_id": slide_id, **identity.as_dict(), "grid": grid.as_dict()}
     words = plain_words(slide_id, grid, identity)
     write_mask_ome_tiff(folder / MASK, labels, schema, resolution, name=slide_id, metadata=words)
     if options.zarr:
         write_labels_zarr(folder / ZARR, labels, schema, resolution, metadata=words)
+    _write_maps(folder, slide_id, found, schema, resolution, words, options)
     regions = _write_polygons(folder, slide_id, labels, confidence, _finder(tissue, look, grid), grid, schema, about)
     tables: dict[str, list[Row]] = {
         "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
@@ -63,10 +89,36 @@ def derive(
         "regions": regions,
         "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],
     }
-    write_json(folder / GRAPH, {**about, "pieces": [graph_document(piece) for piece in pieces]})
-    write_json(folder / SUMMARY, {**about, **summary_document(areas, pieces, look.quality, schema=schema)})
-    write_png(folder / OVERLAY, overlay(look.picture, labels, schema))
+    network = None if found.network is None else found.network.as_dict()
+    write_json(folder / GRAPH, {**about, "network": network, "pieces": [graph_document(piece) for piece in pieces]})
+    summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
+    write_json(folder / SUMMARY, summary)
+    write_pictures(folder, look.picture, labels, schema, resolution, summary)
+    if options.report:
+        write_slide_report(folder)
     return tables
+
+
+def _write_maps(
+    folder: Path,
+    slide_id: str,
+    found: Found,
+    schema: LabelSchema,
+    resolution: Resolution,
+    words: dict[str, str],
+    options: Options,
+) -> None:
+    """The files on request."""
+    if options.maps:
+        write_confidence_ome_tiff(
+            folder / CONFIDENCE_MAP, found.array(CONFIDENCE), resolution, name=slide_id, metadata=words
+        )
+    if INITIAL in found.maps:
+        write_mask_ome_tiff(
+            folder / INITIAL_MASK, found.array(INITIAL), schema, resolution, name=slide_id, metadata=words
+        )
+    if found.probabilities is not None:
+        found.probabilities.complete(folder / PROBABILITIES, words)
 
 
 def plain_words(slide_id: str, grid: SlideGrid, identity: Identity) -> dict[str, str]:

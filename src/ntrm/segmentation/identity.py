@@ -39,10 +39,21 @@ class Options:
     """Compress the polygons."""
     zarr: bool = False
     """Also write labels.zarr."""
+    maps: bool = False
+    """Also write confidence.ome.tif and, where the network has a coarse head, initial.ome.tif."""
+    probabilities: bool = False
+    """Also write probabilities.zarr."""
+    report: bool = True
+    """Write report.html; it says nothing that the other files do not, and so is not part of a run's identity."""
 
     def __post_init__(self) -> None:
         if self.simplify_um is not None:
             check_number("simplification in µm", self.simplify_um, 0, 1000)
+
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """Those that results of one folder must share."""
+        return {key: value for key, value in asdict(self).items() if key != "report"}
 
     def stitching(self, window: int) -> Stitching:
         """Windows of the network's own size."""
@@ -69,7 +80,7 @@ class Identity:
         }
         stitching = options.stitching(config.window).as_dict()
         known = subject.as_dict()
-        return cls({key: known[key] for key in keys}, {**asdict(options), **stitching, **machine}, config.schema.names)
+        return cls({key: known[key] for key in keys}, {**options.lasting, **stitching, **machine}, config.schema.names)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; every output carries it."""

@@ -15,8 +15,10 @@ from ntrm.segmentation.identity import Options
 from ntrm.slide.focus import sample_windows
 from ntrm.slide.grid import SlideGrid, thumbnail
 from ntrm.slide.outputs import sampled
-from ntrm.slide.quality import Quality, assess
-from ntrm.slide.tissue import THUMBNAIL_MPP, find_tissue
+from ntrm.slide.pen import pen_in
+from ntrm.slide.quality import Quality, quality_of
+from ntrm.slide.seen import Seen
+from ntrm.slide.tissue import THUMBNAIL_MPP, tissue_in
 from ntrm.slide.tissue_windows import windows_with_tissue
 
 
@@ -48,11 +50,13 @@ class Look:
 def look_at(grid: SlideGrid, options: Options) -> Look:
     """Find tissue and judge the slide; refuses a poor one where that was asked for."""
     picture, resolution = thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp))
-    tissue = find_tissue(picture, resolution)
+    seen = Seen.of(picture, resolution)
+    pen = pen_in(seen)
+    tissue = tissue_in(seen, pen)
     samples = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
     # Focus shows at the resolution that the network sees, not from afar.
-    seen = [grid.read(window.top, window.left, window.height, window.width) for window in samples]
-    quality = assess(picture, tissue, resolution, samples=seen or None)
+    sharp = [grid.read(window.top, window.left, window.height, window.width) for window in samples]
+    quality = quality_of(seen, tissue, pen, samples=sharp or None)
     if options.strict and quality.serious:
         raise RefusedError(
             "the slide is of poor quality",

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.errors import RefusedError
+from ntrm.export.probabilities import ProbabilityZarr
 from ntrm.predictor import Predictor
 from ntrm.progress import Progress
-from ntrm.segmentation.derived import derive
+from ntrm.relations.network import RelationsMean
+from ntrm.segmentation.derived import PROBABILITIES, Found, derive
 from ntrm.segmentation.identity import Identity, Options, source_fingerprint
 from ntrm.segmentation.look import look_at
 from ntrm.segmentation.memory import BANDS, HIDDEN, alone, finished, forget_failure, remember
-from ntrm.slide.bands import BandStore, drop, fingerprint
+from ntrm.slide.bands import INITIAL, MAPS, BandStore, drop, fingerprint
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.inputs import SlideInput
 from ntrm.slide.isolated import open_isolated
@@ -84,20 +86,41 @@ def _segment(
 ) -> dict[str, list[dict[str, Any]]]:
     with closing(open_isolated(slide.path)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
-        look = look_at(grid, work.options)
-        with BandStore.opened(folder / HIDDEN / BANDS, grid.height, grid.width, plan) as store:
-            side = work.predictor.config.window
-            windows = look.windows(grid, work.options, side)
-            rows = stream(work.predictor, grid, store, stitching=work.options.stitching(side), windows=windows)
+        look, schema = look_at(grid, work.options), work.predictor.config.schema
+        with BandStore.opened(folder / HIDDEN / BANDS, grid.height, grid.width, plan, names=_maps(work)) as store:
+            means = RelationsMean(schema.names, schema.background_index)
+            probabilities = _probabilities(work, store, grid)
+            rows = stream(
+                work.predictor,
+                grid,
+                store,
+                stitching=work.options.stitching(work.predictor.config.window),
+                windows=look.windows(grid, work.options, work.predictor.config.window),
+                sums=means,
+                sink=probabilities,
+            )
             for _ in progress.track(rows, grid.height, slide_id):
                 pass
+            found = Found({name: store.map(name) for name in store.names}, probabilities, means.result())
             return derive(
                 folder,
                 slide_id,
-                *store.maps(),
+                found,
                 look=look,
                 grid=grid,
-                schema=work.predictor.config.schema,
+                schema=schema,
                 identity=work.identity,
                 options=work.options,
             )
+
+
+def _maps(work: Work) -> tuple[str, ...]:
+    """What is kept of every pixel."""
+    return (*MAPS, INITIAL) if work.options.maps and work.predictor.has_initial else MAPS
+
+
+def _probabilities(work: Work, store: BandStore, grid: SlideGrid) -> ProbabilityZarr | None:
+    if not work.options.probabilities:
+        return None
+    path = store.folder / PROBABILITIES
+    return ProbabilityZarr(path, grid.height, grid.width, work.predictor.config.schema, grid.resolution)

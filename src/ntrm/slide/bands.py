@@ -1,8 +1,9 @@
 """Finished rows of a slide on disk, each with its checksums in a journal: what a killed run did is not done again.
 
-Rows go to two flat files, labels and confidences, a byte a pixel. Only after both are safely on the disk does the
-journal name them, in a line of its own with checksums. Whatever was under way when the process died is past the end of
-the journal and is overwritten; a torn last line or rows that no longer match their checksums end the journal there.
+Rows go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no
+room where a whole band is nothing. Only after all are safely on the disk does the journal name them, in a line of its
+own with checksums. Whatever was under way when the process died is past the end of the journal and is overwritten; a
+torn last line or rows that no longer match their checksums end the journal there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,10 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.errors import DataError, RefusedError
+from ntrm.files import remove_partials
+from ntrm.slide.checkpoints import Checkpoints
+from ntrm.slide.stored_map import StoredMap
 
-FORMAT = "ntrm-bands/1"
+FORMAT = "ntrm-bands/2"
 JOURNAL = "journal.jsonl"
-MAPS = {"labels": "labels.u8", "confidence": "confidence.u8"}
+LABELS, CONFIDENCE, INITIAL = "labels", "confidence", "initial"
+MAPS = (LABELS, CONFIDENCE)
+OFFSETS = {LABELS: 1, INITIAL: 1}
+"""Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
 
 Band = NDArray[np.uint8]
 
@@ -37,18 +44,23 @@ def fingerprint(document: Any) -> str:
 class BandStore:
     """Rows of one slide from the top down. ``done`` rows are safe; ``append`` adds the next ones."""
 
-    def __init__(self, folder: Path, height: int, width: int, plan: Any) -> None:
+    def __init__(self, folder: Path, height: int, width: int, plan: Any, names: Sequence[str] = MAPS) -> None:
         self.folder = folder
         self.height, self.width = height, width
+        self.names = tuple(names)
         self.done = 0
-        self._head = {"format": FORMAT, "height": height, "width": width, "plan": fingerprint(plan)}
+        self.checkpoints = Checkpoints(folder, fingerprint([plan, height, width, list(names)]))
+        self._head = {"format": FORMAT, "height": height, "width": width, "maps": [*names], "plan": fingerprint(plan)}
         self._streams: dict[str, BinaryIO] = {}
+        self._maps: list[StoredMap] = []
 
     @classmethod
     @contextmanager
-    def opened(cls, folder: Path, height: int, width: int, plan: Any) -> Iterator[BandStore]:
+    def opened(
+        cls, folder: Path, height: int, width: int, plan: Any, names: Sequence[str] = MAPS
+    ) -> Iterator[BandStore]:
         """Open the store of ``folder``, or begin one; refuses one of another ``plan`` (model, options, slide)."""
-        store = cls(folder, height, width, plan)
+        store = cls(folder, height, width, plan, names)
         try:
             with _own_errors():
                 store._open()
@@ -61,38 +73,37 @@ class BandStore:
         """Whether every row is there."""
         return self.done == self.height
 
-    def append(self, top: int, labels: Band, confidence: Band) -> None:
-        """Add the rows that follow; those at the front which are done already are left out."""
+    def append(self, top: int, bands: Mapping[str, Band]) -> None:
+        """Add the rows that follow, of every map; those at the front which are done already are left out."""
         skip = self.done - top
-        if skip < 0 or labels.shape != confidence.shape or labels.shape[1] != self.width:
-            raise DataError(
-                "rows that do not follow", got=f"{labels.shape} from row {top}", expected=f"rows from {self.done} on"
-            )
-        bands = {"labels": labels[skip:], "confidence": confidence[skip:]}
-        rows = len(bands["labels"])
-        if rows == 0:
+        shapes = {band.shape for band in bands.values()}
+        if skip < 0 or {*bands} != {*self.names} or len(shapes) != 1 or next(iter(shapes))[1] != self.width:
+            raise DataError("rows that do not follow", got=f"{shapes} from row {top}", expected=f"from {self.done} on")
+        rows = next(iter(shapes))[0] - skip
+        if rows <= 0:
             return
         line: dict[str, int] = {"top": self.done, "rows": rows}
         with _own_errors():
-            for name, band in bands.items():
-                content = np.ascontiguousarray(band, dtype=np.uint8).tobytes()
-                line[name] = zlib.crc32(content)
+            for name in self.names:
+                content = np.ascontiguousarray(bands[name][skip:], dtype=np.uint8)
+                line[name] = zlib.crc32(content.data)
                 _write(self._streams[name], content)
-            _write(self._streams["journal"], (json.dumps(line) + "\n").encode())
+            _write(self._streams["journal"], np.frombuffer((json.dumps(line) + "\n").encode(), dtype=np.uint8))
         self.done += rows
 
-    def maps(self) -> tuple[Band, Band]:
-        """Labels and confidences of the whole slide as read-only memory maps."""
+    def map(self, name: str) -> StoredMap:
+        """One map of the whole slide; labels are class indices, 255 for nothing. It closes with the store."""
         if not self.complete:
             raise DataError("the slide is not finished", got=f"{self.done} rows", expected=f"{self.height}")
-        labels, confidence = (
-            np.memmap(self.folder / file, dtype=np.uint8, mode="r", shape=(self.height, self.width))
-            for file in MAPS.values()
-        )
-        return labels, confidence
+        self._maps.append(StoredMap(self._path(name), self.height, self.width, less=OFFSETS.get(name, 0)))
+        return self._maps[-1]
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.u8"
 
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        remove_partials(self.folder)
         journal = self.folder / JOURNAL
         lines = _lines(journal)
         if lines and lines[0][0] != self._head:
@@ -101,35 +112,39 @@ class BandStore:
                 got=self.folder.parent.name,
                 mend="give the same command as before, or choose another --out",
             )
-        for name, file in MAPS.items():
-            self._streams[name] = _for_update(self.folder / file)
+        for name in self.names:
+            self._streams[name] = _for_update(self._path(name))
         self._streams["journal"] = _for_update(journal)
         end = self._verified(lines)
         # Nothing of a torn line may stay before the next one, nor rows that the journal does not name.
-        ends = {"journal": end, **dict.fromkeys(MAPS, self.done * self.width)}
+        ends = {"journal": end, **dict.fromkeys(self.names, self.done * self.width)}
         for name, length in ends.items():
             self._streams[name].truncate(length)
             self._streams[name].seek(length)
         if not lines:
-            _write(self._streams["journal"], (json.dumps(self._head) + "\n").encode())
+            head = (json.dumps(self._head) + "\n").encode()
+            _write(self._streams["journal"], np.frombuffer(head, dtype=np.uint8))
 
     def _verified(self, lines: list[tuple[dict[str, Any], int]]) -> int:
         """Count the rows that are as the journal says; returns where its part about them ends."""
         end = lines[0][1] if lines else 0
         for line, line_end in lines[1:]:
-            if line.get("top") != self.done or not isinstance(line.get("rows"), int) or line["rows"] < 1:
+            rows = line.get("rows")
+            if line.get("top") != self.done or not isinstance(rows, int) or not 1 <= rows <= self.height - self.done:
                 break
-            size = line["rows"] * self.width
-            contents = {name: self._streams[name].read(size) for name in MAPS}
+            size = rows * self.width
+            contents = {name: self._streams[name].read(size) for name in self.names}
             if any(len(content) < size or zlib.crc32(content) != line.get(name) for name, content in contents.items()):
                 break
-            self.done += line["rows"]
+            self.done += rows
             end = line_end
         return end
 
     def _close(self) -> None:
         for stream in self._streams.values():
             stream.close()
+        for each in self._maps:
+            each.close()
 
 
 def drop(folder: Path) -> None:
@@ -169,9 +184,13 @@ def _for_update(path: Path) -> BinaryIO:
     return path.open("r+b", buffering=0)
 
 
-def _write(stream: BinaryIO, content: bytes) -> None:
+def _write(stream: BinaryIO, content: Band) -> None:
     """All of it, and on the disk, not in the system's memory."""
-    left = memoryview(content)
-    while left:
-        left = left[stream.write(left) :]
+    if content.any():
+        left = content.data.cast("B")
+        while left:
+            left = left[stream.write(left) :]
+    else:
+        # Nothing at all becomes a hole in the file, where the system knows such.
+        stream.truncate(stream.seek(content.size, os.SEEK_CUR))
     os.fsync(stream.fileno())

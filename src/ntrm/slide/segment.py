@@ -1,7 +1,8 @@
 """One slide from its windows to finished rows on disk: reading, network and writing at the same time, memory bounded.
 
 Windows are read ahead by one thread and rows are written behind by another, while the network works on those between.
-What is held is one row of windows on the device, some windows ahead and some rows behind, however tall the slide.
+What is held is what can still change, some windows ahead and some blocks behind, however large the slide. Between two
+rows of windows that can be put on disk, too, so that a killed run goes on from there.
 """
 
 from __future__ import annotations
@@ -10,22 +11,39 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ntrm.blending import Block, Carry
 from ntrm.data.tiles import GLASS, Window
+from ntrm.models.output import TissueGraph
 from ntrm.predictor import Image, Predictor
-from ntrm.slide.bands import BandStore
-from ntrm.stitching import Rows, Stitching, blended_rows, most_probable
+from ntrm.slide.bands import INITIAL, BandStore
+from ntrm.slide.checkpoints import Checkpoint
+from ntrm.slide.writing import CARRY, FULL, PENDING, RELATIONS, BlockSink, Writer, part_of, working_behind
+from ntrm.stitching import RowEnd, Stitching, blended_blocks
 
-BEHIND = 2
-"""Bands that may wait to be written: more would only fill the memory if the disk is the slowest."""
+__all__ = ["FULL", "PixelGrid", "Sums", "read_tile", "stream"]
 
-FULL = 255
-"""Confidence of 1 in a byte."""
+
+class Sums(Protocol):
+    """What is added up over the tissue graphs of the windows, on the device where they are."""
+
+    def add_graphs(self, graphs: TissueGraph) -> None:
+        """Take those of some windows in."""
+        ...
+
+    def state(self) -> Tensor:
+        """A copy of the sums so far."""
+        ...
+
+    def restore(self, state: Tensor) -> None:
+        """Go on from such a copy."""
+        ...
 
 
 class PixelGrid(Protocol):
@@ -53,41 +71,58 @@ def stream(
     *,
     stitching: Stitching,
     windows: Sequence[Window],
+    sums: Sums | None = None,
+    sink: BlockSink | None = None,
 ) -> Iterator[int]:
     """Predict what ``store`` does not have yet, and put it there; yields every row of the slide once it is predicted.
 
-    ``windows`` are some of ``stitching.windows``, in their order; where none is, labels are 255 and confidences 0.
+    ``windows`` are some of ``stitching.windows``, in their order; where none is, every map is 0. ``sums`` and ``sink``
+    end as if everything had been predicted in one go.
     """
-    done = store.done
+    last = store.checkpoints.load(store.done)
+    begin = _restored(last, sums, sink)
+    done = 0 if begin is None else begin.carry.top
     yield from range(done)
-    if store.complete:
+    if done == grid.height:
         return
-    todo = windows[first_window(windows, done, predictor.batch) :]
-    with _reading_ahead(grid, todo, 2 * predictor.batch) as read, _writing_behind(store) as write:
-        for rows in blended_rows(predictor, grid.height, grid.width, read, stitching=stitching, windows=todo):
-            bottom = rows.slice.stop
-            if bottom > done:
-                write(rows.top, *_as_bytes(rows, predictor))
-                yield from range(max(rows.top, done), bottom)
+    todo = windows[0 if begin is None else begin.first :]
+    writer = Writer(store, predictor, sink)
+    with _reading_ahead(grid, todo, 2 * predictor.batch) as read, working_behind() as behind:
+        events = blended_blocks(
+            predictor,
+            grid.height,
+            grid.width,
+            read,
+            stitching=stitching,
+            windows=windows,
+            initial=INITIAL in store.names,
+            graphs=None if sums is None else sums.add_graphs,
+            begin=begin,
+        )
+        for event in events:
+            if isinstance(event, Block):
+                behind(writer.put, writer.pack(event))
+                if event.left + event.width == grid.width:
+                    yield from range(event.top, event.top + event.height)
+            elif store.checkpoints.due():
+                behind(writer.save, event, None if sums is None else sums.state())
+        end = RowEnd(Carry(grid.height, {}), len(windows))
+        behind(writer.save, end, None if sums is None else sums.state())
 
 
-def first_window(windows: Sequence[Window], done: int, batch: int) -> int:
-    """Where to start again if ``done`` rows are finished.
-
-    At the first window that shows a later row, or at most a batch before: batches must be cut where they were the
-    first time, since a network's rounding may depend on how many windows it is given at once.
-    """
-    needed = next((at for at, window in enumerate(windows) if window.top + window.height > done), len(windows))
-    return needed - needed % batch
-
-
-def _as_bytes(rows: Rows, predictor: Predictor) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """(rows, W) labels and confidences."""
-    highest = rows.final.amax(dim=0)
-    if not torch.isfinite(highest).all():
-        raise predictor.broken_network()
-    confidence = (highest.clamp(0, 1) * FULL).round().to(torch.uint8)
-    return most_probable(rows.final).cpu().numpy(), confidence.cpu().numpy()
+def _restored(last: Checkpoint | None, sums: Sums | None, sink: BlockSink | None) -> RowEnd | None:
+    """Where to go on, with ``sums`` and ``sink`` as they were then."""
+    if last is None:
+        if sink is not None:
+            sink.restore(None)
+        return None
+    if sums is not None:
+        sums.restore(torch.from_numpy(last.arrays[RELATIONS]))
+    if sink is not None:
+        sink.restore(part_of(last.arrays, PENDING))
+    carried = part_of(last.arrays, CARRY)
+    blocks = {int(number): torch.from_numpy(array) for number, array in carried.items()}
+    return RowEnd(Carry(last.top, blocks), last.first)
 
 
 @contextmanager
@@ -119,19 +154,3 @@ def read_tile(grid: PixelGrid, window: Window) -> Image:
     tile[:] = GLASS
     tile[: window.height, : window.width] = pixels
     return tile
-
-
-@contextmanager
-def _writing_behind(store: BandStore) -> Iterator[Callable[[int, NDArray[np.uint8], NDArray[np.uint8]], None]]:
-    """A function that has rows appended by a thread; errors of it come out at the next call or at the end."""
-    waiting: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-write") as pool:
-
-        def put(top: int, labels: NDArray[np.uint8], confidence: NDArray[np.uint8]) -> None:
-            while len(waiting) >= BEHIND:
-                waiting.popleft().result()
-            waiting.append(pool.submit(store.append, top, labels, confidence))
-
-        yield put
-        for each in waiting:
-            each.result()

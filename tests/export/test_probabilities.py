@@ -1,0 +1,180 @@
+import errno
+import os
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from tests.evaluation.small import schema_of
+
+from ntrm.errors import DataError
+from ntrm.export import probabilities as module
+from ntrm.export.probabilities import ProbabilityZarr
+from ntrm.resolution import Resolution
+
+zarr = pytest.importorskip("zarr")
+
+MPP = Resolution(6.7, 6.5)
+SCHEMA = schema_of()
+SHAPE = (4, 210, 300)
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(module, "ROWS", 32)
+    monkeypatch.setattr(module, "COLUMNS", 64)
+    monkeypatch.setattr(module, "CHUNK", 32)
+    monkeypatch.setattr(module, "SMALLEST", 100)
+
+
+@pytest.fixture
+def truth(random):
+    values = random.integers(0, 256, SHAPE, dtype=np.uint8)
+    values[:, 90:165] = 0
+    values[:, :, 100:200] = 0
+    return values
+
+
+def cuts(random, length, count):
+    inner = random.choice(np.arange(1, length), count, replace=False)
+    return [0, *sorted(int(n) for n in inner), length]
+
+
+def blocks_of(random, truth):
+    """Row by row, in a row from the left; some without values where there are none."""
+    rows = cuts(random, SHAPE[1], 8)
+    for top, bottom in pairwise(rows):
+        columns = cuts(random, SHAPE[2], 3)
+        for left, right in pairwise(columns):
+            part = truth[:, top:bottom, left:right]
+            yield top, left, bottom - top, right - left, part if part.any() else None
+
+
+def opened(folder):
+    return ProbabilityZarr(folder, *SHAPE[1:], SCHEMA, MPP)
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def mean_of_four(values):
+    """Pixel by pixel in whole numbers."""
+    even = np.pad(values, ((0, 0), (0, values.shape[1] % 2), (0, values.shape[2] % 2)), mode="edge").astype(int)
+    return (even[:, ::2, ::2] + even[:, 1::2, ::2] + even[:, ::2, 1::2] + even[:, 1::2, 1::2] + 2) // 4
+
+
+def write(folder, goal, random, truth):
+    sink = opened(folder)
+    sink.restore(None)
+    for block in blocks_of(random, truth):
+        sink.put(*block)
+    sink.finish()
+    assert sink.state() == {}
+    sink.complete(goal, {"model": "m"})
+    return sink
+
+
+def test_every_level_is_there_however_blocks_are_cut(tmp_path, random, truth):
+    for name in "ab":
+        write(tmp_path / "work", tmp_path / name, random, truth)
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    group = zarr.open_group(tmp_path / "a", mode="r")
+    level = truth
+    for number in range(3):
+        np.testing.assert_array_equal(group[str(number)][:], level)
+        level = mean_of_four(level)
+    assert sorted(group.array_keys()) == ["0", "1", "2"]
+    assert not (tmp_path / "work").exists()
+    # Shards of nothing are not there.
+    assert not (tmp_path / "a" / "0" / "c" / "0" / "3").exists()
+
+
+def test_the_metadata_is_valid_ngff_and_names_the_classes(tmp_path, random, truth):
+    models = pytest.importorskip("ome_zarr_models.v05")
+    write(tmp_path / "work", tmp_path / "a", random, truth)
+    group = zarr.open_group(tmp_path / "a", mode="r")
+    (image,) = models.Image.from_zarr(group).ome_attributes.multiscales
+    assert [axis.name for axis in image.axes] == ["c", "y", "x"]
+    for number, dataset in enumerate(image.datasets):
+        scale, shift = dataset.coordinateTransformations
+        assert scale.scale == pytest.approx([1, 6.5 * 2**number, 6.7 * 2**number])
+        assert shift.translation == pytest.approx([0, 6.5 * (2**number - 1) / 2, 6.7 * (2**number - 1) / 2])
+    attributes = group.attrs.asdict()
+    assert [channel["label"] for channel in attributes["ome"]["omero"]["channels"]] == list(SCHEMA.names)
+    assert attributes["ntrm"]["classes"] == list(SCHEMA.names)
+    assert attributes["ntrm"]["model"] == "m"
+    assert "255 = probability 1" in attributes["ntrm"]["pixel values"]
+
+
+def test_it_goes_on_from_what_was_held_whatever_lies_there(tmp_path, random, truth):
+    write(tmp_path / "work", tmp_path / "whole", random, truth)
+    blocks = [*blocks_of(random, truth)]
+    ends = [number for number, block in enumerate(blocks, start=1) if block[1] + block[3] == SHAPE[2]]
+    stop = ends[int(random.integers(0, len(ends) - 1))]
+    sink = opened(tmp_path / "work")
+    sink.restore(None)
+    for number, block in enumerate(blocks):
+        if number == stop:
+            held = {name: array.copy() for name, array in sink.state().items()}
+        if number == min(stop + 3, len(blocks) - 1):
+            break
+        # Beyond the point to which it will return, it writes something else.
+        values = block[4] if number < stop or block[4] is None else block[4] // 2
+        sink.put(*block[:4], values)
+    (tmp_path / "work" / "0" / "c.1234.partial").write_bytes(b"torn")
+    again = opened(tmp_path / "work")
+    again.restore(held)
+    for block in blocks[stop:]:
+        again.put(*block)
+    again.finish()
+    again.complete(tmp_path / "again", {"model": "m"})
+    assert files(tmp_path / "again") == files(tmp_path / "whole")
+
+
+def test_only_the_shards_under_way_are_held(tmp_path, random, truth):
+    sink = opened(tmp_path / "work")
+    sink.restore(None)
+    for block in blocks_of(random, np.maximum(truth, 1)):
+        sink.put(*block)
+        assert len(sink.state()) <= 2 * -(-SHAPE[2] // 64) * (1 + block[2] // 32)
+        if block[1] + block[3] == SHAPE[2]:
+            assert len(sink.state()) <= -(-SHAPE[2] // 64)
+
+
+def test_completing_twice_or_again_after_a_death_does_no_harm(tmp_path, random, truth):
+    sink = write(tmp_path / "work", tmp_path / "a", random, truth)
+    before = files(tmp_path / "a")
+    sink.complete(tmp_path / "a", {"model": "m"})
+    assert files(tmp_path / "a") == before
+    # Killed while coarser levels were made, beside an older result.
+    write(tmp_path / "work", tmp_path / "b", random, truth)
+    (tmp_path / "b").rename(tmp_path / "work")
+    (tmp_path / "work" / "1" / "c" / "0" / "0" / "0.77.partial").write_bytes(b"torn")
+    opened(tmp_path / "work").complete(tmp_path / "a", {"model": "m"})
+    assert files(tmp_path / "a") == before
+
+
+def test_a_run_that_ended_after_the_folder_was_in_its_place_finds_it_there(tmp_path, random, truth):
+    write(tmp_path / "work", tmp_path / "a", random, truth)
+    before = files(tmp_path / "a")
+    again = opened(tmp_path / "work")
+    again.restore({})
+    again.complete(tmp_path / "a", {"model": "m"})
+    assert files(tmp_path / "a") == before
+    # Where it is neither here nor there, nobody makes up another.
+    with pytest.raises(DataError, match="are gone"):
+        again.put(0, 0, *SHAPE[1:], truth)
+    with pytest.raises(DataError, match="cannot write"):
+        again.complete(tmp_path / "b", {"model": "m"})
+
+
+def test_a_full_disk_is_an_error_of_ours(tmp_path, random, truth, monkeypatch):
+    sink = opened(tmp_path / "work")
+    sink.restore(None)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match="No space left"):
+        sink.put(0, 0, *SHAPE[1:], truth)

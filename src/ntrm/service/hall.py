@@ -1,0 +1,265 @@
+"""Everything that the requests of one service share."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ntrm.errors import NtrmError
+from ntrm.segmentation.memory import BusyError, alone, finished
+from ntrm.service.access import Access
+from ntrm.service.adoption import adopt, find_originals, forget_vanished
+from ntrm.service.audit import Audit
+from ntrm.service.facts import image_size, read_summary
+from ntrm.service.geometry import DeepZoom
+from ntrm.service.jobs import JobStore
+from ntrm.service.mask_tiles import MaskLayers, Place
+from ntrm.service.model_facts import ModelFacts, read_facts
+from ntrm.service.problems import conflict, missing
+from ntrm.service.readers import Readers
+from ntrm.service.records import FOUND, UPLOAD, Slide
+from ntrm.service.region_finder import RegionFinder
+from ntrm.service.settings import ServiceSettings
+from ntrm.service.shared import AUDIT, DATABASE, INCOMING, THUMBNAILS, TRASH, UPLOADS
+from ntrm.service.slide_tiles import SlideTiles
+from ntrm.service.supervisor import Supervisor
+from ntrm.service.tile_store import TileStore
+from ntrm.slide.isolated import Limits
+from ntrm.slide.reading.cache import ArrayCache
+
+CHORE_SECONDS = 60.0
+IDLE_SECONDS = 600.0
+"""Slides nobody looks at are closed after this."""
+OPEN_MASKS = 32
+DAY = 86_400.0
+
+
+class Hall:
+    """Database, workers, open slides and masks, tiles."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        hidden, limits = settings.hidden, settings.limits
+        for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
+            (hidden / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        hidden.chmod(0o700)
+        self.store = JobStore(hidden / DATABASE)
+        self.audit = Audit(hidden / AUDIT)
+        self.access = Access(settings, self.store)
+        self.readers = Readers(limits.open_slides, Limits(limits.read_memory_mb, limits.open_seconds))
+        self.tiles = TileStore(limits)
+        self.supervisor = Supervisor(settings, self.store, self._chores)
+        self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
+        self._masks: OrderedDict[tuple[str, int], tuple[MaskLayers, list[int]]] = OrderedDict()
+        self._masks_lock = threading.Lock()
+        self._finders: OrderedDict[tuple[str, int], RegionFinder] = OrderedDict()
+        self._model: ModelFacts | None = None
+        self._purging = threading.Lock()
+        self.naming = threading.Lock()
+        """Held while a name is chosen for a new slide."""
+        self.uploads = 0
+        """Those that are coming in just now."""
+        self._stop = threading.Event()
+        self._next_chore = 0.0
+
+    def open(self) -> None:
+        """Begin: clear up after a service that was killed, adopt results, start the workers."""
+        for leftover in (self.settings.hidden / INCOMING).iterdir():
+            leftover.unlink(missing_ok=True)
+        self.supervisor.reclaim(blame=False)
+        adopt(self.settings.out, self.store)
+        forget_vanished(self.settings.out, self.store)
+        self._remove_orphans()
+        threading.Thread(target=self._find_originals, daemon=True).start()
+        threading.Thread(target=self.readers.warm_up, daemon=True).start()
+        self.supervisor.start()
+        self.audit.note("start")
+
+    def close(self) -> None:
+        """Stop the workers, close the files."""
+        self._stop.set()
+        self.supervisor.stop()
+        self.tiles.close()
+        self.readers.close()
+        with self._masks_lock:
+            for layers, _ in self._masks.values():
+                layers.close()
+            self._masks.clear()
+        self.audit.note("stop")
+        self.store.close()
+
+    # The model
+
+    @property
+    def model(self) -> ModelFacts | None:
+        """None while it is being fetched."""
+        if self._model is None:
+            self._model = read_facts(self.settings)
+        return self._model
+
+    # A slide's files
+
+    def folder(self, slide: Slide) -> Path:
+        """Of its results."""
+        return self.settings.out / slide.slide_id
+
+    def file_key(self, slide: Slide) -> tuple[str, int, int]:
+        """Names the original and changes whenever it does."""
+        return self._original(slide)[1]
+
+    def _original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
+        if slide.source is None:
+            raise missing("the original of this slide is not known", "start the service with --root FOLDER")
+        try:
+            status = slide.source.stat()
+        except OSError:
+            raise missing("the original of this slide is not there any more", "put it back") from None
+        return slide.source, (slide.id, status.st_mtime_ns, status.st_size)
+
+    def revision(self, slide: Slide) -> int:
+        """Changes whenever the results do."""
+        try:
+            return (self.folder(slide) / "summary.json").stat().st_mtime_ns
+        except OSError:
+            raise missing("the slide has no results", "wait until its status is done") from None
+
+    @contextmanager
+    def masks(self, slide: Slide) -> Iterator[MaskLayers]:
+        """The layers of a finished slide, open until the block ends."""
+        key = (slide.id, self.revision(slide))
+        with self._masks_lock:
+            held = self._masks.get(key)
+            if held is None:
+                held = MaskLayers(self.folder(slide), self.place(slide), self._pixels), [0]
+                self._masks[key] = held
+            self._masks.move_to_end(key)
+            held[1][0] += 1
+        try:
+            yield held[0]
+        finally:
+            with self._masks_lock:
+                held[1][0] -= 1
+                unused = [each for each, (_, users) in self._masks.items() if users[0] == 0]
+                for each in unused[: max(0, len(self._masks) - OPEN_MASKS)]:
+                    self._masks.pop(each)[0].close()
+
+    def _close_masks(self, id: str) -> None:  # noqa: A002 - the slide's
+        with self._masks_lock:
+            mine = [key for key, (_, users) in self._masks.items() if key[0] == id and users[0] == 0]
+            for key in mine:
+                self._masks.pop(key)[0].close()
+
+    def place(self, slide: Slide) -> Place:
+        """How the mask lies on the slide."""
+        grid = read_summary(self.folder(slide))["grid"]
+        return Place(DeepZoom(*image_size(grid)), float(grid["to_level0"][0]), float(grid["to_level0"][1]))
+
+    @contextmanager
+    def slide_tiles(self, slide: Slide) -> Iterator[SlideTiles]:
+        """The original's tiles."""
+        path, key = self._original(slide)
+        with self.readers.using(path) as reader:
+            yield SlideTiles(reader, self._pixels, key)
+
+    def bounds(self, slide: Slide) -> list[int]:
+        """The scanned part of the slide in its level-0 pixels: left, top, width, height."""
+        grid = read_summary(self.folder(slide))["grid"]
+        return list(grid["bounds"] or [0, 0, *image_size(grid)])
+
+    def finder(self, slide: Slide) -> RegionFinder:
+        """Tells the region at a point of a finished slide."""
+        key = (slide.id, self.revision(slide))
+        with self._masks_lock:
+            found = self._finders.get(key)
+        if found is None:
+            found = RegionFinder(self._rows(slide), self.folder(slide) / "regions.geojson")
+        with self._masks_lock:
+            self._finders[key] = found
+            self._finders.move_to_end(key)
+            while len(self._finders) > OPEN_MASKS:
+                self._finders.popitem(last=False)
+        return found
+
+    def _rows(self, slide: Slide) -> list[dict[str, Any]]:
+        document = finished(self.folder(slide))
+        if document is None:
+            raise missing("the slide has no results", "wait until its status is done")
+        return list(document["tables"]["regions"])
+
+    # Deleting
+
+    def delete(self, slide: Slide) -> None:
+        """Remove a slide with its upload and its results; a running job is ended first."""
+        folder = self.folder(slide)
+        if slide.status != "running" and folder.is_dir():
+            try:
+                with alone(folder):
+                    self.store.mark_deleted(slide.id)
+            except BusyError as error:
+                raise conflict("another program works on this slide", mend="wait until it ends") from error
+        else:
+            self.store.mark_deleted(slide.id)
+        self.audit.note("delete", slide.slide_id)
+        self.purge()
+
+    def purge(self) -> None:
+        """Remove the files of deleted slides that nobody works on."""
+        with self._purging:
+            self._purge()
+
+    def _purge(self) -> None:
+        trash = self.settings.hidden / TRASH
+        for slide in self.store.to_purge():
+            folder = self.folder(slide)
+            if folder.is_dir():
+                folder.rename(trash / f"{slide.id}-{time.time_ns()}")
+            if slide.origin == UPLOAD and slide.source is not None:
+                self.readers.forget(slide.source)
+                slide.source.unlink(missing_ok=True)
+            (self.settings.hidden / THUMBNAILS / f"{slide.id}.jpg").unlink(missing_ok=True)
+            self._close_masks(slide.id)
+            self.store.forget(slide.id)
+        for leftover in trash.iterdir():
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def _remove_orphans(self) -> None:
+        """Uploads that no slide belongs to: the service was killed before it wrote them down."""
+        known = {slide.source for slide in [*self.store.every(), *self.store.to_purge(), *self.store.running()]}
+        for path in (self.settings.hidden / UPLOADS).iterdir():
+            if path.absolute() not in known:
+                path.unlink(missing_ok=True)
+
+    def _find_originals(self) -> None:
+        find_originals(self.store, self.settings.roots, self._stop)
+
+    def _chores(self) -> None:
+        """Called often, from the supervisor's thread."""
+        if self.store.to_purge():
+            self.purge()
+        if time.monotonic() < self._next_chore:
+            return
+        self._next_chore = time.monotonic() + CHORE_SECONDS
+        self.readers.close_idle(IDLE_SECONDS)
+        self.retire()
+        # Another program may have put results here, or taken them away.
+        if adopt(self.settings.out, self.store):
+            threading.Thread(target=self._find_originals, daemon=True).start()
+        forget_vanished(self.settings.out, self.store)
+
+    def retire(self) -> None:
+        """Delete what is older than wanted; results that were there before the service stay."""
+        days = self.settings.retention_days
+        if days is None:
+            return
+        for slide in self.store.every():
+            if slide.origin != FOUND and slide.finished is not None and time.time() - slide.finished > days * DAY:
+                try:
+                    self.delete(slide)
+                except NtrmError:
+                    continue

@@ -1,0 +1,87 @@
+"""How a layer is to look: which classes, which colours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ntrm.labels import RGB
+from ntrm.service.model_facts import ModelFacts
+from ntrm.service.palette import BROKEN, CORRECTED, HIGHLIGHT, Table, certainty_table, class_alpha, class_table
+from ntrm.service.problems import ProblemError, busy
+
+CLASSES = ("tissue", "initial")
+
+
+@dataclass(frozen=True)
+class LayerLook:
+    """A layer and its colours."""
+
+    layer: str
+    colours: tuple[RGB, ...]
+    background: int | None
+    grey: bool = False
+    hide: frozenset[int] = frozenset()
+    only: frozenset[int] | None = None
+    pair: tuple[int, int] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: ModelFacts | None,
+        layer: str,
+        palette: str | None,
+        hide: str | None,
+        only: str | None,
+        a: str | None,
+        b: str | None,
+    ) -> LayerLook:
+        """From what a request says; refuses what does not go together."""
+        if model is None:
+            raise busy("the model's classes are not known yet")
+        wrong = palette is not None and palette not in (
+            ("dataset", "safe") if layer in CLASSES else ("viridis", "grey") if layer == "confidence" else ()
+        )
+        if wrong:
+            raise ProblemError(400, "usage", f"the layer {layer} has no such palette", got=palette)
+        colours = model.safe_colours if palette == "safe" else model.colours
+        return cls(
+            layer=layer,
+            colours=tuple(colours),
+            background=model.schema.background_index,
+            grey=palette == "grey",
+            hide=_numbers(hide) or frozenset(),
+            only=_numbers(only),
+            pair=_pair(model, a, b) if layer == "interface" else None,
+        )
+
+
+def colours_of(look: LayerLook) -> tuple[Table, Table]:
+    """Palette (N, 3) and opacities (N,)."""
+    if look.layer in CLASSES:
+        count = len(look.colours)
+        return class_table(look.colours), class_alpha(count, look.background, look.hide, look.only)
+    if look.layer == "confidence":
+        alpha = np.full(256, 255, dtype=np.uint8)
+        alpha[0] = 0
+        return certainty_table("grey" if look.grey else "viridis"), alpha
+    if look.layer == "improvement":
+        return class_table([CORRECTED, BROKEN]), np.array([0, 255, 255], dtype=np.uint8)
+    return class_table([HIGHLIGHT]), np.array([0, 255], dtype=np.uint8)
+
+
+def _numbers(text: str | None) -> frozenset[int] | None:
+    return None if text is None else frozenset(int(each) for each in text.split(","))
+
+
+def _pair(model: ModelFacts, a: str | None, b: str | None) -> tuple[int, int]:
+    """In a fixed order: the border of a pair is the same either way round."""
+    names = model.schema.names
+    for name in (a, b):
+        if name not in names:
+            raise ProblemError(
+                400, "usage", "an interface is that of two classes", got=name, expected=f"a and b of {', '.join(names)}"
+            )
+    first, second = sorted(names.index(name) for name in (a, b) if name is not None)
+    return first, second

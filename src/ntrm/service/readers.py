@@ -1,0 +1,176 @@
+"""Original slides that are being looked at: a few reading processes each, closed when others need the room."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ntrm.errors import DataError
+from ntrm.slide.isolated import Limits, ReadingProcess
+from ntrm.slide.reading.base import Pixels, SlideInfo, check_request
+
+PER_SLIDE = 2
+"""Processes that read one slide."""
+
+
+class OpenSlide:
+    """A slide and the processes that read it; safe to use from several threads."""
+
+    def __init__(self, path: Path, pool: Readers) -> None:
+        self._path = path
+        self._pool = pool
+        self._idle: list[ReadingProcess] = []
+        self._started = 0
+        self._changed = threading.Condition()
+        self.users = 0
+        self.used = time.monotonic()
+        self.info: SlideInfo
+        try:
+            with self._process() as (_, info):
+                self.info = info
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """As ``SlideReader.read``."""
+        check_request(self.info, width, height, level)
+        with self._process() as (process, _):
+            return process.read(x, y, width, height, level)
+
+    @contextmanager
+    def _process(self) -> Iterator[tuple[ReadingProcess, SlideInfo]]:
+        """A process that has the slide open and does nothing else meanwhile."""
+        with self._changed:
+            while not self._idle and self._started >= PER_SLIDE:
+                self._changed.wait()
+            process = self._idle.pop() if self._idle else None
+            self._started += process is None
+        try:
+            if process is None:
+                process = self._pool.fresh()
+                info = process.open(self._path)
+            else:
+                info = self.info
+            yield process, info
+        finally:
+            with self._changed:
+                if process is not None and process.alive:
+                    self._idle.append(process)
+                else:
+                    self._started -= 1
+                self._changed.notify()
+
+    def close(self) -> None:
+        """End the processes; nobody may be reading."""
+        with self._changed:
+            for process in self._idle:
+                process.close()
+            self._started -= len(self._idle)
+            self._idle.clear()
+
+
+class Readers:
+    """Slides by path, as many as stated; the one unused longest goes first."""
+
+    def __init__(self, slides: int, limits: Limits) -> None:
+        self._most = slides
+        self._limits = limits
+        self._open: OrderedDict[tuple[str, int, int], OpenSlide] = OrderedDict()
+        self._opening: dict[tuple[str, int, int], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._spare: ReadingProcess | None = None
+        self._closed = False
+
+    def warm_up(self) -> None:
+        """Start a process that waits for the next slide: starting one takes longer than reading."""
+        with self._lock:
+            wanted = self._spare is None and not self._closed
+        if wanted:
+            process = ReadingProcess(self._limits)
+            with self._lock:
+                if self._spare is None and not self._closed:
+                    self._spare, process = process, None  # type: ignore[assignment]
+            if process is not None:
+                process.close()
+
+    def fresh(self) -> ReadingProcess:
+        """A process that has no slide open."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        threading.Thread(target=self.warm_up, daemon=True).start()
+        return spare if spare is not None and spare.alive else ReadingProcess(self._limits)
+
+    @contextmanager
+    def using(self, path: Path) -> Iterator[OpenSlide]:
+        """The slide, opened if it was not; it stays open at least until the block ends."""
+        slide = self._enter(path)
+        try:
+            yield slide
+        finally:
+            with self._lock:
+                slide.users -= 1
+                slide.used = time.monotonic()
+            self._close_some(self._most)
+
+    def _enter(self, path: Path) -> OpenSlide:
+        key = _key(path)
+        with self._lock:
+            opening = self._opening.setdefault(key, threading.Lock())
+        with opening:
+            with self._lock:
+                found = self._open.get(key)
+                if found is not None:
+                    self._open.move_to_end(key)
+                    found.users += 1
+                    return found
+            try:
+                made = OpenSlide(path, self)
+            finally:
+                with self._lock:
+                    self._opening.pop(key, None)
+            with self._lock:
+                made.users = 1
+                self._open[key] = made
+        return made
+
+    def _close_some(self, most: int, older_than: float = 0.0) -> None:
+        now = time.monotonic()
+        with self._lock:
+            idle = [key for key, slide in self._open.items() if not slide.users and now - slide.used >= older_than]
+            going = [self._open.pop(key) for key in idle[: max(0, len(self._open) - most)]]
+        for slide in going:
+            slide.close()
+
+    def close_idle(self, seconds: float) -> None:
+        """Close what nobody has looked at for a while."""
+        self._close_some(0, older_than=seconds)
+
+    def forget(self, path: Path) -> None:
+        """Close a slide that is about to be deleted, unless somebody is reading it just now."""
+        with self._lock:
+            keys = [key for key, slide in self._open.items() if key[0] == str(path) and not slide.users]
+            going = [self._open.pop(key) for key in keys]
+        for slide in going:
+            slide.close()
+
+    def close(self) -> None:
+        """End every process."""
+        with self._lock:
+            self._closed = True
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.close()
+        self._close_some(0)
+
+
+def _key(path: Path) -> tuple[str, int, int]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise DataError("the slide's file is not there any more", mend="put it back, or delete the slide") from error
+    return str(path), status.st_mtime_ns, status.st_size

@@ -1,0 +1,88 @@
+"""A small service: a model of four classes, slides painted in class colours, results whose masks are known."""
+
+from contextlib import contextmanager
+
+import numpy as np
+from starlette.testclient import TestClient
+from tests.evaluation.small import MPP, ByColour, schema_of
+from tests.segmentation.small import paint, write_slide
+
+from ntrm.models.registry import create
+from ntrm.segmentation.identity import Options
+from ntrm.segmentation.segment import segment
+from ntrm.service.app import create_app
+from ntrm.service.settings import ServiceLimits, ServiceSettings
+from ntrm.slide.readers import open_slide
+
+TOKEN = "a-token-for-tests-0123456789"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+RAW = {"Content-Type": "application/octet-stream"}
+HOST = "http://127.0.0.1:8765"
+
+
+def write_model(folder):
+    """A network with random weights that speaks of the classes of ``ByColour``."""
+    create("ntrm-paper", schema_of(), width=0.125, dim=16).describe(window=64, mpp=MPP).save_pretrained(folder)
+    return folder
+
+
+def settings_of(out, model, **more):
+    limits = ServiceLimits(**{"reserve_bytes": 0, **more.pop("limits", {})})
+    return ServiceSettings(**{"out": out, "model": str(model), "token": TOKEN, "workers": 0, "limits": limits, **more})
+
+
+@contextmanager
+def serving(settings, *, authorised=True):
+    """The application in this process, with its lifespan."""
+    app = create_app(settings)
+    headers = BEARER if authorised else {}
+    with TestClient(app, base_url=HOST, headers=headers, follow_redirects=False) as client:
+        client.hall = app.state.hall
+        yield client
+
+
+def segmented(folder, random, name="a", mask=None, **options):
+    """A slide and its results, as ``ntrm segment`` leaves them; returns the slide's path and its true mask."""
+    mask = paint(random) if mask is None else mask
+    path = write_slide(folder / "in" / f"{name}.tif", mask)
+    found = segment(path, out=folder / "out", model=ByColour(), device="cpu", batch=2, options=Options(**options))
+    assert found.exit_code == 0, found.slides
+    return path, mask
+
+
+def slide_bytes(random, height=90, width=120, mpp=MPP):
+    """A small slide as a file's content."""
+    import io
+
+    import tifffile
+
+    pixels = random.integers(120, 250, (height, width, 3)).astype(np.uint8)
+    stream = io.BytesIO()
+    resolution = {} if mpp is None else {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"}
+    tifffile.imwrite(stream, pixels, photometric="rgb", rowsperstrip=32, metadata=None, **resolution)
+    return stream.getvalue()
+
+
+class InProcess:
+    """Stands for a ``ReadingProcess``."""
+
+    def __init__(self, _limits=None):
+        self.alive = True
+        self._reader = None
+
+    def open(self, path):
+        self._reader = open_slide(path)
+        return self._reader.info
+
+    def read(self, *place):
+        return self._reader.read(*place)
+
+    def close(self):
+        self.alive = False
+        if self._reader is not None:
+            self._reader.close()
+
+
+def only_slide(client):
+    (slide,) = client.get("/v1/slides").json()["slides"]
+    return slide

@@ -1,0 +1,114 @@
+import asyncio
+import os
+
+import pytest
+from tests.service.small import RAW, serving, settings_of, slide_bytes
+
+from ntrm.service.hall import Hall
+from ntrm.service.intake import receive
+from ntrm.service.problems import ProblemError
+from ntrm.service.shared import INCOMING, TRASH, UPLOADS
+
+
+def upload(client, content, **query):
+    return client.post("/v1/slides", params=query, content=content, headers=RAW)
+
+
+def files_in(client):
+    hidden = client.hall.settings.hidden
+    return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in (INCOMING, UPLOADS, TRASH)}
+
+
+NOTHING = {INCOMING: [], UPLOADS: [], TRASH: []}
+HOSTILE = [  # one process each
+    b"not a slide", b"", b"II*\x00" + bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff" + bytes(range(256)),
+    b"II*\x00\x08\x00\x00\x00\x01\x00\x00\x01\x04\x00\x01\x00\x00\x00\xff\xff\xff\x7f", b"<script>alert(1)</script>",
+]  # fmt: skip
+
+
+def test_what_is_no_slide_is_refused_by_its_content_and_not_kept(tmp_path, model, random):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        for content in HOSTILE:
+            answer = upload(client, content, name="a.svs")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unreadable")
+            assert files_in(client) == NOTHING
+        assert client.get("/v1/slides").json() == {"slides": []}
+        # And the next sound one is taken.
+        assert upload(client, slide_bytes(random)).status_code == 202
+
+
+@pytest.fixture
+def hall(tmp_path, model):
+    limits = {"upload_bytes": 10**6, "idle_seconds": 1}
+    hall = Hall(settings_of(tmp_path / "out", model, limits=limits))
+    yield hall
+    hall.store.close()
+
+
+class GoneError(Exception):
+    pass
+
+
+async def pieces(*sizes, then=None):
+    for size in sizes:
+        yield os.urandom(size)
+    if then is not None:
+        raise then
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(hall):
+    place = hall.settings.hidden / INCOMING
+
+    async def cut():
+        with pytest.raises(GoneError):
+            await receive(hall, pieces(1000, 400_000, then=GoneError()), 10**6)
+
+    asyncio.run(cut())
+    assert list(place.iterdir()) == []
+
+
+def test_an_upload_that_stops_is_given_up(hall):
+    async def never():
+        yield b"x" * 1000
+        await asyncio.sleep(3600)
+
+    async def wait():
+        with pytest.raises(ProblemError) as caught:
+            await receive(hall, never(), None)
+        return caught.value.status
+
+    assert asyncio.run(wait()) == 408
+    assert list((hall.settings.hidden / INCOMING).iterdir()) == []
+
+
+def test_an_upload_whose_request_is_cancelled_leaves_nothing(hall):
+    async def endless():
+        while True:
+            yield b"x"
+            await asyncio.sleep(0)
+
+    async def begin_and_cancel():
+        task = asyncio.create_task(receive(hall, endless(), None))
+        while not list((hall.settings.hidden / INCOMING).iterdir()):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(begin_and_cancel())
+    assert list((hall.settings.hidden / INCOMING).iterdir()) == []
+
+
+def test_every_byte_arrives_whatever_the_pieces(hall, random):
+    content = random.bytes(900_000)
+
+    async def cut():
+        at = 0
+        while at < len(content):
+            size = int(random.integers(1, 100_000))
+            yield content[at : at + size]
+            at += size
+
+    path = asyncio.run(receive(hall, cut(), None))
+    assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,172 @@
+import io
+import json
+import threading
+import time
+
+import pytest
+from tests.evaluation.small import ByColour
+from tests.segmentation.small import fingerprints, paint, write_slide
+from tests.service.small import segmented, settings_of
+
+from ntrm.errors import RefusedError
+from ntrm.segmentation.memory import alone
+from ntrm.segmentation.segmenter import Segmenter
+from ntrm.service import worker
+from ntrm.service.jobs import JobStore
+from ntrm.service.records import CANCELLED, DONE, FAILED, PATH, QUEUED, Slide, new_id
+from ntrm.service.worker_settings import settings_from, settings_to
+
+NEVER = threading.Event()
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = JobStore(tmp_path / "out" / ".service" / "jobs.sqlite")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def segmenter(tmp_path):
+    segmenter = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
+    segmenter.claim()
+    return segmenter
+
+
+def queued(store, path, name="a"):
+    now = time.time()
+    made = Slide(new_id(), name, name, PATH, path, None, QUEUED, now, queued=now)
+    return store.add(made)
+
+
+def run(store, segmenter, stop=NEVER, seconds=600.0):
+    slide = store.claim("w")
+    worker.run_job(store, segmenter, slide, "w", stop, seconds)
+    return store.get(slide.id)
+
+
+def test_a_slide_is_segmented_and_summed_up(tmp_path, store, segmenter, random):
+    mask = paint(random)
+    queued(store, write_slide(tmp_path / "a.tif", mask))
+    slide = run(store, segmenter)
+    assert (slide.status, slide.progress, slide.error, slide.attempts) == (DONE, 1.0, None, 1)
+    assert (slide.facts["width"], slide.facts["height"]) == (mask.shape[1], mask.shape[0])
+    assert (tmp_path / "out" / "a" / "mask.ome.tif").is_file()
+
+
+def test_progress_is_told_and_never_falls(tmp_path, store, segmenter, random, monkeypatch):
+    told = []
+    beat = store.beat
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(store, "beat", lambda *now: told.append(now[2:]) or beat(*now))
+    queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    run(store, segmenter)
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] <= 1
+    assert {stage for _, stage in told} == {"segmenting", "measuring"}
+
+
+def test_progress_is_told_at_most_a_few_times_a_second(store):
+    slide = queued(store, None)
+    store.claim("w")
+    calls = []
+    store.beat = lambda *_: calls.append(1) or True
+    progress = worker.JobProgress(store, slide, "w", NEVER, 60)
+    begun = time.monotonic()
+    assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
+    assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
+
+
+def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, random, monkeypatch):
+    slide = queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    beat = store.beat
+    monkeypatch.setattr(store, "beat", lambda *now: store.cancel(slide.id) and beat(*now))
+    assert run(store, segmenter).status == CANCELLED
+    assert not (tmp_path / "out" / "a" / "summary.json").exists()
+    monkeypatch.undo()
+    store.retry(slide.id, None, 5)
+    assert run(store, segmenter).status == DONE
+
+
+def test_a_worker_that_is_stopped_puts_its_slide_back(tmp_path, store, segmenter, random):
+    path = write_slide(tmp_path / "a.tif", paint(random))
+    queued(store, path)
+    stop = threading.Event()
+    stop.set()
+    slide = run(store, segmenter, stop)
+    assert (slide.status, slide.deaths) == (QUEUED, 0)
+    assert run(store, segmenter).status == DONE
+    alone_out = tmp_path / "alone"
+    other = Segmenter(ByColour(), alone_out, device="cpu", batch=2)
+    other.claim()
+    queued(store, path, "b")
+    made = run(store, other)
+    assert made.status == DONE
+    first, second = (fingerprints(folder) for folder in (tmp_path / "out" / "a", alone_out / "b"))
+    assert first.keys() == second.keys()
+
+
+def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
+    queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    slide = run(store, segmenter, seconds=-1)
+    assert (slide.status, slide.error["code"]) == (FAILED, "too_long")
+
+
+def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, store, segmenter):
+    path = tmp_path / "Jane Doe.tif"
+    path.write_bytes(b"II*\x00" + bytes(100))
+    queued(store, path)
+    slide = run(store, segmenter)
+    assert (slide.status, slide.error["code"]) == (FAILED, "unreadable")
+    assert "Jane" not in json.dumps(slide.error)
+    queued(store, None, "b")
+    assert run(store, segmenter).error["what"] == "the slide's file is not known"
+
+
+def test_a_slide_that_another_program_holds_fails_after_a_while(tmp_path, store, segmenter, random, monkeypatch):
+    monkeypatch.setattr(worker, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.01)
+    queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    with alone(tmp_path / "out" / "a"):
+        slide = run(store, segmenter)
+    assert slide.status == FAILED
+    assert "another process" in slide.error["got"]
+
+
+def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model, random):
+    fresh = worker.open_segmenter(settings_of(tmp_path / "new", model, device="cpu", batch=3))
+    assert (fresh.identity.options["maps"], fresh.identity.options["batch"]) == (True, 3)
+    run_file = tmp_path / "new" / "run.json"
+    document = json.loads(run_file.read_text())
+    document["options"] |= {"gzip": True, "maps": False, "batch": 2}
+    run_file.write_text(json.dumps(document))
+    again = worker.open_segmenter(settings_of(tmp_path / "new", model, batch=3))
+    assert {key: again.identity.options[key] for key in ("gzip", "maps", "batch")} == {
+        "gzip": True,
+        "maps": False,
+        "batch": 2,
+    }
+    segmented(tmp_path, random)
+    with pytest.raises(RefusedError, match="another run"):
+        worker.open_segmenter(settings_of(tmp_path / "out", model))
+
+
+def test_what_a_worker_is_told_holds_no_secret(tmp_path, model):
+    settings = settings_of(tmp_path / "o\udcff", model, device="cpu", batch=7, limits={"slide_seconds": 9})
+    document = json.loads(json.dumps(settings_to(settings)))
+    assert settings.token not in json.dumps(document)
+    told = settings_from(document)
+    assert (told.out, told.model, told.device, told.batch) == (settings.out, settings.model, "cpu", 7)
+    assert told.limits.slide_seconds == 9
+
+
+def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "holiday.jpg").write_bytes(b"x")
+    text = json.dumps(settings_to(settings_of(out, model))) + "\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr(worker, "_listen", lambda _: None)
+    assert worker.main() == RefusedError.exit_code
+    assert "no results" in json.loads(capsys.readouterr().out)["refused"]["what"]

@@ -49,11 +49,11 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path.name}", got=error, mend="save it as CSV in UTF-8") from error
     missing = [column for column in needed if column not in columns]
-    if missing or len(set(columns)) < len(columns):
+    if missing or "" in columns or len(set(columns)) < len(columns):
         raise DataError(
             f"{path.name} has the wrong columns",
             got=", ".join(columns) or "an empty file",
-            expected=f"columns {','.join(needed)}, each once",
+            expected=f"columns {','.join(needed)}, each once, none without a name",
             mend="correct the first line",
         )
     wide = next((line for line, row in enumerate(rows, start=2) if any(row.pop("", ()))), None)

@@ -7,16 +7,16 @@ usual µm/px, and below 0.9 once the picture is blurred by a pixel. It depends o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.data.tiles import Window
 from ntrm.errors import UsageError, check_number
 from ntrm.resolution import Resolution
-from ntrm.slide.glass import Densities, Picture, as_resolution, check_picture, optical_density
+from ntrm.slide.glass import Picture, as_resolution, check_picture, green_density
 from ntrm.slide.places import Floats, Places
 
 SHARP, BLURRED = 1.3, 0.3
@@ -27,13 +27,18 @@ RIM_PX = 3
 """The border of the tissue is an edge, not its detail."""
 LEAST_PIXELS = 300
 """Fewer pixels of tissue tell nothing."""
-SAMPLES, SAMPLE_PX = 12, 256
+SAMPLES, SAMPLE_PX = 12, 128
 
 
-def fine_detail(picture: Picture, tissue: Places | None = None) -> float | None:
-    """e₀ / e₂ of the tissue in a picture (H, W, 3) at the resolution that matters; None where too little is seen."""
+def fine_detail(
+    picture: Picture, tissue: Places | None = None, *, glass: NDArray[np.float32] | None = None
+) -> float | None:
+    """e₀ / e₂ of the tissue in a picture (H, W, 3) at the resolution that matters; None where too little is seen.
+
+    ``glass`` (3,) is the colour of the slide's glass, where it is known: a small picture may show none.
+    """
     check_picture(picture)
-    return _fine_detail(optical_density(picture), tissue)
+    return _fine_detail(green_density(picture, glass), tissue)
 
 
 def blur_score(details: Sequence[float | None]) -> float | None:
@@ -67,21 +72,23 @@ def sample_windows(
         raise UsageError("nothing to sample", got=f"grid {shape}, windows {size}", expected="at least one pixel each")
     thumb, model = as_resolution(thumb_mpp), as_resolution(model_mpp)
     height, width = min(size, shape[0]), min(size, shape[1])
-    candidates = [
-        Window(top, left, height, width)
-        for top in range(0, shape[0] - height + 1, height)
-        for left in range(0, shape[1] - width + 1, width)
-    ]
-    shares = np.array([_share(tissue, window, model.y / thumb.y, model.x / thumb.x) for window in candidates])
+    tops, lefts = np.arange(0, shape[0] - height + 1, height), np.arange(0, shape[1] - width + 1, width)
+    shares = _shares(
+        tissue,
+        tops * (model.y / thumb.y),
+        lefts * (model.x / thumb.x),
+        height * model.y / thumb.y,
+        width * model.x / thumb.x,
+    )
     if not shares.any():
         return ()
     full = np.flatnonzero((shares > 0) & (shares >= np.median(shares[shares > 0])))
     chosen = full[np.unique(np.linspace(0, len(full) - 1, count).round().astype(int))]
-    return tuple(candidates[k] for k in chosen)
+    return tuple(Window(int(tops[k // len(lefts)]), int(lefts[k % len(lefts)]), height, width) for k in chosen)
 
 
-def _fine_detail(density: Densities, tissue: Places | None) -> float | None:
-    green = np.clip(density[..., 1], -LEAST_DENSITY, MOST_DENSITY)
+def _fine_detail(density: Floats, tissue: Places | None) -> float | None:
+    green = np.clip(density, -LEAST_DENSITY, MOST_DENSITY)
     smooth = [_smoothed(green, sigma) for sigma in (1, 2, 4)]
     places = smooth[2] > LEAST_DENSITY
     if tissue is not None:
@@ -97,9 +104,22 @@ def _smoothed(plane: Floats, sigma: float) -> Floats:
     return np.asarray(ndimage.gaussian_filter(plane, sigma, mode="nearest", truncate=3.0))
 
 
-def _share(tissue: Places, window: Window, down: float, across: float) -> float:
-    """Share of tissue under a window, ``down`` and ``across`` pixels of the mask to one of the window's."""
-    rows = slice(math.floor(window.top * down), math.ceil((window.top + window.height) * down))
-    columns = slice(math.floor(window.left * across), math.ceil((window.left + window.width) * across))
-    under = tissue[rows, columns]
-    return float(under.mean()) if under.size else 0.0
+def _shares(
+    tissue: Places, tops: NDArray[np.floating], lefts: NDArray[np.floating], height: float, width: float
+) -> NDArray[np.float64]:
+    """Share of tissue under windows at all ``tops`` and ``lefts``, row by row; all in pixels of the mask."""
+    sums = np.zeros((tissue.shape[0] + 1, tissue.shape[1] + 1), dtype=np.int64)
+    np.cumsum(tissue, axis=0, out=sums[1:, 1:])
+    np.cumsum(sums[1:, 1:], axis=1, out=sums[1:, 1:])
+    (top, bottom), (left, right) = _touched(tops, height, tissue.shape[0]), _touched(lefts, width, tissue.shape[1])
+    counts = (
+        sums[np.ix_(bottom, right)] - sums[np.ix_(top, right)] - sums[np.ix_(bottom, left)] + sums[np.ix_(top, left)]
+    )
+    areas = (bottom - top)[:, None] * (right - left)
+    return np.asarray(counts / np.maximum(areas, 1)).ravel()
+
+
+def _touched(starts: NDArray[np.floating], length: float, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First and one past the last pixel under windows."""
+    first, stop = np.floor(starts).astype(np.int64), np.ceil(starts + length).astype(np.int64)
+    return np.minimum(first, size), np.minimum(stop, size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,8 @@ LEAST_LIGHT, MOST_TINT = 180, 25
 """Glass is at least so bright, and its channels differ by at most so much."""
 LEAST_SHARE = 0.005
 """Fewer bright pixels than this are no glass."""
+MOST_PIXELS = 500_000
+"""Of larger pictures, every second (third …) row and column tells the glass's colour."""
 LEAST_PEAK = 0.2
 """Of the peaks at least this high, beside the highest, the brightest is glass; pale fat is a darker one."""
 
@@ -27,8 +31,8 @@ def glass_colour(picture: Picture) -> NDArray[np.float32]:
     >>> glass_colour(np.full((8, 8, 3), (240, 241, 243), dtype=np.uint8)).tolist()
     [240.0, 241.0, 243.0]
     """
-    colours = picture.reshape(-1, 3)
-    darkest, brightest = colours.min(axis=1), colours.max(axis=1)
+    red, green, blue = _sampled_planes(picture)
+    darkest, brightest = np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
     bright = (darkest >= LEAST_LIGHT) & (brightest - darkest <= MOST_TINT)
     # Readers paint what was never scanned pure white: no measure of the lamp where there is any true glass.
     scanned = bright & (darkest < 255)
@@ -37,23 +41,37 @@ def glass_colour(picture: Picture) -> NDArray[np.float32]:
         # Tissue only: the lamp is taken to be white, as bright as the brightest channel.
         level = max(float(np.quantile(brightest, 1 - BRIGHTEST_SHARE)), LEAST_LIGHT)
         return np.full(3, level, dtype=np.float32)
-    light = colours[glass].sum(axis=1, dtype=np.uint16)
-    around = np.abs(light.astype(np.int32) - _brightest_peak(light)) <= 6
-    return np.asarray(np.median(colours[glass][around], axis=0), dtype=np.float32)
+    colours = [plane[glass] for plane in (red, green, blue)]
+    light = sum((plane.astype(np.uint16) for plane in colours[1:]), colours[0].astype(np.uint16))
+    around = np.abs(light.astype(np.int16) - _brightest_peak(light)) <= 6
+    return np.array([np.median(plane[around]) for plane in colours], dtype=np.float32)
 
 
-def optical_density(picture: Picture) -> Densities:
+def optical_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> Densities:
     """(H, W, 3) decadic optical density against the picture's own glass; a little below 0 where it is brighter.
+
+    Each channel lies by itself in memory. ``glass`` (3,) is its colour, where it is known from elsewhere.
 
     >>> glass = np.full((10, 10, 3), 249, dtype=np.uint8)
     >>> glass[0, 0] = 24
     >>> optical_density(glass)[0, 0].round(2).tolist()
     [1.0, 1.0, 1.0]
     """
-    values = np.arange(256, dtype=np.float64)
+    colour = glass_colour(picture) if glass is None else glass
+    planes = np.stack([_density(picture[..., k], float(colour[k])) for k in range(3)])
+    return np.moveaxis(planes, 0, -1)
+
+
+def green_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    """(H, W) of the green channel alone, which both dyes absorb most."""
+    colour = glass_colour(picture) if glass is None else glass
+    return _density(picture[..., 1], float(colour[1]))
+
+
+def _density(plane: NDArray[np.uint8], glass: float) -> NDArray[np.float32]:
     # One more level on both sides: black has a finite density.
-    tables = [(-np.log10((values + 1) / (glass + 1))).astype(np.float32) for glass in glass_colour(picture)]
-    return np.stack([table[picture[..., k]] for k, table in enumerate(tables)], axis=-1)
+    table = -np.log10((np.arange(256, dtype=np.float64) + 1) / (glass + 1))
+    return np.asarray(table.astype(np.float32)[plane])
 
 
 def check_picture(picture: Picture) -> None:
@@ -69,6 +87,11 @@ def check_picture(picture: Picture) -> None:
 def as_resolution(mpp: float | Resolution) -> Resolution:
     """µm/px along both axes; a number stands for square pixels."""
     return mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
+
+
+def _sampled_planes(picture: Picture) -> list[NDArray[np.uint8]]:
+    step = max(1, math.ceil(math.sqrt(picture.shape[0] * picture.shape[1] / MOST_PIXELS)))
+    return [np.ascontiguousarray(picture[::step, ::step, k]) for k in range(3)]
 
 
 def _brightest_peak(light: NDArray[np.uint16]) -> int:

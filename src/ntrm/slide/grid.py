@@ -67,6 +67,15 @@ class SlideGrid:
         return self._fx, self._fy, float(left), float(top)
 
     @property
+    def keeps_whole_level(self) -> bool:
+        """Whether its blocks are the very pixels of a level of the slide, and all of them are kept."""
+        corner = [
+            value / scale for value, scale in zip(self.to_level0[2:], self.reader.info.scale(self.level), strict=True)
+        ]
+        whole = self._step == (1.0, 1.0) and all(value.is_integer() for value in corner)
+        return whole and 3 * self.height * self.width <= CACHE_BYTES
+
+    @property
     def _step(self) -> tuple[float, float]:
         """Pixels of the level that is read per pixel of the grid: rows, columns."""
         sx, sy = self.reader.info.scale(self.level)
@@ -121,6 +130,27 @@ class SlideGrid:
         }
 
 
+class _Kept:
+    """Reads a slide from the blocks that a grid of it keeps: what is read for a thumbnail is not read again."""
+
+    def __init__(self, grid: SlideGrid) -> None:
+        self.info, self._grid = grid.reader.info, grid
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """As ``SlideReader.read``; only the level of the grid is at hand."""
+        grid = self._grid
+        if level != grid.level:
+            return grid.reader.read(x, y, width, height, level)
+        downsample = self.info.levels[level].downsample
+        left, top = (
+            round(value / scale) for value, scale in zip(grid.to_level0[2:], self.info.scale(level), strict=True)
+        )
+        return grid.read(round(y / downsample) - top, round(x / downsample) - left, height, width)
+
+    def close(self) -> None:
+        """The grid's reader stays open."""
+
+
 def thumbnail(source: SlideGrid | SlideReader, mpp: float) -> tuple[Pixels, Resolution]:
     """The scanned part at ``mpp``, or at the slide's own µm/px where that is coarser, and its exact µm/px.
 
@@ -128,7 +158,8 @@ def thumbnail(source: SlideGrid | SlideReader, mpp: float) -> tuple[Pixels, Reso
     """
     reader = source.reader if isinstance(source, SlideGrid) else source
     own = source.source if isinstance(source, SlideGrid) else credible_resolution(reader.info)
-    grid = SlideGrid(reader, max(mpp, own.x, own.y), own)
+    kept = _Kept(source) if isinstance(source, SlideGrid) and source.keeps_whole_level else reader
+    grid = SlideGrid(kept, max(mpp, own.x, own.y), own)
     rows = min(MAX_ROWS, max(1, BLOCK_PIXELS // grid.width))
     tops = range(0, grid.height, rows)
     bands = [grid.read(top, 0, min(rows, grid.height - top), grid.width) for top in tops]

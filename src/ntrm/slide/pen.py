@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ntrm.resolution import Resolution
-from ntrm.slide.glass import Densities, Picture, as_resolution, check_picture, optical_density
-from ntrm.slide.places import Places, blurred, near, opened
+from ntrm.slide.glass import Picture
+from ntrm.slide.places import Floats, Places, near, opened
+from ntrm.slide.seen import Seen
 
-AVERAGED_UM = 20.0
-"""Nuclei and dots of dirt go under in this average; strokes do not."""
 LEAST_DENSITY = 0.12
 """A stroke is at least so dense."""
 OPAQUE = 0.4
@@ -24,13 +23,17 @@ FRINGE_UM = 45.0
 
 def find_pen(thumbnail: Picture, mpp: float | Resolution) -> Places:
     """Where strokes of a pen lie in a picture (H, W, 3) of a slide at ``mpp`` µm/px."""
-    check_picture(thumbnail)
-    return pen_strokes(optical_density(thumbnail), as_resolution(mpp))
+    seen = Seen.of(thumbnail, mpp)
+    return seen.spread(pen_in(seen))
 
 
-def pen_strokes(density: Densities, scale: Resolution) -> Places:
-    """The same from optical densities (H, W, 3)."""
-    red, green, blue = (blurred(density[..., k], AVERAGED_UM, scale) for k in range(3))
+def pen_in(seen: Seen) -> Places:
+    """The same on the coarser grid of what was seen."""
+    return pen_strokes(*seen.averaged, seen.coarse)
+
+
+def pen_strokes(red: Floats, green: Floats, blue: Floats, scale: Resolution) -> Places:
+    """The same from optical densities (H, W), averaged over more than a nucleus."""
     # No dye of tissue absorbs red most: these are blue, green and violet pens.
     cold = (red > 1.15 * green) & (red > 1.15 * blue) & (red > LEAST_DENSITY)
     # Black absorbs all alike, where haematoxylin spares blue and diaminobenzidine (brown) spares red.

@@ -14,17 +14,16 @@ import numpy as np
 from ntrm.errors import DataError, UsageError
 from ntrm.resolution import Resolution
 from ntrm.slide.focus import blur_score, fine_detail
-from ntrm.slide.folds import find_folds
-from ntrm.slide.glass import Densities, Picture, as_resolution, check_picture, optical_density
-from ntrm.slide.pen import pen_strokes
-from ntrm.slide.places import Places, blurred
+from ntrm.slide.folds import folds_in
+from ntrm.slide.glass import Picture
+from ntrm.slide.pen import pen_in
+from ntrm.slide.places import Places
+from ntrm.slide.seen import Seen
 
 COLUMNS = ("not_he", "out_of_focus", "folds", "pen")
 
-FLAGGED = {"not_he": 0.3, "out_of_focus": 0.4, "folds": 0.001, "pen": 0.005}
+FLAGGED = {"not_he": 0.3, "out_of_focus": 0.4, "folds": 0.0001, "pen": 0.005}
 """Scores from which a column is flagged."""
-LEAST_FOLD_MM2 = 0.08
-"""Folds of less than this together are none: a rete ridge or a nest may look like a short one."""
 
 MEANINGS = {
     "not_he": "{score:.0%} of the stain is neither haematoxylin nor eosin: the model knows H&E only",
@@ -37,7 +36,6 @@ NO_TISSUE = "no tissue found"
 
 DYED = 0.08
 """Least density of a place whose dye can be told."""
-AVERAGED_UM = 20.0
 HE_RED, HE_BLUE = 0.82, 0.78
 """Red and blue over green density of mixtures of haematoxylin and eosin are below these; brown (DAB) absorbs more blue,
 haematoxylin without eosin more red."""
@@ -102,25 +100,28 @@ def assess(
     ``samples`` are windows at the model's resolution (``sample_windows`` says which), where the focus is judged;
     without them it is judged in the thumbnail, which shows a coarse blur only.
     """
-    check_picture(thumbnail)
-    if tissue.shape != thumbnail.shape[:2] or tissue.dtype != np.bool_:
+    seen = Seen.of(thumbnail, mpp)
+    return quality_of(seen, tissue, pen_in(seen), samples=samples)
+
+
+def quality_of(seen: Seen, tissue: Places, pen: Places, *, samples: Sequence[Picture] | None = None) -> Quality:
+    """The same of what was seen, with the strokes of a pen on its coarser grid."""
+    if tissue.shape != seen.shape or tissue.dtype != np.bool_:
         raise DataError(
             "the tissue mask does not fit the thumbnail",
             got=f"{tissue.dtype} {tissue.shape}",
-            expected=f"bool {thumbnail.shape[:2]}",
+            expected=f"bool {seen.shape}",
         )
-    scale = as_resolution(mpp)
-    density = optical_density(thumbnail)
-    pen = pen_strokes(density, scale)
+    coarse = seen.shrunk(tissue)
     if samples is None:
-        details = [fine_detail(thumbnail, tissue & ~pen)]
+        details = [fine_detail(seen.picture, tissue & ~seen.spread(pen))]
     else:
-        details = [fine_detail(sample) for sample in samples]
+        details = [fine_detail(sample, glass=seen.glass) for sample in samples]
     return Quality(
-        not_he=_grade("not_he", _foreign(density, tissue, pen, scale)),
+        not_he=_grade("not_he", _foreign(seen, coarse, pen)),
         out_of_focus=_grade("out_of_focus", blur_score(details) or 0.0),
-        folds=_grade("folds", _folded(density, tissue & ~pen, scale)),
-        pen=_grade("pen", _share(pen, tissue | pen)),
+        folds=_grade("folds", _share(folds_in(seen.averaged, coarse & ~pen, seen.coarse), coarse)),
+        pen=_grade("pen", _share(pen, coarse | pen)),
         has_tissue=bool(tissue.any()),
     )
 
@@ -129,25 +130,15 @@ def _grade(name: str, score: float) -> Grade:
     return Grade(round(score, 4), score >= FLAGGED[name])
 
 
-def _foreign(density: Densities, tissue: Places, pen: Places, scale: Resolution) -> float:
+def _foreign(seen: Seen, tissue: Places, pen: Places) -> float:
     """Share of the tissue's density that no mixture of haematoxylin and eosin has."""
-    red, green, blue = (blurred(density[..., k], AVERAGED_UM, scale) for k in range(3))
+    red, green, blue = seen.averaged
     dyed = np.maximum(np.maximum(red, green), blue) > DYED
     # A scan without colours has no tissue that could be found: then whatever is dark is judged.
     places = dyed & ~pen & (tissue if tissue.any() else True)
     total = (red + green + blue)[places].clip(min=0)
     foreign = ((red > HE_RED * green) | (blue > HE_BLUE * green))[places]
     return float(total[foreign].sum() / total.sum()) if total.size else 0.0
-
-
-def _folded(density: Densities, tissue: Places, scale: Resolution) -> float:
-    if not tissue.any():
-        return 0.0
-    folds, coarse = find_folds(density, tissue, scale)
-    area = float(folds.sum()) * coarse.pixel_area_um2
-    if area < LEAST_FOLD_MM2 * 1e6:
-        return 0.0
-    return min(1.0, area / (float(tissue.sum()) * scale.pixel_area_um2))
 
 
 def _share(part: Places, whole: Places) -> float:

@@ -32,6 +32,19 @@ class Boxes:
         """Number of input pixels that are needed."""
         return int(self.weights.shape[1])
 
+    @property
+    def whole(self) -> int:
+        """Input pixels of every box, one box behind the other, the last perhaps incomplete; 0 if it is not so."""
+        weights = self.weights
+        count = int(weights.indptr[1])
+        one_behind_the_other = (
+            weights.nnz == len(weights.data) == self.length
+            and (weights.data == SUBPIXELS).all()
+            and (weights.indptr[:-1] == np.arange(weights.shape[0]) * count).all()
+            and weights.shape[0] == -(-self.length // count)
+        )
+        return count if one_behind_the_other else 0
+
 
 def box_weights(first: int, stop: int, step: float, origin: float, extent: float, length: int) -> Boxes:
     """Boxes of the output pixels ``first`` … ``stop`` along an axis.
@@ -70,9 +83,11 @@ def box_weights(first: int, stop: int, step: float, origin: float, extent: float
 def resample(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
     """(H, W, C) → (h, w, C): means over the boxes, rounded half up."""
     height, width, channels = pixels.shape
-    rows = max(1, _BAND_VALUES * down.weights.shape[0] // (height * width * channels))
-    if _is_identity(down) and _is_identity(across):
+    if down.whole == across.whole == 1:
         return np.ascontiguousarray(pixels)
+    if down.whole and across.whole:
+        return _block_means(pixels, down.whole, across.whole)
+    rows = max(1, _BAND_VALUES * down.weights.shape[0] // (height * width * channels))
     areas = across.weights.sum(axis=1).astype(np.float64)  # (w,)
     columns = across.weights.astype(np.float64)
     out = np.empty((down.weights.shape[0], len(areas), channels), dtype=np.uint8)
@@ -88,7 +103,23 @@ def resample(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
     return out
 
 
-def _is_identity(boxes: Boxes) -> bool:
-    weights = boxes.weights
-    square = weights.shape[0] == weights.shape[1]
-    return bool(square and weights.nnz == len(weights.data) == weights.shape[0] and (weights.data == SUBPIXELS).all())
+def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
+    """Means over blocks of whole pixels, rounded half up; the last ones may be incomplete."""
+    height, width, channels = pixels.shape
+    # The numerator below, twice a sum and a size, has to fit.
+    kind: type[np.unsignedinteger] = np.uint16 if 2 * 255 * down * across + down * across < 2**16 else np.uint32
+    sums: NDArray[Any] = pixels[::down].astype(kind)
+    for row in range(1, down):
+        part = pixels[row::down]
+        sums[: len(part)] += part
+    tall = np.minimum(down, height - np.arange(0, height, down))
+    wide = np.minimum(across, width - np.arange(0, width, across))
+    areas = (tall[:, None] * wide).astype(kind)
+    out = np.empty((*areas.shape, channels), dtype=np.uint8)
+    for channel in range(channels):
+        total = sums[:, ::across, channel].copy()
+        for column in range(1, across):
+            columns = sums[:, column::across, channel]
+            total[:, : columns.shape[1]] += columns
+        out[..., channel] = (total * kind(2) + areas) // (areas * kind(2))
+    return out

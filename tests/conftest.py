@@ -2,11 +2,19 @@
 
 import os
 import secrets
+import signal
 import sys
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and so would every command under test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

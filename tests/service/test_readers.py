@@ -2,10 +2,10 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.service.running import children_of
 from tests.slide import making
 
 from ntrm.errors import DataError
@@ -14,16 +14,8 @@ from ntrm.slide.isolated import Limits
 
 
 def children():
-    """Process numbers of our children that are not dead."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = path.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[:2]
-        except OSError:
-            continue
-        if int(parent) == os.getpid() and state != "Z":
-            found.append(int(path.parent.name))
-    return found
+    """Process numbers of the readers that we have started and that are not dead; other tests have other children."""
+    return children_of(os.getpid(), "ntrm.slide.reading.worker")
 
 
 def wait_until(true, seconds=60):
@@ -49,11 +41,12 @@ def slides(tmp_path, random):
 
 
 def test_few_slides_stay_open_and_all_are_read_rightly(readers, slides):
+    before = len(children())
     for path, image in (*slides, *slides):
         with readers.using(path) as slide:
             np.testing.assert_array_equal(slide.read(5, 7, 40, 30, 0), image[7:37, 5:45])
     # Two slides with a process each, and one in reserve.
-    wait_until(lambda: len(children()) <= 3)
+    wait_until(lambda: len(children()) - before <= 3)
 
 
 def test_a_slide_in_use_is_not_closed(readers, slides):
@@ -88,10 +81,10 @@ def test_many_threads_share_few_processes(readers, slides):
 
 def test_a_killed_process_is_replaced(readers, slides):
     path, image = slides[0]
+    others = set(children())
     with readers.using(path) as slide:
-        before = set(children())
         slide.read(0, 0, 1, 1, 0)
-        for process in before:
+        for process in set(children()) - others:
             os.kill(process, signal.SIGKILL)
         with pytest.raises(DataError):
             slide.read(0, 0, 1, 1, 0)

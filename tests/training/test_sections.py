@@ -39,7 +39,7 @@ def make(store, seed):
         torch.manual_seed(seed)
         network = create(arch, store.tiles.schema, **options)
         if opened and arch == "ntrm-section":
-            torch.nn.init.normal_(network.relation.readout.out.weight, std=0.5)
+            torch.nn.init.normal_(network.relation.readout.out.weight, std=2.0)
         sizes = section_sizes(store.tiles)
         plan = SectionPlan(len(store), recipe.batch, seed, rank, world, sizes, recipe.sections)
         return TrainingModule(network, recipe, plan, training=store, validation=store, frequencies=[1, 1, 1])
@@ -91,8 +91,9 @@ def test_validation_sees_whole_sections_however_the_batches_fall(make, store, op
         sections = torch.tensor(section_numbers(store.tiles))
         whole = module.network(module.normalise(images), sections=sections)
         alone = module.network(module.normalise(images))
-    assert found.loss == pytest.approx(module.loss(whole, masks).total.item(), rel=1e-4)
-    assert abs(found.loss - module.loss(alone, masks).total.item()) > 1e-4 * found.loss
+    # Seen in 56 runs: at most 2e-7 from the one, and mostly much further from the other.
+    assert found.loss == pytest.approx(module.loss(whole, masks).total.item(), rel=2e-6)
+    assert not torch.allclose(whole.final, alone.final)
     assert validate(module).loss == found.loss  # the second does not add to the first
 
 

@@ -22,6 +22,7 @@ TITLES = {
     "mit-b2": "MiT (trained, B2)",
     "ntrm-paper": "NTRM",
     "ntrm": "NTRM (default)",
+    "ntrm-section": "NTRM over whole sections",
     "ntrm-control": "control, no TRM",
     "mit-trm": "MiT with the relation module",
 }

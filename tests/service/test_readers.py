@@ -84,8 +84,11 @@ def test_a_killed_process_is_replaced(readers, slides):
     others = set(children())
     with readers.using(path) as slide:
         slide.read(0, 0, 1, 1, 0)
-        for process in set(children()) - others:
+        killed = set(children()) - others
+        for process in killed:
             os.kill(process, signal.SIGKILL)
+        # A process that is told to die lives on for a moment, and the one in reserve would still be taken for alive.
+        wait_until(lambda: not killed & set(children_of(os.getpid())))
         with pytest.raises(DataError):
             slide.read(0, 0, 1, 1, 0)
         np.testing.assert_array_equal(slide.read(0, 0, 90, 80, 0), image)

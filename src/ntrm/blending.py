@@ -79,6 +79,7 @@ class Blender:
         self._at = 0
         # The block under way and as much of the next as its windows can reach into; the last channel is the divisor.
         self._strip = torch.zeros(channels + 1, self._tall, min(self._block + side, width), device=device)
+        self._weighted = torch.empty(channels, side, side, device=device)
         self._clean = True
         self._carried: dict[int, Tensor] = {}
         self._reach: dict[int, int] = {}
@@ -99,7 +100,9 @@ class Blender:
         weights = self._weights[: window.height, : window.width]
         left = window.left - self._at * self._block
         place = self._strip[:, : window.height, left : left + window.width]
-        place[:-1] += values[:, : window.height, : window.width] * weights
+        # Not in one step with the sum: a fused one may round otherwise at other places of the strip.
+        weighted = self._weighted[:, : window.height, : window.width]
+        place[:-1] += torch.mul(values[:, : window.height, : window.width], weights, out=weighted)
         place[-1] += weights
         self._clean = False
         for block in range(window.left // self._block, (window.left + window.width - 1) // self._block + 1):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.errors import NtrmError
 from ntrm.labels import RGB, LabelSchema
 from ntrm.report.formatting import share_text
 from ntrm.report.picture_marks import Badge, Frame, Mark, Point, ScaleBar, line_marks, piece_badges, scale_bar, ticks
@@ -75,10 +78,18 @@ def font_size(width: float, height: float) -> float:
 
 def _font(size: float) -> FreeTypeFont:
     """The font that comes with matplotlib: the same on every machine."""
-    import matplotlib as mpl
     from PIL import ImageFont
 
-    return ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+    return ImageFont.truetype(_font_file(), size)
+
+
+@cache
+def _font_file() -> Path:
+    """Found without importing matplotlib, which takes longer than all the drawing."""
+    package = find_spec("matplotlib")
+    if package is None or package.origin is None:
+        raise NtrmError("matplotlib is not installed", mend="install NTRM again: pip install ntrm")
+    return Path(package.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
 
 
 def _rgb(colour: str) -> RGB:

@@ -23,6 +23,8 @@ SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 PLAIN_SIDE = 1600
 THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
 """A page may show a thousand thumbnails."""
+PNG_LEVEL = 4
+"""Of compression: half the time of the usual 6, and 2 % more bytes."""
 ROWS = 256
 
 Image = NDArray[np.uint8]
@@ -136,7 +138,7 @@ def write_png(path: Path, picture: Image) -> None:
     from PIL import Image as Pillow
 
     with whole_file(path) as partial:
-        Pillow.fromarray(picture).save(partial, format="PNG")
+        Pillow.fromarray(picture).save(partial, format="PNG", compress_level=PNG_LEVEL)
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

@@ -31,7 +31,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # The phantom's seed gives small sections, and a test part with all three cancers. After so few steps no network is sure
 # of anything: a lower τ lets the relation module find regions all the same.

@@ -23,6 +23,7 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so do the processes that tests start
 
 
 @pytest.fixture

@@ -109,6 +109,10 @@ def test_a_journal_that_promises_too_much_is_not_believed(tmp_path, truth):
         stream.write('{"top": 12, "rows": 1000000000000000, "labels": 1, "confidence": 1}\n')
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         assert store.done == 12
+    with (tmp_path / "journal.jsonl").open("a") as stream:
+        stream.write("[" * 100_000 + "\n")
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        assert store.done == 12
 
 
 def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, truth):

@@ -75,6 +75,8 @@ def test_a_head_that_asks_for_all_the_memory_is_not_believed(tmp_path, random):
         assert old in content
         path.write_bytes(content.replace(old, new))
         assert Checkpoints(tmp_path, "plan").load(100) is None
+    path.write_bytes(b"[" * 100_000 + b"\n")
+    assert Checkpoints(tmp_path, "plan").load(100) is None
 
 
 def test_they_are_due_by_what_they_cost(tmp_path, random, monkeypatch):

@@ -57,6 +57,24 @@ def test_samples_show_tissue_lie_on_the_grid_and_are_always_the_same(random):
         assert tissue[window.top // 2 : window.top // 2 + 16, window.left // 2 : window.left // 2 + 16].mean() >= 0.25
 
 
+def test_samples_come_from_the_fuller_half(random):
+    tissue = random.random((90, 130)) < np.linspace(0, 1, 130)
+    windows = sample_windows(tissue, 10.0, 4.0, (225, 325), count=1000, size=30)
+    shares = {}
+    for top in range(0, 225 - 30 + 1, 30):
+        for left in range(0, 325 - 30 + 1, 30):
+            rows, columns = (slice(int(n * 0.4), int(np.ceil((n + 30) * 0.4 - 1e-9))) for n in (top, left))
+            shares[top, left] = tissue[rows, columns].mean()
+    middle = np.median([share for share in shares.values() if share > 0])
+    assert [(w.top, w.left) for w in windows] == [place for place, share in shares.items() if share >= middle]
+
+
+def test_the_slides_own_glass_counts_where_a_sample_shows_none(seed):
+    sharp = clean(seed, 6.7)[130:230, 200:400]
+    glass = np.array([250.0, 250.0, 250.0], dtype=np.float32)
+    assert fine_detail(sharp, glass=glass) == pytest.approx(fine_detail(sharp), rel=0.2)
+
+
 def test_a_slide_smaller_than_a_sample_is_one_sample_and_glass_is_none():
     assert sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == (Window(0, 0, 10, 10),)
     assert sample_windows(np.zeros((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == ()

@@ -3,7 +3,7 @@ import pytest
 
 from ntrm.errors import DataError
 from ntrm.resolution import Resolution
-from ntrm.slide.glass import as_resolution, check_picture, glass_colour, optical_density
+from ntrm.slide.glass import as_resolution, check_picture, glass_colour, green_density, optical_density
 
 
 def test_glass_is_found_beside_tissue_and_beside_what_was_not_scanned(random):
@@ -32,6 +32,22 @@ def test_optical_density_is_that_of_the_formula(random):
     expected = -np.log10((picture.astype(float) + 1) / (np.array([245.0, 246.0, 247.0]) + 1))
     assert np.allclose(optical_density(picture), expected, atol=1e-6)
     assert optical_density(picture).dtype == np.float32
+
+
+def test_green_alone_and_a_known_glass(random):
+    picture = random.integers(0, 256, (30, 40, 3)).astype(np.uint8)
+    assert np.array_equal(green_density(picture), optical_density(picture)[..., 1])
+    known = np.array([200.0, 210.0, 220.0], dtype=np.float32)
+    expected = -np.log10((picture.astype(float) + 1) / (known + 1))
+    assert np.allclose(optical_density(picture, known), expected, atol=1e-6)
+    assert np.allclose(green_density(picture, known), expected[..., 1], atol=1e-6)
+
+
+def test_a_large_picture_tells_the_same_glass_as_its_parts(random):
+    picture = np.clip(random.normal((238, 240, 243), 1.5, (900, 1300, 3)), 0, 255).astype(np.uint8)
+    picture[200:700, 300:1000] = (200, 120, 170)
+    assert np.abs(glass_colour(picture) - glass_colour(picture[:200])).max() <= 1
+    assert np.abs(glass_colour(picture) - (238, 240, 243)).max() <= 1
 
 
 def test_a_number_stands_for_square_pixels():

@@ -189,3 +189,49 @@ def test_thumbnails(tmp_path, random):
         thumbnail(open_slide(making.write_png(tmp_path / "b", image)), 8.0)
     given, resolution = thumbnail(SlideGrid(open_slide(tmp_path / "b"), 6.7, Resolution(5.0, 5.0)), 10.0)
     assert (given.shape, resolution) == ((201, 300, 3), Resolution(10.0, 10.0))
+
+
+class Counting:
+    """Reads as another reader does, and remembers what it was asked for."""
+
+    def __init__(self, reader):
+        self.info, self.reader, self.asked = reader.info, reader, []
+
+    def read(self, x, y, width, height, level):
+        self.asked.append((level, width * height))
+        return self.reader.read(x, y, width, height, level)
+
+    def close(self):
+        self.reader.close()
+
+
+@pytest.mark.parametrize("write", [making.write_strips, making.write_tiled])
+def test_what_a_thumbnail_read_is_not_read_again(write, tmp_path, random):
+    image = making.tissue(random, 301, 403)
+    plain = open_slide(write(tmp_path / "a.tif", image, **({} if write is making.write_strips else {"levels": 1})))
+    slide = Counting(plain)
+    grid = SlideGrid(slide, 0.5)
+    assert grid.keeps_whole_level
+    small, resolution = thumbnail(grid, 1.3)
+    wanted, same = thumbnail(plain, 1.3)
+    np.testing.assert_array_equal(small, wanted)
+    assert resolution == same
+    assert sum(pixels for _, pixels in slide.asked) == 301 * 403
+    asked = list(slide.asked)
+    np.testing.assert_array_equal(whole(grid), image)
+    assert slide.asked == asked
+
+
+def test_a_thumbnail_of_the_scanned_part_alone(tmp_path, random):
+    slide = open_slide(making.write_scn(tmp_path / "a.scn", making.tissue(random, 256, 384)))
+    assert slide.info.bounds is not None
+    for model in (0.5, 1.0, 1.34):
+        small, _ = thumbnail(SlideGrid(slide, model), 2.0)
+        np.testing.assert_array_equal(small, thumbnail(slide, 2.0)[0])
+
+
+def test_a_level_that_is_resampled_or_too_large_is_read_anew(tmp_path, random, monkeypatch):
+    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 60, 80)))
+    assert not SlideGrid(slide, 0.7).keeps_whole_level
+    monkeypatch.setattr(grid_module, "CACHE_BYTES", 60 * 80 * 3 - 1)
+    assert not SlideGrid(slide, 0.5).keeps_whole_level

@@ -39,6 +39,7 @@ def test_a_table_brings_ids_resolutions_and_covariates(folder):
         ("file\nb.svs\n", DataError),
         ("slide\n\nb.svs\n ,\n", DataError),
         ("slide,age\n,8\n", DataError),
+        ("slide,age\na\0.svs,8\n", DataError),
         ("slide,mpp\nb.svs,25400\n", RefusedError),
         ("slide,mpp\nb.svs,half\n", DataError),
         ("slide,status\nb.svs,ill\n", UsageError),

@@ -7,7 +7,7 @@ from ntrm.errors import DataError, UsageError
 from ntrm.labels import SKIN
 from ntrm.phantom.slide import lay_slide
 from ntrm.resolution import Resolution
-from ntrm.slide.pieces import JOINED_UM, LEAST_MM2, Piece, find_pieces, labels_on_grid, reading_order
+from ntrm.slide.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, labels_on_grid, reading_order
 
 MPP = 20.0
 
@@ -92,9 +92,9 @@ def test_glass_has_no_piece():
 
 
 def test_finds_the_pieces_of_a_phantom_slide(seed):
-    slide = lay_slide(seed, 13.4, "BCC", pieces=3)
-    pieces, labels = find_pieces(slide.mask != SKIN.index("BKG"), 13.4)
-    true_boxes = [[round(v / 13.4) for v in (p.top_um, p.left_um, p.height_um, p.width_um)] for p in slide.pieces]
+    slide = lay_slide(seed, 26.8, "BCC", pieces=3)
+    pieces, labels = find_pieces(slide.mask != SKIN.index("BKG"), 26.8)
+    true_boxes = [[round(v / 26.8) for v in (p.top_um, p.left_um, p.height_um, p.width_um)] for p in slide.pieces]
     for piece in pieces:
         inside = [
             top <= piece.bbox[0] + piece.bbox[2] / 2 < top + height
@@ -116,6 +116,18 @@ def test_labels_on_another_grid_are_those_of_the_pixel_under_the_middle(random):
         assert there[y, x] == labels[min(row, 39), min(column, 49)]
     assert there.shape == (60, 70)
     assert there.dtype == np.uint16
+
+
+def test_where_a_piece_lies_is_told_on_another_grid(random):
+    tissue = blank(60, 80)
+    tissue[5:30, 5:35] = tissue[8:50, 60:75] = True
+    places = PieceMap.of(tissue, Resolution(20.0, 17.0))
+    assert [piece.number for piece in places.pieces] == [1, 2]
+    window = Window(*(int(n) for n in random.integers(1, 60, 4)))
+    fine = labels_on_grid(places.numbers, places.mpp, 7.0, window)
+    for number in (1, 2):
+        np.testing.assert_array_equal(places.inside(number, 7.0, window), fine == number)
+    assert places.number_at(window.top, window.left, 7.0) == fine[0, 0]
 
 
 def test_the_window_of_a_piece_holds_all_its_labels(random):

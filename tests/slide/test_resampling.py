@@ -77,3 +77,26 @@ def test_parts_of_an_axis_are_the_whole_axis(random):
         part = box_weights(first, min(first + 7, 30), step, origin, 30 * step, 400)
         at = part.start - start
         np.testing.assert_array_equal(part.weights.toarray(), whole[first : first + 7, at : at + part.length])
+
+
+@pytest.mark.parametrize(("step_y", "step_x"), [(2, 2), (3, 5), (20, 13), (1, 3)])
+def test_blocks_of_whole_pixels_are_means_rounded_half_up(step_y, step_x, random):
+    pixels = random.integers(0, 256, (41, 53, 3), dtype=np.uint8)
+    rows, columns = -(-41 // step_y), -(-53 // step_x)
+    down, across = box_weights(0, rows, step_y, 0, 41, 41), box_weights(0, columns, step_x, 0, 53, 53)
+    assert (down.whole, across.whole) == (step_y, step_x)
+    found = resample(pixels, down, across)
+    for y in range(rows):
+        for x in range(columns):
+            block = pixels[y * step_y : (y + 1) * step_y, x * step_x : (x + 1) * step_x].reshape(-1, 3)
+            wanted = (2 * block.sum(axis=0, dtype=int) + len(block)) // (2 * len(block))
+            assert found[y, x].tolist() == wanted.tolist()
+
+
+def test_boxes_that_are_no_blocks_are_known_as_such():
+    assert box_weights(0, 5, 2.0, 0, 10, 10).whole == 2
+    assert box_weights(0, 5, 2.0, 0.5, 10, 11).whole == 0
+    assert box_weights(0, 4, 2.5, 0, 10, 10).whole == 0
+    assert box_weights(0, 20, 0.5, 0, 10, 10).whole == 0
+    assert box_weights(3, 5, 2.0, 0, 10, 10).whole == 2
+    assert box_weights(0, 10, 1.0, 0, 10, 10).whole == 1

@@ -53,3 +53,10 @@ def test_data_frames_where_pandas_is_there(out):
 def test_what_is_no_folder_of_results_is_said(tmp_path):
     with pytest.raises(DataError, match="no results"):
         read_results(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "3", '{"covariates": 3}', "[" * 100_000], ids=range(5))
+def test_a_damaged_record_of_the_run_is_said(out, text):
+    (out / RUN).write_text(text)
+    with pytest.raises(DataError, match="no results"):
+        read_results(out)

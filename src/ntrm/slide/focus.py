@@ -108,8 +108,8 @@ def _shares(
     tissue: Places, tops: NDArray[np.floating], lefts: NDArray[np.floating], height: float, width: float
 ) -> NDArray[np.float64]:
     """Share of tissue under windows at all ``tops`` and ``lefts``, row by row; all in pixels of the mask."""
-    sums = np.zeros((tissue.shape[0] + 1, tissue.shape[1] + 1), dtype=np.int64)
-    np.cumsum(tissue, axis=0, out=sums[1:, 1:])
+    sums = np.zeros((tissue.shape[0] + 1, tissue.shape[1] + 1), dtype=np.int32)
+    np.cumsum(tissue, axis=0, dtype=np.int32, out=sums[1:, 1:])
     np.cumsum(sums[1:, 1:], axis=1, out=sums[1:, 1:])
     (top, bottom), (left, right) = _touched(tops, height, tissue.shape[0]), _touched(lefts, width, tissue.shape[1])
     counts = (
@@ -120,6 +120,6 @@ def _shares(
 
 
 def _touched(starts: NDArray[np.floating], length: float, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and one past the last pixel under windows."""
-    first, stop = np.floor(starts).astype(np.int64), np.ceil(starts + length).astype(np.int64)
+    """First and one past the last pixel under windows; what is touched by rounding alone does not count."""
+    first, stop = np.floor(starts + 1e-6).astype(np.int64), np.ceil(starts + length - 1e-6).astype(np.int64)
     return np.minimum(first, size), np.minimum(stop, size)

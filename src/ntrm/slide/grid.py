@@ -85,9 +85,11 @@ class SlideGrid:
         """(height, width, 3) of the grid; white beyond it."""
         check_number("height of a window", height, 1, MAX_ROWS, whole=True)
         check_number("width of a window", width, 1, MAX_SIDE, whole=True)
-        out = np.full((height, width, 3), WHITE, dtype=np.uint8)
+        out = np.empty((height, width, 3), dtype=np.uint8)
         first_row, stop_row = max(top, 0), min(top + height, self.height)
         first_column, stop_column = max(left, 0), min(left + width, self.width)
+        if (stop_row - first_row, stop_column - first_column) != (height, width):
+            out[:] = WHITE
         if first_row >= stop_row or first_column >= stop_column:
             return out
         tall, wide = self._block

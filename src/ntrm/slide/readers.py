@@ -2,7 +2,7 @@
 
 | content | reader |
 |---|---|
-| a scanner's format that OpenSlide knows (SVS, NDPI, MRXS, SCN, DICOM …), tiled TIFF | OpenSlide |
+| a scanner's format that OpenSlide knows (SVS, NDPI, MRXS, SCN, DICOM …), tiled TIFF | OpenSlide (see ``direct``) |
 | OME-TIFF, TIFF in strips, TIFF that OpenSlide does not know | tifffile |
 | PNG, JPEG | Pillow |
 """
@@ -54,13 +54,14 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _open_tiff(path: Path, vendor: str | None) -> SlideReader:
+    from ntrm.slide.reading.direct import open_directly
     from ntrm.slide.reading.tiff import TiffReader, is_ome
 
     if vendor is None or (vendor == _GENERIC and is_ome(path)):
         # OpenSlide would take an OME-TIFF for a plain one and miss the levels of its pyramid.
         return TiffReader(path)
     try:
-        return OpenSlideReader(path)
+        return open_directly(path)
     except DataError:
         if vendor != _GENERIC:
             raise

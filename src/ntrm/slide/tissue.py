@@ -6,10 +6,10 @@ cell, a place is plainly tissue where
 
     max(d_red, d_green, d_blue) − min(d_red, d_green, d_blue) > a little
 
-What is plainly tissue is then set aside, so that it does not shine over the glass beside it, and the faint rest is
-looked at in wider averages: where it has colour, or texture that glass has not, and is not plainly grey, it is tissue,
-too, if it hangs together with what plainly is. So fat is found, which is nearly white: the walls of its cells are
-pink, but few, and JPEG takes most of so faint a colour away. Pens are told by what they absorb (see ``pen.py``).
+What is plainly tissue or plainly dark is then set aside, so that it does not shine over the glass beside it, and the
+faint rest is looked at in wider averages: where it has colour, or texture that glass has not, and is not plainly grey,
+it is tissue, too, if it hangs together with what plainly is. So fat is found, which is nearly white: the walls of its
+cells are pink, but few, and JPEG takes most of so faint a colour away. Pens are told by what they absorb (``pen.py``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ STRONG = 0.04
 """Colour (a difference of optical densities) of what is plainly tissue."""
 LEAST_PURITY = 0.15
 """Colour over density: less is dirt, however dark it is."""
+DARK = 0.08
+"""Density of dirt, and of surgical ink, that would spoil the averages beside it."""
 BESIDE_UM = 40.0
-"""The faint rest is looked at this far from what is plainly tissue: nearer, that blurs into it."""
+"""The faint rest is looked at this far from what is plainly tissue or dark: nearer, that blurs into it."""
 
 WEAK, AVERAGED_UM = 0.011, 30.0
 """Colour of the faintest tissue, and the standard deviation of its average: about a fat cell."""
@@ -77,11 +79,13 @@ def tissue_in(seen: Seen, pen: Places) -> Places:
     scale = seen.coarse
     most, colour = _most_and_colour(seen.averaged)
     plain = (colour > STRONG) & (colour > LEAST_PURITY * most) & ~pen
+    dark = (most > DARK) & ~plain & ~pen
     beside = near(plain, BESIDE_UM, scale)
-    faint = _faint(seen, beside, pen)
-    # Between what is plain and what is faint lies tissue, too.
-    between = beside & near(faint, BESIDE_UM, scale)
-    tissue = _connected(beside | faint, plain) & (plain | faint | between)
+    aside = beside | near(dark, BESIDE_UM, scale)
+    faint = _faint(seen, aside, pen)
+    # Between what is plain, or the ink on a margin, and what is faint lies tissue, too.
+    between = aside & near(faint, BESIDE_UM, scale)
+    tissue = _connected(beside | faint | between, plain) & (plain | faint | between)
     if pen.any():
         tissue = _under_pen(tissue, pen, scale)
     tissue = without_holes(without_specks(tissue, SPECK_MM2, scale), HOLE_MM2, scale)
@@ -112,12 +116,12 @@ class _Average(NamedTuple):
         return blurred(plane * self.counted, self.um, self.scale) / self.share
 
 
-def _faint(seen: Seen, beside: Places, pen: Places) -> Places:
+def _faint(seen: Seen, aside: Places, pen: Places) -> Places:
     """Where something lies on the glass that is neither dirt nor plainly tissue, be it nearly white."""
     scale, picture = seen.coarse, seen.picture
     # Readers paint what was never scanned pure white.
     unscanned = np.minimum(np.minimum(picture[..., 0], picture[..., 1]), picture[..., 2]) == WHITE
-    rest = ~beside & ~pen
+    rest = ~aside & ~pen
     if unscanned.any():
         rest &= shrunk(unscanned, seen.factors) == 0
     close = _Average.over(rest, AVERAGED_UM, scale)

@@ -55,7 +55,7 @@ class SlideInfo:
     """What is known of a slide; numbers and fixed words only."""
 
     reader: str
-    """``openslide``, ``tifffile`` or ``pillow``."""
+    """``openslide``, ``openslide+tifffile``, ``tifffile`` or ``pillow``."""
     width: int
     height: int
     resolution: Resolution | None

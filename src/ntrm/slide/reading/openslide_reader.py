@@ -21,7 +21,7 @@ from ntrm.slide.reading.base import (
 )
 from ntrm.slide.reading.mpp import believed, numbers
 
-MAX_TILE_PIXELS = 2**28
+MAX_TILE_PIXELS = 2**26
 """Largest tile that OpenSlide is asked for: it ends the process if the memory does not suffice."""
 
 

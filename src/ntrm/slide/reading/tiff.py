@@ -5,6 +5,7 @@ tifffile finds the pages and decodes the pieces; bytes are read here, only those
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,15 @@ class TiffReader:
 
         return on_glass((this.width, this.height), left, top, width, height, inside)
 
+    def holds_all(self, level: int, compressions: Container[int]) -> bool:
+        """Whether a level is one plane of RGB in tiles, all of them there, of one of these compressions."""
+        planes = self._levels[level]
+        return len(planes) == 1 and planes[0].holds_all(compressions)
+
+    def fullest(self, level: int) -> tuple[int, int]:
+        """Column and row at which the strip or tile of most bytes begins: glass takes few, tissue many."""
+        return self._levels[level][0].fullest()
+
     def close(self) -> None:
         """Give the file back."""
         self._file.close()
@@ -124,9 +134,15 @@ def _pyramid(levels: list[list[Plane]]) -> list[list[Plane]]:
     """The levels that are smaller than the one before; anything else is no pyramid."""
     kept = levels[:1]
     for planes in levels[1:]:
-        if planes[0].width < kept[-1][0].width and planes[0].height < kept[-1][0].height:
+        smaller = planes[0].width < kept[-1][0].width and planes[0].height < kept[-1][0].height
+        if smaller and _has_shape_of(planes[0], kept[0][0]):
             kept.append(planes)
     return kept
+
+
+def _has_shape_of(level: Plane, full: Plane) -> bool:
+    """Whether the sides have the same ratio, as far as whole pixels can: a preview or a label may have another."""
+    return abs(level.width * full.height - level.height * full.width) <= 2 * max(full.width, full.height)
 
 
 def _level(plane: Plane, full: Plane) -> SlideLevel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class Plane:
         self._decode = key.decode
         self._options = {"jpegtables": page.jpegtables, "jpegheader": key.jpegheader} if self._jpeg(key) else {}
         self._raw = self._is_raw(key)
+        self._compression, self._tiled = int(key.compression), bool(key.is_tiled)
 
     @staticmethod
     def _jpeg(key: Any) -> bool:
@@ -70,6 +72,18 @@ class Plane:
     def _is_raw(self, key: Any) -> bool:
         """Whether pixels lie in the file as they are, so that a row's part can be read by itself."""
         return bool(key.compression == 1 and key.predictor == 1 and key.fillorder == 1 and not key.is_subsampled)
+
+    def holds_all(self, compressions: Container[int]) -> bool:
+        """Whether it is RGB in tiles, all of them there, of one of these compressions."""
+        wanted = self._across * self._down
+        whole = min(self._offsets[:wanted], default=0) > 0 and min(self._counts[:wanted], default=0) > 0
+        return self._tiled and self._per_piece == 3 and whole and self._compression in compressions
+
+    def fullest(self) -> tuple[int, int]:
+        """Column and row at which the strip or tile of most bytes begins."""
+        counts = self._counts[: self._across * self._down]
+        row, column = divmod(counts.index(max(counts)), self._across)
+        return column * self.piece[0], row * self.piece[1]
 
     def read(self, left: int, top: int, width: int, height: int) -> Pixels:
         """(height, width, samples) of a rectangle inside the page."""

@@ -172,6 +172,7 @@ def test_tables_and_documents_say_the_same(write, tmp_path):
         ({"classes": ("EPI", "SCC", "RET", "BKG")}, "same classes"),
         ({"data": {"fingerprint": "f" * 16}}, "same data"),
         ({"data": {"split": "val"}}, "same data"),
+        ({"data": {"split": [["val"], {}]}}, "same data"),
         ({"data": {"level": "5x", "mpp": 3.35}}, "same data"),
     ],
 )

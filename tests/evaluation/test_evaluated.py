@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 from tests.evaluation.evaluations import SCHEMA, confusions, truth_counts, write_evaluation
@@ -48,6 +50,15 @@ def test_a_file_that_is_cut_or_gone_is_refused(out):
 def test_metrics_that_are_none_are_refused(out, text, said):
     (out / "metrics.json").write_text(text)
     with pytest.raises(DataError, match=said):
+        read_evaluation(out)
+
+
+@pytest.mark.parametrize("value", ["much", [], 10**400], ids=["text", "list", "huge"])
+def test_an_accuracy_that_is_no_number_is_refused(out, value):
+    document = json.loads((out / "metrics.json").read_text())
+    document["pooled"]["pixel_accuracy"] = value
+    (out / "metrics.json").write_text(json.dumps(document))
+    with pytest.raises(DataError, match="understood"):
         read_evaluation(out)
 
 

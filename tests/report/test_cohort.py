@@ -67,11 +67,15 @@ def test_reasons_come_from_the_pieces_each_once(results):
 @pytest.mark.parametrize("name", ["slides.csv", "pieces.csv", "regions.csv", "interfaces.csv"])
 def test_missing_and_damaged_tables_are_told_with_what_to_do(results, name):
     path = results / name
+    whole = path.read_bytes()
     for content in (b"", b"a,b\n1,2\n", b"\xff\xfe\x00"):
         path.write_bytes(content)
         with pytest.raises(DataError, match=name) as found:
             read_cohort(results)
         assert "run the same ntrm segment again" in found.value.mend
+    path.write_bytes(whole + b"," * 200 + b"\n")
+    with pytest.raises(DataError, match=f"{name} has a row with too many cells"):
+        read_cohort(results)
     path.unlink()
     with pytest.raises(DataError, match=f"cannot read {name}"):
         read_cohort(results)

@@ -95,6 +95,13 @@ def test_every_part_that_goes_missing_or_changes_its_kind_is_told(results):
         with pytest.raises(DataError):
             read_slide(folder)
         path.write_text(whole)
+    graph = folder / "graph.json"
+    kept = graph.read_text()
+    for edit in (lambda it: it.pop("slide_id"), lambda it: it.update(pieces=3)):
+        change(graph, edit)
+        with pytest.raises(DataError):
+            read_slide(folder)
+        graph.write_text(kept)
     path.write_text(whole.replace('"tissue_area_mm2": ', '"tissue_area_mm2": NaN, "was": ', 1))
     with pytest.raises(DataError, match="cannot read"):
         read_slide(folder)

@@ -245,8 +245,9 @@ def _check_same(what: str, first: Evaluated, other: Evaluated, one: Sequence[Any
 
 def _difference(one: Iterable[Any], two: Iterable[Any]) -> str:
     """What one has and the other has not, briefly."""
-    there = set(two)
-    extra = [" ".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in one if each not in there]
+    there = {repr(each) for each in two}
+    beyond = [each for each in one if repr(each) not in there]
+    extra = [" ".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in beyond]
     more = f" and {len(extra) - 3} more" if len(extra) > 3 else ""
     return (", ".join(extra[:3]) or "the same ones in another order or number") + more
 

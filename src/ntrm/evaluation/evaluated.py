@@ -61,8 +61,9 @@ def read_evaluation(folder: Path) -> Evaluated:
             patients=tuple(arrays["patients"].astype(str).ravel().tolist()),
             confusions=arrays["final"],
         )
-        pooled = document["pooled"]["pixel_accuracy"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        accuracy = document["pooled"]["pixel_accuracy"]
+        pooled = None if accuracy is None else float(accuracy)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"{folder / METRICS} cannot be understood",
             got=f"{type(error).__name__}: {error}",

@@ -38,6 +38,7 @@ _DAMAGED = (
     TypeError,
     AttributeError,
     AssertionError,
+    MemoryError,
     struct.error,
 )
 """What reading a damaged or hostile file can raise."""

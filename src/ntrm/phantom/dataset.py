@@ -112,10 +112,7 @@ def _claim(out: Path, options: PhantomOptions) -> None:
             )
         write_json(kept, options.as_dict())
         return
-    try:
-        before = json.loads(kept.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"cannot read {kept}", got=error, mend="choose a new folder") from error
+    before = _read_object(kept)
     if before != options.as_dict():
         raise RefusedError(
             "the folder was begun with other options",
@@ -136,13 +133,22 @@ def _paths(out: Path, level: str, section: PlannedSection) -> tuple[Path, Path]:
 
 def _read_truth(out: Path) -> dict[str, Any]:
     path = out / TRUTH_FILE
-    sections = json.loads(path.read_text(encoding="utf-8"))["sections"] if path.exists() else {}
-    return dict(sections)
+    sections = _read_object(path).get("sections") if path.exists() else {}
+    if not isinstance(sections, dict):
+        raise RefusedError(f"{path} is not what a phantom writes", got="no sections", mend="choose a new folder")
+    return sections
 
 
 def _read_note(out: Path, name: str) -> dict[str, Any] | None:
     path = out / NOTES / f"{name}.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    return _read_object(path) if path.exists() else None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise RefusedError(f"cannot read {path}", got=error, mend="choose a new folder") from error
 
 
 def _draw_all(tasks: list[tuple[Path, PhantomOptions, PlannedSection]], jobs: int) -> Iterator[str]:

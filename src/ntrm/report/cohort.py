@@ -185,6 +185,9 @@ def _rows(path: Path, *needed: str) -> Iterator[Cells]:
             missing = [column for column in needed if column not in (reader.fieldnames or ())]
             if missing:
                 raise DataError(f"{path.name} lacks columns", got=f"no {', '.join(missing)}", mend=AGAIN)
-            yield from reader
+            for row in reader:
+                if None in row:
+                    raise DataError(f"{path.name} has a row with too many cells", mend=AGAIN)
+                yield row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path.name}", got=error, mend=AGAIN) from error

@@ -136,13 +136,14 @@ def read_slide(folder: Path) -> Slide:
     summary, graph = read_document(folder / SUMMARY), read_document(folder / GRAPH)
     try:
         slide = _slide(summary, graph)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        of_graph = graph["slide_id"], len(graph["pieces"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(
             f"{folder.name}: {SUMMARY} and {GRAPH} are not what ntrm segment writes",
             got=f"{type(error).__name__}: {error}",
             mend=AGAIN,
         ) from error
-    if graph["slide_id"] != slide.slide_id or len(graph["pieces"]) != len(slide.pieces):
+    if of_graph != (slide.slide_id, len(slide.pieces)):
         raise DataError(f"{folder.name}: {SUMMARY} and {GRAPH} are not of one slide", mend=AGAIN)
     return slide
 

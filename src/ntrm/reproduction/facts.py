@@ -129,5 +129,5 @@ def recall_facts(memory: Path, dataset: Dataset, recipe: Recipe) -> Facts | None
     try:
         document = json.loads(memory.read_text(encoding="utf-8"))
         return Facts(**document["facts"]) if document["stamp"] == _stamp(dataset, recipe) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -170,7 +170,7 @@ def _lines(journal: Path) -> list[tuple[dict[str, Any], int]]:
     for text in journal.read_bytes().splitlines(keepends=True):
         try:
             line = json.loads(text) if text.endswith(b"\n") else None
-        except ValueError:
+        except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict):
             break

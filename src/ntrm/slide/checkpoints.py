@@ -79,7 +79,7 @@ class Checkpoints:
         return None
 
     def _head(self, path: Path) -> dict[str, Any] | None:
-        with suppress(OSError, ValueError), path.open("rb") as stream:
+        with suppress(OSError, ValueError, RecursionError), path.open("rb") as stream:
             head = _read_head(stream)
             if head.get("plan") == self._plan:
                 return head
@@ -111,7 +111,7 @@ def _read_head(stream: BinaryIO) -> dict[str, Any]:
 
 def _read(path: Path) -> Checkpoint | None:
     """The checkpoint, if every byte is as it was written."""
-    with suppress(OSError, ValueError, TypeError, MemoryError), path.open("rb") as stream:
+    with suppress(OSError, ValueError, TypeError, MemoryError, RecursionError), path.open("rb") as stream:
         crc = zlib.crc32(stream.readline(MOST_HEAD))
         stream.seek(0)
         head = _read_head(stream)

@@ -106,7 +106,7 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
     if not rows:
         raise DataError(f"{table.name} names no slide", expected="a row for each slide")
     for line, cells in enumerate(rows, start=2):
-        if not cells["slide"]:
+        if not cells["slide"] or "\0" in cells["slide"]:
             raise DataError(f"{table.name} has a row without a slide", got=f"row {line}")
         try:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))

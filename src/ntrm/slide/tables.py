@@ -101,11 +101,12 @@ def read_results(out: str | Path) -> Results:
     folder = Path(out)
     try:
         run = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        covariates = [str(name) for name in run.get("covariates", ())]
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{folder} holds no results", got=error, expected="a folder that ntrm segment wrote to"
         ) from error
-    return Results(run=run, **{name: _read(folder / f"{name}.csv", run.get("covariates", ())) for name in COLUMNS})
+    return Results(run=run, **{name: _read(folder / f"{name}.csv", covariates) for name in COLUMNS})
 
 
 def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], covariates: Sequence[str]) -> None:
@@ -136,7 +137,7 @@ def _text(cell: Cell) -> str:
 def _read(path: Path, texts: Iterable[str]) -> Table:
     rows = read_table(path, ("slide_id",))
     with path.open(encoding="utf-8", newline="") as stream:
-        columns = tuple(next(csv.reader(stream)))
+        columns = tuple(rows[0]) if rows else tuple(next(csv.reader(stream)))
     as_text = {"slide_id", "model_version", "ntrm_version", "model_sha256", "model_name", "reason", "warnings"}
     kinds = {column: column not in as_text for column in columns}
     for column in columns:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import pickle
 import re
+import struct
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +33,10 @@ FIELDS = frozenset({"step", "kept"})
 """What every state says: the steps done, and where the weights to keep lie (None before there are any)."""
 
 _DIGEST = 32
-_FOREIGN = (pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError)
+_FOREIGN = (
+    *(pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError),
+    *(AssertionError, MemoryError, struct.error),
+)
 """What the restricted unpickler raises for a file with a good checksum that is none of ours."""
 
 State = dict[str, Any]

@@ -195,6 +195,20 @@ def test_a_foreign_record_is_refused(folders, text):
         import_annotations(slides, marks, out, mpp=0.5)
 
 
+WRONG_KINDS = [("mpp", float("nan")), ("name", 3), ("counts", {"used": "many"}), ("width", None), ("group", "\ud800")]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG_KINDS, ids=[key for key, _ in WRONG_KINDS])
+def test_a_record_of_other_kinds_of_values_is_refused(folders, key, value):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5)
+    record = json.loads((out / "provenance.json").read_text())
+    record["slides"][0][key] = value
+    (out / "provenance.json").write_text(json.dumps(record))
+    with pytest.raises(RefusedError, match="not the record"):
+        import_annotations(slides, marks, out, mpp=0.5)
+
+
 def test_one_failure_does_not_stop_the_others(folders):
     slides, marks, out = folders
     (marks / "a.geojson").write_text("{")

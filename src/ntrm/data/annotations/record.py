@@ -149,7 +149,7 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
         return {}
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        before, slides = dict(document["options"]), [ImportedSlide(**slide) for slide in document["slides"]]
+        before, slides = dict(document["options"]), [_recorded(slide) for slide in document["slides"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RefusedError(
             f"{path} is not the record of an import",
@@ -166,6 +166,28 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
             mend=f"repeat the earlier options, or {ANOTHER_FOLDER}",
         )
     return {slide.name: slide for slide in slides}
+
+
+def _recorded(slide: dict[str, Any]) -> ImportedSlide:
+    """A case of a record; a ``TypeError`` or ``ValueError`` if it could not be written there again."""
+    case = ImportedSlide(**slide)
+    for name, value in vars(case).items():
+        kinds = _KINDS[str(ImportedSlide.__annotations__[name])]
+        numbers = list(value.values()) if isinstance(value, dict) else []
+        if not isinstance(value, kinds) or not all(isinstance(number, int) for number in numbers):
+            raise TypeError(f"{name} is {type(value).__name__}")
+    json.dumps(slide, ensure_ascii=False, allow_nan=False).encode()
+    return case
+
+
+# Annotations are texts here.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "float | None": (int, float, type(None)),
+    "dict[str, int]": (dict,),
+}
 
 
 def _refuse_strangers(out: Path) -> None:

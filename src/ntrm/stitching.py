@@ -27,6 +27,7 @@ from torch import Tensor
 from ntrm.blending import Blender, Block, Carry
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.errors import check_number
+from ntrm.gathering import Context, gather_image
 from ntrm.labels import IGNORE
 from ntrm.models.output import TissueGraph
 from ntrm.predictor import Floats, Image, Predictor, check_image
@@ -60,6 +61,10 @@ class Stitching:
     def windows(self, height: int, width: int) -> tuple[Window, ...]:
         """Where the windows lie, row by row."""
         return tile_windows(height, width, size=self.window, overlap=self.overlap)
+
+    def side_by_side(self, height: int, width: int) -> tuple[Window, ...]:
+        """Windows that cover the section about once: for sums over it."""
+        return tile_windows(height, width, size=self.window)
 
     def weights(self) -> Tensor:
         """(S, S) blending weights: the product of a raised-cosine ramp over the overlap along each axis."""
@@ -110,6 +115,7 @@ def blended_blocks(
     initial: bool = False,
     graphs: Callable[[TissueGraph], None] | None = None,
     begin: RowEnd | None = None,
+    context: Context | None = None,
 ) -> Iterator[Block | RowEnd]:
     """Predict a section window by window; yield its finished blocks row by row, and the end of each row of windows.
 
@@ -123,6 +129,7 @@ def blended_blocks(
         initial: also blend what the coarse head says, as further channels.
         graphs: is given the tissue graphs of windows, on the device, never those of two rows of windows together.
         begin: the end of the row after which to begin; from the top if not given.
+        context: what the whole section adds up to, for networks that see beyond the window (``ntrm.gathering``).
 
     """
     stitching = stitching or Stitching(predictor.config.window)
@@ -141,7 +148,7 @@ def blended_blocks(
         some, first = todo[start : start + predictor.batch], start
         start += len(some)
         out = predictor.probabilities(
-            np.stack([read(window) for window in some]), initial=initial, graph=graphs is not None
+            np.stack([read(window) for window in some]), initial=initial, graph=graphs is not None, context=context
         )
         maps = out.final if out.initial is None else torch.cat([out.final, out.initial], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
@@ -177,10 +184,13 @@ def blended_rows(
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
     initial: bool = False,
+    context: Context | None = None,
 ) -> Iterator[Rows]:
     """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory."""
     waiting: list[Block] = []
-    for block in blended_blocks(predictor, height, width, read, stitching=stitching, windows=windows, initial=initial):
+    for block in blended_blocks(
+        predictor, height, width, read, stitching=stitching, windows=windows, initial=initial, context=context
+    ):
         if isinstance(block, RowEnd):
             continue
         waiting.append(block)
@@ -232,17 +242,19 @@ def stitch(
 
     ``initial`` adds the coarse head's mask, ``probabilities`` the probabilities themselves (4·K bytes a pixel).
     ``watch`` is shown the probabilities while they are on the device, rows by rows: to count what need not leave it.
+    A network that sees beyond the window goes over the section first.
     """
     check_image(image)
     height, width = image.shape[:2]
     canvas: dict[str, NDArray[Any]] = {}
+
+    def read(window: Window) -> Image:
+        return cut(image, window, fill=GLASS)
+
+    stitching = stitching or Stitching(predictor.config.window)
+    context = gather_image(predictor, image, stitching.window)
     rows_of_section = blended_rows(
-        predictor,
-        height,
-        width,
-        lambda window: cut(image, window, fill=GLASS),
-        stitching=stitching,
-        initial=initial,
+        predictor, height, width, read, stitching=stitching, initial=initial, context=context
     )
     for rows in rows_of_section:
         for name, band in _leave_device(rows, probabilities=probabilities).items():

@@ -11,6 +11,7 @@ from ntrm.labels import IGNORE, LabelSchema, Tissue
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.output import Segmentation
+from ntrm.models.section.sums import SectionSums
 from ntrm.resolution import Resolution
 
 MPP = 6.7
@@ -34,13 +35,34 @@ class ByColour(SegmentationModel):
         self.colours = torch.nn.Parameter(torch.tensor(COLOURS[:classes]) / 255)
 
     def segment(self, x, *, initial, graph):
-        mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.config.mean, self.config.std))
-        rgb = x * std + mean
+        rgb = self._rgb(x)
         blurred = functional.interpolate(functional.avg_pool2d(rgb, 8), scale_factor=8.0, mode="nearest")
         return Segmentation(self._logits(rgb), self._logits(blurred) if initial and self.coarse else None)
 
+    def _rgb(self, x):
+        mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.config.mean, self.config.std))
+        return x * std + mean
+
     def _logits(self, rgb):
         return -30 * (rgb[:, None] - self.colours[None, :, :, None, None]).square().sum(dim=2)
+
+
+class InSection(ByColour):
+    """The same, with colours taken relative to the section's mean: what a pixel is depends on all windows."""
+
+    passes = 1
+
+    def gather(self, x, *, sections=None, context=()):
+        rgb = self._rgb(x)
+        empty = rgb.new_zeros(len(x), 0, 4, 4)
+        return SectionSums(rgb.sum(dim=(2, 3))[:, None], rgb.new_full((len(x), 1), rgb[0, 0].numel()), empty)
+
+    def forward(self, x, *, initial=True, graph=False, sections=None, context=None):
+        (sums,) = [self.gather(x)] if context is None else context
+        shift = (sums.features / sums.weight[..., None])[:, 0, :, None, None] - 0.5
+        rgb = self._rgb(x)
+        blurred = functional.interpolate(functional.avg_pool2d(rgb, 8), scale_factor=8.0, mode="nearest")
+        return Segmentation(self._logits(rgb + shift), self._logits(blurred) if initial else None)
 
 
 def draw_mask(random, height, width, classes=4, ignored=0.0):

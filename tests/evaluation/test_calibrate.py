@@ -7,12 +7,16 @@ import torch
 from PIL import Image
 from tests.evaluation import gaussians
 from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
+from tests.evaluation.small import COLOURS as PAINT
+from tests.evaluation.small import InSection, draw_mask, write_dataset
 
 from ntrm import files
 from ntrm.data.parts import open_parts
+from ntrm.data.tiles import cut, tile_windows
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
+from ntrm.gathering import gather_image
 from ntrm.labels import IGNORE
 from ntrm.metrics.calibration import calibration_counts
 from ntrm.models.hub import load
@@ -309,3 +313,22 @@ def test_a_network_that_knows_nothing_says_so(save, data):
         network.conv.bias.mul_(-1)
     network.save_pretrained(folder)
     assert run(folder, data).at_limit
+
+
+def test_a_network_that_sees_the_section_is_calibrated_in_its_context(tmp_path, random, monkeypatch):
+    monkeypatch.setattr(module, "PIXELS_PER_WINDOW", WINDOW**2)
+    masks = {name: draw_mask(random, *shape) for name, shape in {"a": (150, 64), "b": (64, 64), "c": (64, 130)}.items()}
+    data = write_dataset(tmp_path / "painted", {name: ("val", name, mask, mask) for name, mask in masks.items()})
+    predictor = Predictor(InSection(), "cpu", batch=2)
+    scores, labels, windows = sample_pixels(predictor, open_parts(data)["val"])
+    expected, truth = [], []
+    for mask in masks.values():
+        image = np.array(PAINT, dtype=np.uint8)[mask]
+        context = gather_image(predictor, image, WINDOW)
+        for window in tile_windows(*mask.shape, WINDOW):
+            maps = predictor.probabilities(cut(image, window, 255)[None], context=context).final
+            expected.append(maps[0].flatten(1).clamp(min=module.LEAST).log())
+            truth.append(mask[window.slices].ravel())
+    assert windows == len(expected) == 7
+    np.testing.assert_allclose(scores, torch.cat(expected, dim=1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(labels, np.concatenate(truth))

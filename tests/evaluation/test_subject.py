@@ -6,7 +6,7 @@ from tests.evaluation.small import ByColour, write_dataset
 from ntrm.errors import DataError, RefusedError
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.subject import open_subject
-from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.models.registry import ARCHITECTURES
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -47,9 +47,3 @@ def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path):
     network = ByColour()
     assert open_subject(network).sha256 == network.save_pretrained(tmp_path / "model")
     assert open_subject(network).network is network
-
-
-def test_a_network_that_must_see_the_whole_section_is_refused():
-    with pytest.raises(RefusedError, match="whole section before it answers"):
-        open_subject(create("ntrm-section", 3, width=0.125)).check_one_pass()
-    open_subject(create("ntrm-control", 3, width=0.125)).check_one_pass()

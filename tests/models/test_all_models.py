@@ -14,12 +14,13 @@ from ntrm.models.registry import ARCHITECTURES, create
 
 CLASSES = 5
 WIDTH = 0.125
-RELATED = {"ntrm-paper", "ntrm", "ntrm-section", "mit-trm"}
+RELATED = {"ntrm-paper", "ntrm", "ntrm-section", "mit-trm", "mit-section"}
 """Architectures with a tissue graph."""
 COARSE = RELATED | {"ntrm-control"}
 """Architectures with an initial prediction."""
-TRACED = sorted(ARCHITECTURES.keys() - {"ntrm", "mit-b2"})
-"""``ntrm`` is built by the same call as ``ntrm-paper``, and ``mit-b2`` is a deeper ``mit-b0``."""
+TRACED = sorted(ARCHITECTURES.keys() - {"ntrm", "mit-b2", "mit-section"})
+"""``ntrm`` is built by the same call as ``ntrm-paper``, ``mit-b2`` is a deeper ``mit-b0``, and ``mit-section`` is made
+of ``mit-trm`` and ``ntrm-section``."""
 SHIFTS = {r"body\..*\.(key|k_proj)\.bias": "the softmax over keys takes away what is added to all of them"}
 """Parameters of a borrowed network that cannot act, whatever the input."""
 

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from ntrm.errors import DataError, UsageError
-from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.models.registry import ARCHITECTURES, create, option_names
 
 
 def test_an_unknown_name_lists_the_choices():
@@ -18,6 +18,18 @@ def test_an_unknown_name_lists_the_choices():
 def test_the_sizes_of_mit_cannot_be_swapped_under_a_name():
     with pytest.raises(UsageError, match="does not take"):
         create("mit-b0", size="b2")
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_an_architecture_takes_the_options_it_says_it_takes(arch):
+    known = {"width": 0.125, "dim": 8, "heads": 2, "tau": 0.4, "floor": 0.002, "coarse": "d2", "size": "b0"}
+    for name, value in known.items():
+        options = {"width": 0.125, "dim": 8} if name == "heads" else {"width": 0.125}
+        if name in option_names(arch):
+            assert create(arch, 3, **{**options, name: value}).config.options[name] == value
+        else:
+            with pytest.raises(UsageError, match="does not take"):
+                create(arch, 3, **{**options, name: value})
 
 
 @pytest.mark.parametrize(

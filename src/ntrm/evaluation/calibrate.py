@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.evaluation.sections import BINS, Tally
 from ntrm.evaluation.subject import class_table, open_subject
 from ntrm.files import write_json, write_text
+from ntrm.gathering import Context, gather_image
 from ntrm.labels import IGNORE
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
@@ -126,7 +128,6 @@ def calibrate(
     folder = _own_folder(model_folder)
     out = _claim(default_out(folder) if out is None else Path(out))
     subject, parts = open_subject(folder), open_parts(Path(data), level=level, split_file=split_file)
-    subject.check_one_pass()
     network = subject.network
     previous, part = network.config.temperature, parts[split]
     table = class_table(network.config, parts)
@@ -169,12 +170,12 @@ def sample_pixels(
     share = max(1, min(PIXELS_PER_WINDOW, MOST_PIXELS // len(tiles)))
     scores: list[Floats] = []
     labels: list[Labels] = []
-    starts = range(0, len(tiles), predictor.batch)
-    for start in progress.track(starts, total=len(starts), label="batches of windows"):
-        some = range(start, min(start + starts.step, len(tiles)))
+    batches = [*_batches(predictor, tiles)]
+    seen = _Contexts(predictor, tiles)
+    for some in progress.track(batches, total=len(batches), label="batches of windows"):
         loaded = [tiles[number] for number in some]
         pixels = torch.stack([tile.image for tile in loaded]).permute(0, 2, 3, 1)  # (B, S, S, 3)
-        maps = predictor.probabilities(pixels).final.flatten(2)  # (B, K, S·S)
+        maps = predictor.probabilities(pixels, context=seen.of(some[0])).final.flatten(2)  # (B, K, S·S)
         for number, tile, map_ in zip(some, loaded, maps, strict=True):
             truth = tile.mask.numpy().ravel()
             chosen = _draw(truth, share, [seed, number])
@@ -182,6 +183,31 @@ def sample_pixels(
             scores.append(picked.clamp(min=LEAST).log().cpu().numpy())
             labels.append(truth[chosen])
     return np.concatenate(scores, axis=1), np.concatenate(labels), len(tiles)
+
+
+def _batches(predictor: Predictor, tiles: TileDataset) -> Iterator[range]:
+    """Windows one after the other, those of two sections never together where the network tells sections apart."""
+    names = [place.case.name for place in tiles.places] if predictor.passes else [""] * len(tiles)
+    ends = [number for number in range(1, len(names)) if names[number] != names[number - 1]]
+    for start, stop in pairwise([0, *ends, len(names)]):
+        for first in range(start, stop, predictor.batch):
+            yield range(first, min(first + predictor.batch, stop))
+
+
+class _Contexts:
+    """What the section of a window adds up to, for networks that see beyond the window; one section is held."""
+
+    def __init__(self, predictor: Predictor, tiles: TileDataset) -> None:
+        self._predictor, self._tiles = predictor, tiles
+        self._name = ""
+        self._context: Context | None = None
+
+    def of(self, number: int) -> Context | None:
+        case, section, window = self._tiles.places[number]
+        if self._predictor.passes and case.name != self._name:
+            self._name = case.name
+            self._context = gather_image(self._predictor, section.image, window.tile_shape[0])
+        return self._context
 
 
 def _draw(truth: Labels, most: int, seed: Sequence[int]) -> NDArray[np.int64]:

@@ -80,7 +80,6 @@ def evaluate(
     if out is not None:
         claim_folder(Path(out))
     subject, parts = open_subject(model), open_parts(Path(data), level=level, split_file=split_file)
-    subject.check_one_pass()
     config, part = subject.config, parts[split]
     work = _Work(
         Predictor(subject.network, device, batch=batch, precision=precision),

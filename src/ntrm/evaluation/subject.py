@@ -40,16 +40,6 @@ class Subject:
         """Everything the network says of itself."""
         return self.network.config
 
-    def check_one_pass(self) -> None:
-        """Refuse a network that must see the whole section first: window by window its answers would be others."""
-        if self.network.passes:
-            raise RefusedError(
-                "the network sees a whole section before it answers, and is asked window by window",
-                got=self.config.arch,
-                expected="a network that needs its window alone",
-                mend="score it with bench/relation_study.py, or train another arch",
-            )
-
     def as_dict(self) -> dict[str, Any]:
         """The part ``model`` of ``metrics.json``; what is not known is None."""
         config = self.config

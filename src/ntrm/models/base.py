@@ -71,6 +71,9 @@ class SegmentationModel(nn.Module):
     def set_prior(self, contacts: Tensor) -> None:
         """Tell which tissues touch in the training masks, counts (K, K), before the training; or take no notice."""
 
+    def tell(self, masks: Tensor) -> None:
+        """The true masks (B, H, W) of the windows that come next, for studies of what they would be worth."""
+
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this network, with the reason."""
         return {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.mit_trm import MiTTRM
 from ntrm.models.ntrm import NTRM
 from ntrm.models.section.config import SectionConfig
+from ntrm.models.section.mit import MiTSection
 from ntrm.models.section.network import SectionNTRM
 from ntrm.models.trm import RelationConfig
 from ntrm.models.weights import load_encoder_weights
@@ -44,6 +47,12 @@ def _section(
     return SectionNTRM(classes, encoder, width, coarse, SectionConfig(**variant))
 
 
+def _mit_section(
+    classes: int, size: str = "b0", width: float = 1.0, drop_path: float = 0.1, **variant: Any
+) -> SegmentationModel:
+    return MiTSection(classes, size, width, drop_path, SectionConfig(**{"source": "d2", **variant}))
+
+
 def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> SegmentationModel:
     return SegFormer(classes, size, width, drop_path)
 
@@ -60,8 +69,18 @@ ARCHITECTURES: dict[str, Builder] = {
     "mit-b0": partial(_mit, "b0"),
     "mit-b2": partial(_mit, "b2"),
     "mit-trm": MiTTRM,
+    "mit-section": _mit_section,
 }
 """Builders by name: ``builder(classes, **options)``."""
+
+VARIANTS: dict[str, type] = {
+    "ntrm-paper": RelationConfig,
+    "ntrm": RelationConfig,
+    "ntrm-section": SectionConfig,
+    "mit-trm": RelationConfig,
+    "mit-section": SectionConfig,
+}
+"""Whose fields an architecture takes as options beside those that its builder names."""
 
 DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
 """Encoders of architectures that do not have a ResNet."""
@@ -88,6 +107,20 @@ def create(
     if weights is not None:
         _fill_encoder(network, weights, str(options.get("encoder", DEFAULT_ENCODERS.get(name, "resnet18"))))
     return network
+
+
+def option_names(arch: str) -> frozenset[str]:
+    """Options that an architecture takes; the number of classes is none.
+
+    >>> "floor" in option_names("ntrm-section"), "floor" in option_names("ntrm-paper"), sorted(option_names("mit-b0"))
+    (True, False, ['drop_path', 'width'])
+    """
+    builder = ARCHITECTURES[arch]
+    given = {"size"} if isinstance(builder, partial) else set()
+    own = inspect.signature(builder.func if isinstance(builder, partial) else builder).parameters.values()
+    named = {each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD}
+    variant = {field.name for field in fields(VARIANTS[arch])} if arch in VARIANTS else set()
+    return frozenset((named | variant) - given - {"classes"})
 
 
 def _fill_encoder(network: SegmentationModel, weights: str | Path, encoder: str) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 from ntrm.errors import UsageError, choices_error
 from ntrm.models.config import Option
-from ntrm.models.registry import ARCHITECTURES
-from ntrm.models.trm import RelationConfig
+from ntrm.models.registry import ARCHITECTURES, option_names
 from ntrm.reproduction.ablation import FACTORS, Factor
 from ntrm.reproduction.paper import CONTROL, OURS, PRIMARY, TITLES
 from ntrm.training.recipe import Recipe
@@ -198,11 +195,7 @@ def taken(arch: str, options: Mapping[str, Option]) -> dict[str, Option]:
     >>> taken("unet-vgg16", {"width": 0.5, "dim": 32}), taken("ntrm-paper", {"width": 0.5, "dim": 32})
     ({'width': 0.5}, {'width': 0.5, 'dim': 32})
     """
-    builder = ARCHITECTURES[arch]
-    parameters = inspect.signature(builder.func if isinstance(builder, partial) else builder).parameters
-    names = set(parameters) - {"classes", "size"}
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
-        names |= set(inspect.signature(RelationConfig).parameters)
+    names = option_names(arch)
     return {key: value for key, value in options.items() if key in names}
 
 

@@ -33,10 +33,16 @@ class Look:
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """Those that need the network."""
-        every = options.stitching(window).windows(grid.height, grid.width)
+        return self._seeing(options.stitching(window).windows(grid.height, grid.width), grid, options)
+
+    def windows_once(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
+        """Those that cover the same about once, for networks that go over the slide first."""
+        return self._seeing(options.stitching(window).side_by_side(grid.height, grid.width), grid, options)
+
+    def _seeing(self, windows: tuple[Window, ...], grid: SlideGrid, options: Options) -> tuple[Window, ...]:
         if not options.tissue_mask:
-            return every
-        return windows_with_tissue(every, self.tissue, self.resolution, grid.resolution)
+            return windows
+        return windows_with_tissue(windows, self.tissue, self.resolution, grid.resolution)
 
     def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
         """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""

@@ -9,14 +9,17 @@ from typing import Any
 
 from ntrm.errors import RefusedError
 from ntrm.export.probabilities import ProbabilityZarr
+from ntrm.gathering import Context
 from ntrm.predictor import Predictor
 from ntrm.progress import Progress
 from ntrm.relations.network import RelationsMean
 from ntrm.segmentation.derived import PROBABILITIES, Found, derive
-from ntrm.segmentation.identity import Identity, Options, source_fingerprint
-from ntrm.segmentation.look import look_at
+from ntrm.segmentation.identity import Identity, Options
+from ntrm.segmentation.look import Look, look_at
 from ntrm.segmentation.memory import BANDS, HIDDEN, alone, finished, forget_failure, remember
+from ntrm.segmentation.sources import source_fingerprint
 from ntrm.slide.bands import INITIAL, MAPS, BandStore, drop, fingerprint
+from ntrm.slide.first_pass import gather_slide
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.inputs import SlideInput
 from ntrm.slide.isolated import open_isolated
@@ -98,6 +101,7 @@ def _segment(
                 windows=look.windows(grid, work.options, work.predictor.config.window),
                 sums=means,
                 sink=probabilities,
+                context=_context(work, grid, look, store, plan, progress),
             )
             for _ in progress.track(rows, grid.height, slide_id):
                 pass
@@ -112,6 +116,14 @@ def _segment(
                 identity=work.identity,
                 options=work.options,
             )
+
+
+def _context(
+    work: Work, grid: SlideGrid, look: Look, store: BandStore, plan: dict[str, Any], progress: Progress
+) -> Context | None:
+    """What the slide adds up to, for networks that want to know before they predict it."""
+    windows = look.windows_once(grid, work.options, work.predictor.config.window) if work.predictor.passes else ()
+    return gather_slide(work.predictor, grid, windows, store.folder, plan, progress)
 
 
 def _maps(work: Work) -> tuple[str, ...]:

@@ -76,7 +76,6 @@ class Segmenter:
         batch: int = 16,
     ) -> None:
         subject = open_subject(model)
-        subject.check_one_pass()
         if subject.config.mpp is None:
             raise RefusedError(
                 "the network does not say for which µm/px it is",

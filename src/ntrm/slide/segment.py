@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ntrm.blending import Block, Carry
 from ntrm.data.tiles import GLASS, Window
+from ntrm.gathering import Context
 from ntrm.models.output import TissueGraph
 from ntrm.predictor import Image, Predictor
 from ntrm.slide.bands import INITIAL, BandStore
@@ -27,7 +28,7 @@ from ntrm.slide.checkpoints import Checkpoint
 from ntrm.slide.writing import CARRY, FULL, PENDING, RELATIONS, BlockSink, Writer, part_of, working_behind
 from ntrm.stitching import RowEnd, Stitching, blended_blocks
 
-__all__ = ["FULL", "PixelGrid", "Sums", "read_tile", "stream"]
+__all__ = ["FULL", "PixelGrid", "Sums", "read_tile", "reading_ahead", "stream"]
 
 
 class Sums(Protocol):
@@ -73,11 +74,12 @@ def stream(
     windows: Sequence[Window],
     sums: Sums | None = None,
     sink: BlockSink | None = None,
+    context: Context | None = None,
 ) -> Iterator[int]:
     """Predict what ``store`` does not have yet, and put it there; yields every row of the slide once it is predicted.
 
     ``windows`` are some of ``stitching.windows``, in their order; where none is, every map is 0. ``sums`` and ``sink``
-    end as if everything had been predicted in one go.
+    end as if everything had been predicted in one go. ``context`` is what the slide adds up to (``gather_slide``).
     """
     last = store.checkpoints.load(store.done)
     begin = _restored(last, sums, sink)
@@ -87,7 +89,7 @@ def stream(
         return
     todo = windows[0 if begin is None else begin.first :]
     writer = Writer(store, predictor, sink)
-    with _reading_ahead(grid, todo, 2 * predictor.batch) as read, working_behind() as behind:
+    with reading_ahead(grid, todo, 2 * predictor.batch) as read, working_behind() as behind:
         events = blended_blocks(
             predictor,
             grid.height,
@@ -98,6 +100,7 @@ def stream(
             initial=INITIAL in store.names,
             graphs=None if sums is None else sums.add_graphs,
             begin=begin,
+            context=context,
         )
         for event in events:
             if isinstance(event, Block):
@@ -126,7 +129,7 @@ def _restored(last: Checkpoint | None, sums: Sums | None, sink: BlockSink | None
 
 
 @contextmanager
-def _reading_ahead(
+def reading_ahead(
     grid: PixelGrid, windows: Sequence[Window], ahead: int
 ) -> Iterator[Callable[[Window], NDArray[np.uint8]]]:
     """A function that gives the windows' tiles in their order, read by a thread before they are asked for."""

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ntrm.errors import UsageError, check_number, choices_error
 from ntrm.labels import IGNORE
 from ntrm.models.output import Segmentation
+from ntrm.training.graph_loss import graph_loss
 
 COARSE = 0.4
 """Weight λ of the coarse head's cross-entropy."""
@@ -33,7 +34,7 @@ class Loss(NamedTuple):
     """The loss and its parts, all scalars."""
 
     total: Tensor
-    """final + λ·initial."""
+    """final + λ·initial, and the graph's where it has a weight."""
     final: Tensor
     initial: Tensor | None = None
     """None for a network without a coarse head."""
@@ -149,7 +150,7 @@ class SegmentationLoss(nn.Module):
     """Loss of a network's output: ``CE_w(final) + λ·CE_w(initial)``, λ = 0.4; without a coarse head the first alone.
 
     ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies`` of the
-    classes, as shares or as pixel counts. Its state belongs into checkpoints.
+    classes, as shares or as pixel counts. ``graph`` weighs ``graph_loss``. Its state belongs into checkpoints.
     """
 
     def __init__(
@@ -159,15 +160,18 @@ class SegmentationLoss(nn.Module):
         weighting: str = "batch",
         frequencies: Sequence[float] | None = None,
         coarse: float = COARSE,
+        graph: float = 0.0,
         ignore: int = IGNORE,
     ) -> None:
         super().__init__()
         check_number("number of classes", classes, 1, IGNORE, whole=True)
+        check_number("weight of the graph's loss", graph, 0, 100)
         check_number("weight of the coarse head", coarse, 0, 100)
         if weighting not in WEIGHTINGS:
             raise choices_error("unknown class weighting", weighting, WEIGHTINGS)
         self.classes = classes
         self.coarse = coarse
+        self.graph = graph
         self.ignore = ignore
         self.weights = WEIGHTINGS[weighting](classes, frequencies)
 
@@ -176,10 +180,15 @@ class SegmentationLoss(nn.Module):
         counts = joined(class_counts(target, self.classes, self.ignore))
         weights = self.weights(counts)
         final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
+        more = self._graph(output.final, target) if self.graph else 0.0
         if output.initial is None:
-            return Loss(final, final)
+            return Loss(final + more, final)
         initial = cross_entropy_of(output.initial, target, weights, counts, self.ignore)
-        return Loss(final + self.coarse * initial, final, initial)
+        return Loss(final + self.coarse * initial + more, final, initial)
+
+    def _graph(self, logits: Tensor, target: Tensor) -> Tensor:
+        distance, tissues = graph_loss(logits, target, self.ignore)
+        return self.graph * distance * (_processes() / joined(tissues).clamp(min=1))
 
 
 def _processes() -> int:

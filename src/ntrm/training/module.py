@@ -113,7 +113,11 @@ class TrainingModule(pl.LightningModule):
         self.plan = plan
         self.rounds = Rounds.of(recipe, plan.steps_per_epoch)
         self.loss = SegmentationLoss(
-            network.config.classes, weighting=recipe.weighting, frequencies=frequencies, coarse=recipe.coarse
+            network.config.classes,
+            weighting=recipe.weighting,
+            frequencies=frequencies,
+            coarse=recipe.coarse,
+            graph=recipe.graph,
         )
         self.augment = recipe.augmentation
         self.watch = LossWatch()
@@ -177,6 +181,7 @@ class TrainingModule(pl.LightningModule):
             *batch.tiles, plan.generator(step), rank=plan.rank, world=plan.world, sections=sections
         )
         x = self.normalise(images)
+        self.network.tell(masks)
         forward = self._forward(x)
         seed_dropout(_drop_seed(plan, step), self.device)  # not sooner: recording draws as well
         loss: Loss = self.loss(forward(x), masks)
@@ -201,13 +206,16 @@ class TrainingModule(pl.LightningModule):
 
     def _validation_images(self) -> Iterator[tuple[list[int], Tensor]]:
         """Validation windows of this process as the network takes them."""
-        return ((batch.indices, self.normalise(batch.tiles.images)) for batch in self.val_dataloader())
+        for batch in self.val_dataloader():
+            self.network.tell(batch.tiles.masks)
+            yield batch.indices, self.normalise(batch.tiles.images)
 
     def validation_step(self, batch: Validated, batch_idx: int) -> None:
         """Predict and count."""
         if self._context is not None and batch_idx == 0:
             # Not before the first step: only in steps is the precision set in which the network runs.
             self._context.gather(self._validation_images)
+        self.network.tell(batch.tiles.masks)
         self.tally.add(self._predict(self.normalise(batch.tiles.images), batch.indices), batch.tiles.masks)
 
     def _predict(self, x: Tensor, indices: Sequence[int]) -> Segmentation:

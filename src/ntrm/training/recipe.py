@@ -33,6 +33,8 @@ AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.f
 """What ``augment`` may be called instead of listing its fields."""
 
 _LENGTH = ("epochs", "steps")
+_LATER = ("sections", "graph")
+"""Fields that recipes written before them do not have."""
 _PAIRS = ("blur_sigma", "jpeg_quality")
 
 
@@ -96,6 +98,8 @@ class Recipe:
     """Processes that read windows where they are not resident."""
     sections: int | None = None
     """Sections per step, with batch / sections windows each; None draws windows from all sections alike."""
+    graph: float = 0.0
+    """Weight of the loss on which tissues border on which."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[\w][\w .+-]{0,63}", self.name):
@@ -152,6 +156,7 @@ class Recipe:
             ("warmup", 0.0, 0.9),
             ("plateau_factor", 0.01, 0.99),
             ("coarse", 0.0, 100.0),
+            ("graph", 0.0, 100.0),
         ):
             self._check_number(field, least, most)
         if self.window % 32:
@@ -201,7 +206,7 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
         _lay(values, {key: value for key, value in _read(base).items() if key != "name"}, f"recipe {base}")
     _lay(values, document, str(source))
     _lay(values, overrides or {}, "the changes to the recipe")
-    missing = [field for field in FIELDS if field not in values and field != "sections"]
+    missing = [field for field in FIELDS if field not in values and field not in _LATER]
     if missing:
         raise DataError(
             f"{source} is no whole recipe",

@@ -4,7 +4,7 @@ from tests.models.section.variants import build, patchwork
 
 from ntrm.errors import UsageError
 from ntrm.models.registry import create
-from ntrm.models.section.context import InContext, gather_section
+from ntrm.models.section.context import gather_section
 
 
 @pytest.mark.parametrize("name", ["default", "two rounds", "tokens"])
@@ -13,13 +13,10 @@ def test_a_section_in_context_is_the_section_as_one_batch(name, seed):
     torch.manual_seed(seed)
     network = patchwork(build(name)).double().eval()
     x = torch.randn(5, 3, 64, 64, dtype=torch.float64)
-    wrapped = InContext(network).eval()
-    assert torch.equal(wrapped(x).final, network(x).final)
-    wrapped.context = gather_section(network, lambda: torch.split(x, 2))
-    assert len(wrapped.context) == network.passes
+    context = gather_section(network, lambda: torch.split(x, 2))
+    assert len(context) == network.passes
     together = network(x, sections=torch.zeros(5, dtype=torch.long)).final
-    torch.testing.assert_close(wrapped(x[3:]).final, together[3:], rtol=1e-9, atol=1e-9)
-    assert wrapped.config is network.config
+    torch.testing.assert_close(network(x[3:], context=context).final, together[3:], rtol=1e-9, atol=1e-9)
 
 
 def test_networks_without_passes_gather_nothing():

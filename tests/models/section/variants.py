@@ -19,6 +19,8 @@ VARIANTS = {
     "detached": {"masks": "detached", "source": "d2"},
     "two rounds": {"rounds": 2},
     "three rounds": {"rounds": 3, "source": "both", "readout": "paste", "position": True},
+    "regions": {"regions": 4, "source": "both", "graph": "complete"},
+    "regions and cancers": {"regions": 2, "cancers": "1,3"},
     "vector": {"nodes": "vector", "graph": "none"},
     "vector of both": {"nodes": "vector", "graph": "none", "source": "both"},
     "tokens": {"nodes": "tokens", "graph": "none"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ntrm.errors import UsageError, check_number, choices_error
@@ -12,9 +13,13 @@ CHOICES = {
     "graph": ("contact", "complete", "none"),
     "readout": ("ask", "paste"),
     "source": ("e5", "d2", "both"),
-    "masks": ("soft", "straight-through", "detached"),
+    "masks": ("soft", "straight-through", "detached", "true", "random"),
 }
 SWITCHES = ("prior", "position")
+REGIONS = (0, 1, 2, 4)
+"""Sides that divide every window's 1/8 grid."""
+GIVEN = ("true", "random")
+"""Masks that are not the network's own."""
 
 MOST_DIM, MOST_LAYERS = 4096, 64
 """A config from outside must not be able to ask for all the memory there is."""
@@ -45,12 +50,18 @@ class SectionConfig:
     """How often nodes are pooled: each time after the first under masks that the refined features have revised."""
     masks: str = "soft"
     """``soft``: probabilities · ``straight-through``: the most probable class, with the gradient of probabilities ·
-    ``detached``: probabilities without gradient."""
+    ``detached``: probabilities without gradient · ``true`` (the network must be told) and ``random`` (blobs drawn anew
+    each time): bounds for studies, not for use."""
     temperature: float = 1.0
     """Coarse logits are divided by this before they become masks."""
     dim: int = 128
     layers: int = 2
     heads: int = 4
+    regions: int = 0
+    """Side of the grid into which the window is cut for a second level of nodes: each tissue in each cell is a node of
+    its own below the tissue's node of the section. 0 for none."""
+    cancers: str = ""
+    """Indices of tissues of which sections hold few, such as ``0,4,7``: a further node says which of them are there."""
     floor: float = 0.001
     """Share of the section below which a tissue counts as absent, and nothing attends to it."""
 
@@ -67,6 +78,9 @@ class SectionConfig:
         check_number("layers", self.layers, 1, MOST_LAYERS, whole=True)
         check_number("heads", self.heads, 1, MOST_DIM, whole=True)
         check_number("floor", self.floor, 0, 0.003)
+        if self.regions not in REGIONS:
+            raise choices_error("unknown value of regions", str(self.regions), [str(side) for side in REGIONS])
+        _ = self.cancer_indices
         if self.dim % self.heads:
             raise UsageError("heads share the width of a node", got=f"dim {self.dim}, heads {self.heads}")
         self._check_together()
@@ -83,10 +97,28 @@ class SectionConfig:
             "without gradient through the masks no round could learn to revise them": self.rounds > 1
             and self.masks == "detached",
             "only masks are revised from round to round": self.rounds > 1 and self.nodes != "tissue",
+            "masks that are given are not revised": self.rounds > 1 and self.masks in GIVEN,
+            "further nodes are of tissues, and are asked": self.further
+            and (self.nodes != "tissue" or self.readout != "ask"),
         }
         for reason, wrong in without.items():
             if wrong:
                 raise UsageError("these options exclude each other", got=self, expected=reason)
+
+    @property
+    def further(self) -> bool:
+        """Whether there are nodes beside those of the section's tissues."""
+        return bool(self.regions or self.cancer_indices)
+
+    @property
+    def cancer_indices(self) -> tuple[int, ...]:
+        """``cancers`` as numbers."""
+        if not isinstance(self.cancers, str) or not re.fullmatch(r"(\d{1,3}(,\d{1,3})*)?", self.cancers):
+            raise UsageError("cancers are indices of tissues", got=self.cancers, expected="for example 0,4,7")
+        found = tuple(int(part) for part in self.cancers.split(",") if part)
+        if len(set(found)) < len(found):
+            raise UsageError("a cancer is named twice", got=self.cancers)
+        return found
 
     @property
     def maps(self) -> int:

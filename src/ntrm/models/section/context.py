@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
 from ntrm.errors import UsageError
 from ntrm.models.base import SegmentationModel
-from ntrm.models.output import Segmentation
 from ntrm.models.section.sums import SectionSums
 
 
@@ -24,28 +23,9 @@ def gather_section(network: SegmentationModel, windows: Callable[[], Iterable[Te
     for _ in range(network.passes):
         total: SectionSums | None = None
         for x in windows():
-            rows = network.gather(x, context=context)
-            real = torch.float32 if x.device.type == "mps" else torch.float64  # Apple's devices know no doubles
-            found = SectionSums(*(part.to(real).sum(dim=0, keepdim=True) for part in rows))
+            found = network.gather(x, context=context).total()
             total = found if total is None else total + found
         if total is None:
             raise UsageError("a section without windows", got="none", expected="at least one")
         context.append(total.cast(next(network.parameters()).dtype))
     return context
-
-
-class InContext(SegmentationModel):
-    """A network that predicts windows of one section at a time: set ``context``, then use it like any other."""
-
-    def __init__(self, network: SegmentationModel) -> None:
-        super().__init__()
-        self.network = network
-        self.config = network.config
-        self.multiple = network.multiple
-        self.context: Sequence[SectionSums] | None = None
-        """What ``gather_section`` found; None lets every window stand alone."""
-
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
-        """The network itself, in the context of the section."""
-        output: Segmentation = self.network(x, initial=initial, graph=graph, context=self.context)
-        return output

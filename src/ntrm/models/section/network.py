@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,39 +18,40 @@ from ntrm.models.encoders import make_encoder
 from ntrm.models.ntrm import COARSE, CoarseHead
 from ntrm.models.output import Segmentation, TissueGraph
 from ntrm.models.section.config import SectionConfig
+from ntrm.models.section.further import shares_on_grid
 from ntrm.models.section.relation import SectionRelation
 from ntrm.models.section.sums import SectionSums
 
 
-class SectionNTRM(SegmentationModel):
-    """``ntrm-section``: like ``ntrm-control``, with nodes pooled over all windows of a section.
+class Begun(NamedTuple):
+    """A window up to where the relation comes in."""
+
+    coarse: Tensor
+    """(B, K, H/8, W/8) logits."""
+    d2: Tensor | None
+    """(B, C, H/8, W/8), or None where it was not asked for."""
+    e5: Tensor
+    """(B, C5, H/32, W/32), or anything where ``source`` is ``d2``."""
+    skips: tuple[Tensor | None, ...]
+    """What the second half needs beside the refined features."""
+
+
+class SectionModel(SegmentationModel):
+    """A network with a section relation in its middle.
 
     A section is predicted in passes over its windows: ``gather`` in each of ``passes`` passes, the rows added up, then
     ``forward`` with the sums of all passes as ``context``.
     """
 
-    def __init__(
-        self,
-        classes: int,
-        encoder: str = "resnet18",
-        width: float = 1.0,
-        coarse: str = "e5",
-        relation: SectionConfig | None = None,
-    ) -> None:
-        super().__init__()
-        if coarse not in COARSE:
-            raise choices_error("unknown input of the coarse head", coarse, COARSE)
-        self.coarse_from = coarse
-        self.encoder = make_encoder(encoder, width)
-        e1, e2, e3, e4, e5 = self.encoder.channels
-        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
-        self.upper = UNetDecoder(e5, (e4, e3), (d1, d2))
-        self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
-        self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
-        self.classify = nn.Conv2d(d5, classes, kernel_size=1)
-        initialise(self.classify)
-        # Last, so that the same seed gives the control the same weights.
-        self.relation = SectionRelation(d2, e5, classes, relation or SectionConfig())
+    relation: SectionRelation
+
+    def begin(self, x: Tensor, *, shallow: bool) -> Begun:
+        """The first half; with ``shallow`` only what a first pass needs."""
+        raise NotImplementedError
+
+    def end(self, refined: Tensor, begun: Begun) -> Tensor:
+        """The second half: logits at input size."""
+        raise NotImplementedError
 
     @property
     def passes(self) -> int:
@@ -77,13 +80,11 @@ class SectionNTRM(SegmentationModel):
         sections: Tensor | None = None,
         context: Sequence[SectionSums] | None = None,
     ) -> Segmentation:
-        """Encoder, coarse prediction, relation over the section, decoder: one stage a line."""
-        e1, e2, e3, e4, e5 = self.encoder(x)
-        d2 = self.upper(e5, (e4, e3))  # (B, 128, H/8, W/8)
-        coarse = self.coarse(e5 if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
-        refined, tissues = self._relate(coarse, d2, e5, sections, context)
-        final = self.classify(self.lower(refined, (e2, e1, None)))  # (B, K, H, W)
-        return Segmentation(final, upsample(coarse, 8) if initial else None, tissues if graph else None)
+        """First half, relation over the section, second half: one stage a line."""
+        begun = self.begin(x, shallow=False)
+        refined, tissues = self._relate(begun, sections, context)
+        final = self.end(refined, begun)  # (B, K, H, W)
+        return Segmentation(final, upsample(begun.coarse, 8) if initial else None, tissues if graph else None)
 
     def gather(self, x: Tensor, *, sections: Tensor | None = None, context: Sequence[SectionSums] = ()) -> SectionSums:
         """What each window (B, 3, H, W) adds to its section, in the pass after those whose sums are ``context``."""
@@ -92,11 +93,7 @@ class SectionNTRM(SegmentationModel):
             raise UsageError(
                 "nothing is left to gather", got=f"{len(context)} passes", expected=f"{self.passes} in this network"
             )
-        stages: Stages = self.encoder(x)
-        *_, e3, e4, e5 = stages
-        deep = self.coarse_from == "e5" and self.relation.config.source == "e5" and not context
-        d2 = None if deep else self.upper(e5, (e4, e3))
-        coarse = self.coarse(e5 if self.coarse_from == "e5" or d2 is None else d2)
+        coarse, d2, e5, _ = self.begin(x, shallow=not context)
         with _full_precision(x):
             logits, pooled = coarse, d2
             for sums in context:
@@ -116,14 +113,30 @@ class SectionNTRM(SegmentationModel):
         if self.wants_prior:
             self.relation.set_prior(contacts)
 
+    def tell(self, masks: Tensor) -> None:
+        """The true masks (B, H, W) of the windows that come next, for a variant that is given them."""
+        if self.relation.config.masks != "true":
+            return
+        shares = shares_on_grid(masks, self.relation.classes, 8)
+        # A recorded step reads them where they lie, so that each size of batch has its own place.
+        place = self._told.setdefault((*shares.shape, str(shares.device)), shares)
+        self.relation.told = place.copy_(shares)
+
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this variant, with the reason."""
         return {f"relation.{name}": reason for name, reason in self.relation.without_gradient().items()}
 
+    @cached_property
+    def _told(self) -> dict[tuple[int | str, ...], Tensor]:
+        return {}
+
     def _relate(
-        self, coarse: Tensor, d2: Tensor, e5: Tensor, sections: Tensor | None, context: Sequence[SectionSums] | None
+        self, begun: Begun, sections: Tensor | None, context: Sequence[SectionSums] | None
     ) -> tuple[Tensor, TissueGraph | None]:
         """All rounds: D2 refined, and the graph of the last."""
+        coarse, d2, e5, _ = begun
+        if d2 is None:
+            raise UsageError("the features to be refined are missing", got="a shallow first half")
         relation, logits, refined, tissues = self.relation, coarse, d2, None
         with _full_precision(d2):
             for number in range(relation.config.rounds):
@@ -138,6 +151,47 @@ class SectionNTRM(SegmentationModel):
                 if number + 1 < relation.config.rounds:
                     logits = relation.revised(coarse, refined)
         return refined, tissues
+
+
+class SectionNTRM(SectionModel):
+    """``ntrm-section``: like ``ntrm-control``, with nodes pooled over all windows of a section."""
+
+    def __init__(
+        self,
+        classes: int,
+        encoder: str = "resnet18",
+        width: float = 1.0,
+        coarse: str = "e5",
+        relation: SectionConfig | None = None,
+    ) -> None:
+        super().__init__()
+        if coarse not in COARSE:
+            raise choices_error("unknown input of the coarse head", coarse, COARSE)
+        self.coarse_from = coarse
+        self.encoder = make_encoder(encoder, width)
+        e1, e2, e3, e4, e5 = self.encoder.channels
+        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
+        self.upper = UNetDecoder(e5, (e4, e3), (d1, d2))
+        self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
+        self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
+        self.classify = nn.Conv2d(d5, classes, kernel_size=1)
+        initialise(self.classify)
+        # Last, so that the same seed gives the control the same weights.
+        self.relation = SectionRelation(d2, e5, classes, relation or SectionConfig())
+
+    def begin(self, x: Tensor, *, shallow: bool) -> Begun:
+        """Encoder, upper decoder and coarse prediction; a first pass may need no decoder."""
+        stages: Stages = self.encoder(x)
+        e1, e2, e3, e4, e5 = stages
+        deep = shallow and self.coarse_from == "e5" and self.relation.config.source == "e5"
+        d2 = None if deep else self.upper(e5, (e4, e3))  # (B, 128, H/8, W/8)
+        coarse = self.coarse(e5 if self.coarse_from == "e5" or d2 is None else d2)  # (B, K, H/8, W/8)
+        return Begun(coarse, d2, e5, (e2, e1, None))
+
+    def end(self, refined: Tensor, begun: Begun) -> Tensor:
+        """Lower decoder and classifier."""
+        out: Tensor = self.classify(self.lower(refined, begun.skips))
+        return out
 
 
 def _rows(sums: SectionSums, sections: Tensor | None, batch: int) -> SectionSums:

@@ -8,8 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ntrm.errors import UsageError
 from ntrm.models.output import TissueGraph
 from ntrm.models.section.config import SectionConfig
+from ntrm.models.section.further import FurtherNodes, random_blobs
 from ntrm.models.section.layers import EdgeBias, GraphLayer
 from ntrm.models.section.nodes import NodeStates, contact_shares, stretched
 from ntrm.models.section.readout import Ask, Paste
@@ -19,6 +21,8 @@ CELL = 4
 """Cells of the 1/8 grid along a side of one of the 1/32 grid."""
 BOUND = 8.0
 """Scores of tokens stay within ±8: their exponentials then add up without knowing the largest beforehand."""
+CLOSED = -1e4
+"""Added to the score of an edge that is cut."""
 TOUCHING = 0.01
 """Share of a tissue's contacts that makes an edge in the reported graph; the network itself weighs them all."""
 
@@ -63,7 +67,7 @@ class SectionRelation(nn.Module):
 
     def __init__(self, channels: int, deep: int, classes: int, config: SectionConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.classes = config, classes
         pooled = {"d2": channels, "e5": deep, "both": channels + deep}[config.source]
         count = 1 if config.nodes == "vector" else classes
         self.nodes = NodeStates(pooled, count, config)
@@ -76,6 +80,8 @@ class SectionRelation(nn.Module):
             )
             self.layers = nn.ModuleList(GraphLayer(config.dim, config.heads) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.dim)
+        if config.further:
+            self.further = FurtherNodes(channels, classes, config)
         self.readout = (
             Ask(channels, config.dim, config.heads) if config.readout == "ask" else Paste(channels, config.dim)
         )
@@ -83,9 +89,19 @@ class SectionRelation(nn.Module):
             self.revise = nn.Conv2d(channels, classes, kernel_size=1)
             nn.init.zeros_(self.revise.weight)
             nn.init.zeros_(self.revise.bias)  # type: ignore[arg-type]
+        if any(index >= classes for index in config.cancer_indices):
+            raise UsageError("no such tissue", got=f"cancers {config.cancers}", expected=f"indices below {classes}")
+        self.told: Tensor | None = None
+        """(B, K, H2, W2) true shares of the next windows, for ``masks="true"``."""
+        self.cut: Tensor | None = None
+        """(M, M) bool [receiver, sender]: edges along which nothing is heard; to see what they are good for."""
 
     def masks(self, coarse: Tensor) -> Tensor:
         """Coarse logits (B, K, H2, W2) → the weights under which tissues are pooled, summing to one at every cell."""
+        if self.config.masks == "true":
+            return self._true(coarse)
+        if self.config.masks == "random":
+            return random_blobs(precise(coarse), CELL)
         p = torch.softmax(precise(coarse) / self.config.temperature, dim=1)
         if self.config.masks == "detached":
             return p.detach()
@@ -93,6 +109,16 @@ class SectionRelation(nn.Module):
             chosen = torch.zeros_like(p).scatter(1, p.argmax(dim=1, keepdim=True), 1.0)
             return chosen + p - p.detach()
         return p
+
+    def _true(self, coarse: Tensor) -> Tensor:
+        if self.told is None or self.told.shape != coarse.shape:
+            raise UsageError(
+                "a network with true masks must be told them",
+                got="none" if self.told is None else f"masks for {tuple(self.told.shape)}",
+                expected=f"masks for {tuple(coarse.shape)}",
+                mend="call tell() with the masks of the windows before; it is for studies, not for use",
+            )
+        return self.told.to(precise(coarse).dtype)
 
     def gather(self, masks: Tensor, d2: Tensor | None, e5: Tensor) -> SectionSums:
         """What each window adds to its section: (B, K, H2, W2), (B, C, H2, W2), (B, C5, H5, W5) → sums of B rows."""
@@ -122,6 +148,9 @@ class SectionRelation(nn.Module):
         if self.config.graph != "none":
             for bias_of, layer in zip(self.biases, self.layers, strict=True):
                 bias = bias_of(edges)
+                if self.cut is not None:
+                    closed = states.new_zeros(self.cut.shape).masked_fill(self.cut, CLOSED)
+                    bias = closed.expand(states.shape[0], self.config.heads, -1, -1) if bias is None else bias + closed
                 states, attention = layer(states, presence, bias)
                 attentions.append(attention.mean(dim=1))
                 biases += [] if bias is None else [bias.mean(dim=1)]
@@ -133,7 +162,10 @@ class SectionRelation(nn.Module):
     def round(self, d2: Tensor, masks: Tensor, sums: SectionSums) -> tuple[Tensor, Related]:
         """D2 (B, C, H2, W2) and what the nodes of its section have to say about it; and the nodes."""
         related = self.relate(sums)
-        found: Tensor = self.readout(precise(d2), related.states, related.presence, masks)
+        states, presence = related.states, related.presence
+        if self.config.further:
+            states, presence = self.further(precise(d2), masks, sums, states, presence)
+        found: Tensor = self.readout(precise(d2), states, presence, masks)
         return d2 + found.to(d2.dtype), related
 
     def revised(self, coarse: Tensor, refined: Tensor) -> Tensor:

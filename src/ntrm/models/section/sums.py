@@ -58,6 +58,11 @@ class SectionSums(NamedTuple):
             )
         return self if have == batch else SectionSums(*(part.expand(batch, *part.shape[1:]) for part in self))
 
+    def total(self) -> SectionSums:
+        """All rows as one, in double precision: a slide has a hundred thousand windows."""
+        real = torch.float32 if self.weight.device.type == "mps" else torch.float64  # Apple's devices know no doubles
+        return SectionSums(*(part.to(real).sum(dim=0, keepdim=True) for part in self))
+
     def cast(self, dtype: torch.dtype, device: torch.device | None = None) -> SectionSums:
         """As numbers of another kind or elsewhere: slides add up in float64."""
         return SectionSums(*(part.to(device=device, dtype=dtype) for part in self))

@@ -1,20 +1,21 @@
-"""What the runs of the relation study say: paired differences with intervals over patients and seeds, as one page."""
+"""What the runs of the relation study say: paired differences with intervals over patients and seeds."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.files import whole_file, write_text
 from ntrm.metrics.significance import Statistic, compare_confusions, macro_iou
 
+CONFUSIONS, EDGES = "confusions.npz", "edges.json"
 Values = NDArray[np.float64]
 DRAWS = 4000
 CHUNK = 200
@@ -31,8 +32,17 @@ class Runs:
     patients: tuple[str, ...]
     classes: tuple[str, ...]
     seconds: tuple[float, ...]
+    """Training."""
     initial: tuple[float, ...] = ()
     """Mean IoU of the coarse head by seed."""
+    boundary: Values | None = None
+    """(seeds, S, K, K) of the pixels at borders alone."""
+    graph: Values | None = None
+    """(seeds, S, 5) of edges and lengths, as ``relation_scores.GRAPH`` names them."""
+    predicting: tuple[float, ...] = ()
+    """Seconds, all passes."""
+    edges: tuple[Mapping[str, Any], ...] = ()
+    """What cutting edges did, of the seeds where that was tried."""
 
     @property
     def scores(self) -> list[float]:
@@ -42,9 +52,59 @@ class Runs:
     def only(self, seeds: Sequence[int]) -> Runs:
         """Some of the seeds."""
         places = [self.seeds.index(seed) for seed in seeds]
-        initial = tuple(self.initial[place] for place in places) if self.initial else ()
-        seconds = tuple(self.seconds[place] for place in places)
-        return Runs(self.arm, tuple(seeds), self.confusions[places], self.patients, self.classes, seconds, initial)
+        taken: dict[str, Any] = {"seeds": tuple(seeds), "confusions": self.confusions[places]}
+        for name in ("boundary", "graph"):
+            values = getattr(self, name)
+            taken[name] = None if values is None else values[places]
+        for name in ("seconds", "initial", "predicting"):
+            values = getattr(self, name)
+            taken[name] = tuple(values[place] for place in places) if len(values) == len(self.seeds) else ()
+        return replace(self, **taken)
+
+    def part(self, name: str) -> Runs | None:
+        """The same of the pixels at borders (``boundary``) or of all others (``inside``)."""
+        if self.boundary is None:
+            return None
+        return replace(self, confusions=self.boundary if name == "boundary" else self.confusions - self.boundary)
+
+
+def read_runs(
+    rows: Sequence[Mapping[str, Any]], folders: Sequence[Path], order: Sequence[str]
+) -> dict[str, dict[str, Runs]]:
+    """Finished runs by dataset and arm, arms in their ``order``; ``folders`` hold the arrays of the rows."""
+    found: dict[str, dict[str, Runs]] = {data: {} for data in dict.fromkeys(row["data"] for row in rows)}
+    places = list(zip(rows, folders, strict=True))
+    for data, arm in product(found, order):
+        own = sorted((each for each in places if (each[0]["data"], each[0]["arm"]) == (data, arm)), key=_seed)
+        if own:
+            found[data][arm] = _runs(arm, [row for row, _ in own], [folder for _, folder in own])
+    return found
+
+
+def _seed(place: tuple[Mapping[str, Any], Path]) -> int:
+    return int(place[0]["seed"])
+
+
+def _runs(arm: str, rows: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> Runs:
+    arrays = [dict(np.load(folder / CONFUSIONS)) for folder in folders]
+    more = {
+        name: np.stack([each[name] for each in arrays]).astype(np.float64)
+        for name in ("boundary", "graph")
+        if all(name in each for each in arrays)
+    }
+    edges = [json.loads((folder / EDGES).read_text()) for folder in folders if (folder / EDGES).exists()]
+    return Runs(
+        arm,
+        tuple(int(row["seed"]) for row in rows),
+        np.stack([each["final"] for each in arrays]).astype(np.float64),
+        tuple(arrays[0]["patients"].tolist()),
+        tuple(arrays[0]["classes"].tolist()),
+        tuple(row["train_seconds"] for row in rows),
+        tuple(row["initial_iou"] for row in rows if row["initial_iou"] is not None),
+        predicting=tuple(row["predict_seconds"] for row in rows if "predict_seconds" in row),
+        edges=tuple(edges),
+        **more,
+    )
 
 
 @dataclass(frozen=True)
@@ -70,6 +130,13 @@ def by_class_iou(confusions: Values) -> Values:
     union = confusions.sum(axis=-1) + confusions.sum(axis=-2) - hits
     ious: Values = np.divide(hits, union, out=np.full(hits.shape, np.nan), where=union > 0)
     return ious
+
+
+def _mean_known(values: Values) -> Values:
+    """The mean over the first axis of what is no NaN; NaN where all are."""
+    count = (~np.isnan(values)).sum(axis=0)
+    means: Values = np.divide(np.nansum(values, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return means
 
 
 def two_way(
@@ -113,7 +180,7 @@ def differences(runs: Mapping[str, Runs], reference: str) -> list[Difference]:
         stacks = {"arm": one.confusions, "reference": two.confusions}
         alone = compare_confusions(stacks, one.patients, reference="reference")[0]
         low, high = two_way(one.confusions, two.confusions, one.patients)
-        classes = [np.nanmean(by_class_iou(each.confusions.sum(axis=1)), axis=0) for each in (one, two)]
+        classes = [_mean_known(by_class_iou(each.confusions.sum(axis=1))) for each in (one, two)]
         found.append(
             Difference(
                 arm,
@@ -129,69 +196,17 @@ def differences(runs: Mapping[str, Runs], reference: str) -> list[Difference]:
     return sorted(found, key=lambda each: -each.mean)
 
 
-def forest(found: Sequence[Difference], title: str, reference: str, path: Path) -> None:
-    """Differences with their intervals, one line an arm."""
-    figure = Figure(figsize=(8, 1.2 + 0.32 * len(found)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for place, each in enumerate(reversed(found)):
-        clear = each.low > 0 or each.high < 0
-        colour = ("#1b7837" if each.mean > 0 else "#b2182b") if clear else "#666666"
-        axes.plot([100 * each.low, 100 * each.high], [place, place], color=colour, lw=2)
-        axes.plot(100 * each.mean, place, "o", color=colour, ms=6)
-    axes.set_yticks(range(len(found)), [f"{each.arm} ({each.seeds})" for each in reversed(found)])
-    axes.axvline(0, color="black", lw=0.8)
-    axes.set_xlabel(f"mean IoU less {reference}, points; 95 % over patients and seeds (seeds in brackets)")
-    axes.set_title(title)
-    with whole_file(path) as partial:
-        figure.savefig(partial, format="png", dpi=110)
+def difference(one: Runs, two: Runs) -> Difference | None:
+    """One arm less another, over the seeds both have; None without any."""
+    found = differences({one.arm: one, two.arm: two}, two.arm)
+    return found[0] if found else None
 
 
-def page(results: Mapping[str, Mapping[str, Runs]], reference: str, split: str, out: Path) -> Path:
-    """Write ``report.md`` and its plots; datasets without the reference are named as such."""
-    lines = ["# Relations: what was measured", "", f"Split `{split}`. Reference: `{reference}`.", ""]
-    for data, runs in results.items():
-        lines += [f"## {data}", ""]
-        if reference not in runs:
-            lines += [f"No run of `{reference}` yet.", ""]
-            continue
-        if data.startswith(("phantom", "renders")):
-            lines += ["Synthetic texture: gains here are synthetic gains.", ""]
-        found = differences(runs, reference)
-        if found:
-            forest(found, data, reference, out / f"{data}.png")
-            lines += [f"![{data}]({data}.png)", ""]
-        lines += [*_table(runs, found, reference), "", *_class_table(found, runs[reference].classes), ""]
-    write_text(out / "report.md", "\n".join(lines))
-    return out / "report.md"
+def seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of the mean of paired differences, over seeds alone (Student's t); None of fewer than two."""
+    from scipy import special
 
-
-def _table(runs: Mapping[str, Runs], found: Sequence[Difference], reference: str) -> list[str]:
-    lines = [
-        "| arm | seeds | mean IoU | sd over seeds | coarse head | difference, points | 95 % patients and seeds | "
-        "95 % patients | training s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    against = {each.arm: each for each in found}
-    for arm in [reference, *against]:
-        own = runs[arm]
-        spread = f"{stdev(own.scores):.4f}" if len(own.scores) > 1 else "–"
-        coarse = f"{fmean(own.initial):.4f}" if own.initial else "–"
-        cells = [f"`{arm}`", str(len(own.seeds)), f"{fmean(own.scores):.4f}", spread, coarse]
-        each = against.get(arm)
-        cells += ["", "", ""] if each is None else [
-            f"{100 * each.mean:+.2f}", f"{100 * each.low:+.2f} to {100 * each.high:+.2f}",
-            f"{100 * each.patients_low:+.2f} to {100 * each.patients_high:+.2f}",
-        ]  # fmt: skip
-        lines.append("| " + " | ".join([*cells, f"{fmean(own.seconds):.0f}"]) + " |")
-    return lines
-
-
-def _class_table(found: Sequence[Difference], classes: Sequence[str]) -> list[str]:
-    if not found:
-        return []
-    lines = ["Points of IoU by class:", "", "| arm | " + " | ".join(classes) + " |", "|---" * (len(classes) + 1) + "|"]
-    for each in found:
-        cells = ["–" if np.isnan(value) else f"{100 * value:+.1f}" for value in each.by_class]
-        lines.append("| " + " | ".join([f"`{each.arm}`", *cells]) + " |")
-    return lines
+    if len(values) < 2:
+        return None
+    width = float(special.stdtrit(len(values) - 1, 0.975)) * stdev(values) / len(values) ** 0.5
+    return fmean(values) - width, fmean(values) + width

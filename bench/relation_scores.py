@@ -1,9 +1,12 @@
-"""Scores of a trained network on a part of a dataset, section by section, with as many passes as the network wants."""
+"""Scores of a trained network on a part of a dataset, section by section: overall, at borders and inside, of the graph.
+
+A network that is given the true masks (``masks="true"``, an upper bound) is told those of every window here.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,56 +14,98 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from ntrm.data.cache import TileCache
 from ntrm.data.parts import open_parts
-from ntrm.data.tiles import GLASS, cut, tile_windows
-from ntrm.evaluation.sections import predict_section
+from ntrm.data.tiles import GLASS, Window, cut, tile_windows
+from ntrm.evaluation.sections import Tally
 from ntrm.evaluation.subject import class_table, open_subject
 from ntrm.files import whole_file
+from ntrm.gathering import Context, gather
+from ntrm.labels import IGNORE, LabelSchema
+from ntrm.metrics.confusion import confusion_tensor
+from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
 from ntrm.metrics.overlap import pooled
-from ntrm.models.base import SegmentationModel
-from ntrm.models.section.context import InContext, gather_section
+from ntrm.models.output import Segmentation
 from ntrm.models.section.sums import SectionSums
 from ntrm.predictor import Predictor
-from ntrm.stitching import A_QUARTER, Stitching
+from ntrm.resolution import Resolution
+from ntrm.stitching import A_QUARTER, Stitching, blended_rows, most_probable
 
 CONFUSIONS = "confusions.npz"
+NEAR = 8
+"""Pixels from a border between two tissues within which a pixel lies at the border."""
+GRAPH = ("found", "missed", "invented", "true_um", "error_um")
+"""What is kept of a section's graph."""
+
+Mask = NDArray[np.uint8]
 
 
-class SectionPredictor:
-    """A predictor that goes over a section before it predicts it, if its network wants that."""
+class ToldPredictor(Predictor):
+    """A predictor that lets its network know the true mask of every window, where it wants to be told."""
 
-    def __init__(self, network: SegmentationModel, device: str, precision: str, batch: int = 16) -> None:
-        self.network = network
-        self.wrapped = InContext(network)
-        self.predictor = Predictor(self.wrapped, device, precision=precision, batch=batch)
-        config = network.config
-        self._mean, self._std = (
-            torch.tensor(values, device=self.predictor.device).view(1, 3, 1, 1) for values in (config.mean, config.std)
-        )
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._truth: Mask = np.zeros((0, 0), dtype=np.uint8)
+        self._windows: list[Window] = []
 
-    def prepare(self, image: NDArray[np.uint8]) -> None:
-        """Gather from windows that cover the section once."""
-        if self.network.passes:
-            self.wrapped.context = self.gather(image)
+    def reader(self, image: Mask, truth: Mask) -> Any:
+        """Reads tiles of a section, and remembers which."""
+        self._truth, self._windows = truth, []
 
-    def gather(self, image: NDArray[np.uint8]) -> list[SectionSums]:
-        windows = tile_windows(*image.shape[:2], size=self.network.config.window)
+        def read(window: Window) -> Mask:
+            self._windows.append(window)
+            return cut(image, window, fill=GLASS)
 
-        def batches() -> Iterator[Tensor]:
-            for start in range(0, len(windows), self.predictor.batch):
-                some = windows[start : start + self.predictor.batch]
-                yield self._normalised(np.stack([cut(image, window, fill=GLASS) for window in some]))
+        return read
 
-        predictor = self.predictor
-        half = predictor.precision != torch.float32
-        with torch.inference_mode(), torch.autocast(predictor.device.type, predictor.precision, enabled=half):
-            return gather_section(self.network, batches)
+    def probabilities(self, pixels: Tensor | Mask, **more: Any) -> Segmentation:
+        self._tell(len(pixels))
+        return super().probabilities(pixels, **more)
 
-    def _normalised(self, pixels: NDArray[np.uint8]) -> Tensor:
-        x = torch.from_numpy(pixels).to(self.predictor.device).permute(0, 3, 1, 2).float() / 255
-        return ((x - self._mean) / self._std).contiguous(memory_format=torch.channels_last)
+    def gather(self, pixels: Tensor | Mask, context: Sequence[SectionSums] = ()) -> SectionSums:
+        self._tell(len(pixels))
+        return super().gather(pixels, context)
+
+    def _tell(self, count: int) -> None:
+        masks = np.stack([cut(self._truth, window, fill=IGNORE) for window in self._windows[-count:]])
+        self._plain.tell(torch.from_numpy(masks).to(self.device))
+
+
+def predicted(predictor: ToldPredictor, image: Mask, truth: Mask, stitching: Stitching) -> tuple[Mask, Tally]:
+    """Mask and counts of one section, after as many passes as the network wants."""
+    read, tally = predictor.reader(image, truth), Tally(truth, predictor.config.classes, calibration=False)
+    windows = tile_windows(*truth.shape, stitching.window) if predictor.passes else ()
+    context: Context | None = gather(predictor, windows, read)
+    mask = np.empty(truth.shape, dtype=np.uint8)
+    for rows in blended_rows(predictor, *truth.shape, read, stitching=stitching, initial=True, context=context):
+        mask[rows.slice] = most_probable(rows.final).cpu().numpy()
+        tally(rows)
+    return mask, tally
+
+
+def near_borders(truth: Mask, device: torch.device, near: int = NEAR) -> NDArray[np.bool_]:
+    """Pixels with two tissues within ``near`` pixels in either direction; what is ignored is no tissue."""
+    plane = torch.from_numpy(truth).to(device).float()[None, None]
+    known = plane != IGNORE
+    side = {"kernel_size": 2 * near + 1, "stride": 1, "padding": near}
+    highest = functional.max_pool2d(torch.where(known, plane, -1.0), **side)
+    lowest = -functional.max_pool2d(torch.where(known, -plane, -float(IGNORE)), **side)
+    found: NDArray[np.bool_] = (highest > lowest)[0, 0].cpu().numpy() & (truth != IGNORE)
+    return found
+
+
+def graph_counts(found: GraphAgreement) -> list[float]:
+    """As ``GRAPH`` names them, over all pairs of tissues."""
+    return [float(sum(getattr(each, name) for each in found.interfaces)) for name in GRAPH]
+
+
+def graph_scores(counts: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """F1 of the edges and relative error of the lengths, of (…, 5) added up over sections."""
+    hits, missed, invented, true_um, error_um = counts.reshape(-1, len(GRAPH)).sum(axis=0).tolist()
+    edges = 2 * hits + missed + invented
+    return (2 * hits / edges if edges else None), (error_um / true_um if true_um else None)
 
 
 def score(
@@ -76,34 +121,46 @@ def score(
 ) -> dict[str, Any]:
     """Write ``confusions.npz`` to ``out``; returns what a row of the study says."""
     begun = time.monotonic()
+    torch.manual_seed(0)  # masks that know nothing are drawn
     subject, parts = open_subject(model), open_parts(data, split_file=split_file)
     config = subject.config
-    working = SectionPredictor(subject.network, device, precision)
+    predictor = ToldPredictor(subject.network, device, precision=precision)
     stitching = Stitching(config.window, 0 if aligned else A_QUARTER)
-    table, counted = class_table(config, parts), []
+    table, found, spent = class_table(config, parts), [], 0.0
     for case in parts[split]:
-        working.prepare(np.asarray(TileCache().open(case, parts.schema).image))
-        counted.append(predict_section(working.predictor, case, parts.schema, table, stitching=stitching).counts())
-    arrays = {
-        "names": np.array([each.name for each in counted]),
-        "patients": np.array([each.patient for each in counted]),
-        "final": np.stack([each.confusion for each in counted]),
-        "classes": np.array(config.schema.names),
-    }
-    if all(each.initial is not None for each in counted):
-        arrays["initial"] = np.stack([each.initial for each in counted])
+        section = TileCache().open(case, parts.schema)
+        truth = table[section.mask]
+        start = time.monotonic()
+        mask, tally = predicted(predictor, section.image, truth, stitching)
+        final = tally.final  # waits for the device
+        spent += time.monotonic() - start
+        found.append({"names": case.name, "patients": case.group, "final": final, "initial": tally.initial})
+        found[-1] |= _more(truth, mask, config.schema, parts.resolution, predictor.device)
+    arrays = {name: np.array([each[name] for each in found]) for name in found[0] if found[0][name] is not None}
+    arrays["classes"] = np.array(config.schema.names)
     out.mkdir(parents=True, exist_ok=True)
     with whole_file(out / CONFUSIONS) as partial, partial.open("wb") as stream:
         np.savez_compressed(stream, **arrays)
-    found = pooled([each.confusion for each in counted], config.schema)
-    first = pooled(list(arrays["initial"]), config.schema) if "initial" in arrays else None
+    overall = pooled(list(arrays["final"]), config.schema)
+    f1, length_error = graph_scores(arrays["graph"])
     return {
-        "iou": found.macro["iou"],
-        "dice": found.macro["dice"],
-        "accuracy": found.pixel_accuracy,
-        "initial_iou": None if first is None else first.macro["iou"],
+        "iou": overall.macro["iou"],
+        "dice": overall.macro["dice"],
+        "accuracy": overall.pixel_accuracy,
+        "initial_iou": pooled(list(arrays["initial"]), config.schema).macro["iou"] if "initial" in arrays else None,
+        "boundary_iou": pooled(list(arrays["boundary"]), config.schema).macro["iou"],
+        "inside_iou": pooled(list(arrays["final"] - arrays["boundary"]), config.schema).macro["iou"],
+        "graph_f1": f1,
+        "length_error": length_error,
         "parameters": sum(each.numel() for each in subject.network.parameters()),
-        "sections": len(counted),
+        "sections": len(found),
         "patients": len(set(arrays["patients"].tolist())),
+        "predict_seconds": round(spent, 2),
         "score_seconds": round(time.monotonic() - begun, 2),
     }
+
+
+def _more(truth: Mask, mask: Mask, schema: LabelSchema, resolution: Resolution, device: torch.device) -> dict[str, Any]:
+    near = np.where(near_borders(truth, device), truth, IGNORE).astype(np.uint8)
+    counts = confusion_tensor(torch.from_numpy(near), torch.from_numpy(mask), len(schema)).numpy()
+    return {"boundary": counts, "graph": graph_counts(graph_agreement(truth, mask, schema, resolution))}

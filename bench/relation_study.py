@@ -37,6 +37,8 @@ class Arm:
     options: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """What differs from COMMON."""
+    skin: bool = False
+    """Whether it means something with the twelve classes of skin alone."""
 
 
 COMMON: dict[str, Any] = {
@@ -50,12 +52,14 @@ COMMON: dict[str, Any] = {
 }
 """The recipe ``fast`` with these: the same for all arms, so that they see the very same batches."""
 
-S = "ntrm-section"
+S, P, M = "ntrm-section", "ntrm-paper", "mit-section"
+LARGE: dict[str, Any] = {"window": 512, "batch": 4, "overlap": 128}
+LARGEST: dict[str, Any] = {"window": 1024, "batch": 1, "sections": None, "overlap": 256}
 ARMS: dict[str, Arm] = {
     "unet": Arm("unet-resnet18"),
     "control": Arm("ntrm-control"),
-    "paper": Arm("ntrm-paper"),
-    "trm-soft": Arm("ntrm-paper", {"masks": "soft", "absent": "linked"}),
+    "paper": Arm(P),
+    "trm-soft": Arm(P, {"masks": "soft", "absent": "linked"}),
     # How the batches are drawn
     "control-mixed": Arm("ntrm-control", {}, {"sections": None}),
     "control-4": Arm("ntrm-control", {}, {"sections": 4}),
@@ -66,10 +70,10 @@ ARMS: dict[str, Arm] = {
     "vector": Arm(S, {"nodes": "vector", "graph": "none"}),
     "tokens": Arm(S, {"nodes": "tokens", "graph": "none"}),
     "tokens-graph": Arm(S, {"nodes": "tokens", "graph": "complete"}),
-    "control-512": Arm("ntrm-control", {}, {"window": 512, "batch": 4, "overlap": 128}),
-    "unet-512": Arm("unet-resnet18", {}, {"window": 512, "batch": 4, "overlap": 128}),
-    "control-1024": Arm("ntrm-control", {}, {"window": 1024, "batch": 1, "sections": None, "overlap": 256}),
-    "unet-1024": Arm("unet-resnet18", {}, {"window": 1024, "batch": 1, "sections": None, "overlap": 256}),
+    "control-512": Arm("ntrm-control", {}, LARGE),
+    "unet-512": Arm("unet-resnet18", {}, LARGE),
+    "control-1024": Arm("ntrm-control", {}, LARGEST),
+    "unet-1024": Arm("unet-resnet18", {}, LARGEST),
     # One factor at a time
     "section": Arm(S),
     "window": Arm(S, {"scope": "window"}),
@@ -83,14 +87,37 @@ ARMS: dict[str, Arm] = {
     "both": Arm(S, {"source": "both"}),
     "straight-through": Arm(S, {"masks": "straight-through"}),
     "detached": Arm(S, {"masks": "detached"}),
-    "sharp": Arm(S, {"temperature": 0.5}),
     "rounds-2": Arm(S, {"rounds": 2}),
     "rounds-3": Arm(S, {"rounds": 3}),
+    "regions-2": Arm(S, {"regions": 2}),
+    "regions-4": Arm(S, {"regions": 4}),
+    "cancers": Arm(S, {"cancers": "9,10,11"}, skin=True),  # BCC, SCC, IEC
+    "graph-loss": Arm(S, {}, {"graph": 0.2}),
+    "control-graph-loss": Arm("ntrm-control", {}, {"graph": 0.2}),
+    # How far the coarse head's own errors reach: masks that are right, masks that know nothing
+    "true-masks": Arm(S, {"masks": "true"}),
+    "random-masks": Arm(S, {"masks": "random"}),
+    # How much depends on numbers
+    "sharp": Arm(S, {"temperature": 0.5}),
+    "blunt": Arm(S, {"temperature": 2.0}),
     "layers-1": Arm(S, {"layers": 1}),
     "layers-4": Arm(S, {"layers": 4}),
     "dim-64": Arm(S, {"dim": 64}),
     "dim-256": Arm(S, {"dim": 256}),
     "heads-8": Arm(S, {"heads": 8}),
+    "section-512": Arm(S, {}, LARGE),
+    "paper-tau-0.3": Arm(P, {"tau": 0.3}),
+    "paper-tau-0.7": Arm(P, {"tau": 0.7}),
+    "paper-layers-1": Arm(P, {"layers": 1}),
+    "paper-layers-5": Arm(P, {"layers": 5}),
+    "paper-dim-64": Arm(P, {"dim": 64}),
+    "paper-dim-256": Arm(P, {"dim": 256}),
+    "paper-512": Arm(P, {}, LARGE),
+    # Another encoder
+    "mit": Arm("mit-b0"),
+    "mit-trm": Arm("mit-trm"),
+    "mit-section": Arm(M),
+    "mit-vector": Arm(M, {"nodes": "vector", "graph": "none"}),
 }
 
 PHANTOMS = {"phantom-0": 0.0, "phantom-0.5": 0.5, "phantom-1": 1.0}
@@ -113,7 +140,8 @@ class Job:
 
 def jobs_of(asked: argparse.Namespace) -> list[Job]:
     """Seed by seed, so that all arms keep step."""
-    return [Job(data, arm, seed) for seed, data, arm in product(asked.seeds, asked.data, asked.arms)]
+    every = (Job(data, arm, seed) for seed, data, arm in product(asked.seeds, asked.data, asked.arms))
+    return [job for job in every if not ARMS[job.arm].skin or job.data in (*PHANTOMS, *RENDERS)]
 
 
 def prepare(name: str, asked: argparse.Namespace) -> Any:
@@ -137,6 +165,7 @@ def recipe_of(arm: Arm, asked: argparse.Namespace, aligned: bool) -> Any:
 
 def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
     """Train, or go on training, then score; the row is written last."""
+    from bench.relation_edges import EDGES, cut_edges
     from bench.relation_scores import score
 
     from ntrm.training.fit import fit
@@ -152,6 +181,11 @@ def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
         result.model, data.folder, folder / asked.split, split=asked.split, split_file=data.split_file,
         device=asked.device, aligned=data.aligned,
     )  # fmt: skip
+    if job.arm in asked.edges and not (folder / asked.split / EDGES).exists():
+        cut_edges(
+            result.model, data.folder, folder / asked.split, split=asked.split, split_file=data.split_file,
+            device=asked.device, aligned=data.aligned,
+        )  # fmt: skip
     row = {"data": Path(job.data).name, "arm": job.arm, "seed": job.seed, "split": asked.split, **found}
     return {**row, "steps": result.steps, "train_seconds": round(result.seconds, 2)}
 
@@ -200,9 +234,8 @@ def rows_of(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def report(asked: argparse.Namespace) -> Path | None:
     """``results.csv``, ``report.md`` and plots of all that is finished."""
-    import numpy as np
-    from bench.relation_report import Runs, page
-    from bench.relation_scores import CONFUSIONS
+    from bench.relation_page import page
+    from bench.relation_report import read_runs
 
     from ntrm.files import write_text
 
@@ -210,27 +243,12 @@ def report(asked: argparse.Namespace) -> Path | None:
     if not rows:
         return None
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(stream, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_text(asked.out / f"results-{asked.split}.csv", stream.getvalue())
-    results: dict[str, dict[str, Runs]] = {}
-    known = [name for name in ARMS if any(row["arm"] == name for row in rows)]
-    for data, arm in product(dict.fromkeys(row["data"] for row in rows), known):
-        own = sorted((row for row in rows if (row["data"], row["arm"]) == (data, arm)), key=lambda row: row["seed"])
-        if own:
-            folders = [Job(data, arm, row["seed"]).folder(asked.out) / asked.split for row in own]
-            arrays = [dict(np.load(folder / CONFUSIONS)) for folder in folders]
-            results.setdefault(data, {})[arm] = Runs(
-                arm,
-                tuple(row["seed"] for row in own),
-                np.stack([each["final"] for each in arrays]).astype(np.float64),
-                tuple(arrays[0]["patients"].tolist()),
-                tuple(arrays[0]["classes"].tolist()),
-                tuple(row["train_seconds"] for row in own),
-                tuple(row["initial_iou"] for row in own if row["initial_iou"] is not None),
-            )
-    return page(results, asked.reference, asked.split, asked.out)
+    folders = [Job(row["data"], row["arm"], row["seed"]).folder(asked.out) / asked.split for row in rows]
+    return page(read_runs(rows, folders, list(ARMS)), asked.reference, asked.split, asked.out)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -247,6 +265,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in asked.data:
             prepare(name, asked)
         print(f"data ready after {time.monotonic() - begun:.0f} s", flush=True)
+        if asked.prepare_only:
+            return 0
         failed = _work_together(given, asked)
         print(f"{failed} runs failed; all done after {time.monotonic() - begun:.0f} s", flush=True)
     written = report(asked)
@@ -293,10 +313,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], help="a change to the recipe of every arm, key=value")
     parser.add_argument("--option", action="append", default=[], help="an option of every architecture, key=value")
+    parser.add_argument("--edges", default="section", help="arms whose edges are cut one by one, after scoring")
+    parser.add_argument("--prepare-only", action="store_true", help="make the data, and nothing else")
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     asked.data, asked.seeds = asked.data.split(","), [int(seed) for seed in asked.seeds.split(",")]
+    asked.edges = asked.edges.split(",")
     asked.arms = list(ARMS) if asked.arms == "all" else asked.arms.split(",")
     unknown = [arm for arm in (*asked.arms, asked.reference) if arm not in ARMS]
     if unknown:

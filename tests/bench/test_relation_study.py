@@ -12,9 +12,9 @@ from PIL import Image
 from scipy import stats
 from tests.training.small_data import write_small
 
-from bench import relation_study
+from bench import relation_page, relation_study
 from ntrm.data.parts import open_parts
-from ntrm.labels import IGNORE, SKIN
+from ntrm.labels import CANCERS, IGNORE, SKIN
 from ntrm.metrics.significance import macro_iou
 from ntrm.models.registry import ARCHITECTURES, create
 
@@ -32,7 +32,12 @@ MICRO = [
 def test_every_arm_can_be_built_and_has_a_recipe(name):
     arm = relation_study.ARMS[name]
     assert arm.arch in ARCHITECTURES
-    assert create(arm.arch, 3, width=0.125, **arm.options).config.options == {"width": 0.125, **arm.options}
+    if arm.arch.startswith("mit"):
+        pytest.importorskip("transformers")
+    assert create(arm.arch, 12 if arm.skin else 3, width=0.125, **arm.options).config.options == {
+        "width": 0.125,
+        **arm.options,
+    }
     asked = relation_study.parse(["--out", "x"])
     for aligned in (False, True):
         recipe = relation_study.recipe_of(arm, asked, aligned)
@@ -56,6 +61,17 @@ def test_jobs_go_seed_by_seed():
     assert len(set(jobs)) == 8
     with pytest.raises(SystemExit):
         relation_study.parse(["--out", "x", "--arms", "contol"])
+    skin = relation_study.parse(["--out", "x", "--data", "glas,renders-1", "--arms", "cancers"])
+    assert [job.data for job in relation_study.jobs_of(skin)] == ["renders-1"]
+
+
+def test_every_arm_that_the_page_knows_is_one():
+    named = {*relation_page.CONTEXT, *relation_page.RELATIONS, *relation_page.BOUNDS}
+    named |= {arm for sweep in relation_page.SWEEPS.values() for arm in sweep.values()}
+    assert named <= set(relation_study.ARMS)
+    assert [SKIN.names[int(index)] for index in relation_study.ARMS["cancers"].options["cancers"].split(",")] == [
+        *CANCERS
+    ]
 
 
 # --- the whole ---
@@ -66,15 +82,17 @@ def test_the_study_runs_and_goes_on(tmp_path, random, monkeypatch, capsys):
     data = write_small(tmp_path / "tissue", random, rows=ROWS)
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     command = ["--out", str(tmp_path / "study"), "--data", str(data), "--weights", str(tmp_path), *MICRO]
-    assert relation_study.main([*command, "--arms", "control,section", "--seeds", "0"]) == 0
+    assert relation_study.main([*command, "--arms", "control,section,true-masks", "--seeds", "0"]) == 0
     log = (tmp_path / "study" / "worker-0.log").read_text()
-    assert log.splitlines() == [f"{data} control 0", f"{data} section 0"]
+    assert log.splitlines() == [f"{data} control 0", f"{data} section 0", f"{data} true-masks 0"]
     rows = list(csv.DictReader((tmp_path / "study" / "results-val.csv").read_text().splitlines()))
     assert [(row["arm"], row["split"], row["steps"], row["sections"]) for row in rows] == [
-        ("control", "val", "2", "2"), ("section", "val", "2", "2"),
+        ("control", "val", "2", "2"), ("section", "val", "2", "2"), ("true-masks", "val", "2", "2"),
     ]  # fmt: skip
     page = (tmp_path / "study" / "report.md").read_text()
     assert "| `section` | 1 |" in page
+    assert "Missing: `random-masks`." in page
+    assert "`section`, 1 seed(s): without any edge" in page
     assert (tmp_path / "study" / "tissue.png").stat().st_size > 1000
 
     # What is done is not done again; a run whose row was lost is scored again, not trained.
@@ -84,8 +102,8 @@ def test_the_study_runs_and_goes_on(tmp_path, random, monkeypatch, capsys):
     asked = relation_study.parse([*command, "--arms", "control,section", "--seeds", "0"])
     assert relation_study.work(asked) == 0
     again = json.loads(row.read_text())
-    timed = "score_seconds"
-    assert {**again, timed: 0} == {**before, timed: 0}
+    timed = {"score_seconds": 0, "predict_seconds": 0}
+    assert {**again, **timed} == {**before, **timed}
     assert capsys.readouterr().out.strip().splitlines()[-1] == f"{data} section 0"
 
 

@@ -1,11 +1,12 @@
 """How far measurements from predicted masks are from the truth: drawn sections, segmented as users do it.
 
-    python bench/measurement_error.py --sections 40 --seed 4242 --folder work [--model bundled] [--out FILE]
+    python bench/measurement_error.py --sections 40 --seed 4242 --folder work [--true 100] [--model M] [--out FILE]
 
 Each section is drawn afresh, segmented by ``ntrm segment`` and compared with what was drawn: clearance (the least over
 deep and lateral margin), depth of invasion, orientation, cancers, areas. Beside it stands the error of the same
 measurements on the true masks, which is that of the method without a network. A measurement *agrees* if there is a
-value on both sides, or a reason on both. The folder is kept: a second run goes on where the first one stopped.
+value on both sides, or a reason on both. ``--true`` adds so many further sections of which only the true masks are
+measured. The folder is kept: a second run goes on where the first one stopped.
 """
 
 from __future__ import annotations
@@ -131,6 +132,19 @@ def study(folder: Path, options: PhantomOptions, model: str, device: str) -> dic
     }
 
 
+def study_true(folder: Path, options: PhantomOptions) -> dict[str, Any]:
+    """Draw, and compare what the method says of the true masks."""
+    write_phantom(folder, options)
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))["sections"]
+    true = {name: truth_of(section["pieces"][0]) for name, section in truth.items()}
+    drawn = {name: found_in_truth(read_mask(folder / LEVEL / "Masks" / f"{name}.png", SKIN).mask) for name in truth}
+    return {
+        "options": options.as_dict(),
+        "measures": {name: asdict(_errors(drawn, true, name)) for name in MEASURES},
+        "sections": {name: {"found": drawn[name], "true": true[name]} for name in truth},
+    }
+
+
 def _errors(found: dict[str, dict[str, float | None]], true: dict[str, dict[str, float | None]], name: str) -> Errors:
     pixel = level_resolution(LEVEL).x / 1000
     measure = "clearance" if name == CLEAR else name
@@ -193,20 +207,33 @@ def _areas(rows: dict[str, Any], masks: dict[str, np.ndarray]) -> dict[str, Any]
     return found
 
 
+HEAD = (
+    "| | masks | value on both sides | within the promise | median error | 90th percentile |",
+    "|---|---|---|---|---|---|",
+)
+
+
+def _line(name: str, kind: str, each: dict[str, Any]) -> str:
+    unit = MEASURES[name]
+    digits = 1 if unit == "°" else 3
+    sizes = [
+        f"{value:.{digits}f} {unit}" if value is not None else "–" for value in (each["median"], each["ninetieth"])
+    ]
+    return f"| {name} | {kind} | {each['values']} | {each['promised']} | {' | '.join(sizes)} |"
+
+
+def true_table(found: dict[str, Any]) -> str:
+    """The further sections in Markdown."""
+    return "\n".join([*HEAD, *(_line(name, "true", each) for name, each in found["measures"].items())])
+
+
 def tables(found: dict[str, Any]) -> str:
     """All of it in Markdown."""
-    lines = [
-        "| | masks | value on both sides | within the promise | median error | 90th percentile |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, unit in MEASURES.items():
-        for kind, each in zip(("predicted", "true"), found["measures"][name], strict=True):
-            digits = 1 if unit == "°" else 3
-            sizes = [
-                f"{value:.{digits}f} {unit}" if value is not None else "–"
-                for value in (each["median"], each["ninetieth"])
-            ]
-            lines.append(f"| {name} | {kind} | {each['values']} | {each['promised']} | {' | '.join(sizes)} |")
+    lines = [*HEAD]
+    for name in MEASURES:
+        lines += [
+            _line(name, kind, each) for kind, each in zip(("predicted", "true"), found["measures"][name], strict=True)
+        ]
     lines += ["", "| | value in truth only | value found only | reason on both sides |", "|---|---|---|---|"]
     for name in MEASURES:
         each = found["measures"][name][0]
@@ -234,13 +261,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sections", type=int, default=40)
     parser.add_argument("--seed", type=int, default=4242)
+    parser.add_argument("--true", type=int, default=0, help="further sections, of true masks alone")
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", type=Path, required=True, help="for sections and results")
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()
     found = study(asked.folder, PhantomOptions(asked.sections, asked.seed, (LEVEL,)), asked.model, asked.device)
-    print(tables(found))
+    print(tables(found), flush=True)
+    if asked.true:
+        # Sections that the other seed does not draw.
+        further = PhantomOptions(asked.true, asked.seed + 1, (LEVEL,))
+        found["further"] = study_true(asked.folder / "further", further)
+        print("\n" + true_table(found["further"]))
     if asked.out is not None:
         asked.out.write_text(json.dumps(found, indent=1))
 

@@ -61,7 +61,10 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a whole JSON file or nothing; keys keep their order."""
-    write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    # Piece by piece: the text of a large document takes more memory than the document.
+    with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
+        json.dump(document, stream, indent=2, ensure_ascii=False, allow_nan=False)
+        stream.write("\n")
 
 
 def sha256_of(path: Path) -> str:

@@ -27,11 +27,13 @@ def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
     mask[top : top + height, left : left + width] = SCC
     wide = Resolution(x=5.0, y=8.0)
     found = measure_piece(mask, SKIN, wide)
-    below, beside = BOTTOM - (top + height), min(left - LEFT, RIGHT - (left + width))
-    assert found.clearance.least.value_mm == pytest.approx(min(8.0 * below, 5.0 * beside) / 1000)
-    if min(8.0 * below, 5.0 * beside) > 120:  # Nearer to a lower corner its bend belongs to either margin.
-        assert found.clearance.deep.value_mm == pytest.approx(8.0 * below / 1000)
-        assert found.clearance.lateral.value_mm == pytest.approx(5.0 * beside / 1000)
+    below, beside = 8.0 * (BOTTOM - (top + height)), 5.0 * min(left - LEFT, RIGHT - (left + width))
+    assert found.clearance.least.value_mm == pytest.approx(min(below, beside) / 1000)
+    # The bend at a lower corner, 100 µm to either side, belongs to either margin: it must not be the nearer part.
+    if beside**2 > 200 * below:
+        assert found.clearance.deep.value_mm == pytest.approx(below / 1000)
+    if below**2 > 200 * beside:
+        assert found.clearance.lateral.value_mm == pytest.approx(beside / 1000)
     assert found.depth.value_mm == pytest.approx(8.0 * (top + height - TOP) / 1000)
     assert found.orientation.value == pytest.approx(0.0, abs=0.5) or found.orientation.value > 359.5
 

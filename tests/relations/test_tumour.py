@@ -10,7 +10,7 @@ from ntrm.labels import CANCERS, SKIN
 from ntrm.relations.measure import measure_piece
 from ntrm.relations.runs import runs_of
 from ntrm.relations.sentences import measurement_sentences
-from ntrm.relations.tumour import NEST_UM, ONLY_STRAYS, find_tumour, nearest_of
+from ntrm.relations.tumour import NEST_UM, ONLY_STRAYS, find_tumour
 from ntrm.resolution import Resolution
 
 MPP = Resolution(x=5.0, y=8.0)
@@ -86,11 +86,3 @@ def test_other_classes_are_not_known():
     found = find_tumour(runs_of(block()), SKIN, MPP, CANCERS)
     assert (len(found.rim), found.strays, found.known) == (0, 0, True)
     assert not find_tumour(runs_of(block()), SKIN, MPP, ("none",)).known
-
-
-def test_the_nearest_is_that_of_all(random):
-    places, asked = random.integers(0, 40, (50, 2)) * 6.7, random.integers(0, 40, (30, 2)) * 6.7
-    distances, indices = nearest_of(places, asked)
-    every = far_apart(asked, places, (1, 1))
-    np.testing.assert_allclose(distances, every.min(axis=1))
-    np.testing.assert_allclose(every[np.arange(30), indices], distances)

@@ -9,6 +9,7 @@ from ntrm.relations.measured import SCAN_EDGE
 from ntrm.relations.tumour import ONLY_STRAYS
 from ntrm.resolution import Resolution
 from ntrm.segmentation.measuring import class_areas, measure_pieces
+from ntrm.slide.pieces import PieceMap
 
 MPP, COARSE = Resolution.square(8.0), Resolution.square(16.0)
 BKG, RET, EPI, IEC, SCC = (SKIN.index(name) for name in ("BKG", "RET", "EPI", "IEC", "SCC"))
@@ -31,7 +32,7 @@ def measured(mask, confidence=255):
         at = np.clip(seen + np.array([row, column]), 0, [99, 129])
         tissue[tuple(at.T)] = True
     sure = np.full(mask.shape, confidence, dtype=np.uint8)
-    (found,) = measure_pieces(mask, sure, tissue, COARSE, schema=SKIN, resolution=MPP)
+    (found,) = measure_pieces(mask, sure, PieceMap.of(tissue, COARSE), schema=SKIN, resolution=MPP)
     return found
 
 

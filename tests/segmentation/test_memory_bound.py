@@ -9,10 +9,12 @@ from tests.evaluation.small import MPP, schema_of
 from ntrm.export import polygons, pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
+from ntrm.relations import outline, survey
 from ntrm.resolution import Resolution
-from ntrm.segmentation.measuring import class_areas
+from ntrm.segmentation.measuring import class_areas, measure_pieces
 from ntrm.slide.bands import BandStore
 from ntrm.slide.outputs import overlay
+from ntrm.slide.pieces import PieceMap
 
 SMALL, LARGE = (1_000, 1_200), (5_000, 6_000)
 """Of the large one a single map takes 29 MB."""
@@ -23,6 +25,8 @@ SCHEMA, SQUARE = schema_of(), Resolution.square(MPP)
 def small_bands(monkeypatch):
     monkeypatch.setattr(pyramid, "BAND_PIXELS", 1 << 18)
     monkeypatch.setattr(polygons, "BAND_PIXELS", 1 << 18)
+    monkeypatch.setattr(survey, "BAND_PIXELS", 1 << 18)
+    monkeypatch.setattr(outline, "MOST_PIXELS", 1 << 18)
 
 
 def stored(folder, shape, random):
@@ -47,6 +51,15 @@ def peak_of(folder, shape, work):
             tracemalloc.stop()
 
 
+def measure(labels, confidence):
+    """The whole slide as one piece."""
+    coarse = Resolution.square(10 * MPP)
+    piece = PieceMap.of(np.ones((labels.shape[0] // 10, labels.shape[1] // 10), dtype=bool), coarse)
+    (found,) = measure_pieces(labels, confidence, piece, schema=SCHEMA, resolution=SQUARE)
+    assert (found.window.height, found.window.width) == labels.shape
+    assert sum(found.areas_mm2.values()) == pytest.approx(500_000 * SQUARE.pixel_area_um2 / 1e6)
+
+
 WORKS = {
     "mask": lambda folder, labels, _: write_mask_ome_tiff(folder / "m.ome.tif", labels, SCHEMA, SQUARE),
     "confidence": lambda folder, _, values: write_confidence_ome_tiff(folder / "c.ome.tif", values, SQUARE),
@@ -54,6 +67,7 @@ WORKS = {
         folder / "r.geojson", labels, SCHEMA, SQUARE, confidence=values
     ),
     "areas": lambda _, labels, __: class_areas(labels, SCHEMA, SQUARE, rows=64),
+    "measurements": lambda _, labels, values: measure(labels, values),
     "picture": lambda _, labels, __: overlay(np.zeros((100, 200, 3), np.uint8), labels, SCHEMA),
 }
 

@@ -112,10 +112,11 @@ def cancer_types(
     mask = np.asarray(mask)
     _check(mask, confidence)
     known = [name for name in CANCERS if name in schema.names]
-    return tuple(_finding(name, _regions(mask, confidence, schema, name, resolution), schema) for name in known)
+    return tuple(finding_of(name, _regions(mask, confidence, schema, name, resolution), schema) for name in known)
 
 
-def _finding(name: str, regions: Regions, schema: LabelSchema) -> CancerFinding:
+def finding_of(name: str, regions: Regions, schema: LabelSchema) -> CancerFinding:
+    """Whether a cancer is there, by its regions."""
     misplaced = _misplaced(name, regions.contacts_um, schema)
     weights = regions.confidences * np.where(misplaced, MISPLACED, 1.0)
     confidence = presence_confidence(regions.areas_mm2, weights)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.relations.runs import Runs, combined, components, framed, grown
+from ntrm.relations.runs import Runs, combined, components, framed, grown, stretched
 
 Points = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -157,8 +157,7 @@ def sides_of(body: Runs) -> tuple[Ints, Ints]:
     ):
         border = inside[within] & ~inside[other]
         length = touching.shared[border]
-        along = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        found.append((np.repeat(first[border] - back, length) + along, way))
+        found.append((stretched(first[border] - back, length), way))
     pixels = np.concatenate([flat for flat, _ in found])
     ways = np.repeat(np.array([way for _, way in found]), [len(flat) for flat, _ in found], axis=0)
     return np.stack([pixels // width, pixels % width], axis=1), ways

@@ -6,13 +6,12 @@ Carcinoma in situ (IEC) does not invade; specks do not count.
 
 from __future__ import annotations
 
-import numpy as np
-
 from ntrm.labels import LabelSchema, Mask
 from ntrm.relations.measured import SCAN_EDGE, Measured, not_assessed
+from ntrm.relations.nearest import extreme_of
 from ntrm.relations.outline import Outline, trace_outline
 from ntrm.relations.runs import runs_of
-from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour, nearest_of
+from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour
 from ntrm.resolution import Resolution
 
 INVASIVE = ("BCC", "SCC")
@@ -27,19 +26,20 @@ def invasion_depth(
     *,
     touches_edge: bool = False,
     invasive: tuple[str, ...] = INVASIVE,
-    outline: Outline | None = None,
-    tumour: Tumour | None = None,
 ) -> Measured:
     """Depth of the deepest invasive tumour in one piece; ``touches_edge`` says that the scan cuts it off."""
-    around = trace_outline(mask, schema, resolution) if outline is None else outline
-    found = find_tumour(runs_of(mask), schema, resolution, invasive) if tumour is None else tumour
-    if not found.known:
+    around = trace_outline(mask, schema, resolution)
+    return depth_of(around, find_tumour(runs_of(mask), schema, resolution, invasive), touches_edge=touches_edge)
+
+
+def depth_of(around: Outline, tumour: Tumour, *, touches_edge: bool = False) -> Measured:
+    """The same, given the outline and the invasive tumour."""
+    if not tumour.known:
         return not_assessed(NAME, NO_TUMOUR_CLASSES)
-    reason = around.reason or (SCAN_EDGE if touches_edge else found.missing(NOTHING_INVADES))
+    reason = around.reason or (SCAN_EDGE if touches_edge else tumour.missing(NOTHING_INVADES))
     if reason:
         return not_assessed(NAME, reason)
     surface = around.surface
-    distances, nearest = nearest_of(surface * around.scale_um, found.rim * around.scale_um)
-    at = int(np.argmax(distances))
-    (row, column), (up, across) = found.rim[at].tolist(), surface[nearest[at]].tolist()
-    return Measured(NAME, float(distances[at]) / 1000.0, line=((up, across), (row, column)))
+    depth_um, at, above = extreme_of(surface * around.scale_um, tumour.rim * around.scale_um, largest=True)
+    (row, column), (up, across) = tumour.rim[at].tolist(), surface[above].tolist()
+    return Measured(NAME, depth_um / 1000.0, line=((up, across), (row, column)))

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.errors import DataError
-from ntrm.labels import IGNORE, LabelSchema, Mask
+from ntrm.labels import LabelSchema, Mask
 from ntrm.relations.measured import PURPOSE
 from ntrm.relations.network import NetworkRelations
 from ntrm.relations.outline import check_mask
-from ntrm.relations.regions import RegionTable, find_regions, shared_sides
-from ntrm.relations.runs import Runs, runs_of
+from ntrm.relations.regions import RegionTable
+from ntrm.relations.survey import Survey, survey_mask
 from ntrm.resolution import Resolution
 
 OUTSIDE = "outside"
@@ -169,47 +169,48 @@ def tissue_graph(
     check_mask(mask, schema)
     if confidence is not None and confidence.shape != mask.shape:
         raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)
+    return graph_of(survey_mask(mask, schema, resolution, confidence, full), network)
+
+
+def graph_of(survey: Survey, network: NetworkRelations | None = None) -> TissueGraph:
+    """The graph of one piece that was surveyed."""
+    schema, resolution, regions = survey.schema, survey.resolution, survey.regions
     if network is not None and network.names != schema.names:
         raise DataError("relations of other classes", got=network.names, expected=schema.names)
-    outside = len(schema)
-    table = np.arange(256)
-    table[IGNORE] = outside
+    pixels = survey.pixels[: len(schema)].astype(np.float64)
     if schema.background_index is not None:
-        table[schema.background_index] = outside
-    seen = runs_of(mask)
-    runs = seen.relabelled(table[seen.value])
-    pixels = np.bincount(runs.value, weights=runs.length, minlength=outside + 1)[:outside]
-    regions = find_regions(runs, outside, resolution, confidence, full)
+        pixels[schema.background_index] = 0
     return TissueGraph(
         schema,
         resolution,
-        np.asarray(pixels * (resolution.pixel_area_um2 / 1e6), dtype=np.float64),
-        _boundaries(runs, outside + 1, resolution),
-        _contact_counts(regions, outside),
+        pixels * (resolution.pixel_area_um2 / 1e6),
+        _boundaries(regions, len(schema)),
+        _contact_counts(regions, len(schema)),
         regions,
         network,
     )
 
 
-def _boundaries(runs: Runs, size: int, resolution: Resolution) -> Floats:
-    """(size, size) length in mm of the boundary between each two values."""
-    shared = shared_sides(runs.touching, runs.value, size, resolution)
-    lengths = np.zeros((size, size))
-    lengths[tuple(shared.pairs.T)] = shared.mm
-    return lengths + lengths.T
+def _boundaries(regions: RegionTable, outside: int) -> Floats:
+    """(K + 1, K + 1) length in mm of the boundary between each two tissues, and with outside."""
+    lengths = _by_tissue(regions, outside, regions.contact_mm)
+    lengths[outside] = lengths[:, outside] = np.bincount(regions.tissue, regions.outside_mm, outside + 1)
+    return lengths
 
 
 def _contact_counts(regions: RegionTable, outside: int) -> NDArray[np.int64]:
+    counts = _by_tissue(regions, outside, np.ones(len(regions.contacts))).astype(np.int64)
+    bordering = regions.tissue[regions.outside_mm > 0]
+    counts[:, outside] = counts[outside] = np.bincount(bordering, minlength=outside + 1)
+    return counts
+
+
+def _by_tissue(regions: RegionTable, outside: int, values: Floats) -> Floats:
+    """(K + 1, K + 1) sums of what the contacts have, both ways."""
     size = outside + 1
     tissues = regions.tissue[regions.contacts]  # (C, 2)
-    one_way = np.bincount(tissues[:, 0] * size + tissues[:, 1], minlength=size * size).reshape(size, size)
-    counts = one_way + one_way.T
-    among = np.zeros(len(regions))
-    for end in (0, 1):
-        among += np.bincount(regions.contacts[:, end], weights=regions.contact_mm, minlength=len(regions))
-    bordering = regions.tissue[regions.perimeter_mm - among > 1e-9]
-    counts[:, outside] = counts[outside] = np.bincount(bordering, minlength=size)
-    return counts.astype(np.int64)
+    one_way = np.bincount(tissues[:, 0] * size + tissues[:, 1], values, size * size).reshape(size, size)
+    return np.asarray(one_way + one_way.T, dtype=np.float64)
 
 
 def _round(value: float) -> float:

@@ -19,9 +19,10 @@ from scipy import ndimage
 
 from ntrm.labels import CANCERS, LabelSchema, Mask
 from ntrm.relations.measured import FRAGMENTED, SCAN_EDGE, Measured, not_assessed
+from ntrm.relations.nearest import extreme_of, nearest_of
 from ntrm.relations.outline import Outline, trace_outline
 from ntrm.relations.runs import runs_of
-from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour, nearest_of
+from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour
 from ntrm.resolution import Resolution
 
 DEEP_WITHIN_DEG = 45.0
@@ -58,19 +59,21 @@ def clearance(
     *,
     touches_edge: bool = False,
     tumours: tuple[str, ...] = CANCERS,
-    outline: Outline | None = None,
-    tumour: Tumour | None = None,
 ) -> Clearance:
     """Clearance of the tumours in one piece; ``touches_edge`` says that the scan cuts it off."""
-    around = trace_outline(mask, schema, resolution) if outline is None else outline
-    found = find_tumour(runs_of(mask), schema, resolution, tumours) if tumour is None else tumour
-    reason = _obstacle(around, found, touches_edge)
+    around = trace_outline(mask, schema, resolution)
+    return clearance_of(around, find_tumour(runs_of(mask), schema, resolution, tumours), touches_edge=touches_edge)
+
+
+def clearance_of(around: Outline, tumour: Tumour, *, touches_edge: bool = False) -> Clearance:
+    """The same, given the outline and the tumour."""
+    reason = _obstacle(around, tumour, touches_edge)
     if reason:
         return Clearance(not_assessed(DEEP, reason), not_assessed(LATERAL, reason))
     deep = is_deep(around)
     return Clearance(
-        _least(DEEP, found.rim, around, deep & ~around.is_surface),
-        _least(LATERAL, found.rim, around, ~deep & ~around.is_surface),
+        _least(DEEP, tumour.rim, around, deep & ~around.is_surface),
+        _least(LATERAL, tumour.rim, around, ~deep & ~around.is_surface),
     )
 
 
@@ -106,13 +109,12 @@ def _least(name: str, tumour: NDArray[np.int64], around: Outline, margin: NDArra
     if not margin.any():
         return not_assessed(name, f"the outline has no {name.split(maxsplit=1)[0]} margin")
     outside = around.outer[margin]
-    distances, indices = nearest_of(outside * around.scale_um, tumour * around.scale_um)
-    at = int(distances.argmin())
-    start, end = tumour[at], outside[indices[at]]
+    least_um, at, beyond = extreme_of(outside * around.scale_um, tumour * around.scale_um, largest=False)
+    start, end = tumour[at], outside[beyond]
     between = (end - start).astype(np.float64)
     # One pixel along this very line.
     pixel_um = float(np.hypot(*(between / max(float(np.hypot(*between)), 1e-9) * around.scale_um)))
-    value_mm = max(float(distances[at]) - pixel_um, 0.0) / 1000.0
+    value_mm = max(least_um - pixel_um, 0.0) / 1000.0
     return Measured(name, value_mm, line=(_point(start), _point(end)))
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ntrm.labels import CANCERS, LabelSchema, Mask
-from ntrm.relations.depth import INVASIVE, invasion_depth
-from ntrm.relations.margins import Clearance, clearance
+from ntrm.relations.depth import INVASIVE, depth_of
+from ntrm.relations.margins import Clearance, clearance_of
 from ntrm.relations.measured import PURPOSE, Measured
-from ntrm.relations.orientation import orientation
-from ntrm.relations.outline import Outline, trace_outline
-from ntrm.relations.runs import runs_of
-from ntrm.relations.tumour import find_tumour
+from ntrm.relations.orientation import orientation_of
+from ntrm.relations.outline import Outline, check_mask, trace_outline
+from ntrm.relations.survey import Survey, survey_mask
+from ntrm.relations.tumour import tumour_of
 from ntrm.resolution import Resolution
 
 
@@ -64,13 +64,20 @@ def measure_piece(
 
     Of cancers that are not ``present`` only what lies near those that are counts as tumour; all are, if None.
     """
+    check_mask(mask, schema)
     around = trace_outline(mask, schema, resolution) if outline is None else outline
-    runs = runs_of(mask)
-    tumour, invasive = (find_tumour(runs, schema, resolution, names, present) for names in (CANCERS, INVASIVE))
+    return measurements(survey_mask(mask, schema, resolution), around, touches_edge=touches_edge, present=present)
+
+
+def measurements(
+    survey: Survey, outline: Outline, *, touches_edge: bool = False, present: Collection[str] | None = None
+) -> PieceMeasurements:
+    """The same of a piece that was surveyed and whose outline was traced."""
+    tumour, invasive = (tumour_of(survey, names, present) for names in (CANCERS, INVASIVE))
     return PieceMeasurements(
-        clearance(mask, schema, resolution, touches_edge=touches_edge, outline=around, tumour=tumour),
-        invasion_depth(mask, schema, resolution, touches_edge=touches_edge, outline=around, tumour=invasive),
-        orientation(mask, schema, resolution, outline=around),
-        around,
+        clearance_of(outline, tumour, touches_edge=touches_edge),
+        depth_of(outline, invasive, touches_edge=touches_edge),
+        orientation_of(outline),
+        outline,
         tumour.strays,
     )

@@ -25,13 +25,17 @@ LEAST_AGREEMENT = 0.2
 """Length of the mean of unit normals below which they agree on no side; a half circle has 0.64."""
 
 
-def orientation(mask: Mask, schema: LabelSchema, resolution: Resolution, *, outline: Outline | None = None) -> Measured:
+def orientation(mask: Mask, schema: LabelSchema, resolution: Resolution) -> Measured:
     """Degrees from the top of the picture, clockwise, in which the surface faces.
 
     The picture turned anticlockwise by as much has the surface up. The line runs from one end of the surface to the
     other.
     """
-    around = trace_outline(mask, schema, resolution) if outline is None else outline
+    return orientation_of(trace_outline(mask, schema, resolution))
+
+
+def orientation_of(around: Outline) -> Measured:
+    """The same, given the outline."""
     if around.reason:
         return not_assessed(NAME, around.reason, "degrees")
     places = around.surface

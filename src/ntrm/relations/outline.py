@@ -137,12 +137,27 @@ def _in_order(stretch: Where) -> NDArray[np.int64]:
 def trace_outline(mask: Mask, schema: LabelSchema, resolution: Resolution) -> Outline:
     """Find the outline of the piece in ``mask`` and tell surface from cut."""
     check_mask(mask, schema)
+    stride = stride_for((mask.shape[0], mask.shape[1]))
+    return trace_thinned(mask[::stride, ::stride], stride, schema, resolution)
+
+
+def stride_for(shape: tuple[int, int]) -> int:
+    """Of the pixels of a mask every so manieth is looked at, in both directions.
+
+    >>> stride_for((4096, 4096)), stride_for((4096, 4097))
+    (1, 2)
+    """
     stride = 1
-    while mask[::stride, ::stride].size > MOST_PIXELS:
+    while -(-shape[0] // stride) * -(-shape[1] // stride) > MOST_PIXELS:
         stride += 1
+    return stride
+
+
+def trace_thinned(thinned: Mask, stride: int, schema: LabelSchema, resolution: Resolution) -> Outline:
+    """The same from every ``stride``-th pixel of a mask, whose µm/px are ``resolution``."""
     if not {KERATIN, *SURFACE_TISSUES} & set(schema.names):
         return _nothing(resolution, stride, NO_SURFACE_CLASSES)
-    seen, corner = _cropped(mask[::stride, ::stride], schema)
+    seen, corner = _cropped(thinned, schema)
     step = np.array([resolution.y, resolution.x]) * stride
     body, fragments = find_body(_flesh(runs_of(seen), schema), step)
     if body is None:

@@ -1,14 +1,18 @@
-"""Connected regions of one tissue each (8 neighbours): their areas, outlines, places and mutual contacts."""
+"""Connected regions of one tissue each (8 neighbours): their areas, outlines, places and mutual contacts.
+
+A mask is looked at in bands of rows, so that a region may come in several parts, one per band; ``joined`` makes regions
+of them. All that is added up are whole numbers: the bands' height has no say in the result.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.relations.runs import Runs, Touching, components
+from ntrm.relations.runs import Runs
 from ntrm.resolution import Resolution
 
 Floats = NDArray[np.float64]
@@ -26,6 +30,8 @@ class RegionTable:
     area_mm2: Floats
     perimeter_mm: Floats
     """(R,) pixel sides to anything else, holes included; the edge of the array takes no part."""
+    outside_mm: Floats
+    """(R,) what of it is with background or nothing."""
     centroid: Floats
     """(R, 2) row and column in pixels."""
     box: Ints
@@ -45,78 +51,137 @@ class RegionTable:
         return np.bincount(self.tissue, minlength=classes)[:classes].astype(np.int64)
 
 
-def find_regions(
-    runs: Runs,
-    outside: int,
-    resolution: Resolution,
-    confidence: NDArray[np.number[Any]] | None = None,
-    full: float = 1.0,
-) -> RegionTable:
-    """Regions of everything but ``outside`` in a mask given by its runs; a confidence of ``full`` is certainty."""
-    parts, count = components(runs, outside=outside, eight=True)
-    row, left, length = runs.row, runs.left, runs.length
-    pixels = _sums(parts, length, count)
-    shared = shared_sides(runs.touching, parts, count + 1, resolution)
-    between = (shared.pairs > 0).all(axis=1)
-    middle = np.stack([_sums(parts, row * length, count), _sums(parts, (left + (length - 1) / 2) * length, count)], 1)
-    by_part = np.argsort(parts, kind="stable")
-    first = np.searchsorted(parts[by_part], np.arange(1, count + 1))
-    return RegionTable(
-        tissue=runs.value[by_part[first]].astype(np.int64),
-        pixels=pixels.astype(np.int64),
-        area_mm2=pixels * (resolution.pixel_area_um2 / 1e6),
-        perimeter_mm=shared.around(count + 1)[1:],
-        centroid=middle / pixels[:, None],
-        box=_boxes(row[by_part], left[by_part], (left + length)[by_part], first),
-        confidence=None if confidence is None else _sums(parts, _run_sums(runs, confidence), count) / pixels / full,
-        contacts=shared.pairs[between] - 1,
-        contact_mm=shared.mm[between],
+class Parts(NamedTuple):
+    """What a band holds of regions; places are those of the whole mask."""
+
+    tissue: NDArray[np.uint8]
+    """(P,) class; any, for a part that the band only borders on."""
+    pixels: Ints
+    first: Ints
+    """(P,) flattened index of the first pixel; beyond all of them, for a part without any."""
+    low: Ints
+    high: Ints
+    """(P, 2) first and last row and column."""
+    middle: Floats
+    """(P, 2) sums of the pixels' rows and columns."""
+    confidence: Floats
+    """(P,) sums."""
+
+
+class Contacts(NamedTuple):
+    """Pixel sides between parts; a part of -1 is background or nothing."""
+
+    one: Ints
+    other: Ints
+    level: Ints
+    """(n,) horizontal sides, each as long as a pixel is wide."""
+    upright: Ints
+
+
+def parts_of(runs: Runs, parts: Ints, count: int, confidence: Floats | None, offset: int, *, skip: int) -> Parts:
+    """Sum up the runs by their ``parts`` (from 1; 0 is none), but for those of the first ``skip`` rows.
+
+    ``confidence`` are sums by run; ``offset`` is what the first pixel is preceded by in the whole mask.
+    """
+    own = (parts > 0) & (runs.row >= skip)
+    part, left, length = parts[own] - 1, runs.left[own], runs.length[own]
+    row, start = runs.row[own] + offset // runs.shape[1], runs.start[own] + offset
+    beyond = np.iinfo(np.int64).max
+    tissue, first = np.zeros(count, dtype=np.uint8), np.full(count, beyond)
+    low, high = np.full((count, 2), beyond), np.full((count, 2), -1)
+    # The last of several values for one place stays.
+    tissue[part], first[part[::-1]] = runs.value[own], start[::-1]
+    low[part[::-1], 0], high[part, 0] = row[::-1], row
+    np.minimum.at(low[:, 1], part, left)
+    np.maximum.at(high[:, 1], part, left + length - 1)
+    middle = (_sums(part, row * length, count), _sums(part, (left + (length - 1) / 2) * length, count))
+    sums = np.zeros(count) if confidence is None else _sums(part, confidence[own], count)
+    pixels = np.bincount(part, weights=length, minlength=count).astype(np.int64)
+    return Parts(tissue, pixels, first, low, high, np.stack(middle, axis=1), sums)
+
+
+def contacts_of(runs: Runs, parts: Ints, count: int, *, skip: int) -> Contacts:
+    """Sides between the parts (from 1; 0 is none); those within the first ``skip`` rows do not count."""
+    touching = runs.touching
+    beside = runs.row[touching.left] >= skip
+    one = parts[np.concatenate([touching.left[beside], touching.above])]
+    other = parts[np.concatenate([touching.right[beside], touching.below])]
+    border = np.flatnonzero(one != other)
+    one, other = one[border], other[border]
+    code, place = np.unique(np.minimum(one, other) * (count + 1) + np.maximum(one, other), return_inverse=True)
+    upright = border < np.count_nonzero(beside)
+    shared = touching.shared[border[~upright] - np.count_nonzero(beside)]
+    return Contacts(
+        code // (count + 1) - 1,
+        code % (count + 1) - 1,
+        np.bincount(place[~upright], weights=shared, minlength=len(code)).astype(np.int64),
+        np.bincount(place[upright], minlength=len(code)).astype(np.int64),
     )
 
 
-def _sums(parts: Ints, values: NDArray[Any], count: int) -> Floats:
-    return np.bincount(parts, weights=values, minlength=count + 1)[1:].astype(np.float64)
+def joined(
+    parts: Parts, contacts: Contacts, links: Ints, resolution: Resolution, full: float | None
+) -> tuple[RegionTable, Ints]:
+    """Regions from the parts of all bands and ``links`` (2, n) between them, and (P,) the region of each part.
+
+    A confidence of ``full`` is certainty; None if no confidences were given.
+    """
+    region, count = _regions(parts, links)
+    pixels = _sums(region, parts.pixels, count)
+    low, high = np.full((count, 2), np.iinfo(np.int64).max), np.full((count, 2), -1)
+    np.minimum.at(low, region, parts.low)
+    np.maximum.at(high, region, parts.high)
+    real = parts.pixels > 0
+    tissue = np.zeros(count, dtype=np.int64)
+    tissue[region[real]] = parts.tissue[real]
+    middle = np.stack([_sums(region, parts.middle[:, axis], count) for axis in (0, 1)], axis=1)
+    pairs, mm = _lengths(contacts, region, count, resolution)
+    between = pairs[:, 0] >= 0
+    outside = _sums(pairs[~between, 1], mm[~between], count)
+    around = outside.copy()
+    for end in (0, 1):
+        around += _sums(pairs[between, end], mm[between], count)
+    table = RegionTable(
+        tissue=tissue,
+        pixels=pixels.astype(np.int64),
+        area_mm2=pixels * (resolution.pixel_area_um2 / 1e6),
+        perimeter_mm=around,
+        outside_mm=outside,
+        centroid=middle / pixels[:, None],
+        box=np.concatenate([low, high - low + 1], axis=1),
+        confidence=None if full is None else _sums(region, parts.confidence, count) / pixels / full,
+        contacts=pairs[between],
+        contact_mm=mm[between],
+    )
+    return table, region
 
 
-def _run_sums(runs: Runs, values: NDArray[np.number[Any]]) -> Floats:
-    """(n,) sum of the values (H, W) under each run."""
-    return np.asarray(np.add.reduceat(values.ravel(), runs.start, dtype=np.float64))
+def _regions(parts: Parts, links: Ints) -> tuple[Ints, int]:
+    """(P,) the region of each part, in reading order of the regions, and how many there are."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    size = len(parts.pixels)
+    one, other = links.astype(np.int32)
+    count, found = connected_components(coo_array((np.ones(len(one), np.int8), (one, other)), (size, size)), False)
+    first = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(first, found, parts.first)
+    place = np.empty(count, dtype=np.int64)
+    place[np.argsort(first)] = np.arange(count)
+    return place[found], int(count)
 
 
-def _boxes(row: Ints, left: Ints, right: Ints, first: Ints) -> Ints:
-    """(R, 4) from runs sorted by their part, of which each begins at ``first``."""
-    if not first.size:
-        return np.zeros((0, 4), dtype=np.int64)
-    top, bottom = np.minimum.reduceat(row, first), np.maximum.reduceat(row, first) + 1
-    start, stop = np.minimum.reduceat(left, first), np.maximum.reduceat(right, first)
-    return np.stack([top, start, bottom - top, stop - start], axis=1)
+def _lengths(contacts: Contacts, region: Ints, count: int, resolution: Resolution) -> tuple[Ints, Floats]:
+    """(C, 2) pairs of regions, the smaller number first, -1 being outside, and (C,) the mm that they share."""
+    # One more entry, which -1 finds.
+    place = np.append(region, -1)
+    one, other = place[contacts.one], place[contacts.other]
+    code = (np.minimum(one, other) + 1) * (count + 1) + np.maximum(one, other) + 1
+    unique, at = np.unique(code, return_inverse=True)
+    level, upright = (_sums(at, sides, len(unique)) for sides in (contacts.level, contacts.upright))
+    pairs = np.stack([unique // (count + 1), unique % (count + 1)], axis=1) - 1
+    return pairs, (level * resolution.x + upright * resolution.y) / 1e3
 
 
-@dataclass(frozen=True, eq=False)
-class Shared:
-    """Length of the pixel sides between pairs of parts, the smaller number first."""
-
-    pairs: Ints
-    mm: Floats
-
-    def around(self, size: int) -> Floats:
-        """(size,) length around each part."""
-        total = np.zeros(size)
-        for end in (0, 1):
-            total += np.bincount(self.pairs[:, end], weights=self.mm, minlength=size)
-        return total
-
-
-def shared_sides(touching: Touching, parts: Ints, size: int, resolution: Resolution) -> Shared:
-    """Length that each two parts share, given the part of each run (below ``size``)."""
-    one, other = (parts[np.concatenate(ends)] for ends in _ends(touching))
-    mm = np.concatenate([np.full(len(touching.left), resolution.y), touching.shared * resolution.x]) / 1e3
-    border = one != other
-    code = np.minimum(one, other)[border] * size + np.maximum(one, other)[border]
-    unique, place = np.unique(code, return_inverse=True)
-    together = np.bincount(place, weights=mm[border], minlength=len(unique))
-    return Shared(np.stack([unique // size, unique % size], axis=1), together.astype(np.float64))
-
-
-def _ends(touching: Touching) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-    return (touching.left, touching.above), (touching.right, touching.below)
+def _sums(place: Ints, values: NDArray[np.number], count: int) -> Floats:
+    return np.bincount(place, weights=values, minlength=count).astype(np.float64)

@@ -17,6 +17,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Where = NDArray[np.bool_]
 
+STRETCHES = 1 << 20
+"""Stretches of a growing mask that are put together at a time, about."""
+
 
 @dataclass(frozen=True, eq=False)
 class Runs:
@@ -59,6 +62,10 @@ class Runs:
         """The same mask with other values, one per run; runs that became equal are one."""
         kept = np.append(True, (value[1:] != value[:-1]) | (self.left[1:] == 0))
         return Runs(self.shape, self.start[kept], value[kept])
+
+    def revalued(self, value: NDArray[Any]) -> Runs:
+        """The same runs with other values, one per run, whether or not neighbours are equal."""
+        return Runs(self.shape, self.start, value)
 
     def dense(self) -> NDArray[Any]:
         """The mask itself."""
@@ -169,15 +176,35 @@ def grown(runs: Runs, step: Floats, radius: float, *, value: bool = True) -> Run
     """The mask (bool) of pixels within ``radius`` of those with ``value``; ``step`` is a pixel's (height, width)."""
     chosen = runs.value == value
     row, left, right = runs.row[chosen], runs.left[chosen], (runs.left + runs.length)[chosen]
-    most = int(radius / step[0] + 1e-9)
-    rows, lefts, rights = [], [], []
-    for away in range(-most, most + 1):
-        # The disc's half width at this height; the 1e-9 is for radii of whole pixels.
-        half = int(np.sqrt(max(radius**2 - (away * step[0]) ** 2, 0.0)) / step[1] + 1e-9)
-        rows.append(row + away)
-        lefts.append(left - half)
-        rights.append(right + half)
-    return covering(runs.shape, np.concatenate(rows), np.concatenate(lefts), np.concatenate(rights))
+    most, (height, width) = int(radius / step[0] + 1e-9), runs.shape
+    away = np.arange(-most, most + 1)
+    # The disc's half width at each height; the 1e-9 is for radii of whole pixels.
+    half = (np.sqrt(np.maximum(radius**2 - (away * step[0]) ** 2, 0.0)) / step[1] + 1e-9).astype(np.int64)
+    before = np.searchsorted(row, np.arange(height + 1))  # runs in earlier rows
+    rows = max(1, STRETCHES * height // max(len(row) * len(away), 1))
+    found = []
+    for top in range(0, height, rows):
+        tall = min(rows, height - top)
+        # From so far below or above, only these runs reach the band.
+        ends = np.clip([top - away, top + tall - away], 0, height)
+        places = [slice(low, high) for low, high in before[ends].T]
+        stretches = (
+            np.concatenate([row[place] + (down - top) for place, down in zip(places, away, strict=True)]),
+            np.concatenate([left[place] - wide for place, wide in zip(places, half, strict=True)]),
+            np.concatenate([right[place] + wide for place, wide in zip(places, half, strict=True)]),
+        )
+        found.append(covering((tall, width), *stretches))
+    starts = [part.start + top * width for part, top in zip(found, range(0, height, rows), strict=True)]
+    return Runs(runs.shape, np.concatenate(starts), np.concatenate([part.value for part in found]))
+
+
+def stretched(first: Ints, length: Ints) -> Ints:
+    """All numbers of stretches, each from its first on.
+
+    >>> stretched(np.array([3, 10]), np.array([2, 3])).tolist()
+    [3, 4, 10, 11, 12]
+    """
+    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
 
 
 def combined(*masks: Runs) -> Runs:

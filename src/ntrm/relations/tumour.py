@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from ntrm.evaluation.cancers import SMALLEST_REGION_MM2
 from ntrm.labels import LabelSchema
-from ntrm.relations.body import sides_of
-from ntrm.relations.runs import Runs, components, framed
+from ntrm.relations.nearest import nearest_of
+from ntrm.relations.runs import Runs
+from ntrm.relations.survey import Survey, Surveyor
 from ntrm.resolution import Resolution
 
 Points = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Where = NDArray[np.bool_]
 
 NEST_UM = 250.0
 """What is not firm and further than this from all firm parts is a stray."""
@@ -57,48 +59,33 @@ def find_tumour(
     present: Collection[str] | None = None,
 ) -> Tumour:
     """The tumour of the classes ``names``, of which those ``present`` have firm parts; all, if None."""
+    surveyor = Surveyor(mask.shape[1], schema, names)
+    surveyor.add_runs(mask)
+    return tumour_of(surveyor.survey(resolution), names, present)
+
+
+def tumour_of(survey: Survey, names: tuple[str, ...], present: Collection[str] | None = None) -> Tumour:
+    """The same of a piece that was surveyed, with the sides of these classes."""
+    schema, regions = survey.schema, survey.regions
     wanted = [schema.index(name) for name in names if name in schema.names]
     sure = [schema.index(name) for name in schema.names if present is None or name in present]
-    inside = np.isin(mask.value, wanted)
-    if not inside.any():
-        return Tumour(np.zeros((0, 2), dtype=np.int64), 0, bool(wanted))
-    # -1 is no label: it stands for the rest. The edge of the mask ends the tumour as well, hence the frame.
-    cancers = framed(mask.relabelled(np.where(inside, mask.value.astype(np.int16), np.int16(-1))), 1, 1, -1)
-    parts, count = components(cancers, outside=-1, eight=True)
-    pixels = np.bincount(parts, weights=cancers.length * np.isin(cancers.value, sure), minlength=count + 1)
-    firm = pixels * (resolution.pixel_area_um2 / 1e6) >= SMALLEST_REGION_MM2
-    firm[0] = False
-    counts = firm | _nests(cancers, parts, firm, np.array([resolution.y, resolution.x]))
-    return Tumour(_rim(cancers, counts[parts]) - 1, count - int(counts.sum()))
+    ours = np.isin(regions.tissue, wanted)
+    firm = ours & np.isin(regions.tissue, sure) & (regions.area_mm2 >= SMALLEST_REGION_MM2)
+    counts = firm | _nests(survey, firm, ours & ~firm)
+    return Tumour(survey.rim(counts), int(ours.sum()) - int(counts.sum()), bool(wanted))
 
 
-def _nests(cancers: Runs, parts: Ints, firm: NDArray[np.bool_], step: Points) -> NDArray[np.bool_]:
-    """Which of the parts are not firm but near a firm one."""
+def _nests(survey: Survey, firm: Where, others: Where) -> Where:
+    """(R,) which of the ``others`` are near a firm part."""
     near = np.zeros(len(firm), dtype=bool)
-    others = ~firm
-    others[0] = False
     if not (firm.any() and others.any()):
         return near
-    # Class by class, as a part may lie within one of another class.
-    classes = np.unique(cancers.value[others[parts]])
-    specks = np.concatenate([_rim(cancers, others[parts] & (cancers.value == label)) for label in classes])
-    distances, _ = nearest_of(_rim(cancers, firm[parts]) * step, specks * step)
-    within = specks[distances <= NEST_UM]
-    near[parts[cancers.at(within[:, 0] * cancers.shape[1] + within[:, 1])]] = True
+    step = np.array([survey.resolution.y, survey.resolution.x])
+    sides = survey.sides
+    specks = np.flatnonzero(others[sides.region])
+    _, first = np.unique(sides.pixel[specks], return_index=True)
+    specks = specks[first]
+    places = survey.places(sides.pixel[specks]) * step
+    distances, _ = nearest_of(survey.rim(firm) * step, places, within=NEST_UM)
+    near[sides.region[specks[distances <= NEST_UM]]] = True
     return near
-
-
-def _rim(mask: Runs, inside: NDArray[np.bool_]) -> Ints:
-    """(n, 2) pixels of the runs ``inside`` that touch any other, each once."""
-    pixels, _ = sides_of(mask.relabelled(inside))
-    flat = np.unique(pixels[:, 0] * mask.shape[1] + pixels[:, 1])
-    return np.stack([flat // mask.shape[1], flat % mask.shape[1]], axis=1)
-
-
-def nearest_of(places: Points, asked: Points) -> tuple[Points, Ints]:
-    """For each point (n, 2) the distance to the nearest of ``places`` (m, 2), and its index."""
-    from scipy.spatial import cKDTree
-
-    # Pixels lie in rows: medians among so many equal coordinates cost more than a lopsided tree.
-    distances, indices = cKDTree(places, balanced_tree=False, compact_nodes=False).query(asked)
-    return np.asarray(distances), np.asarray(indices)

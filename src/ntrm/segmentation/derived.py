@@ -5,7 +5,7 @@ The same maps give the same bytes, so that it does not matter when a run was kil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.data.tiles import Window
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ngff import write_labels_zarr
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
@@ -32,7 +31,7 @@ from ntrm.segmentation.summary import graph_document, summary_document
 from ntrm.slide.bands import CONFIDENCE, INITIAL, LABELS
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.outputs import write_pictures
-from ntrm.slide.pieces import find_pieces, labels_on_grid
+from ntrm.slide.pieces import PieceMap
 from ntrm.slide.segment import FULL
 from ntrm.slide.stored_map import StoredMap
 
@@ -72,9 +71,9 @@ def derive(
 ) -> dict[str, list[Row]]:
     """Write everything that can be told from what was found; returns the rows of the tables."""
     labels, confidence = found.array(LABELS), found.array(CONFIDENCE)
-    tissue = look.tissue_of(labels, schema, options)
     resolution = grid.resolution
-    pieces = [*measure_pieces(labels, confidence, tissue, look.resolution, schema=schema, resolution=resolution)]
+    places = PieceMap.of(look.tissue_of(labels, schema, options), look.resolution)
+    pieces = [*measure_pieces(labels, confidence, places, schema=schema, resolution=resolution)]
     areas = class_areas(labels, schema, resolution, rows=max(1, COUNTED // grid.width))
     about = {"slide_id": slide_id, **identity.as_dict(), "grid": grid.as_dict()}
     words = plain_words(slide_id, grid, identity)
@@ -82,7 +81,7 @@ def derive(
     if options.zarr:
         write_labels_zarr(folder / ZARR, labels, schema, resolution, metadata=words)
     _write_maps(folder, slide_id, found, schema, resolution, words, options)
-    regions = _write_polygons(folder, slide_id, labels, confidence, _finder(tissue, look, grid), grid, schema, about)
+    regions = _write_polygons(folder, slide_id, labels, confidence, places, grid, schema, about)
     tables: dict[str, list[Row]] = {
         "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
         "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
@@ -139,7 +138,7 @@ def _write_polygons(
     slide_id: str,
     labels: Bytes,
     confidence: Bytes,
-    piece_of: Callable[[Region], int],
+    places: PieceMap,
     grid: SlideGrid,
     schema: LabelSchema,
     about: dict[str, Any],
@@ -148,7 +147,9 @@ def _write_polygons(
     rows: list[Row] = []
 
     def note(region: Region) -> dict[str, float]:
-        piece = piece_of(region)
+        # In which its first pixel lies.
+        left, top = (int(value) for value in region.exterior[0])
+        piece = places.number_at(top, left, grid.resolution)
         rows.append(region_row(slide_id, region, piece, grid=grid, schema=schema))
         return {"Piece": float(piece)}
 
@@ -170,14 +171,3 @@ def _write_polygons(
         identity=slide_id,
     )
     return rows
-
-
-def _finder(tissue: NDArray[np.bool_], look: Look, grid: SlideGrid) -> Callable[[Region], int]:
-    """Tells the number of the piece in which a region begins; 0 for crumbs that belong to no piece."""
-    _, numbers = find_pieces(tissue, look.resolution)
-
-    def piece_of(region: Region) -> int:
-        left, top = (int(value) for value in region.exterior[0])
-        return int(labels_on_grid(numbers, look.resolution, grid.resolution, Window(top, left, 1, 1))[0, 0])
-
-    return piece_of

@@ -1,6 +1,7 @@
 """What the mask of a slide says, piece by piece: areas, tissue graph, margins, depth, orientation, cancers.
 
-One piece is held in memory at a time. For research, not for diagnosis.
+A piece is read once, in bands of rows; only what is thinned for its outline is held as a whole. For research, not for
+diagnosis.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.data.tiles import Window
-from ntrm.evaluation.cancers import CancerFinding, cancer_types
-from ntrm.labels import CANCERS, IGNORE, LabelSchema
-from ntrm.relations.graph import TissueGraph, tissue_graph
-from ntrm.relations.measure import measure_piece
+from ntrm.evaluation.cancers import CancerFinding
+from ntrm.labels import IGNORE, LabelSchema
+from ntrm.relations.cancer_regions import cancers_of
+from ntrm.relations.graph import TissueGraph, graph_of
+from ntrm.relations.measure import measurements
 from ntrm.relations.measured import Measured
-from ntrm.relations.outline import Outline, trace_outline
+from ntrm.relations.outline import Outline, stride_for, trace_thinned
 from ntrm.relations.runs import runs_of
 from ntrm.relations.sentences import measurement_sentences
+from ntrm.relations.survey import Survey, Surveyor, band_rows
 from ntrm.resolution import Resolution
-from ntrm.slide.pieces import Piece, find_pieces, labels_on_grid
+from ntrm.slide.pieces import Piece, PieceMap
 from ntrm.slide.segment import FULL
 
 Bytes = NDArray[np.uint8]
@@ -55,47 +58,51 @@ class PieceFindings:
 
 
 def measure_pieces(
+    labels: Bytes, confidence: Bytes, pieces: PieceMap, *, schema: LabelSchema, resolution: Resolution
+) -> Iterator[PieceFindings]:
+    """Measure each of the pieces in the slide's maps (H, W), which may lie on disk."""
+    shape = labels.shape[0], labels.shape[1]
+    for piece in pieces.pieces:
+        window = piece.window(pieces.mpp, resolution, shape)
+        survey, outline = _looked_at(labels, confidence, pieces, piece, window, schema, resolution)
+        yield _measure(piece, window, survey, outline, shape)
+
+
+def _looked_at(
     labels: Bytes,
     confidence: Bytes,
-    tissue: NDArray[np.bool_],
-    tissue_mpp: Resolution,
-    *,
-    schema: LabelSchema,
-    resolution: Resolution,
-) -> Iterator[PieceFindings]:
-    """Find the pieces of ``tissue`` and measure each in the slide's maps (H, W), which may lie on disk."""
-    shape = labels.shape[0], labels.shape[1]
-    pieces, numbers = find_pieces(tissue, tissue_mpp)
-    for piece in pieces:
-        window = piece.window(tissue_mpp, resolution, shape)
-        inside = labels_on_grid(numbers, tissue_mpp, resolution, window) == piece.number
-        mask = np.where(inside, labels[window.slices], IGNORE).astype(np.uint8)
-        yield _measure(piece, window, mask, confidence[window.slices], schema, resolution, shape=shape)
-
-
-def _measure(
+    pieces: PieceMap,
     piece: Piece,
     window: Window,
-    mask: Bytes,
-    confidence: Bytes,
     schema: LabelSchema,
     resolution: Resolution,
-    *,
-    shape: tuple[int, int],
-) -> PieceFindings:
-    graph = tissue_graph(mask, schema, resolution, confidence=confidence, full=FULL)
-    cancers = _cancers(mask, confidence, graph, schema, resolution)
-    outline = trace_outline(mask, schema, resolution)
+) -> tuple[Survey, Outline]:
+    """Pass over the piece, band by band; what belongs to other pieces is nothing."""
+    surveyor, rows = Surveyor(window.width, schema), band_rows(window.width)
+    stride = stride_for((window.height, window.width))
+    thinned = np.empty((-(-window.height // stride), -(-window.width // stride)), dtype=np.uint8)
+    for top in range(0, window.height, rows):
+        band = Window(window.top + top, window.left, min(rows, window.height - top), window.width)
+        inside = pieces.inside(piece.number, resolution, band)
+        mask = np.where(inside, labels[band.slices], np.uint8(IGNORE))
+        surveyor.add(mask, confidence[band.slices])
+        first = -(-top // stride)
+        kept = mask[first * stride - top :: stride, ::stride]
+        thinned[first : first + len(kept)] = kept
+    return surveyor.survey(resolution, FULL), trace_thinned(thinned, stride, schema, resolution)
+
+
+def _measure(piece: Piece, window: Window, survey: Survey, outline: Outline, shape: tuple[int, int]) -> PieceFindings:
+    graph, cancers = graph_of(survey), cancers_of(survey)
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
-    present = [each.name for each in cancers if each.present]
-    found = measure_piece(mask, schema, resolution, touches_edge=cut_off, present=present, outline=outline)
+    found = measurements(survey, outline, touches_edge=cut_off, present=[each.name for each in cancers if each.present])
     every = (found.orientation, found.clearance.deep, found.clearance.lateral, found.depth)
     measured = dict(zip(MEASUREMENTS, every, strict=True))
     return PieceFindings(
         piece=piece,
         window=window,
         touches_edge=cut_off,
-        areas_mm2=class_areas(mask, schema, resolution),
+        areas_mm2=_areas(survey.pixels, survey.schema, survey.resolution),
         measured={name: each.shifted(window.top, window.left) for name, each in measured.items()},
         cancers=cancers,
         graph=graph,
@@ -112,28 +119,17 @@ def _at_edge(outline: Outline, window: Window, shape: tuple[int, int]) -> bool:
     return bool((np.minimum(before, behind) * outline.scale_um).min() <= EDGE_UM)
 
 
-def _cancers(
-    mask: Bytes, confidence: Bytes, graph: TissueGraph, schema: LabelSchema, resolution: Resolution
-) -> tuple[CancerFinding, ...]:
-    """The cancers, looked for where there are any: most of a piece holds none."""
-    table = graph.regions
-    boxes = table.box[np.isin(table.tissue, [schema.index(name) for name in CANCERS if name in schema.names])]
-    if not len(boxes):
-        return cancer_types(mask[:1, :1], None, schema, resolution)
-    # With the neighbours, as they have a say in it.
-    top, left = np.maximum(boxes[:, :2].min(axis=0) - 1, 0).tolist()
-    bottom, right = ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) + 1).tolist()
-    part = np.s_[top:bottom, left:right]
-    return cancer_types(mask[part], confidence[part].astype(np.float32) / FULL, schema, resolution)
-
-
 def class_areas(labels: Bytes, schema: LabelSchema, resolution: Resolution, rows: int = 1024) -> dict[str, float]:
     """Area in mm² of each class, counted in bands of rows."""
     counts = np.zeros(256)
     for top in range(0, labels.shape[0], rows):
         found = runs_of(np.asarray(labels[top : top + rows]))
         counts += np.bincount(found.value, weights=found.length, minlength=256)
-    return {name: float(counts[k]) * resolution.pixel_area_um2 / 1e6 for k, name in enumerate(schema.names)}
+    return _areas(counts, schema, resolution)
+
+
+def _areas(pixels: NDArray[Any], schema: LabelSchema, resolution: Resolution) -> dict[str, float]:
+    return {name: float(pixels[k]) * resolution.pixel_area_um2 / 1e6 for k, name in enumerate(schema.names)}
 
 
 def tissue_area(areas_mm2: dict[str, float], schema: LabelSchema) -> float:

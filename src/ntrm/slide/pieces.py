@@ -98,6 +98,35 @@ def find_pieces(tissue: Places, mpp: float | Resolution) -> tuple[tuple[Piece, .
     return tuple(pieces), np.asarray(numbers[labels])
 
 
+@dataclass(frozen=True, eq=False)
+class PieceMap:
+    """The pieces of a slide, found once, and where each lies: (H, W) numbers on the grid of the tissue mask."""
+
+    pieces: tuple[Piece, ...]
+    numbers: PieceLabels
+    mpp: Resolution
+
+    @classmethod
+    def of(cls, tissue: Places, mpp: float | Resolution) -> PieceMap:
+        """Of a tissue mask."""
+        return cls(*find_pieces(tissue, mpp), as_resolution(mpp))
+
+    def inside(self, number: int, grid_mpp: float | Resolution, window: Window) -> Places:
+        """Where in a window of another grid of the slide the piece lies: (window.height, window.width)."""
+        goal = as_resolution(grid_mpp)
+        rows = _nearest(window.top, window.height, goal.y / self.mpp.y, self.numbers.shape[0])
+        columns = _nearest(window.left, window.width, goal.x / self.mpp.x, self.numbers.shape[1])
+        # The tissue's rows are few: they are widened before they are repeated.
+        first = int(rows[0])
+        wide = (self.numbers[first : int(rows[-1]) + 1] == number)[:, columns]
+        return np.asarray(wide[rows - first])
+
+    def number_at(self, row: int, column: int, grid_mpp: float | Resolution) -> int:
+        """Number of the piece at a pixel of another grid of the slide; 0 for crumbs and glass."""
+        window = Window(row, column, 1, 1)
+        return int(labels_on_grid(self.numbers, self.mpp, grid_mpp, window)[0, 0])
+
+
 def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:
     """Places of boxes (top, left, height, width) row by row, and from left to right in a row.
 

@@ -10,7 +10,7 @@ The service runs as its user starts it, on loopback, and clients, worker and ser
 - *First tile*: a slide that nobody has opened, from the request to the last byte, at three zooms.
 
 Afterwards every accepted upload must be in the list, and descriptors, processes and temporary files must be what they
-were before. The bench ends by itself.
+were before. The bench ends by itself. ``serve_view.py`` has viewers alone, as people look.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PIECE = 64 * 1024
 WARM_SECONDS, SETTLE_SECONDS = 20.0, 10.0
 
 
-def write_large(path: Path, side: int, seed: int) -> None:
+def write_large(path: Path, side: int, seed: int, mpp: float = MPP) -> None:
     """A pyramid of JPEG tiles, drawn once and repeated: glass with tissue in a quarter of the places."""
     import tifffile
 
@@ -64,7 +64,7 @@ def write_large(path: Path, side: int, seed: int) -> None:
                 photometric="ycbcr",
                 subsampling=(2, 2),
                 compression="jpeg",
-                resolution=(1e4 / (MPP * factor), 1e4 / (MPP * factor)),
+                resolution=(1e4 / (mpp * factor), 1e4 / (mpp * factor)),
                 resolutionunit="CENTIMETER",
                 subfiletype=1 if number else 0,
                 metadata=None,

@@ -38,6 +38,8 @@ def serving(settings, *, authorised=True):
     headers = BEARER if authorised else {}
     with TestClient(app, base_url=HOST, headers=headers, follow_redirects=False) as client:
         client.hall = app.state.hall
+        # The originals of results are looked for beside everything else; tests want to see them.
+        client.hall.search.join()
         yield client
 
 

@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.service.small import only_slide, segmented, serving, settings_of
+from tests.service.small import TOKEN, only_slide, segmented, serving, settings_of, slide_bytes
 
 from ntrm.report.safe_palette import SAFE
 from ntrm.version import __version__
@@ -10,10 +10,39 @@ from ntrm.version import __version__
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
-def test_the_web_process_never_loads_what_only_the_worker_needs():
-    code = "import sys, ntrm.service.serve; print([name for name in ('torch', 'lightning') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+WEB = """
+import sys, time
+from pathlib import Path
+from starlette.testclient import TestClient
+from ntrm.service.app import create_app
+from ntrm.service.settings import ServiceLimits, ServiceSettings
+import ntrm.service.serve
+
+out, root, upload, token = sys.argv[1:]
+limits = ServiceLimits(reserve_bytes=0)
+settings = ServiceSettings(out=Path(out), roots=(Path(root),), token=token, workers=0, limits=limits)
+headers = {"Authorization": f"Bearer {token}"}
+with TestClient(create_app(settings), base_url="http://127.0.0.1:8765", headers=headers) as client:
+    until = time.monotonic() + 240
+    while not (slide := client.get("/v1/slides").json()["slides"][0])["has_image"] and time.monotonic() < until:
+        time.sleep(0.05)
+    place = f"/v1/slides/{slide['id']}"
+    asked = ("/tiles/tissue/0/0_0.png", "/tiles/slide/0/0_0.jpg", "/at?x=5&y=5", "/thumbnail.jpg", "/graph", "/tiles")
+    print([slide["has_image"], *(client.get(place + path).status_code for path in asked)])
+    kind = {"Content-Type": "application/octet-stream"}
+    print(client.post("/v1/slides", content=Path(upload).read_bytes(), headers=kind).json()["error"]["code"])
+print([name for name in ("torch", "lightning", "torchvision", "shapely") if name in sys.modules])
+"""
+
+
+def test_the_web_process_never_loads_what_only_the_worker_needs(tmp_path, random):
+    path, _ = segmented(tmp_path, random)
+    upload = tmp_path / "upload.tif"
+    upload.write_bytes(slide_bytes(random, mpp=None))
+    command = [sys.executable, "-c", WEB, tmp_path / "out", path.parent, upload, TOKEN]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [str([True] + [200] * 6), "mpp_missing", "[]"]
 
 
 def test_about(tmp_path, model):

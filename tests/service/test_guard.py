@@ -145,6 +145,13 @@ def test_names_behind_a_proxy_and_addresses_of_an_open_service(tmp_path, model):
             assert answer.status_code == (201 if good else 403)
 
 
+def test_a_port_of_the_proxy_belongs_to_its_name(tmp_path, model):
+    with serving(settings_of(tmp_path / "out", model, public_url="https://slides.example.org:8443")) as client:
+        for host, status in (("slides.example.org:8443", 201), ("slides.example.org", 421)):
+            headers = {"Host": host, "Origin": f"https://{host}", "X-Forwarded-Host": "slides.example.org:8443"}
+            assert client.post("/v1/links", headers=headers).status_code == status
+
+
 ORIGINS = [
     (HOST, True), ("http://evil.example", False), ("null", False), ("http://127.0.0.1", False), ("", False),
     ("http://127.0.0.1:8765.evil.example", False), ("file://", False), ("http://localhost:8765", False),

@@ -38,8 +38,9 @@ def test_what_is_no_slide_is_refused_by_its_content_and_not_kept(tmp_path, model
 
 
 @pytest.fixture
-def hall(tmp_path, model):
-    limits = {"upload_bytes": 10**6, "idle_seconds": 1}
+def hall(tmp_path, model, request):
+    """Its parameter is how many seconds an upload may send nothing."""
+    limits = {"upload_bytes": 10**6, "idle_seconds": getattr(request, "param", 600)}
     hall = Hall(settings_of(tmp_path / "out", model, limits=limits))
     yield hall
     hall.store.close()
@@ -67,6 +68,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(hall):
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.parametrize("hall", [1], indirect=True)
 def test_an_upload_that_stops_is_given_up(hall):
     async def never():
         yield b"x" * 1000

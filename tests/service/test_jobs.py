@@ -202,9 +202,9 @@ def test_many_workers_never_get_the_same_slide(tmp_path, store):
 
 
 def test_sessions_belong_to_the_token_that_let_them_in(store):
-    store.add_session("cookie", "token", time.time() + 60)
+    store.add_session("cookie", "token", time.time() + 3600)
     store.add_session("old", "token", time.time() - 60)
-    store.add_session("other", "other token", time.time() + 60)
+    store.add_session("other", "other token", time.time() + 3600)
     assert set(store.sessions("token")) == {"cookie"}
 
 

@@ -1,11 +1,10 @@
 import os
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
-from tests.service.running import children_of
+from tests.service.running import children_of, wait_for
 from tests.slide import making
 
 from ntrm.errors import DataError
@@ -18,20 +17,13 @@ def children():
     return children_of(os.getpid(), "ntrm.slide.reading.worker")
 
 
-def wait_until(true, seconds=60):
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def readers():
     before = set(children())
-    readers = Readers(2, Limits(seconds=60))
+    readers = Readers(2, Limits(seconds=600))
     yield readers
     readers.close()
-    wait_until(lambda: set(children()) <= before)
+    wait_for("our readers to end", lambda: set(children()) <= before)
 
 
 @pytest.fixture
@@ -46,7 +38,7 @@ def test_few_slides_stay_open_and_all_are_read_rightly(readers, slides):
         with readers.using(path) as slide:
             np.testing.assert_array_equal(slide.read(5, 7, 40, 30, 0), image[7:37, 5:45])
     # Two slides with a process each, and one in reserve.
-    wait_until(lambda: len(children()) - before <= 3)
+    wait_for("the others to end", lambda: len(children()) - before <= 3)
 
 
 def test_a_slide_in_use_is_not_closed(readers, slides):
@@ -76,7 +68,7 @@ def test_many_threads_share_few_processes(readers, slides):
     for thread in threads:
         thread.join()
     assert wrong == []
-    wait_until(lambda: len(children()) - before <= PER_SLIDE + 1)
+    wait_for("few readers", lambda: len(children()) - before <= PER_SLIDE + 1)
 
 
 def test_a_killed_process_is_replaced(readers, slides):
@@ -88,7 +80,7 @@ def test_a_killed_process_is_replaced(readers, slides):
         for process in killed:
             os.kill(process, signal.SIGKILL)
         # A process that is told to die lives on for a moment, and the one in reserve would still be taken for alive.
-        wait_until(lambda: not killed & set(children_of(os.getpid())))
+        wait_for("their death", lambda: not killed & set(children_of(os.getpid())))
         with pytest.raises(DataError):
             slide.read(0, 0, 1, 1, 0)
         np.testing.assert_array_equal(slide.read(0, 0, 90, 80, 0), image)

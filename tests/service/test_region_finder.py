@@ -21,9 +21,9 @@ def test_every_pixel_finds_its_own_region(tmp_path, random, packed):
     mask[75:80, 90:100] = NAMES.index("SCC")
     segmented(tmp_path, random, mask=mask, tissue_mask=False)
     folder = tmp_path / "out" / "a"
+    polygons = (folder / "regions.geojson").read_bytes()
     if packed:
-        text = (folder / "regions.geojson").read_bytes()
-        (folder / "regions.geojson.gz").write_bytes(gzip.compress(text))
+        (folder / "regions.geojson.gz").write_bytes(gzip.compress(polygons))
         (folder / "regions.geojson").unlink()
     rows = json.loads((folder / ".ntrm" / "done.json").read_text())["tables"]["regions"]
     finder = RegionFinder(rows, folder / "regions.geojson")
@@ -42,3 +42,12 @@ def test_every_pixel_finds_its_own_region(tmp_path, random, packed):
     assert finder.find(None, 1e9, 1e9) is None
     assert finder.row(10**6) is None
     assert all(finder.row(number) == found for number, found in seen.items())
+    features = json.loads(polygons.decode())["features"]
+    assert len(rows) == len(features) >= 5
+    for row, feature in zip(rows, features, strict=True):
+        rings = finder.outline(row["region"])
+        assert [ring.tolist() for ring in rings] == feature["geometry"]["coordinates"]
+    assert finder.outline(10**6) is None
+    for path in folder.glob("regions.geojson*"):
+        path.write_bytes(b"broken")
+    assert RegionFinder(rows, folder / "regions.geojson").outline(rows[0]["region"]) is None

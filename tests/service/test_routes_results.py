@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from shapely.geometry import Polygon
 from tests.evaluation.small import MPP, NAMES
 from tests.segmentation.small import paint, write_slide
 from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
 
+from ntrm.service import routes_results
 from ntrm.service.routes_results import REPORT_POLICY
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -91,12 +93,29 @@ def test_what_lies_at_a_point_agrees_with_the_mask(client, made, random):
             assert region["piece"] == answer["piece"] == 1
             assert region["left_px"] <= x < region["left_px"] + region["width_px"]
             assert region["top_px"] <= y < region["top_px"] + region["height_px"]
+            assert region["outline_exact"]
+            # Even and odd: holes count themselves out.
+            areas = sorted((Polygon(ring).area for ring in region["outline"]), reverse=True)
+            assert areas[0] - sum(areas[1:]) == pytest.approx(region["area_mm2"] / (MPP / 1000) ** 2)
     beyond = client.get(f"{place}/at", params={"x": 10**6, "y": 5}).json()
     assert (beyond["tissue"], beyond["region"], beyond["confidence"]) == (None, None, None)
     for wrong in ({"x": -1, "y": 0}, {"x": "nan", "y": 0}, {"x": "inf", "y": 0}, {"x": 1}, {}):
         assert client.get(f"{place}/at", params=wrong).status_code == 422
     for number, status in ((10**6, 404), (0, 422), (-1, 422), ("x", 422)):
         assert client.get(f"{place}/regions/{number}").status_code == status
+
+
+def test_long_outlines_are_thinned_and_lost_ones_are_told(client, made, monkeypatch):
+    place = f"/v1/slides/{only_slide(client)['id']}/regions/1"
+    whole = client.get(place).json()
+    points = sum(map(len, whole["outline"]))
+    monkeypatch.setattr(routes_results, "OUTLINE_POINTS", points - 1)
+    fewer = client.get(place).json()
+    assert sum(map(len, fewer["outline"])) < points
+    assert not fewer["outline_exact"]
+    (made[0] / "out" / "a" / "regions.geojson").unlink()
+    lost = client.get(place).json()
+    assert (lost["outline"], lost["outline_exact"], lost["area_mm2"]) == (None, False, whole["area_mm2"])
 
 
 def test_thumbnails_of_results_of_uploads_and_of_nothing(client, made, random):

@@ -1,4 +1,5 @@
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from tests.service.small import RAW, only_slide, segmented, serving, settings_of
 
 from ntrm.report.safe_palette import SAFE
 from ntrm.service import routes_tiles
+from ntrm.service.palette import BROKEN, CORRECTED, SAFE_BROKEN, SAFE_CORRECTED
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -145,4 +147,16 @@ def test_new_results_get_new_tiles(client, tiles, made):
     first = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
     path = made[0] / "out" / "a" / "summary.json"
     path.write_text(path.read_text() + " ")
-    assert client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"] != first
+    second = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
+    assert second != first
+    assert "improvement" not in client.get(tiles).json()["layers"]
+    shutil.copy(path.with_name("mask.ome.tif"), path.with_name("truth.ome.tif"))
+    assert "improvement" in client.get(tiles).json()["layers"]
+    for query, colours in (("", [CORRECTED, BROKEN]), ("?palette=safe", [SAFE_CORRECTED, SAFE_BROKEN])):
+        shown = image_of(client.get(f"{tiles}/improvement/8/0_0.png{query}"))
+        index, seen = np.asarray(shown), np.asarray(shown.convert("RGBA"))
+        # The mask stands for the truth here, so that nothing was broken.
+        assert set(np.unique(index)) == {0, 1}
+        np.testing.assert_array_equal(seen[index == 1][:, :3], np.broadcast_to(colours[0], ((index == 1).sum(), 3)))
+        assert [tuple(shown.getpalette()[3 * n : 3 * n + 3]) for n in (1, 2)] == colours
+    assert client.get(f"{tiles}/improvement/8/0_0.png?palette=grey").status_code == 400

@@ -1,44 +1,54 @@
 import os
 import signal
 import socket
+from contextlib import closing
 
 import numpy as np
 import pytest
 from tests.evaluation.small import MPP
 from tests.segmentation.small import paint, write_slide
-from tests.service.running import Running, is_alive, wait_for
-from tests.service.small import TOKEN, settings_of
+from tests.service.running import Running, children_of, is_alive, wait_for
+from tests.service.small import TOKEN, serving, settings_of
 
 from ntrm.data.encode import write_image
+from ntrm.files import PARTIAL
 from ntrm.resolution import Resolution
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segment import segment
+from ntrm.service import supervisor
+from ntrm.service.jobs import JobStore
 from ntrm.service.serve import _listening
 
 
+def write_tissue(path, side):
+    """A slide full of tissue in a few colours, so that its network takes some seconds and its measuring does not."""
+    pixels = np.full((side, side, 3), (150, 70, 140), dtype=np.uint8)
+    for corner in range(100, side - 200, 400):
+        pixels[corner : corner + 150, side - corner - 150 : side - corner] = (90, 30, 110)
+    write_image(path, pixels, Resolution.square(MPP))
+    return path
+
+
 @pytest.fixture
-def large(tmp_path, random):
-    """A slide full of tissue, so that its segmentation takes some seconds."""
-    pixels = random.integers(90, 200, (1200, 1200, 3)).astype(np.uint8)
-    pixels[..., 1] //= 2
-    write_image(tmp_path / "root" / "large.tif", pixels, Resolution.square(MPP))
-    return tmp_path / "root" / "large.tif"
+def root(tmp_path, random):
+    write_slide(tmp_path / "root" / "small.tif", paint(random))
+    return tmp_path / "root"
 
 
-def test_killing_worker_and_server_in_the_middle_loses_nothing(tmp_path, model, random, large):
+def test_killing_worker_and_server_in_the_middle_loses_nothing(tmp_path, model, root):
     out = tmp_path / "out"
-    small = write_slide(tmp_path / "root" / "small.tif", paint(random))
-    arguments = (out, model, "--root", str(tmp_path / "root"))
+    small, large = root / "small.tif", write_tissue(root / "large.tif", 1400)
+    arguments = (out, model, "--root", str(root))
     with Running(*arguments) as service:
         first = service.add(small, "small")
         service.wait_for(first, "done")
         finished = (out / "small" / "mask.ome.tif").read_bytes()
         key = service.add(large, "large")
-        service.wait_for(key, "running", "done", least=0.02)
+        service.wait_for(key, "running", "done", least=0.15)
         (worker,) = service.workers
         os.kill(worker, signal.SIGKILL)
         wait_for("another worker", lambda: [pid for pid in service.workers if pid != worker])
-        service.wait_for(key, "running", "done", least=0.02)
+        service.wait_for(key, "running", "done", least=0.15)
         below = service.workers
         service.kill()
         # A worker never outlives its service for long.
@@ -56,29 +66,64 @@ def test_killing_worker_and_server_in_the_middle_loses_nothing(tmp_path, model, 
         assert (out / "large" / name).read_bytes() == (tmp_path / "alone" / "large" / name).read_bytes()
 
 
-def test_running_jobs_are_cancelled_deleted_and_put_back(tmp_path, model, large):
+def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tmp_path, model, root, monkeypatch):
+    # Never finished: far more than the machine can do between two questions.
+    endless = write_tissue(root / "endless.tif", 3600)
+    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 1.0)
     out = tmp_path / "out"
-    with Running(out, model, "--root", str(tmp_path / "root")) as service:
-        key = service.add(large, "large")
-        service.wait_for(key, "running", least=0.01)
-        assert service.ask("POST", f"/v1/slides/{key}/cancel")[0] == 200
-        service.wait_for(key, "cancelled")
-        assert service.ask("POST", f"/v1/slides/{key}/retry")[0] == 200
-        service.wait_for(key, "running", least=0.01)
-        assert service.ask("DELETE", f"/v1/slides/{key}")[0] == 204
-        assert service.ask("GET", f"/v1/slides/{key}")[0] == 404
-        wait_for("the results to be removed", lambda: not (out / "large").exists())
-        assert large.is_file()
+    with serving(settings_of(out, model, roots=(root,), workers=1, device="cpu")) as client:
+
+        def add(name):
+            made = client.post("/v1/slides", json={"path": str(root / f"{name}.tif"), "slide_id": name})
+            return f"/v1/slides/{made.json()['id']}"
+
+        def wait(place, status, least=0.0):
+            def there():
+                slide = client.get(place).json()
+                return slide["status"] == status and slide["progress"] >= least
+
+            wait_for(f"{place} to be {status}", there)
+
+        place = add("endless")
+        wait(place, "running", 0.001)
+        assert client.post(f"{place}/cancel").status_code == 200
+        wait(place, "cancelled")
+        assert client.post(f"{place}/retry").status_code == 200
+        wait(place, "running", 0.001)
+        # A worker that stands still hears nothing, as one in a library's endless loop.
+        (worker,) = client.hall.supervisor.processes
+        os.kill(worker, signal.SIGSTOP)
+        below = [worker, *children_of(worker)]
+        (out / "endless" / f"{PARTIAL}left.tif").write_bytes(b"x")
+        following = add("small")
+        assert client.post(f"{place}/cancel").json()["status"] == "running"
+        wait(place, "cancelled")
+        wait_for("its processes to end", lambda: not any(is_alive(pid) for pid in below))
+        assert [path for path in (out / "endless").rglob("*") if path.name.startswith(PARTIAL)] == []
+        wait(following, "done")
+        assert client.hall.supervisor.processes != [worker]
+        assert client.post(f"{place}/retry").status_code == 200
+        wait(place, "running", 0.001)
+        assert client.delete(place).status_code == 204
+        assert client.get(place).status_code == 404
+        wait_for("the results to be removed", lambda: not (out / "endless").exists())
+    assert endless.is_file()
+
+
+def test_ctrl_c_puts_jobs_back_and_a_sender_that_goes_leaves_nothing(tmp_path, model, root):
+    write_tissue(root / "endless.tif", 3600)
+    out = tmp_path / "out"
+    with Running(out, model, "--root", str(root)) as service:
+        key = service.add(root / "endless.tif", "endless")
         cut_in_the_middle(service.port, out)
-        other = service.add(large, "again")
-        service.wait_for(other, "running")
+        assert service.ask("GET", service.link, token=None)[0] == 303
+        service.wait_for(key, "running")
         code, _, below = service.stop(signal.SIGINT)
     assert code == 130
     wait_for("its processes to end", lambda: not any(is_alive(pid) for pid in below))
-    with Running(out, model) as service:
-        slide = service.json(f"/v1/slides/{other}")
-        assert (slide["status"], slide["error"]) in ((status, None) for status in ("queued", "running", "done"))
-        assert service.ask("GET", service.link, token=None)[0] == 303
+    with closing(JobStore(out / ".service" / "jobs.sqlite")) as store:
+        slide = store.get(key)
+    assert (slide.status, slide.worker, slide.error) == ("queued", None, None)
 
 
 def test_small_answers_are_sent_at_once(tmp_path, model):

@@ -16,7 +16,7 @@ FOREVER = float("inf")
 
 @pytest.fixture(scope="module")
 def readers():
-    readers = Readers(4, Limits(seconds=60))
+    readers = Readers(4, Limits(seconds=600))
     yield readers
     readers.close()
 
@@ -75,7 +75,7 @@ def test_tiles_put_together_from_finer_ones_are_the_same_up_to_rounding(tmp_path
             # Each step rounds by half; a pixel at the border stands for fewer of the file's but counts as a whole one.
             assert difference[:-1, :-1].max() <= 3
             assert difference.max() <= 20
-        overview = tiles.overview(300, 60)
+        overview = tiles.overview(300, 600)
         assert 150 < max(overview.shape) <= 300
 
 

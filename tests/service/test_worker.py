@@ -54,30 +54,6 @@ def test_a_slide_is_segmented_and_summed_up(tmp_path, store, segmenter, random):
     assert (tmp_path / "out" / "a" / "mask.ome.tif").is_file()
 
 
-def test_progress_is_told_and_never_falls(tmp_path, store, segmenter, random, monkeypatch):
-    told = []
-    beat = store.beat
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.0)
-    monkeypatch.setattr(store, "beat", lambda *now: told.append(now[2:]) or beat(*now))
-    queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    run(store, segmenter)
-    shares = [share for share, _ in told]
-    assert shares == sorted(shares)
-    assert 0 < shares[0] < shares[-1] <= 1
-    assert {stage for _, stage in told} == {"segmenting", "measuring"}
-
-
-def test_progress_is_told_at_most_a_few_times_a_second(store):
-    slide = queued(store, None)
-    store.claim("w")
-    calls = []
-    store.beat = lambda *_: calls.append(1) or True
-    progress = worker.JobProgress(store, slide, "w", NEVER, 60)
-    begun = time.monotonic()
-    assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
-    assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
-
-
 def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, random, monkeypatch):
     slide = queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     beat = store.beat
@@ -126,7 +102,7 @@ def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, sto
 
 def test_a_slide_that_another_program_holds_fails_after_a_while(tmp_path, store, segmenter, random, monkeypatch):
     monkeypatch.setattr(worker, "BUSY_SECONDS", 0.1)
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "PAUSE_SECONDS", 0.01)
     queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     with alone(tmp_path / "out" / "a"):
         slide = run(store, segmenter)

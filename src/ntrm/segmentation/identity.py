@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,8 +18,6 @@ from ntrm.version import __version__
 
 FORMAT = "ntrm-results/1"
 PURPOSE = "for research, not for diagnosis"
-ENDS = 1 << 20
-"""Bytes at either end of a file that tell it from others."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +135,15 @@ def _read_run(out: Path) -> dict[str, Any]:
                 mend="choose a new or an empty folder for --out",
             ) from None
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}", got=error, mend="choose another --out") from error
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or not _are_names(document.get("covariates", [])):
         raise DataError(f"{path} is no record of a run", mend="choose another --out")
     return document
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _differences(before: dict[str, Any], mine: dict[str, Any], keys: Sequence[str]) -> str:
@@ -156,17 +157,3 @@ def _differences(before: dict[str, Any], mine: dict[str, Any], keys: Sequence[st
         else:
             found.append(f"{key} {old!r}, not {new!r}")
     return "; ".join(found)
-
-
-def source_fingerprint(path: Path) -> str | None:
-    """Tells one slide file from another without its name: size, first and last bytes; None where there is no file."""
-    try:
-        with path.open("rb") as stream:
-            size = stream.seek(0, 2)
-            digest = hashlib.sha256(str(size).encode())
-            for start in (0, max(size - ENDS, 0)):
-                stream.seek(start)
-                digest.update(stream.read(ENDS))
-    except OSError:
-        return None
-    return digest.hexdigest()

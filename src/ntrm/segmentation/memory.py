@@ -19,6 +19,8 @@ HIDDEN = ".ntrm"
 BANDS = "bands"
 DONE, FAILED = "done.json", "failed.json"
 
+_MEND = "delete the slide's folder, and run again"
+
 
 class BusyError(RefusedError):
     """Another process works on the slide."""
@@ -68,19 +70,29 @@ def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mappi
 
 def remembered(folder: Path) -> dict[str, Any] | None:
     """The failure, if the last attempt failed, else the results; None where there is neither."""
-    return _document(folder / HIDDEN / FAILED) or finished(folder)
+    return _document(folder / HIDDEN / FAILED, ("covariates", "tables")) or finished(folder)
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
     """The document of a slide that was finished."""
-    return _document(folder / HIDDEN / DONE)
+    return _document(folder / HIDDEN / DONE, ("plan", "covariates", "tables"))
 
 
-def _document(path: Path) -> dict[str, Any] | None:
+def _document(path: Path, parts: tuple[str, ...]) -> dict[str, Any] | None:
+    """What lies there, if it has these parts, all of them objects."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="delete the slide's folder, and run again") from error
-    return document if isinstance(document, dict) else None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend=_MEND) from error
+    whole = isinstance(document, dict) and all(isinstance(document.get(part), dict) for part in parts)
+    if not whole or not _are_tables(document["tables"]):
+        raise DataError(f"{path} is no record of a slide", mend=_MEND)
+    return dict(document)
+
+
+def _are_tables(tables: dict[str, Any]) -> bool:
+    """Whether each holds rows, and one is the slide's own."""
+    rows = [isinstance(table, list) and all(isinstance(row, dict) for row in table) for table in tables.values()]
+    return all(rows) and bool(tables.get("slides"))

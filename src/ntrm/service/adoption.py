@@ -9,8 +9,8 @@ from threading import Event
 
 from ntrm.errors import DataError, UsageError
 from ntrm.segmentation.memory import finished
+from ntrm.segmentation.sources import source_fingerprint
 from ntrm.service.facts import facts_of
-from ntrm.service.fingerprints import fingerprint_of
 from ntrm.service.jobs import JobStore
 from ntrm.service.records import DONE, FOUND, Slide, new_id
 from ntrm.slide.inputs import find_inputs
@@ -72,7 +72,7 @@ def find_originals(store: JobStore, roots: Sequence[Path], stop: Event) -> int:
     for path in _files(roots) if wanted else ():
         if stop.is_set() or not wanted:
             break
-        slide = wanted.pop(fingerprint_of(path) or "", None)
+        slide = wanted.pop(source_fingerprint(path) or "", None)
         if slide is not None:
             store.locate(slide, path)
             count += 1

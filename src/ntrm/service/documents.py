@@ -195,6 +195,10 @@ class RegionDocument(BaseModel):
     top_px: float
     width_px: float
     height_px: float
+    outline: list[list[list[float]]] | None = Field(
+        description="rings of [x, y] in pixels of the full resolution, holes too; null where the polygon cannot be read"
+    )
+    outline_exact: bool = Field(description="false where points were left out to keep the answer small")
 
 
 class Link(BaseModel):

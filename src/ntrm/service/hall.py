@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import threading
 import time
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from ntrm.service.audit import Audit
 from ntrm.service.facts import image_size, read_summary
 from ntrm.service.geometry import DeepZoom
 from ntrm.service.jobs import JobStore
-from ntrm.service.mask_tiles import MaskLayers, Place
+from ntrm.service.mask_tiles import FILES, MaskLayers, Place
 from ntrm.service.model_facts import ModelFacts, read_facts
 from ntrm.service.problems import conflict, missing
 from ntrm.service.readers import Readers
@@ -36,6 +37,8 @@ from ntrm.slide.reading.cache import ArrayCache
 CHORE_SECONDS = 60.0
 IDLE_SECONDS = 600.0
 """Slides nobody looks at are closed after this."""
+SEARCH_SECONDS = 5.0
+"""How long the end waits for the search for originals."""
 OPEN_MASKS = 32
 DAY = 86_400.0
 
@@ -65,6 +68,8 @@ class Hall:
         """Held while a name is chosen for a new slide."""
         self.uploads = 0
         """Those that are coming in just now."""
+        self.search: threading.Thread | None = None
+        """Looks for the originals of results; alive while it does."""
         self._stop = threading.Event()
         self._next_chore = 0.0
 
@@ -76,7 +81,7 @@ class Hall:
         adopt(self.settings.out, self.store)
         forget_vanished(self.settings.out, self.store)
         self._remove_orphans()
-        threading.Thread(target=self._find_originals, daemon=True).start()
+        self._find_originals()
         threading.Thread(target=self.readers.warm_up, daemon=True).start()
         self.supervisor.start()
         self.audit.note("start")
@@ -91,6 +96,8 @@ class Hall:
             for layers, _ in self._masks.values():
                 layers.close()
             self._masks.clear()
+        if self.search is not None:
+            self.search.join(SEARCH_SECONDS)
         self.audit.note("stop")
         self.store.close()
 
@@ -123,11 +130,15 @@ class Hall:
         return slide.source, (slide.id, status.st_mtime_ns, status.st_size)
 
     def revision(self, slide: Slide) -> int:
-        """Changes whenever the results do."""
+        """Changes whenever the results do, or when a truth is put beside them."""
         try:
-            return (self.folder(slide) / "summary.json").stat().st_mtime_ns
+            made = (self.folder(slide) / "summary.json").stat().st_mtime_ns
         except OSError:
             raise missing("the slide has no results", "wait until its status is done") from None
+        try:
+            return made ^ (self.folder(slide) / FILES["truth"]).stat().st_mtime_ns
+        except OSError:
+            return made
 
     @contextmanager
     def masks(self, slide: Slide) -> Iterator[MaskLayers]:
@@ -236,7 +247,17 @@ class Hall:
                 path.unlink(missing_ok=True)
 
     def _find_originals(self) -> None:
-        find_originals(self.store, self.settings.roots, self._stop)
+        """In a thread of its own: the roots may be large and far away."""
+        self.search = threading.Thread(target=self._look_for_originals, name="originals", daemon=True)
+        self.search.start()
+
+    def _look_for_originals(self) -> None:
+        try:
+            find_originals(self.store, self.settings.roots, self._stop)
+        except sqlite3.Error:
+            # Listing a large root went on after the end, when the database was closed.
+            if not self._stop.is_set():
+                raise
 
     def _chores(self) -> None:
         """Called often, from the supervisor's thread."""
@@ -249,7 +270,7 @@ class Hall:
         self.retire()
         # Another program may have put results here, or taken them away.
         if adopt(self.settings.out, self.store):
-            threading.Thread(target=self._find_originals, daemon=True).start()
+            self._find_originals()
         forget_vanished(self.settings.out, self.store)
 
     def retire(self) -> None:

@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from ntrm.errors import NtrmError
 from ntrm.resolution import Resolution
-from ntrm.service.fingerprints import fingerprint_of
+from ntrm.segmentation.sources import source_fingerprint
 from ntrm.service.hall import Hall
 from ntrm.service.places import display_name
 from ntrm.service.problems import ProblemError, document_of
@@ -70,7 +70,7 @@ def submit_upload(hall: Hall, incoming: Path, name: str, mpp: float | None, slid
         info = look_into(hall, place)
         lacking = _mpp_problem(info, mpp)
         waiting = [slide for slide in hall.store.every(FAILED) if _waits_for_mpp(slide)]
-        fingerprint = fingerprint_of(place) if lacking or waiting else None
+        fingerprint = source_fingerprint(place) if lacking or waiting else None
         for slide in waiting:
             # The same file sent again, now with its µm/px, takes the place of the one that waits for them.
             if slide.fingerprint == fingerprint:

@@ -8,10 +8,25 @@ import numpy as np
 
 from ntrm.labels import RGB
 from ntrm.service.model_facts import ModelFacts
-from ntrm.service.palette import BROKEN, CORRECTED, HIGHLIGHT, Table, certainty_table, class_alpha, class_table
+from ntrm.service.palette import (
+    BROKEN,
+    CORRECTED,
+    HIGHLIGHT,
+    SAFE_BROKEN,
+    SAFE_CORRECTED,
+    Table,
+    certainty_table,
+    class_alpha,
+    class_table,
+)
 from ntrm.service.problems import ProblemError, busy
 
 CLASSES = ("tissue", "initial")
+PALETTES = {
+    **dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")),
+    "confidence": ("viridis", "grey"),
+}
+"""Those that a layer may be asked for in; the first one is what it has otherwise."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +55,13 @@ class LayerLook:
         """From what a request says; refuses what does not go together."""
         if model is None:
             raise busy("the model's classes are not known yet")
-        wrong = palette is not None and palette not in (
-            ("dataset", "safe") if layer in CLASSES else ("viridis", "grey") if layer == "confidence" else ()
-        )
-        if wrong:
+        if palette is not None and palette not in PALETTES.get(layer, ()):
             raise ProblemError(400, "usage", f"the layer {layer} has no such palette", got=palette)
-        colours = model.safe_colours if palette == "safe" else model.colours
+        safe = palette == "safe"
+        if layer == "improvement":
+            colours = [SAFE_CORRECTED, SAFE_BROKEN] if safe else [CORRECTED, BROKEN]
+        else:
+            colours = model.safe_colours if safe else model.colours
         return cls(
             layer=layer,
             colours=tuple(colours),
@@ -67,7 +83,7 @@ def colours_of(look: LayerLook) -> tuple[Table, Table]:
         alpha[0] = 0
         return certainty_table("grey" if look.grey else "viridis"), alpha
     if look.layer == "improvement":
-        return class_table([CORRECTED, BROKEN]), np.array([0, 255, 255], dtype=np.uint8)
+        return class_table(look.colours), np.array([0, 255, 255], dtype=np.uint8)
     return class_table([HIGHLIGHT]), np.array([0, 255], dtype=np.uint8)
 
 

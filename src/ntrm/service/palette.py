@@ -15,6 +15,8 @@ Table = NDArray[np.uint8]
 _VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 HIGHLIGHT: RGB = (255, 214, 10)
 CORRECTED, BROKEN = (26, 152, 80), (215, 48, 39)
+SAFE_CORRECTED, SAFE_BROKEN = (0, 90, 181), (220, 100, 0)
+"""Blue and orange: green and red are one colour to some."""
 
 
 def safe_colours(schema: LabelSchema) -> list[RGB]:

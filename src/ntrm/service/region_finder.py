@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ntrm.service.outlines import Ring, holds, rings_of
 
 Row = dict[str, Any]
 
@@ -39,20 +40,25 @@ class RegionFinder:
             # A connected region of this tissue lies here, and no other can.
             return self._rows[int(self._numbers[candidates[0]])]
         for index in candidates[np.argsort(self._areas[candidates])]:
-            geometry = self._geometry(int(index))
-            if geometry is not None and _holds(geometry, x, y):
+            rings = self._rings(int(index))
+            if rings is not None and holds(rings, x, y):
                 return self._rows[int(self._numbers[index])]
         return None
 
-    def _geometry(self, index: int) -> Any:
+    def outline(self, number: int) -> list[Ring] | None:
+        """All rings of a region; None where its polygon cannot be read."""
+        found = np.flatnonzero(self._numbers == number)
+        return self._rings(int(found[0])) if len(found) else None
+
+    def _rings(self, index: int) -> list[Ring] | None:
         """Of the feature in that place of the file; each stands on a line of its own."""
         try:
             with self._open() as stream:
                 if self._lines is None:
                     self._lines = _line_starts(stream)
                 stream.seek(int(self._lines[index + 1]))
-                return json.loads(stream.readline().strip().rstrip(b",").removesuffix(b"]}"))["geometry"]
-        except (OSError, ValueError, LookupError, TypeError):
+                return rings_of(stream.readline())
+        except (OSError, EOFError, ValueError, LookupError):
             return None
 
     def _open(self) -> Any:
@@ -64,16 +70,3 @@ def _line_starts(stream: Any) -> NDArray[np.int64]:
     stream.seek(0)
     lengths = np.fromiter((len(line) for line in stream), dtype=np.int64)
     return np.concatenate([[0], np.cumsum(lengths)])
-
-
-def _holds(geometry: Any, x: float, y: float) -> bool:
-    """Whether an odd number of edges lies to the right of the point: holes count themselves out."""
-    polygons = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
-    crossings = 0
-    for ring in (ring for polygon in polygons for ring in polygon):
-        points = np.asarray(ring, dtype=np.float64)
-        (x0, y0), (x1, y1) = points[:-1].T, points[1:].T
-        spans = (y0 > y) != (y1 > y)
-        where = x0[spans] + (y - y0[spans]) / (y1[spans] - y0[spans]) * (x1[spans] - x0[spans])
-        crossings += int((where > x).sum())
-    return crossings % 2 == 1

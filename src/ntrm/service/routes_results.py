@@ -13,6 +13,7 @@ from fastapi.responses import FileResponse
 from ntrm.files import whole_file
 from ntrm.service.documents import PointDocument, RegionDocument
 from ntrm.service.hall import Hall
+from ntrm.service.outlines import thinned
 from ntrm.service.problems import missing
 from ntrm.service.records import Slide
 from ntrm.service.routes_slides import Shared, SlideKey, problems
@@ -23,6 +24,8 @@ from ntrm.slide.outputs import OVERLAY, PLAIN
 router = APIRouter(prefix="/v1/slides/{id}", tags=["results"], responses=problems(404))
 
 THUMBNAIL_SIDE = 512
+OUTLINE_POINTS = 10_000
+"""Of a region: more than a screen shows, and few enough to be drawn while the slide moves."""
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 Number = Annotated[int, Path(ge=1, le=2**31)]
 Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
@@ -150,12 +153,18 @@ def at(hall: Shared, id: SlideKey, x: Coordinate, y: Coordinate) -> PointDocumen
 
 @router.get("/regions/{number}")
 def region(hall: Shared, id: SlideKey, number: Number) -> RegionDocument:  # noqa: A002
-    """One region: its row of regions.csv, with its bounds in pixels of the full resolution."""
-    slide = hall.store.get(id)
-    found = hall.finder(slide).row(number)
+    """One region: its row of regions.csv, with bounds and outline in pixels of the full resolution."""
+    finder = hall.finder(hall.store.get(id))
+    found = finder.row(number)
     if found is None:
         raise missing("no such region", "ask for the region at a point first")
-    return RegionDocument(**{key: value for key, value in found.items() if key != "slide_id"})
+    whole = finder.outline(number) or []
+    shown = thinned(whole, OUTLINE_POINTS)
+    return RegionDocument(
+        **{key: value for key, value in found.items() if key != "slide_id"},
+        outline=[ring.round(2).tolist() for ring in shown] or None,
+        outline_exact=bool(whole) and sum(map(len, shown)) == sum(map(len, whole)),
+    )
 
 
 def _names(hall: Hall) -> dict[int, str]:

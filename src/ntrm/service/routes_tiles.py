@@ -95,8 +95,8 @@ async def tile(
 
     ``tissue`` and ``initial``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
     ``only`` make classes transparent, the background always is unless ``only`` names it. ``confidence``: pixels are
-    certainty times 255; ``palette`` viridis or grey. ``improvement``: 1 corrected, 2 broken. ``interface``: 1 at the
-    border of the classes ``a`` and ``b``.
+    certainty times 255; ``palette`` viridis or grey. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
+    ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``.
     """
     column, row, kind = re.split(r"[_.]", place)
     if (kind == "jpg") != (layer == "slide"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from ntrm.errors import RefusedError
+from ntrm.files import remove_partials
 from ntrm.reproduction.locks import holding
+from ntrm.segmentation.memory import HIDDEN, BusyError, alone
 from ntrm.service.settings import ServiceSettings
 
 DATABASE, AUDIT, LOG, SERVER_LOCK = "jobs.sqlite", "audit.jsonl", "worker.log", "server.lock"
@@ -35,3 +38,12 @@ def forget_dead(settings: ServiceSettings) -> None:
     for path in folder.glob("*.lock") if folder.is_dir() else ():
         if not is_alive(settings, path.stem):
             path.unlink(missing_ok=True)
+
+
+def forget_partials(folder: Path) -> None:
+    """Remove the temporary files of a worker that was killed at a slide; what it can go on from stays."""
+    if not folder.is_dir():
+        return
+    with suppress(BusyError), alone(folder):
+        for place in (folder, *(each for each in (folder / HIDDEN).rglob("*") if each.is_dir())):
+            remove_partials(place)

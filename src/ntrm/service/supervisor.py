@@ -17,7 +17,7 @@ from typing import IO, Any
 from ntrm.errors import NtrmError
 from ntrm.service.jobs import JobStore
 from ntrm.service.settings import ServiceSettings
-from ntrm.service.shared import LOG, forget_dead, is_alive
+from ntrm.service.shared import LOG, forget_dead, forget_partials, is_alive
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
@@ -92,8 +92,16 @@ class Supervisor:
             _write(pipe, b"\n")
 
     def reclaim(self, *, blame: bool) -> None:
-        """Queue the slides of workers that are gone."""
-        self._store.reclaim(lambda name: is_alive(self._settings, name), blame=blame)
+        """Queue the slides of workers that are gone; those to be cancelled end, and leave nothing half written."""
+
+        def alive(name: str) -> bool:
+            return is_alive(self._settings, name)
+
+        for slide in self._store.running():
+            # While it still counts as running nobody else takes it up or deletes it.
+            if slide.cancel is not None and (slide.worker is None or not alive(slide.worker)):
+                forget_partials(self._settings.out / slide.slide_id)
+        self._store.reclaim(alive, blame=blame)
 
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""
@@ -148,10 +156,10 @@ class Supervisor:
 
     def _listen(self, place: _Place, process: subprocess.Popen[bytes]) -> None:
         """What a worker says when it has started, or why it cannot."""
-        line = process.stdout.readline() if process.stdout is not None else b""
         try:
-            said = json.loads(line)
+            said = json.loads(process.stdout.readline() if process.stdout is not None else b"")
         except ValueError:
+            # It died without a word; its pipe may be closed by now.
             return
         if "refused" in said:
             self._refusal = said["refused"]

@@ -13,8 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from ntrm.errors import DataError, NtrmError
 from ntrm.reproduction.locks import holding
@@ -22,6 +21,7 @@ from ntrm.resolution import Resolution
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segmenter import Outcome, Segmenter
 from ntrm.service.facts import facts_of
+from ntrm.service.job_progress import CancelledError, JobProgress, StoppedError, TooLongError
 from ntrm.service.jobs import JobStore
 from ntrm.service.model_facts import ModelFacts, understand, write_facts
 from ntrm.service.problems import ProblemError, document_of
@@ -32,61 +32,14 @@ from ntrm.service.worker_settings import settings_from
 from ntrm.slide.inputs import SlideInput
 from ntrm.slide.tables import RUN
 
-T = TypeVar("T")
-BEAT_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 """How long it sleeps unless somebody wakes it."""
 BUSY_SECONDS = 30.0
 """How long it waits for another process to leave a slide alone."""
 TABLE_SECONDS = 60.0
 """Tables of all slides are written when the queue is empty, or this often."""
+PAUSE_SECONDS = 0.5
 NICE = 5
-SHARE = 0.95
-"""Of the progress that is segmentation; the rest is measuring and writing."""
-
-
-class _EndError(BaseException):
-    """Ends a job from within; not an ``Exception``, which would be the slide's own error."""
-
-
-class _CancelledError(_EndError):
-    """Somebody asked for the end of the job."""
-
-
-class _StoppedError(_EndError):
-    """The service ends."""
-
-
-class _TooLongError(_EndError):
-    """The job's time is up."""
-
-
-class JobProgress:
-    """Tells the database how far a slide is, and hears from there whether to go on."""
-
-    def __init__(self, store: JobStore, slide: Slide, worker: str, stop: threading.Event, seconds: float) -> None:
-        self._store, self._slide, self._worker, self._stop = store, slide, worker, stop
-        self._deadline = time.monotonic() + seconds
-        self._last = 0.0
-
-    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
-        """Yield ``items``; raises where the job is to end."""
-        for done, item in enumerate(items, start=1):
-            yield item
-            self.tell(SHARE * done / max(total, 1), "segmenting")
-        self.tell(SHARE, "measuring", at_once=True)
-
-    def tell(self, progress: float, stage: str, *, at_once: bool = False) -> None:
-        """At most a few times a second."""
-        now = time.monotonic()
-        if self._stop.is_set():
-            raise _StoppedError
-        if now > self._deadline:
-            raise _TooLongError
-        if at_once or now - self._last >= BEAT_SECONDS:
-            self._last = now
-            if not self._store.beat(self._slide.id, self._worker, min(progress, 1.0), stage):
-                raise _CancelledError
 
 
 def main() -> int:
@@ -142,18 +95,19 @@ def run_job(
     store: JobStore, segmenter: Segmenter, slide: Slide, worker: str, stop: threading.Event, seconds: float
 ) -> None:
     """One slide, from the queue to its end."""
-    progress = JobProgress(store, slide, worker, stop, seconds)
+    progress = JobProgress(store, slide, worker, segmenter.out / slide.slide_id, stop, seconds)
     try:
-        outcome = _segment(segmenter, slide, progress)
+        with progress:
+            outcome = _segment(segmenter, slide, progress)
         if outcome.status in ("done", "kept"):
             store.finish(slide.id, worker, DONE, facts=facts_of(segmenter.out / slide.slide_id))
         else:
             store.finish(slide.id, worker, FAILED, error=_failure(outcome))
-    except _CancelledError:
+    except CancelledError:
         store.finish(slide.id, worker, CANCELLED)
-    except _StoppedError:
+    except StoppedError:
         store.release(slide.id, worker)
-    except _TooLongError:
+    except TooLongError:
         store.finish(slide.id, worker, FAILED, error=too_long(seconds))
     except NtrmError as error:
         store.finish(slide.id, worker, FAILED, error=error)
@@ -171,7 +125,7 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
         if outcome.status != "busy" or time.monotonic() > until:
             return outcome
         progress.tell(0.0, "waiting")
-        time.sleep(BEAT_SECONDS)
+        time.sleep(PAUSE_SECONDS)
 
 
 def too_long(seconds: float) -> ProblemError:

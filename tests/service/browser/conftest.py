@@ -1,5 +1,13 @@
 import pytest
-from tests.service.browser.driving import Watched, find_chromium, running_service, write_slide
+from tests.service.browser.driving import (
+    PATIENCE,
+    Watched,
+    find_chromium,
+    running_service,
+    until,
+    write_results,
+    write_slide,
+)
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
@@ -20,27 +28,38 @@ def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS, timeout=PATIENCE * 1000)
         yield browser
         browser.close()
 
 
 @pytest.fixture(scope="session")
 def service(chromium, tmp_path_factory):
-    """A service with one finished slide, whose id is ``service.slide``."""
+    """A service with the slide ``service.slide``, and with ``service.lost``: the same without its file, but a truth."""
     pytest.importorskip("fastapi", reason="the extra serve is not installed")
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("page")
-    with running_service(folder / "out") as running:
-        running.folder = folder
-        running.slide = running.add(write_slide(folder / "two.tif"))
+    (folder / "root").mkdir()
+    path = write_slide(folder / "root" / "two.tif")
+    write_results(path, folder / "out")
+    with running_service(folder / "out", "--root", str(folder / "root")) as running:
+        running.path = path
+        until(lambda: any(slide["has_image"] for slide in running.ask("/v1/slides")["slides"]))
+        ids = {slide["slide_id"]: slide["id"] for slide in running.ask("/v1/slides")["slides"]}
+        running.slide, running.lost = ids["two"], ids["lost"]
         yield running
+
+
+def patient(context):
+    """Playwright's own limits are too short for a busy machine."""
+    context.set_default_timeout(PATIENCE * 1000)
+    return context
 
 
 @pytest.fixture(scope="module")
 def cookies(browser, service):
     """What a browser keeps after it has used the link."""
-    context = browser.new_context()
+    context = patient(browser.new_context())
     context.new_page().goto(service.link())
     state = context.storage_state()
     context.close()
@@ -53,8 +72,8 @@ def open_page(browser, service, cookies):
     opened = []
 
     def open_one(path="/", *, width=1280, height=820, **more):
-        context = browser.new_context(viewport={"width": width, "height": height}, storage_state=cookies, **more)
-        context.set_default_timeout(60_000)
+        size = {"width": width, "height": height}
+        context = patient(browser.new_context(viewport=size, storage_state=cookies, **more))
         watched = Watched(context.new_page(), service.address)
         opened.append(watched)
         watched.page.goto(service.address + path)

@@ -43,6 +43,27 @@ def large_region(service, tissue):
     return best["properties"]["measurements"], (middle.x, middle.y)
 
 
+DRAWN = """() => {
+  const path = document.querySelector(".region-outline .over");
+  const matrix = path.getScreenCTM();
+  const place = (text) => new DOMPoint(...text.split(" ").map(Number)).matrixTransform(matrix);
+  const rings = path.getAttribute("d").split("Z").filter(Boolean);
+  return rings.map((ring) => ring.slice(1).split("L").map(place).map(({ x, y }) => [x, y]));
+}"""
+"""The outline of a region in pixels of the screen."""
+
+
+def rings_around(service, tissue, x, y):
+    """The rings of the region of a tissue that holds a pixel of the slide."""
+    from shapely.geometry import Point, shape
+
+    for item in service.ask(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
+        geometry = shape(item["geometry"])
+        if item["properties"]["classification"]["name"] == tissue and geometry.contains(Point(x, y)):
+            return [np.asarray(ring.coords) for ring in (geometry.exterior, *geometry.interiors)]
+    raise AssertionError(f"no region of {tissue} there")
+
+
 def pixel(page, place):
     """Colour at a place of the screen."""
     clip = {"x": round(place[0]), "y": round(place[1]), "width": 1, "height": 1}

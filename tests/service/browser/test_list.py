@@ -4,13 +4,14 @@ import re
 
 import numpy as np
 import pytest
+from tests.service.browser.conftest import patient
 from tests.service.browser.driving import PATIENCE, call, drop, write_slide
 from tests.service.browser.looking import rgb
 
 
 def test_a_link_lets_one_browser_in_once(browser, service):
     link = service.link()
-    first, second = browser.new_context(), browser.new_context()
+    first, second = (patient(browser.new_context()) for _ in range(2))
 
     welcome = first.new_page()
     welcome.goto(link)
@@ -35,6 +36,7 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
 
     assert "two" in row.inner_text()
     assert "2 pieces" in row.inner_text()
+    assert ("no quality warnings" in row.inner_text()) == (told["quality_warnings"] == [])
     assert [chip.split()[0] for chip in row.locator(".chip").all_inner_texts()] == [
         cancer["name"] for cancer in told["cancers"] if cancer["present"]
     ]

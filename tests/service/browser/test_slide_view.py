@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 from tests.service.browser.conftest import settled
-from tests.service.browser.driving import picture, until, write_slide
+from tests.service.browser.driving import picture, until
 from tests.service.browser.looking import (
+    DRAWN,
     PANE,
     SAME,
     VIEW,
@@ -17,6 +18,7 @@ from tests.service.browser.looking import (
     longest_interface,
     pixel,
     rgb,
+    rings_around,
     set_opacity,
     yellow_pixels,
 )
@@ -34,12 +36,12 @@ def test_tiles_and_overlay_show_the_right_place_and_colour(slide_page, service):
     page.get_by_role("button", name="Colours for colour-blind readers").click()
     page.wait_for_function("() => document.querySelector('[data-palette]').getAttribute('aria-pressed') === 'true'")
     expected = rgb(classes(service)["BCC"]["safe_colour"])
-    until(lambda: np.abs(pixel(page, place) - expected).max() <= 3, 60)
+    until(lambda: np.abs(pixel(page, place) - expected).max() <= 3)
 
     page.keyboard.press("t")
     import tifffile
 
-    slide = tifffile.imread(service.folder / "two.tif")
+    slide = tifffile.imread(service.path)
     near = slide[int(y) - 3 : int(y) + 4, int(x) - 3 : int(x) + 4].reshape(-1, 3).mean(axis=0)
     box = page.locator(".stage").bounding_box()
     row, column = round(place[1] - box["y"]), round(place[0] - box["x"])
@@ -48,7 +50,6 @@ def test_tiles_and_overlay_show_the_right_place_and_colour(slide_page, service):
             np.abs(picture(page)[row - 2 : row + 3, column - 2 : column + 3].reshape(-1, 3).mean(axis=0) - near).max()
             < 25
         ),
-        60,
     )
 
 
@@ -71,14 +72,12 @@ def test_legend_switches_a_tissue_without_a_blank_frame(slide_page, service):
         lambda: (
             seen.append(np.abs(pixel(page, beside) - inflamed).max()) or np.abs(pixel(page, place) - colour).max() > 60
         ),
-        60,
     )
     page.get_by_role("checkbox", name=re.compile("BCC")).check()
     until(
         lambda: (
             seen.append(np.abs(pixel(page, beside) - inflamed).max()) or np.abs(pixel(page, place) - colour).max() <= 3
         ),
-        60,
     )
 
     assert max(seen) <= 3
@@ -97,14 +96,14 @@ def test_an_edge_of_the_graph_marks_the_interface_and_reads_it_out(slide_page, s
     edge = page.locator(f'[data-edge="{a}-{b}"] .hit')
 
     edge.dispatch_event("click")
-    until(lambda: yellow_pixels(page) > 50, 60)
+    until(lambda: yellow_pixels(page) > 50)
 
     assert before == 0
     reading = page.locator(".reading").inner_text()
     assert f"{reference['mm']:.2f} mm" in reading
     assert f"{reference['contacts']}" in reading
     page.keyboard.press("Escape")
-    until(lambda: yellow_pixels(page) == 0, 60)
+    until(lambda: yellow_pixels(page) == 0)
     assert page.locator(".reading").inner_text() == ""
 
 
@@ -195,7 +194,25 @@ def test_a_place_is_read_by_pointer(slide_page, service):
     assert f"{measured['Area mm^2']:.2f} mm²" in told
     assert "basal cell carcinoma" in told
     assert f"{measured['Mean confidence']:.2f}" in told
-    assert page.locator(".region-box").count() == 1
+    page.keyboard.press("Escape")
+    page.locator(".region-outline").wait_for(state="detached")
+    assert "Click a place" in page.locator("#panel-region").inner_text()
+
+
+def test_a_region_is_outlined_with_its_holes(slide_page, service):
+    page = slide_page().page
+    _, (x, y) = large_region(service, "RET")
+    page.mouse.click(*home_place(page, service, x, y))
+    page.locator(".region-outline").wait_for(state="attached")
+    drawn, expected = page.evaluate(DRAWN), rings_around(service, "RET", x, y)
+
+    assert len(drawn) == len(expected) > 1
+    for ring, wanted in zip(drawn, expected, strict=True):
+        assert np.allclose(np.transpose(ring), home_place(page, service, *wanted.T), atol=1.0)
+    page.get_by_role("button", name="Skin surface up").click()
+    settled(page)
+    turned = page.evaluate(DRAWN)
+    assert np.abs(np.array(turned[0]) - np.array(drawn[0])).max() > 20
 
 
 def test_first_and_final_segmentation_are_compared(slide_page):
@@ -209,7 +226,7 @@ def test_first_and_final_segmentation_are_compared(slide_page):
     middle = picture(page)
     for _ in range(10):
         page.keyboard.press("ArrowLeft")
-    until(lambda: not np.array_equal(picture(page), middle), 60)
+    until(lambda: not np.array_equal(picture(page), middle))
     page.keyboard.press("d")
     page.wait_for_function("() => document.querySelector('.stage').dataset.compare === 'side'")
     page.keyboard.press("+")
@@ -272,7 +289,7 @@ def test_the_keyboard_alone_suffices(open_page, service):
     settled(page)
     scale = page.locator(".hud.scale").inner_text()
     page.keyboard.press("+")
-    until(lambda: page.locator(".hud.scale").inner_text() != scale, 60)
+    until(lambda: page.locator(".hud.scale").inner_text() != scale)
     page.locator(PANE).focus()
     page.keyboard.press("0")
     settled(page)
@@ -314,15 +331,8 @@ def test_a_narrow_window_shows_everything(slide_page, open_page):
     assert listed.evaluate(inside)
 
 
-def test_a_slide_without_its_file_and_with_a_known_truth(open_page, service, tmp_path):
-    slide = service.add(write_slide(tmp_path / "lost.tif", copies=1))
-    told = service.ask(f"/v1/slides/{slide}")
-    results = service.folder / "out" / told["slide_id"]
-    (results / "truth.ome.tif").write_bytes((results / "mask.ome.tif").read_bytes())
-    (upload,) = [path for path in (service.folder / "out").rglob(f"{slide}*") if path.suffix != ".jpg"]
-    upload.unlink()
-
-    page = open_page(f"/#/slide/{slide}").page
+def test_a_slide_without_its_file_and_with_a_known_truth(open_page, service):
+    page = open_page(f"/#/slide/{service.lost}").page
     page.wait_for_selector(".legend li")
     settled(page)
     page.get_by_text("The slide's file was not found").wait_for()
@@ -330,8 +340,11 @@ def test_a_slide_without_its_file_and_with_a_known_truth(open_page, service, tmp
     corner, colours = picture(page)[-5, 300], picture(page).reshape(-1, 3)
     page.get_by_role("radio", name="Improvement").click()
     green = np.array([26, 152, 80]) * 0.5 + 127.5  # half transparent on white
-    until(lambda: (np.abs(picture(page).astype(int) - green).max(axis=2) <= 3).sum() > 20, 60)
+    until(lambda: (np.abs(picture(page).astype(int) - green).max(axis=2) <= 3).sum() > 20)
+    page.keyboard.press("b")
+    blue = np.array([0, 90, 181]) * 0.5 + 127.5
+    until(lambda: (np.abs(picture(page).astype(int) - blue).max(axis=2) <= 3).sum() > 20)
+    assert "(blue)" in page.locator(".layers .note").inner_text()
 
     assert len(np.unique(colours, axis=0)) > 5, "the overlay is there"
     assert corner.tolist() != [0, 0, 0]
-    service.ask(f"/v1/slides/{slide}", method="DELETE")

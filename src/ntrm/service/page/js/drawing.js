@@ -1,17 +1,17 @@
-// Lines, labels and boxes over the slide. They follow it through pan, zoom and rotation and keep their width.
+// Lines, labels and outlines over the slide. They follow it through pan, zoom and rotation and keep their width.
 
 import { s } from "./dom.js";
 
 const LINE = 15;
 
-/** An SVG over `viewer`; `lines` are {from, to, label, kind}, `box` a region's bounds, all in pixels of the slide. */
+/** An SVG over `viewer`; `lines` are {from, to, label, kind}, `outline` a region's rings, all in pixels of the slide. */
 export class Drawing {
   constructor(viewer) {
     this.viewer = viewer;
     this.svg = s("svg", { class: "drawing", "aria-hidden": "true" });
     this.lines = [];
     this.parts = [];
-    this.box = null;
+    this.outline = null;
     this.cross = false;
     this.redraw = () => this.draw();
     viewer.osd.addHandler("update-viewport", this.redraw);
@@ -32,7 +32,10 @@ export class Drawing {
       ends: [s("circle", { class: `end ${line.kind}`, r: 3 }), s("circle", { class: `end ${line.kind}`, r: 3 })],
       label: s("text", { class: `measure-label ${line.kind}` }, line.label),
     }));
-    this.frame = this.box ? s("polygon", { class: "region-box" }) : null;
+    const d = this.outline ? pathOf(this.outline) : "";
+    this.frame = this.outline
+      ? s("g", { class: "region-outline" }, s("path", { class: "under", d }), s("path", { class: "over", d }))
+      : null;
     this.mark = this.cross ? s("path", { class: "cross" }) : null;
     this.svg.replaceChildren(
       ...[
@@ -48,20 +51,21 @@ export class Drawing {
     if (!this.svg.isConnected) return;
     const placed = [];
     for (const part of this.parts) this.drawLine(part, placed);
-    if (this.frame) {
-      const { left, top, width, height } = this.box;
-      const corners = [
-        [left, top],
-        [left + width, top],
-        [left + width, top + height],
-        [left, top + height],
-      ];
-      this.frame.setAttribute("points", corners.map((corner) => this.viewer.toScreen(corner).join(",")).join(" "));
-    }
+    // Only the matrix changes: an outline may have thousands of points.
+    if (this.frame) this.frame.setAttribute("transform", `matrix(${this.toScreenMatrix().join(" ")})`);
     if (this.mark) {
       const [x, y] = this.viewer.middle;
       this.mark.setAttribute("d", `M${x - 9} ${y}h6m6 0h6M${x} ${y - 9}v6m0 6v6`);
     }
+  }
+
+  /** Pixels of the slide → CSS pixels, as an SVG matrix. */
+  toScreenMatrix() {
+    const { width, height } = this.viewer.geometry;
+    const [x0, y0] = this.viewer.toScreen([0, 0]);
+    const [x1, y1] = this.viewer.toScreen([width, 0]);
+    const [x2, y2] = this.viewer.toScreen([0, height]);
+    return [(x1 - x0) / width, (y1 - y0) / width, (x2 - x0) / height, (y2 - y0) / height, x0, y0];
   }
 
   drawLine(part, placed) {
@@ -93,4 +97,9 @@ export class Drawing {
     this.viewer.osd.removeHandler("resize", this.redraw);
     this.svg.remove();
   }
+}
+
+/** Closed rings as the text of a path. */
+export function pathOf(rings) {
+  return rings.map((ring) => `M${ring.map((point) => point.join(" ")).join("L")}Z`).join("");
 }

@@ -1,5 +1,6 @@
 // Saves what is on the screen: the view as PNG, the graph as SVG.
 
+import { pathOf } from "./drawing.js";
 import { scaleBar } from "./geometry.js";
 import { colourOf } from "./palette.js";
 
@@ -36,6 +37,7 @@ export async function viewBlob({ panes, drawing, width, height, legend, footer }
   context.fillStyle = "#fff";
   context.fillRect(0, 0, width, height + strip);
   for (const pane of panes) drawPane(context, pane, height);
+  if (drawing?.outline) drawOutline(context, drawing);
   if (drawing) drawLines(context, drawing);
   drawBar(context, panes[0].viewer, height);
   drawLegend(context, legend, width, height);
@@ -54,6 +56,20 @@ function drawPane(context, { viewer, left, width, clip }, height) {
   context.clip();
   context.drawImage(viewer.osd.drawer.canvas, left, 0, width, height);
   context.restore();
+}
+
+function drawOutline(context, drawing) {
+  const path = new Path2D();
+  path.addPath(new Path2D(pathOf(drawing.outline)), new DOMMatrix(drawing.toScreenMatrix()));
+  context.lineJoin = "round";
+  for (const [colour, width] of [
+    ["rgb(255 255 255 / 90%)", 4],
+    ["#111", 1.75],
+  ]) {
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.stroke(path);
+  }
 }
 
 function drawLines(context, drawing) {

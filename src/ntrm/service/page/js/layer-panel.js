@@ -1,6 +1,7 @@
 // Which layer lies over the slide, how strongly, and how first and final segmentation are compared.
 
 import { h, segments } from "./dom.js";
+import { paletteName } from "./prefs.js";
 
 const LAYERS = [
   ["tissue", "Tissue"],
@@ -16,8 +17,11 @@ const COMPARE = [
 ];
 
 const LEGENDS = {
-  initial: "What the network saw before it looked at the relations between tissues.",
-  improvement: "Where the second look corrected the first one (green) and where it broke it (red).",
+  initial: () => "What the network saw before it looked at the relations between tissues.",
+  improvement() {
+    const [good, bad] = paletteName() === "safe" ? ["blue", "orange"] : ["green", "red"];
+    return `Where the second look corrected the first one (${good}) and where it broke it (${bad}).`;
+  },
 };
 
 /** The panel and `update()`; `layers` are those the slide has. */
@@ -85,7 +89,7 @@ export function makeLayers(layers, view, changed) {
       amount.textContent = `${Math.round(view.opacity * 100)} %`;
       note.textContent =
         view.compare === "off"
-          ? (LEGENDS[view.layer] ?? "")
+          ? (LEGENDS[view.layer]?.() ?? "")
           : "First: before the relations between tissues. Final: after.";
       note.hidden = !note.textContent;
       ramp.hidden = view.layer !== "confidence";

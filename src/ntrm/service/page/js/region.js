@@ -60,36 +60,46 @@ export function readingLine(answer) {
   ].filter(Boolean);
 }
 
-/** The panel and `show(place)`; `found(region)` is told the region's bounds, or null. */
+/** The panel, `show(place)` and `clear()`; `found(region)` is told the region with its outline, or null. */
 export function makeRegion(id, found) {
   const body = h("div", { role: "status" });
   const element = h("section", {}, h("div", { class: "panel-head" }, h("h2", {}, "Region")), body);
-  const hint = "Click a place on the slide, or press Enter to read the middle of the view.";
-  body.append(h("p", { class: "muted" }, hint));
+  const hint = h(
+    "p",
+    { class: "muted" },
+    "Click a place on the slide, or press Enter to read the middle of the view.",
+  );
+  body.append(hint);
+  let asked = 0; // answers to earlier questions may come later
+
+  function tell(text) {
+    body.replaceChildren(h("p", { class: "muted" }, text));
+    found(null);
+  }
+
+  function clear() {
+    asked += 1;
+    body.replaceChildren(hint);
+    found(null);
+  }
 
   async function show(place) {
+    asked += 1;
+    const mine = asked;
     let at;
+    let region = null;
     try {
       at = await api.at(id, ...place);
+      if (at.region) region = await api.region(id, at.region);
     } catch (error) {
-      body.replaceChildren(
-        h("p", { class: "muted" }, error.status ? "This place is not on the slide." : "The server does not answer."),
-      );
-      found(null);
+      if (mine === asked) tell(error.status ? "This place is not on the slide." : "The server does not answer.");
       return;
     }
-    if (!at.region) {
-      body.replaceChildren(
-        h(
-          "p",
-          { class: "muted" },
-          at.tissue ? `${titleOf(at.tissue)}; no region is measured here.` : "Nothing was segmented here.",
-        ),
-      );
-      found(null);
+    if (mine !== asked) return;
+    if (!region) {
+      tell(at.tissue ? `${titleOf(at.tissue)}; no region is measured here.` : "Nothing was segmented here.");
       return;
     }
-    const region = await api.region(id, at.region);
     const rows = [
       ["Area", area(region.area_mm2)],
       ["Perimeter", length(region.perimeter_mm)],
@@ -99,7 +109,7 @@ export function makeRegion(id, found) {
       ["Piece", region.piece ?? at.piece ?? "–"],
       ["Number", at.region],
     ];
-    body.replaceChildren(
+    const parts = [
       h(
         "div",
         { class: "panel-head" },
@@ -107,10 +117,14 @@ export function makeRegion(id, found) {
         h("h3", {}, titleOf(region.tissue)),
       ),
       facts(rows),
+      region.outline && !region.outline_exact
+        ? h("p", { class: "small muted" }, "A long border: the outline on the slide leaves out some of its points.")
+        : null,
       h("p", { class: "small muted" }, "For research, not for diagnosis."),
-    );
+    ];
+    body.replaceChildren(...parts.filter(Boolean));
     found(region);
   }
 
-  return { element, show };
+  return { element, show, clear };
 }

@@ -43,6 +43,17 @@ function status(slide) {
   return WORDS[slide.status] ?? slide.status;
 }
 
+const NO_STEPS = ["reading", "waiting", "measuring"];
+
+/** Shows how far a slide is in a `.progress`; where a stage has no steps to count, a light runs through the bar. */
+export function showProgress(bar, slide) {
+  const percent = Math.floor((slide.progress ?? 0) * 100);
+  bar.firstElementChild.style.width = `${percent}%`;
+  bar.setAttribute("aria-valuenow", percent);
+  bar.setAttribute("aria-valuetext", slide.status === "running" ? `${percent} %, ${slide.stage}` : "waiting");
+  bar.classList.toggle("busy", slide.status === "running" && (NO_STEPS.includes(slide.stage) || percent <= 3));
+}
+
 /** The reason of a failure as text. */
 export function failure(slide) {
   return slide.error ? new api.ApiError(0, slide.error).text : "";
@@ -69,8 +80,7 @@ export function makeRow(slide, acts) {
     }
     if (next.status === "running" || next.status === "queued") {
       setText(state.querySelector(".words"), status(next));
-      state.querySelector(".progress > span").style.width = `${(next.progress ?? 0) * 100}%`;
-      state.querySelector(".progress").setAttribute("aria-valuenow", Math.round((next.progress ?? 0) * 100));
+      showProgress(state.querySelector(".progress"), next);
     }
   }
 
@@ -103,16 +113,20 @@ function found(slide) {
   const warnings = (slide.quality_warnings ?? []).map((warning) =>
     h("span", { class: "chip warn", title: "Quality warning" }, icon("warn"), warning),
   );
-  return [h("div", { class: "chips" }, cancerChips(slide), warnings), tissueBar(slide)];
+  const quality = warnings.length ? warnings : [h("span", { class: "muted small" }, "no quality warnings")];
+  return [h("div", { class: "chips" }, cancerChips(slide), quality), tissueBar(slide)];
 }
 
 function drawPicture(picture, slide) {
-  if (slide.status !== "done") {
+  const readable = slide.status !== "failed" || slide.error?.code === "mpp_missing";
+  if (slide.status !== "done" && !(slide.has_image && readable)) {
     picture.replaceChildren(icon("slides"));
+    picture.dataset.of = "";
     return;
   }
-  if (picture.dataset.of === `${slide.id} ${slide.finished}`) return;
-  picture.dataset.of = `${slide.id} ${slide.finished}`;
+  const shown = `${slide.id} ${slide.status === "done" ? slide.finished : ""}`;
+  if (picture.dataset.of === shown) return;
+  picture.dataset.of = shown;
   const image = h("img", { alt: "", loading: "lazy", decoding: "async", src: api.address(slide.id, "thumbnail.jpg") });
   image.addEventListener("error", () => picture.replaceChildren(icon("slides")));
   picture.replaceChildren(image);

@@ -5,7 +5,7 @@ import { retrySlide, showHelp } from "./dialogs.js";
 import { h, icon, say, setText } from "./dom.js";
 import { bind } from "./keyboard.js";
 import { poll } from "./poll.js";
-import { failure } from "./row.js";
+import { failure, showProgress } from "./row.js";
 import { openView } from "./view.js";
 
 /** Shows slide `id` in `root`; returns how to leave it. */
@@ -75,8 +75,7 @@ export function showSlide(root, id, tools) {
         ? `Waiting${slide.queue_position ? `, ${slide.queue_position}. in the queue` : ""}`
         : `${percent} %${slide.stage ? ` · ${slide.stage}` : ""}`,
     );
-    root.querySelector(".progress > span").style.width = `${percent}%`;
-    root.querySelector(".progress").setAttribute("aria-valuenow", percent);
+    showProgress(root.querySelector(".progress"), slide);
   }
 
   function stopped(slide) {

@@ -3,7 +3,7 @@
 const STEP = 0.12;
 
 /** The bindings, in the order of the help sheet. */
-export function viewBindings({ view, stage, layers, legend, shell, apply, step, turn, read }) {
+export function viewBindings({ view, stage, layers, legend, region, shell, apply, step, turn, read }) {
   const set = (change) => () => {
     Object.assign(view, typeof change === "function" ? change() : change);
     apply();
@@ -67,12 +67,13 @@ export function viewBindings({ view, stage, layers, legend, shell, apply, step, 
     { keys: ["s"], says: "Measurements", group: "Read", act: () => shell.select("measures", true) },
     {
       keys: ["Escape"],
-      says: "Clear the highlight, then back to the list",
+      says: "Clear what is marked, then back to the list",
       group: "Page",
       act: () => {
         if (shell.closeMenu()) return;
-        if (!view.highlight) location.hash = "#/";
-        else set({ highlight: null })();
+        if (view.highlight) set({ highlight: null })();
+        else if (stage.drawing.outline) region.clear();
+        else location.hash = "#/";
       },
     },
   ];

@@ -51,7 +51,7 @@ export async function openView(root, slide, tools) {
     apply();
     stage.fitBox(lineBox(line), 1.5);
   });
-  const region = makeRegion(id, (found) => stage.drawing.set({ box: found ? boundsOf(found) : null }));
+  const region = makeRegion(id, (found) => stage.drawing.set({ outline: found ? outlineOf(found) : null }));
   const shell = makeShell(slide, tools, {
     stage: stage.element,
     tabs: [
@@ -96,7 +96,8 @@ export async function openView(root, slide, tools) {
     const tissue = layer === "tissue" || layer === "initial";
     const interfaceOn = view.highlight?.kind === "interface";
     viewer.overlay.setOpacity(interfaceOn && tissue ? Math.min(view.opacity, DIMMED) : view.opacity);
-    viewer.showOverlay(layer === "none" ? null : layer, tissue ? query() : "");
+    const safe = layer === "improvement" && paletteName() === "safe" ? "palette=safe" : "";
+    viewer.showOverlay(layer === "none" ? null : layer, tissue ? query() : safe);
     viewer.showInterface(
       interfaceOn && geometry.layers.includes("interface") ? [view.highlight.a, view.highlight.b] : null,
     );
@@ -163,7 +164,7 @@ export async function openView(root, slide, tools) {
   }
 
   const unbind = bind([
-    ...viewBindings({ view, stage, layers, legend, shell, apply, step, turn, read }),
+    ...viewBindings({ view, stage, layers, legend, region, shell, apply, step, turn, read }),
     ...tools.bindings,
     { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
   ]);
@@ -193,6 +194,17 @@ function lineBox({ from, to }) {
   return { left, top, width: Math.abs(from[0] - to[0]), height: Math.abs(from[1] - to[1]) };
 }
 
-function boundsOf({ left_px: left, top_px: top, width_px: width, height_px: height }) {
-  return { left, top, width, height };
+/** A region's rings; its bounds where they could not be read. */
+function outlineOf({ outline, left_px: left, top_px: top, width_px: width, height_px: height }) {
+  const [right, bottom] = [left + width, top + height];
+  return (
+    outline ?? [
+      [
+        [left, top],
+        [right, top],
+        [right, bottom],
+        [left, bottom],
+      ],
+    ]
+  );
 }

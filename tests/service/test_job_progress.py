@@ -1,0 +1,92 @@
+import os
+import threading
+import time
+
+import pytest
+from tests.evaluation.small import ByColour
+from tests.segmentation.small import paint, write_slide
+
+from ntrm.segmentation.identity import Options
+from ntrm.segmentation.segmenter import Segmenter
+from ntrm.service import job_progress, worker
+from ntrm.service.job_progress import FILES, MEASURED, READ, SEGMENTED, JobProgress, written
+from ntrm.service.jobs import JobStore
+from ntrm.service.records import DONE, PATH, QUEUED, Slide, new_id
+
+NEVER = threading.Event()
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = JobStore(tmp_path / "hidden" / "jobs.sqlite")
+    yield store
+    store.close()
+
+
+def claimed(store, path=None):
+    now = time.time()
+    store.add(Slide(new_id(), "a", "a", PATH, path, None, QUEUED, now, queued=now))
+    return store.claim("w")
+
+
+def told_by(store, monkeypatch):
+    """What the database is told from now on."""
+    told, beat = [], store.beat
+    monkeypatch.setattr(store, "beat", lambda *now: told.append(now[2:]) or beat(*now))
+    return told
+
+
+def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, random, monkeypatch):
+    monkeypatch.setattr(job_progress, "BEAT_SECONDS", 0.001)
+    told = told_by(store, monkeypatch)
+    segmenter = Segmenter(ByColour(), tmp_path / "out", Options(maps=True), device="cpu", batch=2)
+    segmenter.claim()
+    slide = claimed(store, write_slide(tmp_path / "a.tif", paint(random, pieces=2)))
+    assert (slide.progress, slide.stage) == (0, "reading")
+    worker.run_job(store, segmenter, slide, "w", NEVER, 600)
+    assert store.get(slide.id).status == DONE
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert shares[0] == READ
+    assert len([share for share in shares if READ < share < SEGMENTED]) > 2
+    stages = [stage for _, stage in told]
+    assert list(dict.fromkeys(stages)) == ["segmenting", "measuring", "writing"]
+    assert MEASURED < shares[-1] < 1
+    # Every file that is waited for is really written.
+    assert set(FILES) <= {path.name for path in (tmp_path / "out" / "a").iterdir()}
+
+
+def test_progress_is_told_at_most_a_few_times_a_second(tmp_path, store):
+    slide, calls = claimed(store), []
+    store.beat = lambda *_: calls.append(1) or True
+    begun = time.monotonic()
+    with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
+        assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
+        assert len(calls) <= 2 + (time.monotonic() - begun) / job_progress.BEAT_SECONDS
+
+
+def test_only_files_of_this_attempt_count(tmp_path):
+    now = time.time()
+    assert written(tmp_path / "nowhere", now) == 0
+    (tmp_path / FILES[0]).write_bytes(b"")
+    (tmp_path / FILES[3]).write_bytes(b"")
+    (tmp_path / FILES[6]).write_bytes(b"")
+    os.utime(tmp_path / FILES[6], (now - 100, now - 100))
+    assert written(tmp_path, now - 50) == 4
+
+
+def test_a_database_that_fails_while_files_are_watched_is_left_to_the_job(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(job_progress, "BEAT_SECONDS", 0.001)
+    slide = claimed(store)
+    failed = threading.Event()
+    with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
+        list(progress.track([1], 1, "x"))
+
+        def broken(*_):
+            failed.set()
+            raise job_progress.sqlite3.OperationalError("full")
+
+        store.beat = broken
+        (tmp_path / FILES[0]).write_bytes(b"x")
+        os.utime(tmp_path / FILES[0], (time.time() + 60, time.time() + 60))
+        assert failed.wait(240)

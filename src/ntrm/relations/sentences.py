@@ -8,6 +8,7 @@ import numpy as np
 
 from ntrm.labels import CANCERS
 from ntrm.relations.measured import PURPOSE, Measured
+from ntrm.report.formatting import area_text
 
 if TYPE_CHECKING:
     from ntrm.relations.graph import TissueGraph
@@ -23,13 +24,13 @@ def graph_sentences(graph: TissueGraph) -> tuple[str, ...]:
     order = sorted(graph.present, key=lambda tissue: -graph.areas_mm2[tissue])
     most = [f"{_title(graph, tissue)} ({graph.fractions[tissue]:.0%})" for tissue in order[:3]]
     counts = graph.regions.counts(len(graph.schema))
-    first = f"{graph.areas_mm2.sum():.2f} mm² of tissue, most of it {_list(most)}."
+    first = f"{area_text(graph.areas_mm2.sum())} mm² of tissue, most of it {_list(most)}."
     tumours = [tissue for tissue in graph.present if graph.schema.names[tissue] in CANCERS]
     return (first, *(_tumour(graph, tissue, int(counts[tissue])) for tissue in tumours))
 
 
 def _tumour(graph: TissueGraph, tissue: int, count: int) -> str:
-    text = f"{_title(graph, tissue).capitalize()}: {graph.areas_mm2[tissue]:.2f} mm² in {count} region"
+    text = f"{_title(graph, tissue).capitalize()}: {area_text(graph.areas_mm2[tissue])} mm² in {count} region"
     text += "" if count == 1 else "s"
     share = graph.boundary_share[tissue]
     beside = [at for at in np.argsort(-share, kind="stable")[:2] if share[at] > 0]

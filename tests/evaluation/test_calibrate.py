@@ -1,5 +1,7 @@
 import hashlib
 import json
+import os
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -171,21 +173,22 @@ def test_an_interrupted_write_leaves_the_old_config(save, data, monkeypatch):
     folder = save(3.0)
     before = (folder / "config.json").read_bytes()
 
-    write_text = files.write_text
+    whole_file = files.whole_file
 
-    def killed(path, text):
-        if path.name != "config.json":
-            return write_text(path, text)
-        with files.whole_file(path) as partial:
-            partial.write_text(text[: len(text) // 2])
-            raise KeyboardInterrupt
+    @contextmanager
+    def killed(path):
+        with whole_file(path) as partial:
+            yield partial
+            if path.name == "config.json":
+                os.truncate(partial, partial.stat().st_size // 2)
+                raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "write_text", killed)  # what write_json writes through
+    monkeypatch.setattr(files, "whole_file", killed)  # what write_json writes through
     with pytest.raises(KeyboardInterrupt):
         run(folder, data)
     assert (folder / "config.json").read_bytes() == before
     assert load(folder).config.temperature == 1.0
-    monkeypatch.setattr(files, "write_text", write_text)
+    monkeypatch.setattr(files, "whole_file", whole_file)
     assert run(folder, data).previous == 1.0
 
 

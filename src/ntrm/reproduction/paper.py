@@ -25,6 +25,7 @@ TITLES = {
     "ntrm-section": "NTRM over whole sections",
     "ntrm-control": "control, no TRM",
     "mit-trm": "MiT with the relation module",
+    "mit-section": "MiT with relations of the section",
 }
 """Names for readers, by architecture."""
 

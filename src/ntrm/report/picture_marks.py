@@ -9,6 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ntrm.errors import check_number
 from ntrm.report.slide_documents import Measure, Piece
 
@@ -24,6 +27,8 @@ WIDTH_OF_LETTER, HEIGHT_OF_LINE = 0.62, 1.25
 
 Point = tuple[float, float]
 """x and y."""
+Points = NDArray[np.float64]
+"""(N, 2) of these."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,11 @@ class Box:
     width: float
     height: float
 
-    def holds(self, point: Point, margin: float = 0.0) -> bool:
-        """Whether a point lies inside, or nearer than ``margin``."""
-        x, y = point
-        inside_x = self.left - margin <= x <= self.left + self.width + margin
-        return inside_x and self.top - margin <= y <= self.top + self.height + margin
+    def count(self, points: Points, margin: float = 0.0) -> int:
+        """How many of the points lie inside, or nearer than ``margin``."""
+        first = np.array([self.left - margin, self.top - margin])
+        last = np.array([self.left + self.width + margin, self.top + self.height + margin])
+        return int(np.count_nonzero(((points >= first) & (points <= last)).all(axis=1)))
 
     def overlap(self, other: Box) -> float:
         """Area that two have in common."""
@@ -108,7 +113,7 @@ def line_marks(measures: Iterable[Measure], frame: Frame, taken: Sequence[Box] =
     """Lines with labels that avoid each other, the lines, the picture's edge and what is taken."""
     drawn = [each for each in measures if each.key in LINES and each.line is not None and each.value is not None]
     ends = [tuple(frame.place(*point) for point in each.line or ()) for each in drawn]
-    points = [_between(start, end, share / 24) for start, end in ends for share in range(25)]
+    points = np.array([_between(start, end, share / 24) for start, end in ends for share in range(25)]).reshape(-1, 2)
     marks: list[Mark] = []
     for each, (start, end) in zip(drawn, ends, strict=True):
         name, colour = LINES[each.key]
@@ -166,9 +171,7 @@ def _between(start: Point, end: Point, share: float) -> Point:
     return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
 
 
-def _best_label(
-    text: str, start: Point, end: Point, frame: Frame, taken: Sequence[Box], points: Sequence[Point]
-) -> Box:
+def _best_label(text: str, start: Point, end: Point, frame: Frame, taken: Sequence[Box], points: Points) -> Box:
     """The cheapest of places around the line; what comes first wins among equals."""
     width, height = WIDTH_OF_LETTER * frame.font * len(text), HEIGHT_OF_LINE * frame.font
     best, least = None, math.inf
@@ -188,8 +191,8 @@ def _best_label(
     return best or Box(start[0], start[1], width, height)
 
 
-def _cost(box: Box, frame: Frame, taken: Sequence[Box], points: Sequence[Point]) -> float:
+def _cost(box: Box, frame: Frame, taken: Sequence[Box], points: Points) -> float:
     whole = box.width * box.height
     inside = box.overlap(Box(0, 0, frame.width, frame.height)) / whole
     covered = sum(box.overlap(other) for other in taken) / whole
-    return 50 * (1 - inside) + 20 * covered + sum(box.holds(point, 0.2 * frame.font) for point in points)
+    return 50 * (1 - inside) + 20 * covered + box.count(points, 0.2 * frame.font)

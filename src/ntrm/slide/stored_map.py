@@ -102,6 +102,7 @@ def _whole(each: int | slice, size: int) -> tuple[range, int | slice]:
         wanted = range(size)[each]
         if len(wanted) == 0:
             return range(0), slice(None)
-        return range(min(wanted), max(wanted) + 1), slice(None, None, each.step)
+        first, last = sorted((wanted[0], wanted[-1]))
+        return range(first, last + 1), slice(None, None, each.step)
     place = range(size)[each]
     return range(place, place + 1), 0

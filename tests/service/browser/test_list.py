@@ -53,6 +53,46 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     row.wait_for()
 
 
+def test_the_list_is_sorted_as_asked(open_page, service):
+    told = service.ask("/v1/slides")
+    about = {  # name: (seconds since newest, mm², cancer, status)
+        "case 10": (0, 2.0, "SCC", "done"),
+        "case 9": (50, 9.0, None, "failed"),
+        "a case": (20, 0.5, "BCC", "done"),
+        "Zebra": (10, 4.0, "BCC", "cancelled"),
+    }
+    model = told["slides"][0]
+    made = [
+        {
+            **model,
+            "id": f"{number:032x}",
+            "name": name,
+            "slide_id": name,
+            "created": 1.8e9 - age,
+            "tissue_area_mm2": area,
+            "status": status,
+            "cancers": [{"name": cancer, "present": True, "confidence": 1.0}] if cancer else [],
+        }
+        for number, (name, (age, area, cancer, status)) in enumerate(about.items())
+    ]
+    watched = open_page()
+    page = watched.page
+    watched.expected.append("thumbnail")  # there are none of these slides
+    page.route(re.compile(r"/v1/slides(\?.*)?$"), lambda route: route.fulfill(json={**told, "slides": made}))
+    page.reload()
+    page.locator(".row", has_text="Zebra").wait_for()
+
+    def order(label):
+        page.get_by_label("Sort by").select_option(label=label)
+        return page.locator(".rows .row .name").all_inner_texts()
+
+    assert order("Most tissue") == ["case 9", "Zebra", "case 10", "a case"]
+    assert order("Newest first") == ["case 10", "Zebra", "a case", "case 9"]
+    assert order("Name") == ["a case", "case 9", "case 10", "Zebra"]
+    assert order("Cancer type") == ["a case", "Zebra", "case 10", "case 9"]
+    assert order("Status") == ["case 9", "Zebra", "a case", "case 10"]
+
+
 def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path):
     watched = open_page()
     page = watched.page

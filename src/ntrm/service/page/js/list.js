@@ -25,7 +25,7 @@ const byName = (a, b) => text(a).localeCompare(text(b), undefined, { numeric: tr
 const SORTS = {
   newest: ["Newest first", (a, b) => when(b) - when(a) || byName(a, b)],
   name: ["Name", byName],
-  cancer: ["Cancer type", (a, b) => (cancers(a) || "~").localeCompare(cancers(b) || "~") || byName(a, b)],
+  cancer: ["Cancer type", (a, b) => !cancers(a) - !cancers(b) || cancers(a).localeCompare(cancers(b)) || byName(a, b)],
   area: ["Most tissue", (a, b) => (b.tissue_area_mm2 ?? 0) - (a.tissue_area_mm2 ?? 0) || byName(a, b)],
   status: ["Status", (a, b) => RANK[a.status] - RANK[b.status] || byName(a, b)],
 };

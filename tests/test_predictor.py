@@ -297,7 +297,9 @@ def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
 def test_a_gpu_that_runs_full_takes_smaller_batches(random):
     network = create("ntrm-control", 5, width=0.25)
     images = draw(random, *[(1024, 1024)] * 8)
-    torch.cuda.set_per_process_memory_fraction(1.5 * 2**30 / torch.cuda.get_device_properties(0).total_memory)
+    torch.cuda.empty_cache()
+    allowed = torch.cuda.memory_reserved() + 1.5 * 2**30  # other tests may still hold something
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.get_device_properties(0).total_memory)
     try:
         predictor = Predictor(network, "cuda", batch=64, precision="float32")
         assert len(predictor.predict(images)) == 8

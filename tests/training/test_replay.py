@@ -44,6 +44,7 @@ def trained(network, images, masks, *, half, record):
     ("arch", "options"),
     [
         ("ntrm-paper", {}),
+        ("ntrm-paper", {"masks": "soft", "graph": "complete"}),
         ("ntrm-control", {}),
         ("ntrm-section", {}),
         ("ntrm-section", {"regions": 2, "cancers": "1,3"}),
@@ -63,19 +64,22 @@ def test_a_recorded_network_learns_as_the_network_itself(arch, options, half, se
     plain = create(arch, 5, **options).cuda().train()
     twin = create(arch, 5, **options).cuda().train()
     twin.load_state_dict(plain.state_dict())
+    for layer in (*plain.modules(), *twin.modules()):
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = 0.0  # recording draws a few times, so that the two would drop different values
     before = {key: value.clone() for key, value in plain.named_parameters()}
     images = torch.randn(4, 2, 3, 64, 64, device="cuda")
     masks = torch.randint(5, (4, 2, 64, 64), device="cuda")
     expected = trained(plain, images, masks, half=half, record=False)
     found = trained(twin, images, masks, half=half, record=True)
-    # A region's threshold turns a rounding into another region now and then: single numbers may differ.
-    close = 5e-2 if half or arch == "ntrm-paper" else 2e-3
-    assert found == pytest.approx(expected, rel=close)
+    # A region's threshold turns a rounding into another region now and then: with it single numbers may differ.
+    regions = arch == "ntrm-paper" and not options
+    assert found == pytest.approx(expected, rel=5e-2 if half or regions else 2e-3)
     own, other = dict(plain.named_parameters()), dict(twin.named_parameters())
     moved = sum(float((own[key] - before[key]).detach().square().sum()) for key in own) ** 0.5
     apart = sum(float((own[key] - other[key]).detach().square().sum()) for key in own) ** 0.5
     assert moved > 0
-    assert apart < (0.3 if half or arch == "ntrm-paper" else 0.05) * moved
+    assert apart < (1.0 if regions else 0.3 if half else 0.05) * moved
     counters = [value for key, value in twin.named_buffers() if key.endswith("num_batches_tracked")]
     assert all(counter == 4 for counter in counters)
 

@@ -5,7 +5,7 @@ from tests.training.small_data import small_recipe
 from ntrm.errors import NtrmError, UsageError
 from ntrm.training.engine import pl
 from ntrm.training.launch import Launch
-from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained, ran_out_of_memory
+from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained, ran_out_of_memory, sound_attention
 
 CPU = torch.device("cpu")
 
@@ -73,3 +73,13 @@ def test_shorter_products_only_where_the_recipe_allows_them(precision, device, i
     with fast_matrices(small_recipe(precision=precision), torch.device(device)):
         assert torch.get_float32_matmul_precision() == inside
     assert torch.get_float32_matmul_precision() == before == "highest"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_attention_keeps_off_the_kernel_that_is_wrong_and_leaves_the_choice_as_it_was(enabled, request):
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    request.addfinalizer(lambda: torch.backends.cuda.enable_cudnn_sdp(before))
+    torch.backends.cuda.enable_cudnn_sdp(enabled)
+    with sound_attention():
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled() is enabled

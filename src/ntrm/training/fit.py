@@ -29,7 +29,7 @@ from ntrm.training.module import TrainingModule
 from ntrm.training.recipe import Recipe
 from ntrm.training.run import MODEL, Run, RunResult, check_folder, read_result
 from ntrm.training.section_plan import SectionPlan, section_sizes
-from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained
+from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained, sound_attention
 from ntrm.version import __version__
 
 Say = Callable[[str], None]
@@ -123,7 +123,7 @@ def fit(
         network.describe(
             mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
         )
-        with quiet(), fast_matrices(recipe, launch.device), memory_explained(recipe, launch.device):
+        with quiet(), fast_matrices(recipe, launch.device), sound_attention(), memory_explained(recipe, launch.device):
             return _Training(run, report, launch, pictures, progress, say)(network, training, validation)
 
 

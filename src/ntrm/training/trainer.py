@@ -95,6 +95,21 @@ def fast_matrices(recipe: Recipe, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
+def sound_attention() -> Iterator[None]:
+    """Keep attention off cuDNN's kernel, whose backward turns into no numbers on Hopper from torch 2.11 on.
+
+    It does so where the number of keys leaves 64 when divided by 128 (pytorch issue 196678), and a Mix Transformer has
+    64 keys in windows of 256. Other kernels take over at the same speed.
+    """
+    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+@contextmanager
 def memory_explained(recipe: Recipe, device: torch.device) -> Iterator[None]:
     """Turn an error about memory into one that says what to lower."""
     try:

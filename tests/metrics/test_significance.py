@@ -228,6 +228,41 @@ def test_document_is_plain_json(random):
     assert document["verdict"] == found.verdict
 
 
+def test_over_trainings_is_welchs_interval(random):
+    from scipy import stats
+
+    a, b = random.random((3, 9)), random.random((5, 9))
+    (found,) = compare_scores({"a": a, "b": b}, range(9), bootstrap=FEW)
+    expected = stats.ttest_ind(a.mean(axis=1), b.mean(axis=1), equal_var=False).confidence_interval(0.95)
+    assert found.over_trainings == pytest.approx((expected.low, expected.high))
+    assert found.as_dict()["over_trainings"] == found.over_trainings
+
+
+def test_over_trainings_needs_several_of_both_and_none_need_differ(random):
+    one, two = random.random(9), random.random(9)
+    (alone,) = compare_scores({"a": np.stack([one, two]), "b": one}, range(9), bootstrap=FEW)
+    assert alone.over_trainings is None
+    assert not alone.may_turn
+    (equal,) = compare_scores({"a": np.stack([one] * 2), "b": np.stack([two] * 2)}, range(9), bootstrap=FEW)
+    assert equal.over_trainings == (equal.difference, equal.difference)
+
+
+def test_what_another_training_may_turn_is_said():
+    scores = np.linspace(0.4, 0.6, 20)
+    (found,) = compare_scores(
+        {"a": np.stack([scores + 0.3, scores - 0.1]), "b": np.stack([scores, scores])}, range(20), bootstrap=FEW
+    )
+    assert found.established
+    assert found.may_turn
+    assert "Other trainings may show otherwise: over the seeds -" in found.verdict
+    (steady,) = compare_scores(
+        {"a": np.stack([scores + 0.1, scores + 0.1001]), "b": np.stack([scores, scores])}, range(20), bootstrap=FEW
+    )
+    assert steady.established
+    assert not steady.may_turn
+    assert "Other trainings" not in steady.verdict
+
+
 def test_ten_thousand_draws_are_quick(random):
     """Three seconds are promised: 50 patients, 12 tissues, three seeds."""
     a, truth = confusions(random, 50, 12, 0.8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.reproduction.synthetic import read, tiny_plan, write_all
 
-from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_iou
+from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
 from ntrm.reproduction import tables
 from ntrm.reproduction.cells import Difference, Score
 from ntrm.reproduction.facts import Facts
@@ -107,6 +107,10 @@ def test_differences_are_the_paired_bootstraps(results):
     assert row["IoU, points"].value == pytest.approx(100 * expected.difference)
     assert (row["IoU, points"].low, row["IoU, points"].high) == pytest.approx((100 * expected.low, 100 * expected.high))
     assert row["verdict (Dice)"].startswith("NTRM higher")
+    (dice,) = compare_confusions(models, patients, statistic=macro_dice, bootstrap=Bootstrap())
+    low, high = (100 * end for end in dice.over_trainings)
+    assert row["Dice over seeds, points"] == f"{low:+.1f} to {high:+.1f}"
+    assert row["verdict (Dice)"].endswith("other trainings may differ") is (low <= 0 <= high)
 
 
 def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):

@@ -3,7 +3,9 @@
 The sections of a patient are alike, so patients, not sections, are drawn with replacement, and both models are scored
 on the same draw: what makes a patient hard for both cancels. The statistic of a draw is computed from the confusion
 matrices summed over its sections (or from the mean of its scores). A model trained with several seeds has its
-statistic averaged over them within each draw; the interval speaks for new patients and for these trained seeds.
+statistic averaged over them within each draw; the interval speaks for new patients and for these trained networks.
+What another training of the same models would show is another question: `Comparison.over_trainings` answers it from
+how much the seeds differ, by Welch's t.
 
 The interval is the percentile interval of the drawn differences, and the two-sided p is twice the smaller tail,
 ``2 · min(#(d ≤ 0) + 1, #(d ≥ 0) + 1) / (draws + 1)``. Drawing from few patients understates how much patients vary:
@@ -19,7 +21,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Any
 
 import numpy as np
@@ -82,8 +84,28 @@ class Comparison:
         return self.p_holm < 1 - self.confidence and not self.low <= 0 <= self.high
 
     @property
+    def over_trainings(self) -> tuple[float, float] | None:
+        """Interval of the difference over training seeds (Welch's t); None unless both models have several."""
+        groups = (self.first_by_seed, self.second_by_seed)
+        if min(map(len, groups)) < 2:
+            return None
+        parts = [variance(group) / len(group) for group in groups]
+        if not sum(parts):
+            return self.difference, self.difference
+        lost = sum(part**2 / (len(group) - 1) for part, group in zip(parts, groups, strict=True))
+        t = float(special.stdtrit(sum(parts) ** 2 / lost, (1 + self.confidence) / 2))
+        width = t * math.sqrt(sum(parts))
+        return self.difference - width, self.difference + width
+
+    @property
+    def may_turn(self) -> bool:
+        """Whether the difference is established for these networks, but another training may show otherwise."""
+        ends = self.over_trainings
+        return self.established and ends is not None and ends[0] <= 0 <= ends[1]
+
+    @property
     def verdict(self) -> str:
-        """The finding in one plain sentence."""
+        """The finding in a plain sentence, or in two."""
         numbers = (
             f"{self.difference:+.4f}, {100 * self.confidence:g} % interval {self.low:+.4f} to {self.high:+.4f}, "
             f"p = {self.p_holm:.2g} after Holm's correction, {self.patients} patients, "
@@ -92,12 +114,16 @@ class Comparison:
         if not self.established:
             return f"A difference between {self.first} and {self.second} is not established ({numbers})."
         direction = "higher" if self.difference > 0 else "lower"
-        return f"{self.first} scores {direction} than {self.second} ({numbers})."
+        found = f"{self.first} scores {direction} than {self.second} ({numbers})."
+        if self.over_trainings is None or not self.may_turn:
+            return found
+        low, high = self.over_trainings
+        return f"{found} Other trainings may show otherwise: over the seeds {low:+.4f} to {high:+.4f}."
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and verdict as a JSON document."""
         findings = {"difference": self.difference, "established": self.established, "verdict": self.verdict}
-        return {**asdict(self), **findings}
+        return {**asdict(self), **findings, "over_trainings": self.over_trainings}
 
 
 def macro_iou(confusions: Values) -> Values:

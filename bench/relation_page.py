@@ -19,7 +19,10 @@ from ntrm.files import whole_file, write_text
 Results = Mapping[str, Mapping[str, Runs]]
 """By dataset and arm."""
 
-CONTEXT = ("vector", "tokens", "tokens-graph", "control-512", "control-1024", "unet-512", "unet-1024")
+CONTEXT = (
+    *("vector", "tokens", "tokens-graph", "shift-vector", "shift-tokens", "memory-vector", "memory-tokens"),
+    *("control-512", "control-1024", "unet-512", "unet-1024"),
+)
 """What sees beyond the window and knows no relations; the 512 and 1024 of networks that know none."""
 RELATIONS = ("paper", "trm-soft", "section", "complete", "prior", "position", "prior-position", "both", "d2")
 RELATIONS += ("rounds-2", "rounds-3", "regions-2", "regions-4", "cancers", "graph-loss", "section-4", "section-8")

@@ -74,6 +74,14 @@ class SegmentationModel(nn.Module):
     def tell(self, masks: Tensor) -> None:
         """The true masks (B, H, W) of the windows that come next, for studies of what they would be worth."""
 
+    def recall(self, others: Sequence[SectionSums]) -> None:
+        """What the other windows of its section add to each window of the training steps to come, for every pass."""
+
+    @property
+    def added(self) -> list[SectionSums]:
+        """What each window of the last training step after ``recall`` has added by itself, for every pass."""
+        return []
+
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this network, with the reason."""
         return {}

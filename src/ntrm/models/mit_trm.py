@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ntrm.models.base import SegmentationModel
-from ntrm.models.baselines.mit import MIT, make_segformer
-from ntrm.models.blocks import DecoderBlock, initialise, scaled, upsample
-from ntrm.models.ntrm import CoarseHead
+from ntrm.models.blocks import upsample
+from ntrm.models.fused import fused_half, spread_half
+from ntrm.models.halves import related_channels
 from ntrm.models.output import Segmentation
 from ntrm.models.trm import RelationConfig, TissueRelation
 
@@ -22,21 +22,9 @@ class MiTTRM(SegmentationModel):
         self, classes: int, size: str = "b0", width: float = 1.0, drop_path: float = 0.1, **variant: Any
     ) -> None:
         super().__init__()
-        self.body = make_segformer(size, classes, width, drop_path)
-        # Without its classifier the decoder gives the features that all four stages were fused into.
-        self.body.set_submodule("decode_head.classifier", nn.Identity())
-        fused, inner, outputs = scaled(MIT[size].decoder, width), scaled(128, width), scaled(96, width)
-        self.shrink = nn.Sequential(
-            nn.Conv2d(fused, inner, kernel_size=3, stride=2, padding=1, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(inplace=True),
-        )
-        self.coarse = CoarseHead(inner, classes, width, steps=0)
-        self.relation = TissueRelation(inner, classes, RelationConfig(**variant))
-        self.decoder = DecoderBlock(inner, fused, outputs)
-        self.classify = nn.Conv2d(outputs, classes, kernel_size=1)
-        for part in (self.shrink, self.decoder, self.classify):
-            initialise(part)
+        self.body, self.shrink, self.coarse = fused_half(classes, size, width, drop_path)
+        self.relation = TissueRelation(related_channels(width), classes, RelationConfig(**variant))
+        self.decoder, self.classify = spread_half(classes, size, width, self.shrink)
 
     def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
         """Fused features, coarse prediction, relation of tissues, decoder: one stage a line."""

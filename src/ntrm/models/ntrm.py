@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ntrm.errors import choices_error
 from ntrm.models.base import SegmentationModel
-from ntrm.models.blocks import conv_bn_relu, initialise, scaled, upsample
-from ntrm.models.decoder import WIDTHS, UNetDecoder
-from ntrm.models.encoders import make_encoder
+from ntrm.models.blocks import upsample
+from ntrm.models.halves import first_half, related_channels, second_half
 from ntrm.models.output import Segmentation, TissueGraph
 from ntrm.models.trm import RelationConfig, TissueRelation
-
-COARSE = ("e5", "d2")
-
-
-class CoarseHead(nn.Module):
-    """φ: the initial prediction on the 1/8 grid, from E5 (two upsampling steps) or from D2 (none)."""
-
-    def __init__(self, inputs: int, classes: int, width: float, steps: int) -> None:
-        super().__init__()
-        widths = [scaled(256, width), scaled(128, width)][:steps] or [scaled(128, width)]
-        self.up = steps > 0
-        self.blocks = nn.ModuleList(conv_bn_relu(a, b) for a, b in zip([inputs, *widths[:-1]], widths, strict=True))
-        self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
-        initialise(self)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H/32, W/32) or (B, C, H/8, W/8) → (B, K, H/8, W/8)."""
-        for block in self.blocks:
-            x = block(upsample(x) if self.up else x)
-        out: Tensor = self.classify(x)
-        return out
 
 
 class NTRM(SegmentationModel):
@@ -47,18 +24,10 @@ class NTRM(SegmentationModel):
         relation: RelationConfig | None = None,
     ) -> None:
         super().__init__()
-        if coarse not in COARSE:
-            raise choices_error("unknown input of the coarse head", coarse, COARSE)
         self.coarse_from = coarse
-        self.encoder = make_encoder(encoder, width)
-        e1, e2, e3, e4, e5 = self.encoder.channels
-        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
-        self.upper = UNetDecoder(e5, (e4, e3), (d1, d2))
-        self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
-        self.relation = TissueRelation(d2, classes, relation) if relation else None
-        self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
-        self.classify = nn.Conv2d(d5, classes, kernel_size=1)
-        initialise(self.classify)
+        self.encoder, self.upper, self.coarse = first_half(classes, encoder, width, coarse)
+        self.relation = TissueRelation(related_channels(width), classes, relation) if relation else None
+        self.lower, self.classify = second_half(classes, self.encoder, width)
 
     def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
         """Encoder, coarse prediction, relation of tissues, decoder: one stage a line."""

@@ -107,6 +107,27 @@ def close(found, expected):
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"nodes": "vector", "graph": "none"}, {"nodes": "tokens", "graph": "none"}], ids=str
+)
+def test_each_node_shifts_the_logit_of_its_tissue(options, scene, seed, random):
+    module = module_of({**options, "shift": True}, seed)
+    weight, bias = module.shift.weight.detach().numpy(), module.shift.bias.detach().numpy()
+    logits, d2, e5 = (torch.from_numpy(part) for part in scene)
+    masks = module.masks(logits)
+    _, related = module.round(d2, masks, module.gather(masks, d2, e5))
+    final = random.normal(size=(WINDOWS, K, 5, 6))
+    found = module.shifted(torch.from_numpy(final), related)
+    states = related.states.detach().numpy()
+    for window in range(WINDOWS):
+        for tissue in range(K):
+            node = states[window, tissue if states.shape[1] > 1 else 0]
+            moved = sum(weight[tissue, axis] * node[axis] for axis in range(len(node))) + bias[tissue]
+            close(found[window, tissue], final[window, tissue] + moved)
+    still = module_of(options, seed)
+    assert still.shifted(found, related) is found
+
+
 def test_the_reported_graph_is_that_of_the_section(scene, seed):
     module = module_of({"prior": True}, seed)
     logits, d2, e5 = (torch.from_numpy(part) for part in scene)

@@ -15,6 +15,7 @@ VARIANTS = {
     "position": {"position": True},
     "complete with all": {"graph": "complete", "prior": True, "position": True},
     "paste": {"readout": "paste"},
+    "shift": {"shift": True, "position": True},
     "straight-through": {"masks": "straight-through", "temperature": 0.5},
     "detached": {"masks": "detached", "source": "d2"},
     "two rounds": {"rounds": 2},
@@ -23,6 +24,7 @@ VARIANTS = {
     "regions and cancers": {"regions": 2, "cancers": "1,3"},
     "vector": {"nodes": "vector", "graph": "none"},
     "vector of both": {"nodes": "vector", "graph": "none", "source": "both"},
+    "vector that shifts": {"nodes": "vector", "graph": "none", "shift": True},
     "tokens": {"nodes": "tokens", "graph": "none"},
     "tokens that speak": {"nodes": "tokens", "graph": "complete", "source": "both"},
 }
@@ -41,6 +43,8 @@ def open_up(network):
     relation = network.relation
     torch.nn.init.normal_(relation.readout.out.weight, std=0.5)
     torch.nn.init.normal_(relation.readout.out.bias, std=0.5)
+    if hasattr(relation, "shift"):
+        torch.nn.init.normal_(relation.shift.weight, std=0.5)
     if hasattr(relation, "revise"):
         torch.nn.init.normal_(relation.revise.weight, std=0.5)
     for key, value in relation.named_parameters():

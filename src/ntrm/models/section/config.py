@@ -15,7 +15,7 @@ CHOICES = {
     "source": ("e5", "d2", "both"),
     "masks": ("soft", "straight-through", "detached", "true", "random"),
 }
-SWITCHES = ("prior", "position")
+SWITCHES = ("prior", "position", "shift")
 REGIONS = (0, 1, 2, 4)
 """Sides that divide every window's 1/8 grid."""
 GIVEN = ("true", "random")
@@ -44,6 +44,9 @@ class SectionConfig:
     surrounds them. Both stay the same however the section lies, and add up over windows."""
     readout: str = "ask"
     """``ask``: every pixel attends to the nodes · ``paste``: nodes go where their masks are, as in the paper."""
+    shift: bool = False
+    """Whether each node also shifts the logit of its tissue in the whole section: the most direct thing that a section
+    can say about a pixel is how likely a tissue is in it at all."""
     source: str = "e5"
     """Which features are pooled; with ``e5`` the first pass needs no decoder."""
     rounds: int = 1

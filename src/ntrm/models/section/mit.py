@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ntrm.errors import UsageError
-from ntrm.models.baselines.mit import MIT, make_segformer
-from ntrm.models.blocks import DecoderBlock, initialise, scaled, upsample
-from ntrm.models.ntrm import CoarseHead
+from ntrm.models.blocks import upsample
+from ntrm.models.fused import fused_half, spread_half
+from ntrm.models.halves import related_channels
 from ntrm.models.section.config import SectionConfig
 from ntrm.models.section.network import Begun, SectionModel
 from ntrm.models.section.relation import SectionRelation
@@ -33,20 +33,9 @@ class MiTSection(SectionModel):
         config = relation or SectionConfig(source="d2")
         if config.source != "d2":
             raise UsageError("mit-section has one grid of features", got=f"source {config.source}", expected="d2")
-        self.body = make_segformer(size, classes, width, drop_path)
-        # Without its classifier the decoder gives the features that all four stages were fused into.
-        self.body.set_submodule("decode_head.classifier", nn.Identity())
-        fused, inner, outputs = scaled(MIT[size].decoder, width), scaled(128, width), scaled(96, width)
-        self.shrink = nn.Sequential(
-            nn.Conv2d(fused, inner, kernel_size=3, stride=2, padding=1, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(inplace=True),
-        )
-        self.coarse = CoarseHead(inner, classes, width, steps=0)
-        self.decoder = DecoderBlock(inner, fused, outputs)
-        self.classify = nn.Conv2d(outputs, classes, kernel_size=1)
-        for part in (self.shrink, self.decoder, self.classify):
-            initialise(part)
+        self.body, self.shrink, self.coarse = fused_half(classes, size, width, drop_path)
+        self.decoder, self.classify = spread_half(classes, size, width, self.shrink)
+        inner = related_channels(width)
         self.relation = SectionRelation(inner, inner, classes, replace(config, source="d2"))
 
     def begin(self, x: Tensor, *, shallow: bool) -> Begun:

@@ -7,19 +7,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ntrm.errors import UsageError, choices_error
+from ntrm.errors import UsageError
 from ntrm.models.base import SegmentationModel
-from ntrm.models.blocks import check_input, initialise, scaled, upsample
-from ntrm.models.decoder import WIDTHS, UNetDecoder
+from ntrm.models.blocks import check_input, upsample
 from ntrm.models.encoder import Stages
-from ntrm.models.encoders import make_encoder
-from ntrm.models.ntrm import COARSE, CoarseHead
-from ntrm.models.output import Segmentation, TissueGraph
+from ntrm.models.halves import first_half, related_channels, second_half
+from ntrm.models.output import Segmentation
 from ntrm.models.section.config import SectionConfig
 from ntrm.models.section.further import shares_on_grid
-from ntrm.models.section.relation import SectionRelation
+from ntrm.models.section.relation import Related, SectionRelation
 from ntrm.models.section.sums import SectionSums
 
 
@@ -82,9 +80,10 @@ class SectionModel(SegmentationModel):
     ) -> Segmentation:
         """First half, relation over the section, second half: one stage a line."""
         begun = self.begin(x, shallow=False)
-        refined, tissues = self._relate(begun, sections, context)
-        final = self.end(refined, begun)  # (B, K, H, W)
-        return Segmentation(final, upsample(begun.coarse, 8) if initial else None, tissues if graph else None)
+        refined, sums, related = self._relate(begun, sections, context)
+        final = self.relation.shifted(self.end(refined, begun), related)  # (B, K, H, W)
+        tissues = self.relation.graph(sums, related) if graph else None
+        return Segmentation(final, upsample(begun.coarse, 8) if initial else None, tissues)
 
     def gather(self, x: Tensor, *, sections: Tensor | None = None, context: Sequence[SectionSums] = ()) -> SectionSums:
         """What each window (B, 3, H, W) adds to its section, in the pass after those whose sums are ``context``."""
@@ -122,35 +121,71 @@ class SectionModel(SegmentationModel):
         place = self._told.setdefault((*shares.shape, str(shares.device)), shares)
         self.relation.told = place.copy_(shares)
 
+    def recall(self, others: Sequence[SectionSums]) -> None:
+        """What the other windows of its section add to each window of the training steps to come, for every pass."""
+        place = self._recalled.setdefault(_key(others), [SectionSums(*map(torch.clone, sums)) for sums in others])
+        for kept, sums in zip(place, others, strict=True):
+            for part, value in zip(kept, sums, strict=True):
+                part.copy_(value)  # a recorded step reads it where it lies
+        self._others = place
+
+    @property
+    def added(self) -> list[SectionSums]:
+        """What each window of the last training step after ``recall`` has added by itself, for every pass."""
+        return [] if self._others is None else self._added[_key(self._others)]
+
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this variant, with the reason."""
         return {f"relation.{name}": reason for name, reason in self.relation.without_gradient().items()}
+
+    _others: list[SectionSums] | None = None
 
     @cached_property
     def _told(self) -> dict[tuple[int | str, ...], Tensor]:
         return {}
 
+    @cached_property
+    def _recalled(self) -> dict[tuple[int | str, ...], list[SectionSums]]:
+        return {}
+
+    @cached_property
+    def _added(self) -> dict[tuple[int | str, ...], list[SectionSums]]:
+        return {}
+
+    def _of_section(self, own: SectionSums, sections: Tensor | None, number: int) -> SectionSums:
+        """A window's sums and those of its section's other windows: of the batch, or as ``recall`` has them."""
+        if sections is not None and self.passes:
+            return own.within(sections)
+        if self._others is None or not self.training:
+            return own
+        places = self._added.setdefault(_key(self._others), [])
+        if len(places) == number:
+            places.append(SectionSums(*(torch.empty_like(part) for part in own)))
+        with torch.no_grad():
+            for place, part in zip(places[number], own, strict=True):
+                place.copy_(part)
+        return own + self._others[number]
+
     def _relate(
         self, begun: Begun, sections: Tensor | None, context: Sequence[SectionSums] | None
-    ) -> tuple[Tensor, TissueGraph | None]:
-        """All rounds: D2 refined, and the graph of the last."""
+    ) -> tuple[Tensor, SectionSums, Related]:
+        """All rounds: D2 refined, and the sums and the nodes of the last."""
         coarse, d2, e5, _ = begun
         if d2 is None:
             raise UsageError("the features to be refined are missing", got="a shallow first half")
-        relation, logits, refined, tissues = self.relation, coarse, d2, None
+        relation, logits, refined, number = self.relation, coarse, d2, 0
         with _full_precision(d2):
-            for number in range(relation.config.rounds):
+            while True:
                 masks = relation.masks(logits)
                 if context is not None and self.passes:
                     sums = _rows(_pass(context, number), sections, d2.shape[0])
                 else:
-                    sums = relation.gather(masks, refined, e5)
-                    sums = sums if sections is None or not self.passes else sums.within(sections)
+                    sums = self._of_section(relation.gather(masks, refined, e5), sections, number)
                 refined, related = relation.round(d2, masks, sums)
-                tissues = relation.graph(sums, related)
-                if number + 1 < relation.config.rounds:
-                    logits = relation.revised(coarse, refined)
-        return refined, tissues
+                number += 1
+                if number == relation.config.rounds:
+                    return refined, sums, related
+                logits = relation.revised(coarse, refined)
 
 
 class SectionNTRM(SectionModel):
@@ -165,19 +200,12 @@ class SectionNTRM(SectionModel):
         relation: SectionConfig | None = None,
     ) -> None:
         super().__init__()
-        if coarse not in COARSE:
-            raise choices_error("unknown input of the coarse head", coarse, COARSE)
         self.coarse_from = coarse
-        self.encoder = make_encoder(encoder, width)
-        e1, e2, e3, e4, e5 = self.encoder.channels
-        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
-        self.upper = UNetDecoder(e5, (e4, e3), (d1, d2))
-        self.coarse = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, 0)
-        self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
-        self.classify = nn.Conv2d(d5, classes, kernel_size=1)
-        initialise(self.classify)
+        self.encoder, self.upper, self.coarse = first_half(classes, encoder, width, coarse)
+        self.lower, self.classify = second_half(classes, self.encoder, width)
         # Last, so that the same seed gives the control the same weights.
-        self.relation = SectionRelation(d2, e5, classes, relation or SectionConfig())
+        deepest = self.encoder.channels[-1]
+        self.relation = SectionRelation(related_channels(width), deepest, classes, relation or SectionConfig())
 
     def begin(self, x: Tensor, *, shallow: bool) -> Begun:
         """Encoder, upper decoder and coarse prediction; a first pass may need no decoder."""
@@ -208,6 +236,11 @@ def _pass(context: Sequence[SectionSums], number: int) -> SectionSums:
             mend="gather once more, with the sums so far as context",
         )
     return context[number]
+
+
+def _key(sums: Sequence[SectionSums]) -> tuple[int | str, ...]:
+    """What tells places of different batches apart."""
+    return (len(sums), *sums[0].features.shape, str(sums[0].features.device))
 
 
 def _full_precision(x: Tensor) -> torch.autocast:

@@ -1,4 +1,4 @@
-"""How what the nodes know comes back to the pixels. Both forms start at zero: the module begins as identity."""
+"""How what the nodes know comes back to the pixels. Every form starts at zero: the module begins as identity."""
 
 from __future__ import annotations
 
@@ -74,3 +74,16 @@ class Paste(nn.Module):
         given = nn.functional.linear(states, self.out.weight) * presence.unsqueeze(-1)  # (B, K, C)
         spread = given.transpose(1, 2) @ masks.flatten(2) + self.out.bias.unsqueeze(-1)  # (B, C, N)
         return spread.view(features.shape)
+
+
+class Shift(nn.Module):
+    """``b_c = a_c·h_c + β_c``: how much likelier tissue c is in this section than its pixels alone would say."""
+
+    def __init__(self, classes: int, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(classes, dim))
+        self.bias = nn.Parameter(torch.zeros(classes))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(B, K, d), or (B, 1, d) for one node that speaks for all → (B, K)."""
+        return (states * self.weight).sum(dim=2) + self.bias

@@ -14,7 +14,7 @@ from ntrm.models.section.config import SectionConfig
 from ntrm.models.section.further import FurtherNodes, random_blobs
 from ntrm.models.section.layers import EdgeBias, GraphLayer
 from ntrm.models.section.nodes import NodeStates, contact_shares, stretched
-from ntrm.models.section.readout import Ask, Paste
+from ntrm.models.section.readout import Ask, Paste, Shift
 from ntrm.models.section.sums import SectionSums, pair_tables, weighted_sum
 
 CELL = 4
@@ -85,6 +85,8 @@ class SectionRelation(nn.Module):
         self.readout = (
             Ask(channels, config.dim, config.heads) if config.readout == "ask" else Paste(channels, config.dim)
         )
+        if config.shift:
+            self.shift = Shift(classes, config.dim)
         if config.rounds > 1:
             self.revise = nn.Conv2d(channels, classes, kernel_size=1)
             nn.init.zeros_(self.revise.weight)
@@ -167,6 +169,13 @@ class SectionRelation(nn.Module):
             states, presence = self.further(precise(d2), masks, sums, states, presence)
         found: Tensor = self.readout(precise(d2), states, presence, masks)
         return d2 + found.to(d2.dtype), related
+
+    def shifted(self, logits: Tensor, related: Related) -> Tensor:
+        """Final logits (B, K, H, W), each tissue's moved by what its node says about the section."""
+        if not self.config.shift:
+            return logits
+        shift: Tensor = self.shift(related.states)  # (B, K)
+        return logits + shift[:, :, None, None].to(logits.dtype)
 
     def revised(self, coarse: Tensor, refined: Tensor) -> Tensor:
         """Coarse logits after a round: (B, K, H2, W2), (B, C, H2, W2) → (B, K, H2, W2)."""

@@ -229,8 +229,11 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 @gpu
 @pytest.mark.parametrize("resident", ["yes", "no"])
-@pytest.mark.parametrize("arch", ["ntrm-paper", "ntrm-section", "mit-b0", "unet-resnet18"])
-def test_no_step_waits_for_the_gpu(store, seed, arch, resident):
+@pytest.mark.parametrize(
+    ("arch", "sections"),
+    [("ntrm-paper", 2), ("ntrm-section", 2), ("ntrm-section", None), ("mit-b0", 2), ("unet-resnet18", 2)],
+)
+def test_no_step_waits_for_the_gpu(store, seed, arch, sections, resident):
     """Batch, augmentation, network, loss, gradients and optimiser: torch raises where the host has to wait."""
     device = torch.device("cuda")
     recipe = small_recipe(batch=8, steps=40)
@@ -238,7 +241,9 @@ def test_no_step_waits_for_the_gpu(store, seed, arch, resident):
         pytest.importorskip("transformers")
     network = create(arch, store.tiles.schema, width=0.25).to(device, memory_format=torch.channels_last)
     own = TileStore(store.tiles, device, resident=resident, workers=0)
-    plan = SectionPlan(len(own), recipe.batch, seed, sizes=section_sizes(own.tiles), sections=2)
+    plan = StepPlan(len(own), recipe.batch, seed)
+    if sections is not None:
+        plan = SectionPlan(len(own), recipe.batch, seed, sizes=section_sizes(own.tiles), sections=sections)
     module = TrainingModule(network, recipe, plan, training=own, validation=own).to(device).train()
     learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, fused=True)

@@ -6,6 +6,7 @@ import torch
 from ntrm.models.registry import create
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.replay import recorded
+from ntrm.training.section_memory import SectionMemory
 
 cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -107,3 +108,28 @@ def test_random_masks_are_drawn_anew_in_every_replay(seed):
     torch.cuda.manual_seed(1)
     assert not torch.equal(first, second)
     torch.testing.assert_close(replay(x).final, first, rtol=1e-3, atol=1e-3)  # a step is a function of its seed
+
+
+@cuda_only
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_recorded_network_recalls_what_it_is_told_before_each_step(rounds, seed):
+    torch.manual_seed(seed)
+    network = create("ntrm-section", 3, width=0.25, rounds=rounds, shift=True).cuda().train()
+    torch.nn.init.normal_(network.relation.readout.out.weight)
+    torch.nn.init.normal_(network.relation.shift.weight)
+    x = torch.randn(4, 3, 64, 64, device="cuda")
+    memory = SectionMemory(network, [0, 0, 1, 1, 1, 2]).cuda()
+    sections = memory.sections([0, 3, 1, 5])
+    network.recall(memory.recalled(sections))
+    replay = recorded(network, x)
+    for _ in range(3):
+        network.recall(memory.recalled(sections))
+        found = replay(x).final.clone()
+        added = [[part.clone() for part in sums] for sums in network.added]
+        expected = network(x).final
+        torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
+        for one, two in zip(added, network.added, strict=True):
+            for part, other in zip(one, two, strict=True):
+                torch.testing.assert_close(part, other, rtol=1e-2, atol=1e-2)
+        memory.update(sections, network.added)
+    assert memory.visits.tolist() == [3, 3, 3]

@@ -15,7 +15,7 @@ from ntrm.data.tensors import TileDataset
 from ntrm.errors import UsageError
 from ntrm.models.hub import load
 from ntrm.models.registry import create
-from ntrm.training.batches import TileStore
+from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.fit import class_contacts
 from ntrm.training.interruption import InterruptedTrainingError
 from ntrm.training.log import read_log
@@ -68,6 +68,19 @@ def test_all_networks_train_on_the_very_same_batches(make, monkeypatch):
         )
         module.training_step(batch_of(module, 3), 0)
     assert torch.equal(*batches)
+
+
+def test_windows_of_all_sections_alike_come_with_a_memory_of_each(make, store, seed):
+    whole = make()
+    assert whole.memory is None
+    plan = StepPlan(len(store), 4, seed)
+    module = TrainingModule(whole.network, whole.recipe, plan, training=store, validation=store, frequencies=[1, 1, 1])
+    for step in range(3):
+        module.training_step(batch_of(module, step), step)
+    visited = [{section_numbers(store.tiles)[index] for index in plan.indices(step)} for step in range(3)]
+    assert module.memory.visits.tolist() == [sum(number in each for each in visited) for number in range(4)]
+    control = make("ntrm-control", options={"width": 0.125})
+    assert TrainingModule(control.network, whole.recipe, plan, training=store, validation=store).memory is None
 
 
 def validate(module):
@@ -138,8 +151,9 @@ def test_contacts_are_counted_by_section(store, data):
     assert np.array_equal(class_contacts(overlapping), once)
 
 
-def test_interrupted_it_goes_on_exactly(train, tmp_path):
-    settings = {"arch": "ntrm-section", "options": SMALL, "changes": {**CHANGES, "steps": 6}}
+@pytest.mark.parametrize("sections", [2, None], ids=["whole sections", "a memory of sections"])
+def test_interrupted_it_goes_on_exactly(train, tmp_path, sections):
+    settings = {"arch": "ntrm-section", "options": SMALL, "changes": {**CHANGES, "steps": 6, "sections": sections}}
     train("never", **settings)
 
     def stop(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.replay import Forward, recorded
 from ntrm.training.schedule import Course, Rounds, learning_rate
+from ntrm.training.section_memory import SectionMemory
 from ntrm.training.section_plan import section_numbers
 from ntrm.training.validation import Scores, SectionContext, Tally
 from ntrm.training.watch import LossWatch
@@ -129,6 +130,8 @@ class TrainingModule(pl.LightningModule):
         self._recorded: Forward | None = None
         self._context = SectionContext(network, section_numbers(validation.tiles)) if network.passes else None
         self._groups = None if plan.groups is None else torch.tensor(plan.groups)
+        whole = plan.groups is not None or not network.passes
+        self.memory = None if whole else SectionMemory(network, section_numbers(training.tiles))
         self._stores = training, validation
         self._saved_rows: list[list[float]] = []
         for name, values in (("mean", network.config.mean), ("std", network.config.std)):
@@ -182,11 +185,24 @@ class TrainingModule(pl.LightningModule):
         )
         x = self.normalise(images)
         self.network.tell(masks)
-        forward = self._forward(x)
-        seed_dropout(_drop_seed(plan, step), self.device)  # not sooner: recording draws as well
-        loss: Loss = self.loss(forward(x), masks)
+        with self._remembering(step):
+            forward = self._forward(x)
+            seed_dropout(_drop_seed(plan, step), self.device)  # not sooner: recording draws as well
+            output = forward(x)
+        loss: Loss = self.loss(output, masks)
         self.watch.add(loss)
         return loss.total
+
+    @contextmanager
+    def _remembering(self, step: int) -> Iterator[None]:
+        """Before the network runs, the other windows of each section are recalled; after it, these are learned."""
+        if self.memory is None:
+            yield
+            return
+        sections = self.memory.sections(self.plan.indices(step))
+        self.network.recall(self.memory.recalled(sections))
+        yield
+        self.memory.update(sections, self.network.added)
 
     def _forward(self, x: Tensor) -> Forward:
         recipe = self.recipe
@@ -302,6 +318,7 @@ class TrainingModule(pl.LightningModule):
             "step": self.steps_done,
             "network": self.network.state_dict(),
             "loss": self.loss.state_dict(),
+            "memory": {} if self.memory is None else self.memory.state_dict(),
             "optimiser": self.trainer.optimizers[0].state_dict(),
             "precision": self.trainer.precision_plugin.state_dict(),
             "course": self.course.as_dict(),
@@ -313,6 +330,8 @@ class TrainingModule(pl.LightningModule):
         self.steps_done = int(state["step"])
         self.network.load_state_dict(state["network"])
         self.loss.load_state_dict(state["loss"])
+        if self.memory is not None:
+            self.memory.load_state_dict(state["memory"])
         self.trainer.optimizers[0].load_state_dict(state["optimiser"])
         self.trainer.precision_plugin.load_state_dict(state["precision"])
         self.course = Course(**state["course"])

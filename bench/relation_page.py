@@ -9,12 +9,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from bench.relation_report import Difference, Runs, difference, differences, seed_interval
+from bench.relation_report import Difference, Runs, difference, differences, seed_interval, without_strangers
 from bench.relation_scores import graph_scores
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ntrm.files import whole_file, write_text
+from ntrm.metrics.significance import macro_iou
 
 Results = Mapping[str, Mapping[str, Runs]]
 """By dataset and arm."""
@@ -26,6 +27,8 @@ CONTEXT = (
 """What sees beyond the window and knows no relations; the 512 and 1024 of networks that know none."""
 RELATIONS = ("paper", "trm-soft", "section", "complete", "prior", "position", "prior-position", "both", "d2")
 RELATIONS += ("rounds-2", "rounds-3", "regions-2", "regions-4", "cancers", "graph-loss", "section-4", "section-8")
+RELATIONS += ("shift", "shift-position", "shift-cancers", "shift-rounds-2")
+RELATIONS += ("memory", "memory-shift", "memory-position", "memory-cancers", "memory-rounds-2")
 SWEEPS = {
     "τ of the masks (temperature)": {"0.5": "sharp", "1": "section", "2": "blunt"},
     "width of a node, d": {"64": "dim-64", "128": "section", "256": "dim-256"},
@@ -72,6 +75,7 @@ def _dataset(data: str, runs: Mapping[str, Runs], reference: str, out: Path) -> 
         "Over the best that sees as far without relations": _over_context(runs),
         "At borders and inside": _parts(runs, reference),
         "Agreement of the graph": _graphs(runs, reference),
+        "What knowing the section could be worth": _knowable(runs[reference]),
         "How far the coarse head's errors reach": _bounds(runs),
         "How much depends on numbers": _sweeps(runs, reference),
         "Does the attention mean anything?": _edges(runs),
@@ -176,6 +180,16 @@ def _graph_by_seed(own: Runs) -> tuple[dict[int, float], dict[int, float]]:
     scores = {} if own.graph is None else {s: graph_scores(c) for s, c in zip(own.seeds, own.graph, strict=True)}
     f1s = {seed: f1 for seed, (f1, _) in scores.items() if f1 is not None}
     return f1s, {seed: error for seed, (_, error) in scores.items() if error is not None}
+
+
+def _knowable(own: Runs) -> list[str]:
+    """A bound for everything that sees the section: which tissues it holds, and no more."""
+    best = float(np.mean(macro_iou(without_strangers(own.confusions).sum(axis=1))))
+    return [
+        f"If no pixel of `{own.arm}` were called a tissue that its section does not hold, and all of these were right",
+        f"instead, its mean IoU would be {best:.4f}: {_signed(best - fmean(own.scores))}. More cannot come from",
+        "knowing which tissues are there at all.",
+    ]
 
 
 def _bounds(runs: Mapping[str, Runs]) -> list[str]:

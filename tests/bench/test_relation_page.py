@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from bench.relation_page import page
-from bench.relation_report import Runs, difference, seed_interval
+from bench.relation_report import Runs, difference, seed_interval, without_strangers
 from scipy import stats
 
 PATIENTS = tuple("aabbccddee")
@@ -47,6 +47,7 @@ def test_a_whole_study_answers_everything(tmp_path, random):
         "| arm | less `vector` |",
         "| `section` | 3 |",
         "within 8 px of a border",
+        "If no pixel of `control` were called a tissue that its section does not hold",
         "Told the true masks, the module gains +",
         "| τ of the masks (temperature) | 0.5: ",
         "Rank correlation of an edge's attention with the pixels that it\nmoves: +0.50.",
@@ -93,3 +94,16 @@ def test_the_interval_over_seeds_is_students(random):
     expected = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
     assert (low, high) == pytest.approx(expected)
     assert seed_interval([1.0]) is None
+
+
+def test_what_knowing_the_section_could_be_worth_is_pixel_by_pixel(random):
+    counts = random.integers(0, 20, (2, 3, 4, 4)).astype(float)
+    counts[0, 1, 2] = counts[1, 0, 0] = counts[1, 0, 3] = 0  # tissues that are not there
+    found = without_strangers(counts)
+    for seed, section, true, called in np.ndindex(counts.shape):
+        held = counts[seed, section].sum(axis=1) > 0
+        expected = counts[seed, section, true, called] if held[called] else 0
+        if true == called:
+            expected += counts[seed, section, true][~held].sum()
+        assert found[seed, section, true, called] == expected
+    assert found.sum() == counts.sum()

@@ -17,10 +17,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from bench.damage import OF_KIND
+from bench.fuzzing import FAILED, Tally, finish, options
 from bench.loadable import TARGETS
 from bench.loadable_files import make_all
 
@@ -37,7 +36,6 @@ from ntrm.errors import NtrmError
 
 MEMORY_MB, SECONDS = 1500, 30
 """What loading one document may take, on top of Python and its libraries."""
-FAILED = "FAILED"
 
 
 def one(number: int, seed: int, folder: Path) -> dict[str, Any]:
@@ -129,34 +127,15 @@ def answers(folder: Path, seed: int, count: int, memory_mb: int) -> Iterator[dic
 
 def fuzz(folder: Path, seed: int, count: int, memory_mb: int = MEMORY_MB) -> dict[str, Any]:
     """Damage ``count`` documents and count what becomes of them."""
-    started = time.monotonic()
+    tally = Tally("file")
     make_all(folder, np.random.default_rng(seed))
-    total, by_file, by_damage = Counter[str](), Counter[str](), Counter[str]()
-    failures = []
     for answer in answers(folder, seed, count, memory_mb):
-        found = answer["found"].split(":")[0]
-        total[found] += 1
-        by_file[f"{answer['file']}: {found}"] += 1
-        by_damage[f"{answer['damage']}: {found}"] += 1
-        if found == FAILED:
-            failures.append(answer)
-    return {
-        "files": count,
-        "seconds": round(time.monotonic() - started, 1),
-        "peak_mb_of_a_child": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
-        "limits": {"memory_mb": memory_mb, "seconds": SECONDS},
-        "outcomes": dict(total.most_common()),
-        "by_file": dict(sorted(by_file.items())),
-        "by_damage": dict(sorted(by_damage.items())),
-        "failures": failures,
-    }
+        tally.add(answer["file"], answer["damage"], answer["found"].split(":")[0], answer)
+    return tally.document(memory_mb, SECONDS)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--memory-mb", type=int, default=MEMORY_MB)
+    parser = options(__doc__, MEMORY_MB)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -165,8 +144,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         result = fuzz(Path(scratch), args.seed, args.files, args.memory_mb)
-    print(json.dumps(result, indent=2))
-    sys.exit(1 if result["failures"] else 0)
+    finish(result)
 
 
 if __name__ == "__main__":

@@ -10,23 +10,21 @@ contained, and counted.
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
 import struct
 import sys
 import tempfile
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tifffile
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from bench.fuzzing import FAILED, Tally, finish, options
 from tests.slide import making
 
 from ntrm.errors import NtrmError
@@ -157,21 +155,19 @@ def outcome(process: ReadingProcess, path: Path) -> str:
                 process.read(x, y, min(200, size.width + 9), min(200, size.height + 9), level)
     except NtrmError as error:
         if path.name in str(error) or making.NAME.split()[0] in str(error):
-            return "FAILED: names the file or quotes its header"
+            return f"{FAILED}: names the file or quotes its header"
         if error.what != "reading the slide failed":
             return "refused"
         found = str(error.got)
         if "exit code" in found or "sense" in found or "shape" in found:
-            return f"FAILED: {found}"
+            return f"{FAILED}: {found}"
         return "contained: " + ("timeout" if "no answer" in found else "memory" if "MB" in found else found)
     return "read"
 
 
-def fuzz(folder: Path, random: Random, count: int, limits: Limits = LIMITS) -> dict[str, object]:
+def fuzz(folder: Path, random: Random, count: int, limits: Limits = LIMITS) -> dict[str, Any]:
     """Damage ``count`` files and count what becomes of them."""
-    process = ReadingProcess(limits)
-    total, by_kind, by_damage = Counter[str](), Counter[str](), Counter[str]()
-    failures, slowest, started = [], 0.0, time.monotonic()
+    process, tally, slowest = ReadingProcess(limits), Tally("kind"), 0.0
     for kind, damage, path in mutated(folder, random, count):
         if not process.alive:
             process.close()
@@ -179,31 +175,14 @@ def fuzz(folder: Path, random: Random, count: int, limits: Limits = LIMITS) -> d
         before = time.monotonic()
         found = outcome(process, path)
         slowest = max(slowest, time.monotonic() - before)
-        total[found] += 1
-        by_kind[f"{kind}: {found}"] += 1
-        by_damage[f"{damage}: {found}"] += 1
-        if found.startswith("FAILED"):
-            failures.append({"kind": kind, "damage": damage, "found": found, "file": path.name})
+        if tally.add(kind, damage, found, {"kind": kind, "damage": damage, "found": found, "file": path.name}):
             (folder / f"kept-{path.name}").write_bytes(path.read_bytes())
     process.close()
-    return {
-        "files": count,
-        "seconds": round(time.monotonic() - started, 1),
-        "slowest_s": round(slowest, 2),
-        "peak_mb_of_a_child": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
-        "limits": {"memory_mb": limits.memory_mb, "seconds": limits.seconds},
-        "outcomes": dict(total.most_common()),
-        "by_kind": dict(sorted(by_kind.items())),
-        "by_damage": dict(sorted(by_damage.items())),
-        "failures": failures,
-    }
+    return tally.document(limits.memory_mb, limits.seconds, slowest_s=round(slowest, 2))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--memory-mb", type=int, default=LIMITS.memory_mb)
+    parser = options(__doc__, LIMITS.memory_mb)
     parser.add_argument("--keep", type=Path, help="folder for the files, of which failures stay")
     args = parser.parse_args()
     random = np.random.default_rng(args.seed)
@@ -211,8 +190,7 @@ def main() -> None:
         folder = args.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         result = fuzz(folder, random, args.files, Limits(args.memory_mb, LIMITS.seconds))
-    print(json.dumps(result, indent=2))
-    sys.exit(1 if result["failures"] else 0)
+    finish(result)
 
 
 if __name__ == "__main__":

@@ -21,177 +21,26 @@ import json
 import math
 import os
 import random
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+from bench.serving import Client, Service, add_path, answer, ask, finish, options, percentiles, post, served, wait_done
 
-TOKEN = "bench-token-0123456789abcdef"
-MPP, TILE = 0.5, 512
-LEVELS = (1, 2, 4, 8, 16, 32, 64, 128)
 DROPPED, CUT = 0.02, 0.4
 PIECE = 64 * 1024
 WARM_SECONDS, SETTLE_SECONDS = 20.0, 10.0
-
-
-def write_large(path: Path, side: int, seed: int, mpp: float = MPP) -> None:
-    """A pyramid of JPEG tiles, drawn once and repeated: glass with tissue in a quarter of the places."""
-    import tifffile
-
-    kinds = [encoded(np.full((TILE, TILE, 3), 245, dtype=np.uint8))] * 3 + [encoded(texture(seed))]
-
-    def tiles(length: int) -> Iterator[bytes]:
-        count = -(-length // TILE)
-        return (kinds[(row // 5 + column // 7) % 4] for row in range(count) for column in range(count))
-
-    with tifffile.TiffWriter(path, bigtiff=True) as writer:
-        for number, factor in enumerate(LEVELS):
-            length = -(-side // factor)
-            writer.write(
-                tiles(length),
-                shape=(length, length, 3),
-                dtype=np.uint8,
-                tile=(TILE, TILE),
-                photometric="ycbcr",
-                subsampling=(2, 2),
-                compression="jpeg",
-                resolution=(1e4 / (mpp * factor), 1e4 / (mpp * factor)),
-                resolutionunit="CENTIMETER",
-                subfiletype=1 if number else 0,
-                metadata=None,
-            )
-
-
-def encoded(pixels: np.ndarray) -> bytes:
-    import io
-
-    from PIL import Image
-
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, format="JPEG", quality=80, subsampling="4:2:0")
-    return stream.getvalue()
-
-
-def texture(seed: int) -> np.ndarray:
-    """A piece of dermis as the phantom draws it."""
-    from ntrm.labels import SKIN
-    from ntrm.phantom.render import render
-
-    mask = np.full((TILE, TILE), SKIN.index("RET"), dtype=np.uint8)
-    mask[100:300, 150:400] = SKIN.index("BCC")
-    return np.asarray(render(mask, 0.67, seed))
 
 
 def write_sections(folder: Path, seed: int) -> list[Path]:
     command = [sys.executable, "-m", "ntrm", "phantom", str(folder), "--sections", "3", "--seed", str(seed)]
     subprocess.run([*command, "--quiet"], check=True)
     return sorted(folder.rglob("Images/*.tif"))
-
-
-class Service:
-    def __init__(self, out: Path, root: Path) -> None:
-        command = [sys.executable, "-m", "ntrm", "serve", str(out), "--port", "0", "--no-open", "--json"]
-        self.log = (out.parent / "serve.log").open("wb")
-        self.process = subprocess.Popen(
-            [*command, "--root", str(root)],
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-            env={**os.environ, "NTRM_TOKEN": TOKEN},
-        )
-        lines: list[str] = []
-        while not lines or lines[-1] != "}\n":
-            lines.append(self.process.stdout.readline())  # type: ignore[union-attr]
-            if not lines[-1]:
-                raise SystemExit("the service did not start")
-        self.port = int(json.loads("".join(lines))["address"].rsplit(":", 1)[1])
-
-    def descriptors(self) -> Counter[str]:
-        """By kind: connections, pipes to other processes, files."""
-        found: Counter[str] = Counter()
-        for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
-            try:
-                found[str(path.readlink()).split(":")[0] if ":" in str(path.readlink()) else "file"] += 1
-            except OSError:
-                continue
-        return found
-
-    def state(self) -> dict[str, Any]:
-        """Descriptors by kind, processes below, memory."""
-        folder, kinds = Path(f"/proc/{self.process.pid}"), self.descriptors()
-        children = len((folder / "task" / str(self.process.pid) / "children").read_text().split())
-        memory = int((folder / "status").read_text().split("VmRSS:")[1].split()[0]) / 1024
-        every = {"descriptors": sum(kinds.values()), **dict(sorted(kinds.items()))}
-        return {**every, "children": children, "memory_mb": round(memory, 1)}
-
-    def stop(self) -> int:
-        self.process.terminate()
-        code = self.process.wait(timeout=60)
-        self.log.close()
-        return code
-
-
-class Client:
-    """One connection that is kept."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.reader: asyncio.StreamReader | None = None
-        self.writer: asyncio.StreamWriter | None = None
-
-    async def get(self, path: str, *, leave: bool = False) -> tuple[int, bytes]:
-        """Status and content; with ``leave`` the connection is cut before the answer is read."""
-        if self.writer is None:
-            self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
-        self.writer.write(head.encode())
-        await self.writer.drain()
-        if leave:
-            self.close()
-            return 0, b""
-        return await answer(self.reader)  # type: ignore[arg-type]
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-        self.reader = self.writer = None
-
-
-async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    status = int(head.split(" ", 2)[1])
-    length = int(head.split("content-length:")[1].split("\r\n")[0]) if "content-length:" in head else 0
-    return status, await reader.readexactly(length)
-
-
-async def ask(port: int, path: str) -> Any:
-    client = Client(port)
-    status, content = await client.get(path)
-    client.close()
-    return json.loads(content) if status == 200 else sys.exit(f"{path}: {status} {content[:200]!r}")
-
-
-async def add_path(port: int, path: Path) -> str:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = json.dumps({"path": str(path)}).encode()
-    writer.write(post(port, "application/json", len(body), "") + body)
-    status, content = await answer(reader)
-    writer.close()
-    return str(json.loads(content)["id"]) if status == 202 else sys.exit(f"{status} {content[:300]!r}")
-
-
-def post(port: int, kind: str, length: int, query: str) -> bytes:
-    lines = f"POST /v1/slides{query} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Authorization: Bearer {TOKEN}"
-    return "\r\n".join((*lines, f"Content-Type: {kind}", f"Content-Length: {length}", "", "")).encode()
 
 
 class Walk:
@@ -264,14 +113,6 @@ async def send(
         await asyncio.sleep(min(draw.uniform(5, 25), max(0.0, until - time.monotonic())))
 
 
-async def wait_done(port: int, slide: str) -> dict[str, Any]:
-    while True:
-        document = await ask(port, f"/v1/slides/{slide}")
-        if document["status"] in ("done", "failed", "cancelled"):
-            return dict(document)
-        await asyncio.sleep(0.5)
-
-
 async def first_tiles(port: int, slide: str, top: int) -> dict[str, float]:
     """Milliseconds of the first tile of a slide that nobody has opened, then of two others."""
     found = {}
@@ -298,16 +139,16 @@ class Record:
 
 
 async def load(
-    port: int, sources: dict[str, Any], files: list[bytes], options: argparse.Namespace, seconds: float, record: Record
+    port: int, sources: dict[str, Any], files: list[bytes], args: argparse.Namespace, seconds: float, record: Record
 ) -> None:
     until = time.monotonic() + seconds
-    draws = [random.Random(options.seed + number) for number in range(options.clients + options.uploads)]
-    keys = [*sources] * options.clients
+    draws = [random.Random(args.seed + number) for number in range(args.clients + args.uploads)]
+    keys = [*sources] * args.clients
     viewers = [
         view(port, Walk(sources[key], key, draw), until, record.tiles, record.times)
-        for draw, key in zip(draws[: options.clients], keys, strict=False)
+        for draw, key in zip(draws[: args.clients], keys, strict=False)
     ]
-    senders = [send(port, files, until, record.uploads, record.ids, draw) for draw in draws[options.clients :]]
+    senders = [send(port, files, until, record.uploads, record.ids, draw) for draw in draws[args.clients :]]
     await asyncio.gather(*viewers, *senders)
 
 
@@ -316,38 +157,28 @@ def temporary_files(out: Path) -> list[str]:
     return sorted([path.name for path in (out / ".service" / "incoming").iterdir()] + partials)
 
 
-def percentiles(times: list[float]) -> dict[str, float]:
-    """In milliseconds."""
-    times = sorted(times)
-    found = {f"p{q}": times[min(len(times) - 1, len(times) * q // 100)] for q in (50, 90, 95, 99)}
-    found |= {"mean": statistics.fmean(times), "max": times[-1]}
-    return {key: round(1000 * value, 1) for key, value in found.items()}
-
-
-async def measure(
-    service: Service, out: Path, large: Path, sections: list[Path], options: argparse.Namespace
-) -> dict[str, Any]:
+async def measure(service: Service, sections: list[Path], args: argparse.Namespace) -> dict[str, Any]:
     port = service.port
     section = await wait_done(port, await add_path(port, sections[0]))
     if section["status"] != "done":
         raise SystemExit(f"the section failed: {section['error']}")
-    slide = await add_path(port, large)
+    slide = await add_path(port, service.large)
     top = (await ask(port, f"/v1/slides/{slide}/tiles"))["max_level"]
     first = await first_tiles(port, slide, top)
     sources = {key: await ask(port, f"/v1/slides/{key}/tiles") for key in (slide, section["id"])}
     files = [path.read_bytes() for path in sections]
     # Caches and the few slides that are kept open fill first: what grows afterwards is a leak.
-    await load(port, sources, files, options, min(WARM_SECONDS, options.seconds), Record())
+    await load(port, sources, files, args, min(WARM_SECONDS, args.seconds), Record())
     await asyncio.sleep(SETTLE_SECONDS)
     before, record, begun = service.state(), Record(), time.monotonic()
-    await load(port, sources, files, options, options.seconds, record)
+    await load(port, sources, files, args, args.seconds, record)
     took = time.monotonic() - begun
     await asyncio.sleep(SETTLE_SECONDS)
     listed = {each["id"]: each["status"] for each in (await ask(port, "/v1/slides"))["slides"]}
     return {
         "seconds": round(took, 1),
-        "viewers": options.clients,
-        "senders": options.uploads,
+        "viewers": args.clients,
+        "senders": args.uploads,
         "tiles": dict(record.tiles),
         "tiles_per_second": round(len(record.times) / took, 1),
         "milliseconds": percentiles(record.times),
@@ -358,36 +189,20 @@ async def measure(
         "first_tile_ms": first,
         "before": before,
         "after": service.state(),
-        "temporary_files": temporary_files(out),
+        "temporary_files": temporary_files(service.out),
         "load_average": os.getloadavg(),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=120)
+    parser = options(__doc__, seconds=120)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--uploads", type=int, default=20)
-    parser.add_argument("--side", type=int, default=50_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        root, out = Path(name) / "root", Path(name) / "out"
-        root.mkdir()
-        sections = write_sections(root / "skin", options.seed)
-        write_large(root / "large.tif", options.side, options.seed)
-        service = Service(out, root)
-        try:
-            found = asyncio.run(measure(service, out, root / "large.tif", sections, options))
-        finally:
-            code = service.stop()
-            print((Path(name) / "serve.log").read_text(errors="replace")[-4000:], file=sys.stderr)
-        found["exit_code"] = code
-    text = json.dumps(found, indent=2)
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text + "\n")
+    args = parser.parse_args()
+    with served(args.side, args.seed) as service:
+        sections = write_sections(service.root / "skin", args.seed)
+        found = asyncio.run(measure(service, sections, args))
+    finish({**found, "exit_code": service.exit_code}, args.out)
 
 
 if __name__ == "__main__":

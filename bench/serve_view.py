@@ -24,16 +24,15 @@ import random
 import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from serve_load import TOKEN, Client, Service, add_path, answer, ask, percentiles, wait_done, write_large
+from bench.serving import TOKEN, Client, Service, add_path, answer, ask, finish, options, percentiles, served, wait_done
 
 MPP = 0.134
 SCREEN = (6, 4)
@@ -220,24 +219,24 @@ def cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def measure(service: Service, root: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measure(service: Service, args: argparse.Namespace) -> dict[str, Any]:
     port = service.port
-    links = [root / f"link-{number}.tif" for number in range(LINKS)]
+    links = [service.root / f"link-{number}.tif" for number in range(LINKS)]
     for link in links:
-        link.hardlink_to(root / "large.tif")
-    done = asyncio.run(segmented(port, root / "large.tif"))
-    found: dict[str, Any] = {"side": options.side, "first_tile_ms": asyncio.run(first_tiles(port, links))}
-    for name, count in (("one", 1), ("all", options.viewers)):
+        link.hardlink_to(service.large)
+    done = asyncio.run(segmented(port, service.large))
+    found: dict[str, Any] = {"side": args.side, "first_tile_ms": asyncio.run(first_tiles(port, links))}
+    for name, count in (("one", 1), ("all", args.viewers)):
         before = cpu_seconds(service.process.pid)
-        found[name] = asyncio.run(viewers(port, done, count, options.seconds, options.seed))
+        found[name] = asyncio.run(viewers(port, done, count, args.seconds, args.seed))
         spent = cpu_seconds(service.process.pid) - before
         found[name]["cpu_ms_per_tile"] = round(1000 * spent / max(found[name]["tiles"], 1), 2)
-    found["frames_alone"] = frames(port, done, options.side)
+    found["frames_alone"] = frames(port, done, args.side)
     crowd = threading.Thread(
-        target=lambda: asyncio.run(viewers(port, done, options.viewers, options.seconds, options.seed + 1000))
+        target=lambda: asyncio.run(viewers(port, done, args.viewers, args.seconds, args.seed + 1000))
     )
     crowd.start()
-    found["frames_among_viewers"] = frames(port, done, options.side)
+    found["frames_among_viewers"] = frames(port, done, args.side)
     crowd.join()
     return found
 
@@ -250,28 +249,13 @@ async def segmented(port: int, path: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, seconds=60)
     parser.add_argument("--viewers", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--side", type=int, default=50_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name) / "root"
-        root.mkdir()
-        write_large(root / "large.tif", options.side, options.seed, MPP)
-        service = Service(Path(name) / "out", root)
-        try:
-            found = measure(service, root, options)
-            found["service"] = service.state()
-        finally:
-            service.stop()
-            print((Path(name) / "serve.log").read_text(errors="replace")[-4000:], file=sys.stderr)
-    text = json.dumps(found, indent=2)
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text + "\n")
+    args = parser.parse_args()
+    with served(args.side, args.seed, MPP) as service:
+        found = measure(service, args)
+        found["service"] = service.state()
+    finish(found, args.out)
 
 
 if __name__ == "__main__":

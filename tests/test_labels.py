@@ -113,7 +113,7 @@ def test_schemas_survive_the_way_through_csv(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("index,name,r,g\n0,a,1,2\n", "cannot understand"),
+        ("index,name,r,g\n0,a,1,2\n", "wrong columns"),
         ("index,name,r,g,b\n0,a,1,2,x\n", "cannot understand"),
         ("index,name,r,g,b\n1,a,1,2,3\n", "count up from 0"),
         ("index,name,r,g,b\n0,a,1,2,3\n1,a,3,2,1\n", "share a name"),
@@ -121,7 +121,8 @@ def test_schemas_survive_the_way_through_csv(tmp_path):
         ("index,name,r,g,b\n0,a,1,2,300\n", "out of range"),
         ("index,name,r,g,b\n0,,1,2,3\n", "unusable class name"),
         ("index,name,r,g,b\n", "number of classes"),
-        ("", "number of classes"),
+        ("", "an empty file"),
+        ("index;name;r;g;b\n0;a;1;2;3\n", r"wrong columns(.|\n)*not semicolons"),
     ],
 )
 def test_broken_class_tables_are_refused_with_the_reason(tmp_path: Path, text, words):

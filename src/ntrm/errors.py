@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class NtrmError(Exception):
     """Base of all errors that NTRM raises on purpose.
@@ -88,3 +90,16 @@ def check_number(what: str, value: object, low: float, high: float, *, whole: bo
     if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
         kind = "a whole number" if whole else "a number"
         raise UsageError(f"impossible {what}", got=repr(value), expected=f"{kind} from {low:g} to {high:g}")
+
+
+def columns_mend(columns: Iterable[str]) -> str:
+    """How to mend a CSV table whose first line was read as these columns.
+
+    >>> columns_mend(["name;group"])
+    'save it with commas between the cells, not semicolons, and with points in numbers (0.5)'
+    >>> columns_mend(["nam", "group"])
+    'correct the first line'
+    """
+    if any(";" in column for column in columns):
+        return "save it with commas between the cells, not semicolons, and with points in numbers (0.5)"
+    return "correct the first line"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError, RefusedError, UsageError, choices_error
+from ntrm.errors import DataError, RefusedError, UsageError, choices_error, columns_mend
 
 IGNORE = 255
 """Mask value of pixels about which nothing is known; never a class."""
@@ -232,9 +232,17 @@ def read_schema(path: Path) -> LabelSchema:
     """Schema from a ``classes.csv`` with columns index, name, r, g, b and optionally title."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            rows = list(csv.DictReader(stream))
+            reader = csv.DictReader(stream)
+            columns, rows = reader.fieldnames or (), list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path}", got=error, mend="write it with columns index,name,r,g,b") from error
+    if not {"index", "name", "r", "g", "b"} <= set(columns):
+        raise DataError(
+            f"{path} has the wrong columns",
+            got=", ".join(columns) or "an empty file",
+            expected="columns index,name,r,g,b with whole numbers",
+            mend=columns_mend(columns),
+        )
     try:
         tissues = tuple(
             Tissue(

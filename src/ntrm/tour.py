@@ -9,6 +9,7 @@ from pathlib import Path
 from ntrm.data.check import check_dataset
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
+from ntrm.errors import RefusedError, UsageError
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
 from ntrm.files import write_json
@@ -58,6 +59,7 @@ def tour(
 ) -> TourResult:
     """Phantom → check → the bundled model, scored and on slides → page. A tour that was interrupted goes on."""
     dataset_folder, page, scores = out / "phantom", out / "index.html", out / "evaluation"
+    _claim(out, dataset_folder)
     note(f"1/5  drawing {SECTIONS} synthetic skin sections")
     write_phantom(dataset_folder, PhantomOptions(SECTIONS, SEED), jobs=jobs, progress=progress)
     note("2/5  checking the dataset")
@@ -83,6 +85,19 @@ def tour(
         iou=found.pooled.macro["iou"],
         results=segmented.out,
     )
+
+
+def _claim(out: Path, dataset: Path) -> None:
+    """Refuse a folder of something else: its own index.html would be lost."""
+    if out.exists() and not out.is_dir():
+        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+    strange = sorted(path.name for path in out.iterdir()) if out.is_dir() and not dataset.is_dir() else []
+    if strange:
+        raise RefusedError(
+            "the folder holds something that is no tour",
+            got=f"{out}: {', '.join(strange[:3])}",
+            mend="choose an empty or a new folder for --out",
+        )
 
 
 def _slides(found: Segmented) -> Markup:

@@ -1,3 +1,4 @@
+import errno
 import json
 
 import pytest
@@ -84,3 +85,44 @@ def test_quiet_silences_notes_and_bar_only():
 def test_wrong_usage_is_2():
     assert runner.invoke(app_that(lambda name, console: None), ["--nonsense"]).exit_code == 2
     assert runner.invoke(app_that(lambda name, console: None), ["--progress", "fancy"]).exit_code == 2
+
+
+def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path):
+    def fail(name, console):
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "results"))
+
+    result = runner.invoke(app_that(fail), ["--json"])
+    assert result.exit_code == 1
+    error = json.loads(result.stdout)["error"]
+    assert (error["what"], error["got"]) == (f"cannot read or write {tmp_path / 'results'}", "Permission denied")
+    assert "Traceback" not in result.stderr
+    assert "in fail" in runner.invoke(app_that(fail), ["-v"]).stderr
+
+    def fail_without_a_name(name, console):
+        raise OSError("the drive went away")
+
+    assert "the drive went away" in runner.invoke(app_that(fail_without_a_name), []).stderr
+
+
+def test_a_reader_that_went_away_is_no_error_of_ours():
+    def fail(name, console):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    result = runner.invoke(app_that(fail), [])
+    assert result.exit_code == 1
+    assert "error:" not in result.stderr
+
+
+def test_help_flows_as_wide_as_the_terminal():
+    app = typer.Typer()
+
+    @app.command()
+    @command
+    def act(*, console: Console) -> None:
+        """Act.
+
+        One
+        sentence.
+        """
+
+    assert "One sentence." in runner.invoke(app, ["--help"]).stdout

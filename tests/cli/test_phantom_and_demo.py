@@ -46,3 +46,13 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     slides = read_results(tmp_path / "demo" / "results").slides
     assert slides.column("status") == ["done"]
     assert (tmp_path / "demo" / "results" / slides.column("slide_id")[0] / "report.html").is_file()
+
+
+def test_the_demo_leaves_the_folders_of_others_alone(tmp_path):
+    (tmp_path / "index.html").write_text("mine")
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path)])
+    assert result.exit_code == 3
+    assert "index.html" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert runner.invoke(app, ["demo", "--out", str(tmp_path / "index.html")]).exit_code == 2
+    assert (tmp_path / "index.html").read_text() == "mine"

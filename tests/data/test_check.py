@@ -61,6 +61,7 @@ def test_bad_classes(tmp_path, classes):
     ("table", "words"),
     [
         ("name,group,mpp\na,p,0.5\nb,q,0.5\n", ["wrong columns"]),
+        ("name;group;split;mpp\na;p;train;0,5\n", ["name;group;split;mpp"]),
         ("name,group,split,mpp\na,p,training,0.5\nb,q,train,0.5\n", ["unknown split"]),
         ("name,group,split,mpp\na,p,train,0.5\na,p,train,0.5\nb,,,0.5\n", ["second row", "no group"]),
         ("name,group,split,mpp\na,p,train,0.5\nb,q,train,0.5\nc,r,test,0.5\n", ["'c' without a file"]),

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import sys
 
 import pytest
@@ -162,7 +163,7 @@ def test_a_pickle_in_disguise_is_not_run(folder, tmp_path):
     assert not sprung.exists()
 
 
-@pytest.mark.parametrize(("name", "words"), [(WEIGHTS, "no weights"), (CONFIG, "cannot read")])
+@pytest.mark.parametrize(("name", "words"), [(WEIGHTS, "no weights"), (CONFIG, "no config.json")])
 def test_a_missing_file_is_named(folder, name, words):
     (folder / name).unlink()
     with pytest.raises(DataError, match=words):
@@ -259,6 +260,24 @@ def test_what_is_neither_folder_nor_hub_id_is_refused(source, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="no such model"):
         load(source)
+
+
+def test_a_mistake_in_a_path_is_not_asked_of_the_hub(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder, tmp_path / "run" / "model")
+    with pytest.raises(DataError, match=r"no such model\n.*run/modle\n(.|\n)*look into run"):
+        load("run/modle")
+    assert load("run/model").config.classes == 4
+
+
+def test_a_run_is_not_its_model(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run" / "model")
+    with pytest.raises(DataError, match=rf"holds no model\n(.|\n)*give {tmp_path / 'run' / 'model'}"):
+        load(tmp_path / "run")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"holds no model\n(.|\n)*finished run"):
+        load(tmp_path / "empty")
 
 
 def test_a_hub_id_without_the_client_says_what_to_install(monkeypatch):

@@ -15,6 +15,12 @@ def test_an_unknown_name_lists_the_choices():
     assert all(name in str(caught.value) for name in ARCHITECTURES)
 
 
+def test_an_unknown_option_lists_the_choices():
+    with pytest.raises(UsageError, match=r"does not take these options\n.*widht\n.*floor.*width") as caught:
+        create("ntrm-section", 3, widht=0.5)
+    assert "__init__" not in str(caught.value)
+
+
 def test_the_sizes_of_mit_cannot_be_swapped_under_a_name():
     with pytest.raises(UsageError, match="does not take"):
         create("mit-b0", size="b2")

@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -57,6 +58,40 @@ def test_every_number_is_that_of_the_files(results, name):
             assert f"{said} {told['regions']} region" in page.text
             assert cancer in page.text
     assert page.text.count(NOTICE) == 2
+
+
+def test_regions_that_the_graph_has_beyond_those_that_count_are_called_specks(results):
+    folder = results / "one"
+    (name,) = [name for name, told in document(folder / "summary.json")["cancers"].items() if told["present"]]
+    nodes = [node for piece in document(folder / "graph.json")["pieces"] for node in piece["graph"]["nodes"]]
+    every = sum(node["regions"] for node in nodes if node["id"] == name)
+    assert every > 0
+
+    change(folder / "summary.json", lambda it: it["cancers"][name].update(regions=every))
+    assert "specks aside" not in reported(folder).text
+    change(folder / "summary.json", lambda it: it["cancers"][name].update(regions=every - 1))
+    assert f"in {every - 1} region{'' if every == 2 else 's'}, specks aside" in reported(folder).text
+
+
+def test_a_model_without_cancers_says_that_none_was_looked_for(results):
+    folder = results / "one"
+    names = {name: f"{name.lower()} of the gut" for name in document(folder / "summary.json")["cancers"]}
+
+    def rename(value):
+        if isinstance(value, dict):
+            return {names.get(key, key): rename(each) for key, each in value.items()}
+        return [rename(each) for each in value] if isinstance(value, list) else names.get(value, value)
+
+    for name in ("summary.json", "graph.json"):
+        changed = rename(document(folder / name))
+        if name == "summary.json":
+            changed["cancers"] = {}
+            for piece in changed["pieces"]:
+                piece["cancers"] = []
+        (folder / name).write_text(json.dumps(changed), encoding="utf-8")
+    page = reported(folder)
+    assert "No cancer was found." not in page.text
+    assert "no class called BCC, SCC or IEC: no cancer was looked for" in page.text
 
 
 def test_boundaries_and_sentences_are_those_of_the_graph(results):

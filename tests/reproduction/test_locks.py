@@ -2,7 +2,7 @@ import fcntl
 
 import pytest
 
-from ntrm.errors import RefusedError
+from ntrm.errors import RefusedError, UsageError
 from ntrm.reproduction.locks import holding
 
 
@@ -20,3 +20,11 @@ def test_a_lock_goes_with_its_holder(tmp_path):
         raise KeyError
     with holding(path, wait=True):
         assert path.exists()
+
+
+def test_a_file_is_no_folder_to_work_in(tmp_path):
+    (tmp_path / "letter.txt").write_text("Dear colleague")
+    for folder in (tmp_path / "letter.txt", tmp_path / "letter.txt" / "deeper"):
+        with pytest.raises(UsageError, match="the output is not a folder"), holding(folder / "lock"):
+            pass
+    assert (tmp_path / "letter.txt").read_text() == "Dear colleague"

@@ -11,13 +11,15 @@ from tests.service.running import Running, children_of, is_alive, wait_for
 from tests.service.small import TOKEN, serving, settings_of
 
 from ntrm.data.encode import write_image
-from ntrm.files import PARTIAL
+from ntrm.errors import RefusedError
+from ntrm.files import PARTIAL, write_json
 from ntrm.resolution import Resolution
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segment import segment
 from ntrm.service import supervisor
 from ntrm.service.jobs import JobStore
-from ntrm.service.serve import _listening
+from ntrm.service.serve import _listening, serve
+from ntrm.slide.tables import RUN
 
 
 def write_tissue(path, side):
@@ -124,6 +126,18 @@ def test_ctrl_c_puts_jobs_back_and_a_sender_that_goes_leaves_nothing(tmp_path, m
     with closing(JobStore(out / ".service" / "jobs.sqlite")) as store:
         slide = store.get(key)
     assert (slide.status, slide.worker, slide.error) == ("queued", None, None)
+
+
+def test_results_of_other_classes_are_not_shown_under_the_models_names(tmp_path, model):
+    out = tmp_path / "out"
+    out.mkdir()
+    classes = ["background", "benign gland", "malignant gland"]
+    write_json(out / RUN, {"classes": classes, "model": {"name": "glands"}, "covariates": []})
+    with pytest.raises(RefusedError, match="results of other classes") as caught:
+        serve(settings_of(out, model, port=0), lambda _address, _link: None)
+    assert "malignant gland" in str(caught.value.got)
+    assert "(glands)" in caught.value.mend
+    assert not (out / ".service").exists()
 
 
 def test_small_answers_are_sent_at_once(tmp_path, model):

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console as RichConsole
 from rich.markup import escape
 
-from ntrm.errors import NtrmError
+from ntrm.errors import DataError, NtrmError
 from ntrm.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
@@ -99,6 +99,25 @@ _SHARED = {
 _DEFAULTS = {"json": False, "progress": "bar", "quiet": False, "verbose": False}
 
 
+def flowing(text: str) -> str:
+    r"""A docstring with a line for each paragraph: the help would keep the breaks of the source.
+
+    >>> flowing("First.\n\n    A second\n    paragraph.\n    ")
+    'First.\n\nA second paragraph.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
+
+
+def _refused_by_system(error: OSError) -> DataError:
+    """What no part foresaw: a folder without permission, a full disk, a drive that was taken away."""
+    what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
+    return DataError(
+        what,
+        got=error.strerror or error,
+        mend="check the path, its permissions and the free space; -v shows where it happened",
+    )
+
+
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``--json --progress --quiet -v``, handed over as one ``console``; map errors to exit codes.
 
@@ -122,11 +141,17 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except NtrmError as error:
             console.error(error)
             raise typer.Exit(error.exit_code) from None
+        except BrokenPipeError:  # whoever reads stdout has gone away; typer ends the command quietly
+            raise
+        except OSError as error:
+            console.error(_refused_by_system(error))
+            raise typer.Exit(DataError.exit_code) from None
         except KeyboardInterrupt:
-            console.note("interrupted; the same command goes on where this one stopped")
+            console.note("interrupted; given again, the same command goes on from what was finished")
             raise typer.Exit(INTERRUPTED) from None
 
     own = [parameter.replace(kind=keyword) for parameter in own]
     wrapper.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    wrapper.__doc__ = flowing(function.__doc__ or "")
     wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
     return wrapper

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ntrm.data.cases import SPLITS
 from ntrm.data.faults import Fault, fault
-from ntrm.errors import DataError, NtrmError
+from ntrm.errors import DataError, NtrmError, columns_mend
 from ntrm.resolution import Resolution
 
 GOOD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -54,7 +54,7 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
             f"{path.name} has the wrong columns",
             got=", ".join(columns) or "an empty file",
             expected=f"columns {','.join(needed)}, each once, none without a name",
-            mend="correct the first line",
+            mend=columns_mend(columns),
         )
     wide = next((line for line, row in enumerate(rows, start=2) if any(row.pop("", ()))), None)
     if wide is not None:

@@ -144,7 +144,10 @@ def compare(
     if len(models) < 2:
         raise UsageError(
             "nothing to compare",
-            got=", ".join(f"{label} ({len(group)} evaluations)" for label, group in models.items()) or "no evaluation",
+            got=", ".join(
+                f"{label} ({len(group)} evaluation{'s' if len(group) > 1 else ''})" for label, group in models.items()
+            )
+            or "no evaluation",
             expected="evaluations of two or more models",
             mend="evaluate another model on the same data",
         )

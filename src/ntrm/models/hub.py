@@ -70,11 +70,17 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
         return Path(__file__).with_name(BUNDLED)
     folder = Path(source)
     if folder.is_dir():
-        return folder
+        return _model_folder(folder)
     text = str(source)
-    if folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
+    local = text.count("/") == 1 and folder.parent.is_dir()
+    if local or folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
+        # What begins with a folder of this machine is most likely a path with a mistake in it, and nothing to ask for.
+        mend = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
         raise DataError(
-            "no such model", got=text, expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name"
+            "no such model",
+            got=text,
+            expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name",
+            mend=mend if local else "",
         )
     try:
         from huggingface_hub import snapshot_download
@@ -85,10 +91,22 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
         return Path(snapshot_download(text, revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise RefusedError(
-            f"cannot fetch {text} from the hub",
+            f"no folder {text} here, and it cannot be fetched from the hub",
             got=f"{type(error).__name__}: {error}".splitlines()[0],
             mend="check the name and the network, or give a local folder",
         ) from error
+
+
+def _model_folder(folder: Path) -> Path:
+    if (folder / CONFIG).exists():
+        return folder
+    inside = folder / "model"
+    raise DataError(
+        f"{folder} holds no model",
+        got=f"no {CONFIG}",
+        expected=f"a folder with {CONFIG} and {WEIGHTS}",
+        mend=f"give {inside}" if (inside / CONFIG).exists() else "give the folder `model` of a finished run",
+    )
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -98,6 +98,9 @@ def create(
     """
     if name not in ARCHITECTURES:
         raise choices_error("unknown architecture", name, ARCHITECTURES)
+    unknown = sorted(options.keys() - option_names(name))
+    if unknown:
+        raise choices_error(f"{name} does not take these options", ", ".join(unknown), sorted(option_names(name)))
     schema = schema_for(classes)
     try:
         network = ARCHITECTURES[name](len(schema), **options)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ntrm.labels import LabelSchema
+from ntrm.labels import CANCERS, LabelSchema
 from ntrm.report.formatting import NONE, area_text, confidence_text, share_text, value_text
 from ntrm.report.page import Markup
 from ntrm.report.relation_svg import LEAST_SHOWN, network_svg, strongest, tissue_graph_svg
@@ -35,15 +35,27 @@ def headline(slide: Slide, schema: LabelSchema) -> Markup:
     cards = "".join(
         f'<li style="--c:var(--c{schema.index(cancer.name)})">'
         f"<strong>{escape(_titled(cancer.name, schema))}</strong>confidence {confidence_text(cancer.confidence)} · "
-        f"{area_text(cancer.area_mm2)} mm² in {_count(cancer.regions, 'region')}</li>"
+        f"{area_text(cancer.area_mm2)} mm² in {_regions_that_count(cancer, slide)}</li>"
         for cancer in present
     )
-    found = f'<ul class="findings">{cards}</ul>' if cards else "<p><strong>No cancer was found.</strong></p>"
+    found = f'<ul class="findings">{cards}</ul>' if cards else _none_found(slide)
     absent = ", ".join(_absent(cancer, slide.areas_mm2) for cancer in slide.cancers if not cancer.present)
     note = f'<p class="faint small">Not found: {escape(absent)}.</p>' if absent else ""
     warned = "".join(f"<li>{escape(text)}</li>" for text in slide.warnings)
     warnings = f'<ul class="warnings" aria-label="Warnings">{warned}</ul>' if warned else ""
     return Markup(f"<h1>{escape(slide.slide_id)}</h1>{found}{note}{warnings}{_figures(slide)}")
+
+
+def _none_found(slide: Slide) -> str:
+    if any(name in CANCERS for name in slide.classes):
+        return "<p><strong>No cancer was found.</strong></p>"
+    return f"<p>The model has no class called {', '.join(CANCERS[:-1])} or {CANCERS[-1]}: no cancer was looked for.</p>"
+
+
+def _regions_that_count(cancer: Cancer, slide: Slide) -> str:
+    """How many; where the graph has more, the others are specks, which the finding leaves out."""
+    every = sum(node.regions for piece in slide.pieces for node in piece.nodes if node.name == cancer.name)
+    return _count(cancer.regions, "region") + (", specks aside" if every > cancer.regions else "")
 
 
 def _absent(cancer: Cancer, areas: Mapping[str, float]) -> str:

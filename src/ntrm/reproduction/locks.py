@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ntrm.errors import RefusedError
+from ntrm.errors import RefusedError, UsageError
 
 
 @contextmanager
 def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file ``path``; where another process has it, wait for it or refuse."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError("the output is not a folder", got=path.parent, mend="choose another --out") from error
     with path.open("w") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import socket
@@ -15,6 +16,7 @@ import uvicorn
 from ntrm.errors import RefusedError, UsageError
 from ntrm.reproduction.locks import holding
 from ntrm.service.app import create_app
+from ntrm.service.model_facts import read_facts
 from ntrm.service.settings import ServiceSettings
 from ntrm.service.shared import SERVER_LOCK
 from ntrm.slide.tables import RUN
@@ -30,6 +32,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     One service at a time works in a folder of results.
     """
     _check_out(settings.out)
+    _check_classes(settings)
     settings.hidden.mkdir(parents=True, exist_ok=True, mode=0o700)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
@@ -61,6 +64,23 @@ def _check_out(out: Path) -> None:
             f"{out} is not empty and holds no results",
             got=other.name,
             mend="name a folder that ntrm segment wrote to, or a new one",
+        )
+
+
+def _check_classes(settings: ServiceSettings) -> None:
+    """Refuse results of other classes than the model's: they would be shown under the wrong names."""
+    facts = read_facts(settings)
+    try:
+        record = json.loads((settings.out / RUN).read_text(encoding="utf-8"))
+        classes, maker = [str(name) for name in record["classes"]], str(record["model"]["name"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return  # nothing there yet, or what the worker refuses with its reason
+    if facts is not None and classes != list(facts.schema.names):
+        raise RefusedError(
+            f"{settings.out} holds results of other classes than the model's",
+            got=", ".join(classes),
+            expected=", ".join(facts.schema.names),
+            mend=f"give --model with the model that made them ({maker}), or name another folder",
         )
 
 

@@ -53,6 +53,28 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     row.wait_for()
 
 
+def test_findings_are_told_as_they_are_and_warnings_stay_in_their_place(open_page, service):
+    told = service.ask("/v1/slides")
+    warning = "41% of the stain is neither haematoxylin nor eosin: the model knows H&E only"
+    findings = {"none of its cancers": [{"name": "BCC", "present": False, "confidence": 0.1}], "knows no cancers": []}
+    made = [
+        {**told["slides"][0], "id": f"{number:032x}", "name": name, "cancers": cancers, "quality_warnings": [warning]}
+        for number, (name, cancers) in enumerate(findings.items())
+    ]
+    watched = open_page()
+    page = watched.page
+    watched.expected.append("thumbnail")  # there are none of these slides
+    page.route(re.compile(r"/v1/slides(\?.*)?$"), lambda route: route.fulfill(json={**told, "slides": made}))
+    page.reload()
+    page.locator(".row", has_text="none of its cancers").get_by_text("No cancer found").wait_for()
+
+    assert page.locator(".row").count() == 2
+    assert page.get_by_text("No cancer found").count() == 1
+    for row in page.locator(".row").all():
+        chip, column = (row.locator(part).bounding_box() for part in (".chip.warn", ".findings"))
+        assert chip["x"] + chip["width"] <= column["x"] + column["width"] + 0.5
+
+
 def test_the_list_is_sorted_as_asked(open_page, service):
     told = service.ask("/v1/slides")
     about = {  # name: (seconds since newest, mm², cancer, status)
@@ -114,6 +136,48 @@ def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     row.wait_for(state="detached")
     assert "unmeasured" not in {slide["name"] for slide in service.ask("/v1/slides")["slides"]}
+
+
+def test_several_slides_without_mpp_are_asked_about_one_after_the_other(open_page, service, tmp_path):
+    watched = open_page()
+    page = watched.page
+    watched.expected.append("status of 422")
+    names = ("first", "second", "third")
+    same = write_slide(tmp_path / "slide.tif", mpp=None, copies=1).read_bytes()
+    for number, name in enumerate(names):
+        path = tmp_path / f"{name}.tif"
+        path.write_bytes(same + bytes(number))  # the same content would be the same slide
+        drop(page, path)
+    for name in names:
+        page.locator(".row", has_text=name).get_by_text("Failed").wait_for()
+    dialog = page.get_by_role("dialog")
+    dialog.wait_for()
+    assert dialog.count() == 1
+    asked = dialog.inner_text()
+    others = [name for name in names if f"{name}.tif" not in asked]  # they are sent at once, in no certain order
+    assert len(others) == 2
+
+    page.get_by_label("µm per pixel").fill("1000")
+    page.keyboard.press("Enter")
+    dialog.get_by_text(re.compile("|".join(f"{name}.tif" for name in others))).wait_for()
+    assert dialog.count() == 1
+    page.get_by_role("button", name="Not now").click()
+    dialog.wait_for(state="detached")
+    for name in others:
+        page.locator(".row", has_text=name).get_by_role("button", name="Give µm/px").wait_for()
+    for slide in service.ask("/v1/slides")["slides"]:
+        if slide["name"] in names:
+            service.ask(f"/v1/slides/{slide['id']}", method="DELETE")
+
+
+def test_an_address_of_no_slide_is_told_plainly(open_page):
+    watched = open_page()
+    watched.expected += ["status of 422", "status of 404"]
+    for wrong in ("SCC_1", "0" * 24):
+        watched.page.evaluate("hash => { location.hash = hash }", f"#/slide/{wrong}")
+        watched.page.get_by_text("There is no such slide").wait_for()
+        watched.page.locator("a.button", has_text="All slides").click()
+        watched.page.locator(".row .name").first.wait_for()
 
 
 def test_a_file_that_is_no_slide_is_refused_with_the_reason(open_page, tmp_path):

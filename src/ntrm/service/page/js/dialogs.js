@@ -125,11 +125,13 @@ export function askMpp(name) {
   });
 }
 
-/** Queues a slide again; asks for µm per pixel where only that was missing. */
+/** Queues a slide again; asks for µm per pixel where only that was missing. Resolves to whether it was queued. */
 export async function retrySlide(slide) {
   const unmeasured = slide.error?.code === "mpp_missing";
   const mpp = unmeasured ? await askMpp(slide.name) : null;
-  if (mpp || !unmeasured) await api.retry(slide.id, mpp);
+  if (unmeasured && !mpp) return false;
+  await api.retry(slide.id, mpp);
+  return true;
 }
 
 /** Adds slides from this computer or, where the server allows a folder, from its own disk. */

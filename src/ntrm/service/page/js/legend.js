@@ -51,7 +51,7 @@ export function makeLegend(view, changed) {
       { title: index < 9 ? `${tissue.title}, key ${index + 1}` : tissue.title },
       box,
       dot,
-      h("span", { class: "short" }, tissue.name),
+      tissue.name === tissue.title ? null : h("span", { class: "short" }, tissue.name),
       h("span", { class: "title" }, tissue.title),
     );
     return { element: h("li", { "data-tissue": tissue.name }, label, size, only, part), box, dot, size, part };

@@ -9,7 +9,10 @@ const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: 
 
 /** Cancer types as chips; says so where none was found. */
 export function cancerChips(slide) {
-  const found = (slide.cancers ?? []).filter((cancer) => cancer.present);
+  const looked = slide.cancers ?? [];
+  const found = looked.filter((cancer) => cancer.present);
+  // A model whose classes are no cancers by name looked for none.
+  if (!looked.length) return [];
   if (!found.length) return [h("span", { class: "chip muted" }, "No cancer found")];
   return found.map((cancer) =>
     h(

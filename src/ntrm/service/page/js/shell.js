@@ -17,7 +17,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, 
   const menu = makeMenu(slide, downloads);
   const chips = h("div", { class: "chips" });
   const warnings = (slide.quality_warnings ?? []).map((warning) =>
-    h("span", { class: "chip warn" }, icon("warn"), warning),
+    h("span", { class: "chip warn", title: warning }, icon("warn"), h("span", { class: "cut" }, warning)),
   );
   const header = h(
     "header",

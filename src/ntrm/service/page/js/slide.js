@@ -100,7 +100,7 @@ export function showSlide(root, id, tools) {
   }
 
   function broken(error) {
-    const missing = error.status === 404;
+    const missing = [404, 422].includes(error.status); // 422: what stands in the address is no slide's name
     frame(
       "",
       icon(missing ? "search" : "gone"),

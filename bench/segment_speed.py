@@ -1,17 +1,20 @@
 """What ``ntrm segment`` costs beside the bare network: the whole over the network alone, and stage by stage.
 
-    python bench/segment_speed.py [--slide FILE] [--model bundled] [--repeats 3] [--batch 16] [--out FILE]
+    python bench/segment_speed.py [--slide FILE] [--model bundled] [--repeats 3] [--slides 3] [--out FILE]
 
 The *bare network* is ``Predictor.probabilities`` on the very windows that the slide needs, read beforehand, in batches
-of the same size. The *whole* is one call of the segmenter with its network loaded: from the file to the last output.
-The *command* is ``ntrm segment`` as a new process, imports and loading included. Each repeat times the three in turn,
-the network before and after the whole, and ratios are those within a repeat; the table has medians.
+of the same size. The *whole* is one call of the segmenter with its network loaded: from the file to the last output;
+the child that reads has been started before, as the command starts it while it loads the network. *One of several* is
+the share of a slide in a run over ``--slides`` copies of it, where the files of one are written while the network works
+on the next. The *command* is ``ntrm segment`` as a new process, imports and loading included. Each repeat times these
+in turn, the network before and after the whole, and ratios are those within a repeat; the table has medians.
 
 Beside the seconds of a clock stand those of processors, which a busy machine changes less: of the whole process for
-the three, of the calling thread alone for the stages (the network has more threads than that one).
+those, of the calling thread alone for the stages (the network has more threads than that one).
 
 Stages are timed inside the whole. Reading and writing run in threads beside the network: they cost something only where
 the network waits for them, which is then in *blend and wait* (all that the stream takes beyond the network's calls).
+*Files* is all that comes after; the stages marked so run within it, in two threads.
 Without ``--slide`` a section is drawn, the largest of ``--sections`` that ``--seed`` gives.
 """
 
@@ -21,6 +24,7 @@ import argparse
 import importlib
 import json
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -38,31 +42,36 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm.evaluation.subject import open_subject
+from ntrm.models.base import SegmentationModel
 from ntrm.phantom.dataset import PhantomOptions, write_phantom
 from ntrm.predictor import Predictor
+from ntrm.segmentation.beside import one_beside
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.look import look_at
+from ntrm.segmentation.segment import segment
 from ntrm.segmentation.segmenter import Segmenter
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.inputs import SlideInput
 from ntrm.slide.isolated import open_isolated
+from ntrm.slide.reserve import Reserve
 from ntrm.slide.segment import read_tile
 
 STAGES = {
-    "open": ("ntrm.segmentation.one_slide", "open_isolated"),
+    "open": ("ntrm.slide.isolated", "ReadingProcess.open"),
     "look": ("ntrm.segmentation.one_slide", "look_at"),
     "stream": ("ntrm.segmentation.one_slide", "stream"),
     "network": ("ntrm.predictor", "Predictor.probabilities"),
     "read (beside)": ("ntrm.slide.segment", "read_tile"),
     "write (beside)": ("ntrm.slide.bands", "BandStore.append"),
-    "measure": ("ntrm.segmentation.derived", "measure_pieces"),
-    "ome-tiff": ("ntrm.segmentation.derived", "write_mask_ome_tiff"),
-    "polygons": ("ntrm.segmentation.derived", "write_geojson"),
-    "overlay": ("ntrm.segmentation.derived", "write_pictures"),
-    "report": ("ntrm.segmentation.derived", "write_slide_report"),
+    "files": ("ntrm.segmentation.one_slide", "derive"),
+    "measure (in files)": ("ntrm.segmentation.derived", "measure_pieces"),
+    "overlay (in files)": ("ntrm.segmentation.derived", "write_overlays"),
+    "ome-tiff (in files, beside)": ("ntrm.segmentation.derived", "write_mask_ome_tiff"),
+    "polygons (in files, beside)": ("ntrm.segmentation.derived", "write_geojson"),
+    "report (in files, beside)": ("ntrm.segmentation.derived", "write_slide_report"),
 }
 """Where the stages are called from."""
-NESTED = ("network", "read (beside)", "write (beside)")
+NESTED = ("network", *(name for name in STAGES if name.endswith(")")))
 """Those that run within another stage or beside it."""
 
 
@@ -151,9 +160,9 @@ class Clock:
 
 def tiles_of(path: Path, model_mpp: float, options: Options, window: int) -> np.ndarray:
     """(N, window, window, 3) the windows that the slide needs."""
-    with closing(open_isolated(path)) as reader:
+    with closing(open_isolated(path)) as reader, one_beside() as beside:
         grid = SlideGrid(reader, model_mpp, None)
-        windows = look_at(grid, options).windows(grid, options, window)
+        windows = look_at(grid, options, beside).windows(grid, options, window)
         return np.stack([read_tile(grid, each) for each in windows])
 
 
@@ -180,6 +189,19 @@ def whole(segmenter: Segmenter, slide: Path) -> tuple[Cost, dict[str, Cost]]:
     return costs[0], clock.stages(costs[0])
 
 
+def one_of(slides: int, slide: Path, out: Path, network: SegmentationModel, device: str, batch: int) -> Cost:
+    """A slide's share of several in a row, the network loaded."""
+    copies = [out.with_name(f"{out.name}-{number}{slide.suffix}") for number in range(slides)]
+    for copy in copies:
+        shutil.copyfile(slide, copy)
+    costs: list[Cost] = []
+    with costing(costs.append, with_children):
+        found = segment(copies, out=out, model=network, device=device, batch=batch)
+    if found.exit_code:
+        raise SystemExit(f"slides were not segmented: {found.failed}")
+    return Cost(costs[0].clock / slides, costs[0].processor / slides)
+
+
 def command(slide: Path, out: Path, model: str, device: str, batch: int) -> Cost:
     """The command."""
     words = [sys.executable, "-m", "ntrm", "segment", str(slide), "--out", str(out), "--model", model, "--progress"]
@@ -189,7 +211,9 @@ def command(slide: Path, out: Path, model: str, device: str, batch: int) -> Cost
     return costs[0]
 
 
-def study(slide: Path, model: str, folder: Path, *, repeats: int, batch: int, device: str) -> dict[str, Any]:
+def study(
+    slide: Path, model: str, folder: Path, *, repeats: int, batch: int, device: str, slides: int = 3
+) -> dict[str, Any]:
     """All repeats; a first batch, with which memory is claimed, is not counted."""
     options, subject = Options(), open_subject(model)
     predictor = Predictor(subject.network, device, batch=batch)
@@ -197,13 +221,16 @@ def study(slide: Path, model: str, folder: Path, *, repeats: int, batch: int, de
     bare(predictor, tiles[:batch])
     rounds = []
     for number in range(repeats):
-        segmenter = Segmenter(model, folder / f"whole{number}", options, device=device, batch=batch)
-        before = bare(predictor, tiles)
-        took, stages = whole(segmenter, slide)
+        with Reserve(1) as readers:
+            out = folder / f"whole{number}"
+            segmenter = Segmenter(model, out, options, device=device, batch=batch, open_slide=readers.open)
+            before = bare(predictor, tiles)
+            took, stages = whole(segmenter, slide)
         after = bare(predictor, tiles)
+        shared = one_of(slides, slide, folder / f"several{number}", subject.network, device, batch)
         process = command(slide, folder / f"command{number}", model, device, batch)
         network = Cost((before.clock + after.clock) / 2, (before.processor + after.processor) / 2)
-        costs = {"network alone": network, "whole": took, "command": process, **stages}
+        costs = {"network alone": network, "whole": took, f"one of {slides}": shared, "command": process, **stages}
         rounds.append({name: asdict(cost) for name, cost in costs.items()})
     return {"slide": _about(slide), "windows": len(tiles), "batch": batch, "device": device, "rounds": rounds}
 
@@ -244,12 +271,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--slides", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         slide = asked.slide or drawn(Path(place) / "skin", asked.sections, asked.seed)
-        found = study(slide, asked.model, Path(place), repeats=asked.repeats, batch=asked.batch, device=asked.device)
+        found = study(
+            slide,
+            asked.model,
+            Path(place),
+            repeats=asked.repeats,
+            batch=asked.batch,
+            device=asked.device,
+            slides=asked.slides,
+        )
     print(table(found))
     if asked.out is not None:
         asked.out.write_text(json.dumps(found, indent=1))

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from ntrm.blending import Blender
 from ntrm.data.tiles import cut
 from ntrm.errors import NtrmError, UsageError
-from ntrm.labels import SKIN
+from ntrm.labels import IGNORE, SKIN
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.output import Segmentation, TissueGraph
 from ntrm.models.registry import create
 from ntrm.predictor import Predictor
-from ntrm.stitching import RowEnd, Stitching, blended_blocks, blended_rows, stitch
+from ntrm.stitching import RowEnd, Stitching, blended_blocks, blended_rows, most_probable, stitch, strongest
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
@@ -309,3 +309,21 @@ def test_the_gpu_stitches_alike(random, monkeypatch):
     assert (close.initial_mask == exact.initial_mask).mean() > 0.98
     again = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, initial=True, probabilities=True)
     assert np.array_equal(close.probabilities, again.probabilities)
+
+
+def test_the_strongest_class_is_the_first_of_the_highest(random):
+    # Few values, so that many are equal; some pixels have none at all.
+    values = random.integers(0, 4, (int(random.integers(1, 15)), 30, 40)).astype(np.float32) / 3
+    highest, chosen = strongest(torch.from_numpy(values))
+    assert np.array_equal(highest.numpy(), values.max(axis=0))
+    expected = np.where(values.max(axis=0) > 0, values.argmax(axis=0), IGNORE)
+    assert chosen.dtype == torch.uint8
+    assert np.array_equal(chosen.numpy(), expected)
+    assert np.array_equal(most_probable(torch.from_numpy(values)).numpy(), expected)
+
+
+def test_a_number_that_is_none_is_not_lost_among_others(random):
+    values = torch.from_numpy(random.random((5, 6, 7)))
+    place = tuple(int(random.integers(size)) for size in values.shape)
+    values[place] = torch.nan
+    assert torch.isnan(strongest(values)[0]).nonzero().tolist() == [[*place[1:]]]

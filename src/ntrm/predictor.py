@@ -294,7 +294,10 @@ class Predictor:
 
     def _normalised(self, pixels: Tensor) -> Tensor:
         """(B, H', W', 3) uint8 → (B, 3, H', W') as the network takes them, on the device."""
-        x = pixels.to(self.device).permute(0, 3, 1, 2)
+        on_cuda = self.device.type == "cuda"
+        # From pinned memory nothing waits for the batches before, which an ordinary copy to the device does.
+        source = pixels.pin_memory() if on_cuda and pixels.device.type == "cpu" else pixels
+        x = source.to(self.device, non_blocking=on_cuda).permute(0, 3, 1, 2)
         return ((x.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._layout)
 
     def _half_precision(self) -> torch.autocast:

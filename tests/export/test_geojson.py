@@ -1,5 +1,6 @@
 import gzip
 import json
+import uuid
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from ntrm.data.annotations.importing import import_annotations
 from ntrm.data.decode import read_mask
 from ntrm.errors import DataError, UsageError
 from ntrm.export.geojson import write_geojson
+from ntrm.export.ome_tiff import NAMESPACE
+from ntrm.export.polygons import polygons
 from ntrm.labels import IGNORE, SKIN
 from ntrm.resolution import Resolution
 
@@ -182,3 +185,12 @@ def test_wrong_calls_are_refused(tmp_path, mask):
         write_geojson(path, np.full((2, 2), 40, np.uint8), SKIN, MPP)
     with pytest.raises(UsageError, match="unknown class"):
         write_geojson(path, mask, SKIN, MPP, skip=["NAIL"])
+
+
+def test_ids_rest_on_the_first_corner_as_numpy_writes_it(tmp_path, mask):
+    written = write_geojson(tmp_path / "r.geojson", mask, SKIN, MPP, identity="s")
+    wanted = [
+        str(uuid.uuid5(NAMESPACE, f"s|{SKIN.tissues[region.class_index].name}|{region.number}|{region.exterior[0]}"))
+        for region in polygons(mask)
+    ]
+    assert [feature["id"] for feature in features(written.path)["features"]] == wanted

@@ -123,7 +123,8 @@ def test_whichever_write_fails_the_slide_is_told_and_the_next_one_goes_on(tmp_pa
         monkeypatch.setattr(os, "fsync", full)
         found = segment(slides, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
         monkeypatch.setattr(os, "fsync", real)
-        assert [each.status for each in found.slides] == ["failed", "done"], number
+        # The first one's files are written while the second is predicted: it may be either.
+        assert sorted(each.status for each in found.slides) == ["done", "failed"], number
         assert found.exit_code == 1
-        assert "No space left on device" in found.slides[0].reason
+        assert "No space left on device" in found.failed[0].reason
         assert run(slides, out, **options) == whole

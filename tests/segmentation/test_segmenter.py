@@ -103,7 +103,7 @@ def test_whatever_a_slide_raises_is_its_outcome(tmp_path, error, monkeypatch):
     def raising(*_):
         raise error
 
-    monkeypatch.setattr(segmenter_module, "segment_slide", raising)
+    monkeypatch.setattr(segmenter_module, "predict_slide", raising)
     made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
     made.claim()
     outcome = made.segment(SlideInput(tmp_path / "Jane Doe.tif", "Jane Doe.tif"), "b")
@@ -131,7 +131,7 @@ def test_after_an_unexpected_error_the_device_is_emptied(tmp_path, monkeypatch):
         calls.append("raised")
         raise RuntimeError("an illegal memory access was encountered")
 
-    monkeypatch.setattr(segmenter_module, "segment_slide", raising)
+    monkeypatch.setattr(segmenter_module, "predict_slide", raising)
     made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", raising)
@@ -210,14 +210,19 @@ def test_the_same_command_twice_at_the_same_time_does_every_slide_once(tmp_path,
     run(slides, tmp_path / "whole")
     start = threading.Barrier(2)
     finished = []
-    original = segmenter_module.segment_slide
+    original = segmenter_module.predict_slide
 
-    def counted(slide, slide_id, *rest):
-        status, row = original(slide, slide_id, *rest)
-        finished.append((slide_id, status))
-        return status, row
+    def counted(slide, slide_id, *more):
+        rest = original(slide, slide_id, *more)
 
-    monkeypatch.setattr(segmenter_module, "segment_slide", counted)
+        def ended():
+            status, row = rest()
+            finished.append((slide_id, status))
+            return status, row
+
+        return ended
+
+    monkeypatch.setattr(segmenter_module, "predict_slide", counted)
 
     def same(_):
         start.wait()
@@ -234,20 +239,20 @@ def test_the_same_command_twice_at_the_same_time_does_every_slide_once(tmp_path,
 
 def test_a_slide_that_was_busy_is_looked_at_once_more(tmp_path, random, monkeypatch):
     slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "ab"]
-    original = Segmenter.segment
+    original = Segmenter.begin
     held = alone(tmp_path / "out" / "a")
     asked = []
 
     def spied(self, slide, slide_id, progress):
         if not asked:
             held.__enter__()
-        outcome = original(self, slide, slide_id, progress)
+        outcome = original(self, slide, slide_id, progress)()
         if not asked:
             held.__exit__(None, None, None)
         asked.append((slide_id, outcome.status))
-        return outcome
+        return lambda: outcome
 
-    monkeypatch.setattr(Segmenter, "segment", spied)
+    monkeypatch.setattr(Segmenter, "begin", spied)
     found = run(slides, tmp_path / "out")
     assert asked == [("a", "busy"), ("b", "done"), ("a", "done")]
     assert found.exit_code == 0

@@ -235,3 +235,15 @@ def test_a_level_that_is_resampled_or_too_large_is_read_anew(tmp_path, random, m
     assert not SlideGrid(slide, 0.7).keeps_whole_level
     monkeypatch.setattr(grid_module, "CACHE_BYTES", 60 * 80 * 3 - 1)
     assert not SlideGrid(slide, 0.5).keeps_whole_level
+
+
+def test_what_is_forgotten_is_read_again(tmp_path, random):
+    slide = open_slide(making.write_tiled(tmp_path / "a.tif", making.tissue(random, 90, 120)))
+    grid, asked = SlideGrid(slide, 0.5), []
+    before, plain = whole(grid), grid._read_block
+    grid._read_block = lambda *place: asked.append(place) or plain(*place)
+    assert np.array_equal(whole(grid), before)
+    assert not asked
+    grid.forget()
+    assert np.array_equal(whole(grid), before)
+    assert asked

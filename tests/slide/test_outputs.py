@@ -17,7 +17,8 @@ from ntrm.slide.outputs import (
     resized,
     sampled,
     small_jpeg,
-    write_pictures,
+    write_overlays,
+    write_plain,
     write_png,
 )
 
@@ -97,7 +98,8 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
     summary = {"pieces": [], "tissue_fractions": shares}
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write_pictures(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
+        write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
+        write_plain(tmp_path / name, picture)
     for name in (OVERLAY, PLAIN, THUMBNAIL):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     with Image.open(tmp_path / "a" / OVERLAY) as stored:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,27 @@ class Placement:
         """What was taken off the file's own coordinates, as QuPath crops them."""
         return (0, 0) if self.bounds is None else (self.bounds[0], self.bounds[1])
 
-    def place(self, ring: NDArray[Any]) -> NDArray[np.float64]:
-        """A ring of mask pixels in QuPath's coordinates."""
+    @cached_property
+    def _steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(2,) factors and (2,) shifts."""
         sx, sy, ox, oy = self.to_level0
-        placed: NDArray[np.float64] = ring * (sx, sy) + (ox - self.offset[0], oy - self.offset[1])
-        return placed.round(DECIMALS)
+        return np.array([sx, sy]), np.array([ox - self.offset[0], oy - self.offset[1]])
+
+    @cached_property
+    def _whole_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """The same as integers; None if they are none."""
+        factors, shifts = self._steps
+        whole = np.array_equal(np.rint(factors), factors) and np.array_equal(np.rint(shifts), shifts)
+        return (factors.astype(np.int64), shifts.astype(np.int64)) if whole else None
+
+    def place(self, ring: NDArray[Any]) -> list[list[float]]:
+        """A ring of mask pixels in QuPath's coordinates."""
+        # A slide is often an even multiple of the mask: then there is nothing to round.
+        if self._whole_steps is not None and ring.dtype.kind == "i":
+            factors, shifts = self._whole_steps
+            whole: list[list[float]] = (ring * factors + shifts).tolist()
+            return whole
+        return _plain((ring * self._steps[0] + self._steps[1]).round(DECIMALS))
 
 
 @dataclass(frozen=True)
@@ -107,7 +124,7 @@ def write_geojson(
     head |= dict(document or {})
     found: Counter[str] = Counter()
     pixels: Counter[str] = Counter()
-    kept_exact = 0
+    kept_exact, separator = 0, "\n"
     regions = polygons(mask, skip=[schema.index(name) for name in skip], confidence=confidence)
     with _stream(path, gzip) as write:
         write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":[')
@@ -122,11 +139,12 @@ def write_geojson(
             numbers = _measure(region, resolution, confidence_full) | dict(measurements(region) if measurements else {})
             feature = {
                 "type": "Feature",
-                "id": str(uuid.uuid5(NAMESPACE, f"{identity}|{tissue.name}|{region.number}|{region.exterior[0]}")),
-                "geometry": {"type": "Polygon", "coordinates": [_plain(placement.place(ring)) for ring in rings]},
+                "id": str(uuid.uuid5(NAMESPACE, f"{identity}|{tissue.name}|{region.number}|{_corner(region)}")),
+                "geometry": {"type": "Polygon", "coordinates": [placement.place(ring) for ring in rings]},
                 "properties": _properties(tissue, found[tissue.name], numbers, metadata),
             }
-            write(("" if found.total() == 1 else ",") + "\n" + _json(feature))
+            write(separator + _json(feature))
+            separator = ",\n"
         write("\n]}\n")
     return WrittenRegions(path, found.total(), dict(pixels), kept_exact)
 
@@ -172,9 +190,16 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+def _corner(region: Region) -> str:
+    """The first corner as numpy writes it, on which ids rest; for thousands of regions, numpy itself takes long."""
+    x, y = (str(value) for value in region.exterior[0].tolist())
+    wide = max(len(x), len(y))
+    return f"[{x:>{wide}} {y:>{wide}}]"
+
+
 def _plain(ring: NDArray[np.float64]) -> list[list[float]]:
     whole = np.rint(ring)
-    # Whole numbers are shorter and quicker to write; a slide is often an even multiple of the mask.
+    # Whole numbers are shorter and quicker to write.
     plain: list[list[float]] = (ring.astype(np.int64) if np.array_equal(whole, ring) else ring).tolist()
     return plain
 

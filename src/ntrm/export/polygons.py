@@ -281,15 +281,15 @@ def _assemble(corners: _Corners, regions: _Regions) -> Iterator[Region]:
     for number, (start, stop) in enumerate(pairwise(breaks), start=1):
         own = rings[start:stop]
         region = int(owner[own[0]])
-        exterior, *holes = (_closed(points, first[ring], ends[ring]) for ring in own)
+        exterior, *holes = (_closed(points, first[ring], ends[ring]) for ring in own.tolist())
         yield Region(
             number=number,
             class_index=int(regions.class_of[region]),
             exterior=exterior,
             holes=tuple(holes),
-            pixels=int(twice[own].sum()) // 2,
-            sides_x=int(sides_x[own].sum()),
-            sides_y=int(sides_y[own].sum()),
+            pixels=sum(twice[own].tolist()) // 2,
+            sides_x=sum(sides_x[own].tolist()),
+            sides_y=sum(sides_y[own].tolist()),
             confidence=None if regions.confidence is None else float(regions.confidence[region]),
         )
 

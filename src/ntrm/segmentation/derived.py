@@ -6,6 +6,7 @@ The same maps give the same bytes, so that it does not matter when a run was kil
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,7 @@ from ntrm.files import write_json
 from ntrm.labels import LabelSchema
 from ntrm.relations.network import NetworkRelations
 from ntrm.report.slide_report import write_slide_report
-from ntrm.resolution import Resolution
+from ntrm.segmentation.beside import one_beside
 from ntrm.segmentation.identity import Identity, Options
 from ntrm.segmentation.look import Look
 from ntrm.segmentation.measuring import class_areas, measure_pieces
@@ -30,7 +31,7 @@ from ntrm.segmentation.rows import Row, interface_rows, piece_row, region_row, s
 from ntrm.segmentation.summary import graph_document, summary_document
 from ntrm.slide.bands import CONFIDENCE, INITIAL, LABELS
 from ntrm.slide.grid import SlideGrid
-from ntrm.slide.outputs import write_pictures
+from ntrm.slide.outputs import write_overlays, write_plain
 from ntrm.slide.pieces import PieceMap
 from ntrm.slide.segment import FULL
 from ntrm.slide.stored_map import StoredMap
@@ -41,6 +42,8 @@ ZARR, PROBABILITIES = "labels.zarr", "probabilities.zarr"
 INITIAL_MASK, CONFIDENCE_MAP = "initial.ome.tif", "confidence.ome.tif"
 COUNTED = 1 << 22
 """Pixels whose classes are counted together, about."""
+TOGETHER = 1 << 26
+"""Pixels of a slide up to which it is measured while its polygons are made: each of the two takes memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,45 +72,57 @@ def derive(
     identity: Identity,
     options: Options,
 ) -> dict[str, list[Row]]:
-    """Write everything that can be told from what was found; returns the rows of the tables."""
+    """Write everything that can be told from what was found; returns the rows of the tables.
+
+    Mask, polygons and report are written by a thread beside what is measured and drawn.
+    """
     labels, confidence = found.array(LABELS), found.array(CONFIDENCE)
     resolution = grid.resolution
     places = PieceMap.of(look.tissue_of(labels, schema, options), look.resolution)
-    pieces = [*measure_pieces(labels, confidence, places, schema=schema, resolution=resolution)]
-    areas = class_areas(labels, schema, resolution, rows=max(1, COUNTED // grid.width))
     about = {"slide_id": slide_id, **identity.as_dict(), "grid": grid.as_dict()}
-    words = plain_words(slide_id, grid, identity)
-    write_mask_ome_tiff(folder / MASK, labels, schema, resolution, name=slide_id, metadata=words)
-    if options.zarr:
-        write_labels_zarr(folder / ZARR, labels, schema, resolution, metadata=words)
-    _write_maps(folder, slide_id, found, schema, resolution, words, options)
-    regions = _write_polygons(folder, slide_id, labels, confidence, places, grid, schema, about)
-    tables: dict[str, list[Row]] = {
-        "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
-        "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
-        "regions": regions,
-        "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],
-    }
-    network = None if found.network is None else found.network.as_dict()
-    write_json(folder / GRAPH, {**about, "network": network, "pieces": [graph_document(piece) for piece in pieces]})
-    summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
-    write_json(folder / SUMMARY, summary)
-    write_pictures(folder, look.picture, labels, schema, resolution, summary)
-    if options.report:
-        write_slide_report(folder)
-    return tables
+    with one_beside() as beside:
+        masks = beside.submit(_write_masks, folder, slide_id, found, grid, schema, identity, options)
+
+        def polygons() -> Future[list[Row]]:
+            return beside.submit(_write_polygons, folder, slide_id, labels, confidence, places, grid, schema, about)
+
+        early = polygons() if grid.height * grid.width <= TOGETHER else None
+        pieces = [*measure_pieces(labels, confidence, places, schema=schema, resolution=resolution)]
+        regions = early or polygons()
+        areas = class_areas(labels, schema, resolution, rows=max(1, COUNTED // grid.width))
+        network = None if found.network is None else found.network.as_dict()
+        write_json(folder / GRAPH, {**about, "network": network, "pieces": [graph_document(piece) for piece in pieces]})
+        summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
+        write_json(folder / SUMMARY, summary)
+        write_plain(folder, look.picture)
+        # All that it reads is there once the mask is, which comes before it in that thread.
+        report = beside.submit(write_slide_report, folder) if options.report else None
+        write_overlays(folder, look.picture, labels, schema, resolution, summary)
+        masks.result()
+        if report is not None:
+            report.result()
+        return {
+            "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
+            "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
+            "regions": regions.result(),
+            "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],
+        }
 
 
-def _write_maps(
+def _write_masks(
     folder: Path,
     slide_id: str,
     found: Found,
+    grid: SlideGrid,
     schema: LabelSchema,
-    resolution: Resolution,
-    words: dict[str, str],
+    identity: Identity,
     options: Options,
 ) -> None:
-    """The files on request."""
+    """The mask, and the files on request."""
+    labels, resolution, words = found.array(LABELS), grid.resolution, plain_words(slide_id, grid, identity)
+    write_mask_ome_tiff(folder / MASK, labels, schema, resolution, name=slide_id, metadata=words)
+    if options.zarr:
+        write_labels_zarr(folder / ZARR, labels, schema, resolution, metadata=words)
     if options.maps:
         write_confidence_ome_tiff(
             folder / CONFIDENCE_MAP, found.array(CONFIDENCE), resolution, name=slide_id, metadata=words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,12 @@ class Look:
     picture: NDArray[np.uint8]
     resolution: Resolution
     tissue: NDArray[np.bool_]
-    quality: Quality
+    judged: Future[Quality]
+
+    @property
+    def quality(self) -> Quality:
+        """Whether the slide is fit to be segmented; waits until that is known."""
+        return self.judged.result()
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """Those that need the network."""
@@ -53,8 +59,8 @@ class Look:
         return np.asarray((seen != IGNORE) & (seen != background))
 
 
-def look_at(grid: SlideGrid, options: Options) -> Look:
-    """Find tissue and judge the slide; refuses a poor one where that was asked for."""
+def look_at(grid: SlideGrid, options: Options, beside: Executor) -> Look:
+    """Find tissue, and have the slide judged ``beside``; refuses a poor one where that was asked for."""
     picture, resolution = thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp))
     seen = Seen.of(picture, resolution)
     pen = pen_in(seen)
@@ -62,11 +68,11 @@ def look_at(grid: SlideGrid, options: Options) -> Look:
     samples = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
     # Focus shows at the resolution that the network sees, not from afar.
     sharp = [grid.read(window.top, window.left, window.height, window.width) for window in samples]
-    quality = quality_of(seen, tissue, pen, samples=sharp or None)
-    if options.strict and quality.serious:
+    look = Look(picture, resolution, tissue, beside.submit(quality_of, seen, tissue, pen, samples=sharp or None))
+    if options.strict and look.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",
-            got="; ".join(quality.warnings),
+            got="; ".join(look.quality.warnings),
             mend="scan it again, or run without --strict",
         )
-    return Look(picture, resolution, tissue, quality)
+    return look

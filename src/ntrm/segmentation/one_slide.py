@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,22 @@ from ntrm.gathering import Context
 from ntrm.predictor import Predictor
 from ntrm.progress import Progress
 from ntrm.relations.network import RelationsMean
-from ntrm.segmentation.derived import PROBABILITIES, Found, derive
+from ntrm.segmentation.beside import one_beside
+from ntrm.segmentation.derived import PROBABILITIES, TOGETHER, Found, derive
 from ntrm.segmentation.identity import Identity, Options
 from ntrm.segmentation.look import Look, look_at
 from ntrm.segmentation.memory import BANDS, HIDDEN, alone, finished, forget_failure, remember
+from ntrm.segmentation.rows import Row
 from ntrm.segmentation.sources import source_fingerprint
-from ntrm.slide.bands import INITIAL, MAPS, BandStore, drop, fingerprint
+from ntrm.slide.bands import INITIAL, LABELS, MAPS, BandStore, drop, fingerprint
 from ntrm.slide.first_pass import gather_slide
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.inputs import SlideInput
-from ntrm.slide.isolated import open_isolated
+from ntrm.slide.isolated import IsolatedReader, open_isolated
 from ntrm.slide.segment import stream
+
+Rest = Callable[[], tuple[str, Row]]
+"""Ends a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +41,7 @@ class Work:
     predictor: Predictor = field(repr=False)
     options: Options
     identity: Identity
+    open_slide: Callable[[Path], IsolatedReader] = field(default=open_isolated, repr=False)
 
     @property
     def model_mpp(self) -> float:
@@ -41,10 +49,15 @@ class Work:
         return float(self.identity.model["mpp"])
 
 
-def segment_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> tuple[str, dict[str, Any]]:
-    """Do what is missing; returns ``done`` or ``kept``, and the slide's row of the tables."""
+def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> Rest:
+    """Do what is missing and needs the network; the rest is left to whoever calls what is returned, in any thread.
+
+    Until then the slide is held against others. The rest of a large slide is done at once: it takes memory that the
+    next slide needs.
+    """
     folder = work.out / slide_id
-    with alone(folder):
+    with ExitStack() as stack:
+        stack.enter_context(alone(folder))
         plan = _plan(slide, slide_id, work)
         before = finished(folder)
         if before is not None:
@@ -53,11 +66,22 @@ def segment_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
                 remember(folder, before["plan"], before["tables"], slide.covariates)
             forget_failure(folder)
             drop(folder / HIDDEN / BANDS)
-            return "kept", before["tables"]["slides"][0]
-        tables = _segment(slide, slide_id, folder, work, plan, progress)
-        remember(folder, plan, tables, slide.covariates)
-        drop(folder / HIDDEN / BANDS)
-    return "done", tables["slides"][0]
+            row = before["tables"]["slides"][0]
+            return lambda: ("kept", row)
+        found, derived = _predict(slide, slide_id, folder, work, plan, progress, stack)
+        held = stack.pop_all()
+
+    def rest() -> tuple[str, Row]:
+        with held:
+            tables = derived(found)
+            remember(folder, plan, tables, slide.covariates)
+            drop(folder / HIDDEN / BANDS)
+        return "done", tables["slides"][0]
+
+    if found.maps[LABELS].size <= TOGETHER:
+        return rest
+    ended = rest()
+    return lambda: ended
 
 
 def _plan(slide: SlideInput, slide_id: str, work: Work) -> dict[str, Any]:
@@ -84,38 +108,47 @@ def _check_same(before: dict[str, Any], plan: dict[str, Any], slide_id: str) -> 
         )
 
 
-def _segment(
-    slide: SlideInput, slide_id: str, folder: Path, work: Work, plan: dict[str, Any], progress: Progress
-) -> dict[str, list[dict[str, Any]]]:
-    with closing(open_isolated(slide.path)) as reader:
+def _predict(
+    slide: SlideInput,
+    slide_id: str,
+    folder: Path,
+    work: Work,
+    plan: dict[str, Any],
+    progress: Progress,
+    stack: ExitStack,
+) -> tuple[Found, Callable[[Found], dict[str, list[Row]]]]:
+    """What the network says, and how files are made of it; what these need is open until ``stack`` closes."""
+    with closing(work.open_slide(slide.path)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
-        look, schema = look_at(grid, work.options), work.predictor.config.schema
-        with BandStore.opened(folder / HIDDEN / BANDS, grid.height, grid.width, plan, names=_maps(work)) as store:
-            means = RelationsMean(schema.names, schema.background_index)
-            probabilities = _probabilities(work, store, grid)
-            rows = stream(
-                work.predictor,
-                grid,
-                store,
-                stitching=work.options.stitching(work.predictor.config.window),
-                windows=look.windows(grid, work.options, work.predictor.config.window),
-                sums=means,
-                sink=probabilities,
-                context=_context(work, grid, look, store, plan, progress),
-            )
-            for _ in progress.track(rows, grid.height, slide_id):
-                pass
-            found = Found({name: store.map(name) for name in store.names}, probabilities, means.result())
-            return derive(
-                folder,
-                slide_id,
-                found,
-                look=look,
-                grid=grid,
-                schema=schema,
-                identity=work.identity,
-                options=work.options,
-            )
+        look, schema = look_at(grid, work.options, stack.enter_context(one_beside())), work.predictor.config.schema
+        bands = folder / HIDDEN / BANDS
+        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, plan, names=_maps(work)))
+        means = RelationsMean(schema.names, schema.background_index)
+        probabilities = _probabilities(work, store, grid)
+        rows = stream(
+            work.predictor,
+            grid,
+            store,
+            stitching=work.options.stitching(work.predictor.config.window),
+            windows=look.windows(grid, work.options, work.predictor.config.window),
+            sums=means,
+            sink=probabilities,
+            context=_context(work, grid, look, store, plan, progress),
+        )
+        for _ in progress.track(rows, grid.height, slide_id):
+            pass
+    grid.forget()
+    found = Found({name: store.map(name) for name in store.names}, probabilities, means.result())
+    return found, partial(
+        derive,
+        folder,
+        slide_id,
+        look=look,
+        grid=grid,
+        schema=schema,
+        identity=work.identity,
+        options=work.options,
+    )
 
 
 def _context(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ntrm.segmentation.segmenter import Outcome, Segmenter, tabulate
 from ntrm.segmentation.spreading import Task
 from ntrm.slide.inputs import SlideInput, find_inputs, shard_of
 from ntrm.slide.naming import slide_ids
+from ntrm.slide.reserve import Reserve
 from ntrm.stopping import terminated_like_interrupted
 
 CLUSTERS = ("ray",)
@@ -90,9 +92,11 @@ def segment(
     covariates, chosen = _covariates(slides), options or Options()
     with terminated_like_interrupted():
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
-            segmenter = Segmenter(model, folder, chosen, device=device, batch=batch)
-            segmenter.claim(covariates)
-            outcomes, identity = _one_by_one(segmenter, tasks, progress), segmenter.identity
+            # The first child that reads starts beside the loading of the network.
+            with Reserve(len(tasks)) as readers:
+                segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, open_slide=readers.open)
+                segmenter.claim(covariates)
+                outcomes, identity = _one_by_one(segmenter, tasks, progress), segmenter.identity
         else:
             outcomes, identity = _on_cluster(tasks, folder, model, chosen, device, batch, covariates, workers, progress)
         tabulate(folder, identity, covariates, report=chosen.report)
@@ -114,12 +118,25 @@ def _check_cluster(cluster: str | None, workers: int | None, model: str | Path |
 
 
 def _one_by_one(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
-    def do(task: Task) -> Outcome:
-        return segmenter.segment(task.slide, task.slide_id, progress)
-
-    outcomes = [do(task) for task in progress.track(tasks, len(tasks), "slides")]
+    outcomes = [*progress.track(_outcomes(segmenter, tasks, progress), len(tasks), "slides")]
     # Whoever worked on a slide that was busy may be through by now.
-    return [do(task) if outcome.status == "busy" else outcome for task, outcome in zip(tasks, outcomes, strict=True)]
+    return [
+        segmenter.segment(task.slide, task.slide_id, progress) if outcome.status == "busy" else outcome
+        for task, outcome in zip(tasks, outcomes, strict=True)
+    ]
+
+
+def _outcomes(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -> Iterator[Outcome]:
+    """In the order of the tasks; the files of a slide are written while the network works on the next."""
+    rest: Callable[[], Outcome] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-finish") as behind:
+        for task in tasks:
+            before = None if rest is None else behind.submit(rest)
+            rest = segmenter.begin(task.slide, task.slide_id, progress)
+            if before is not None:
+                yield before.result()
+        if rest is not None:
+            yield rest()
 
 
 def _on_cluster(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,12 +22,14 @@ from ntrm.reproduction.locks import holding
 from ntrm.segmentation.failures import is_expected, reason_of
 from ntrm.segmentation.identity import Identity, Options, claim
 from ntrm.segmentation.memory import BusyError, remember_failure, remembered
-from ntrm.segmentation.one_slide import Work, segment_slide
+from ntrm.segmentation.one_slide import Work, predict_slide
 from ntrm.slide.inputs import SlideInput
+from ntrm.slide.isolated import IsolatedReader, open_isolated
 from ntrm.slide.naming import without_name
 from ntrm.slide.tables import write_tables
 
 LOCK = ".lock"
+Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
 
@@ -74,6 +76,7 @@ class Segmenter:
         *,
         device: str = "auto",
         batch: int = 16,
+        open_slide: Callable[[Path], IsolatedReader] = open_isolated,
     ) -> None:
         subject = open_subject(model)
         if subject.config.mpp is None:
@@ -84,7 +87,7 @@ class Segmenter:
             )
         options = options or Options()
         predictor = Predictor(subject.network, device, batch=batch)
-        self._work = Work(out, predictor, options, Identity.of(subject, predictor, options))
+        self._work = Work(out, predictor, options, Identity.of(subject, predictor, options), open_slide)
 
     @property
     def out(self) -> Path:
@@ -103,9 +106,22 @@ class Segmenter:
 
     def segment(self, slide: SlideInput, slide_id: str, progress: Progress = SILENT) -> Outcome:
         """Do what is missing of one slide."""
+        return self.begin(slide, slide_id, progress)()
+
+    def begin(self, slide: SlideInput, slide_id: str, progress: Progress = SILENT) -> Callable[[], Outcome]:
+        """Do what needs the network; what is returned does the rest and must be called, in whatever thread."""
+
+        def predict() -> Callable[[], Outcome]:
+            rest = predict_slide(slide, slide_id, self._work, progress)
+            return lambda: self._own(lambda: _ended(slide_id, *rest()), slide, slide_id)
+
+        begun = self._own(predict, slide, slide_id)
+        return (lambda: begun) if isinstance(begun, Outcome) else begun
+
+    def _own(self, work: Callable[[], Result], slide: SlideInput, slide_id: str) -> Result | Outcome:
+        """What the work gives; an error is the slide's outcome."""
         try:
-            status, row = segment_slide(slide, slide_id, self._work, progress)
-            return Outcome(slide_id, status, row=row)
+            return work()
         except BusyError as error:
             return Outcome(slide_id, "busy", reason_of(error, slide, slide_id))
         except Exception as error:  # noqa: BLE001 - a bug that one slide brings out must not cost all the others
@@ -131,6 +147,10 @@ def tabulate(out: Path, identity: Identity, covariates: Sequence[str], *, report
         write_tables(out, [_with_foot(document, identity.cells()) for document in found], every)
         if report:
             write_overview(out)
+
+
+def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:
+    return Outcome(slide_id, status, row=row)
 
 
 def _with_foot(document: dict[str, Any], foot: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

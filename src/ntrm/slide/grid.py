@@ -117,6 +117,10 @@ class SlideGrid:
         x, y = round(across.start * this.downsample), round(down.start * this.downsample)
         return resample(self.reader.read(x, y, across.length, down.length, self.level), down, across)
 
+    def forget(self) -> None:
+        """Let go of the blocks that are kept; to be called when no more is read."""
+        self._blocks = ArrayCache(CACHE_BYTES)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {

@@ -130,8 +130,8 @@ class ReadingProcess:
 class IsolatedReader:
     """A ``SlideReader`` whose reading happens in a child process; safe to use from several threads."""
 
-    def __init__(self, path: Path, limits: Limits | None = None) -> None:
-        self._process = ReadingProcess(limits)
+    def __init__(self, path: Path, limits: Limits | None = None, process: ReadingProcess | None = None) -> None:
+        self._process = process or ReadingProcess(limits)
         try:
             self.info = self._process.open(path)
         except BaseException:

@@ -36,6 +36,8 @@ def sampled(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     >>> sampled(np.arange(8).reshape(2, 4), (1, 2)).tolist()
     [[5, 7]]
     """
+    if tuple(labels.shape) == shape:
+        return np.asarray(labels[:])
     rows, columns = (
         np.minimum(((np.arange(size) + 0.5) * full / size).astype(np.int64), full - 1)
         for size, full in zip(shape, labels.shape, strict=True)
@@ -57,7 +59,12 @@ def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> I
     return mixed
 
 
-def write_pictures(
+def write_plain(folder: Path, picture: Image) -> None:
+    """Write the slide alone."""
+    _write_bytes(folder / PLAIN, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+
+
+def write_overlays(
     folder: Path,
     picture: Image,
     labels: NDArray[np.uint8],
@@ -65,7 +72,7 @@ def write_pictures(
     resolution: Resolution,
     summary: Mapping[str, Any],
 ) -> None:
-    """Write the overlay with legend, scale bar and measured lines, the slide alone, and a small overlay for lists.
+    """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
     ``labels`` are the whole mask, ``resolution`` its µm/px, ``summary`` what ``summary.json`` holds.
     """
@@ -85,7 +92,6 @@ def write_pictures(
         seen=mean_colours(mixed, seen, schema),
     )
     write_png(folder / OVERLAY, drawn)
-    _write_bytes(folder / PLAIN, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
     small = resized(picture, 1, THUMBNAIL_SIDE)
     _write_bytes(folder / THUMBNAIL, small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
 

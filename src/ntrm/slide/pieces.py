@@ -123,8 +123,13 @@ class PieceMap:
 
     def number_at(self, row: int, column: int, grid_mpp: float | Resolution) -> int:
         """Number of the piece at a pixel of another grid of the slide; 0 for crumbs and glass."""
-        window = Window(row, column, 1, 1)
-        return int(labels_on_grid(self.numbers, self.mpp, grid_mpp, window)[0, 0])
+        goal, (height, width) = as_resolution(grid_mpp), self.numbers.shape
+        # As ``labels_on_grid``, for a single pixel.
+        down, across = (
+            math.floor((row + 0.5) * (goal.y / self.mpp.y)),
+            math.floor((column + 0.5) * (goal.x / self.mpp.x)),
+        )
+        return int(self.numbers[min(max(down, 0), height - 1), min(max(across, 0), width - 1)])
 
 
 def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:

@@ -28,10 +28,9 @@ def near(places: Places, um: float, scale: Resolution) -> Places:
     if offsets is not None:
         return _shifted_any(places, offsets)
     found = np.zeros_like(places)
-    # Distances are costly: only where some can be short enough.
     part = around(places, um, scale)
     if part is not None:
-        found[part] = ndimage.distance_transform_edt(~places[part], sampling=(scale.y, scale.x)) <= um
+        found[part] = _within(places[part], um, scale)
     return found
 
 
@@ -57,6 +56,25 @@ def _shifted_any(places: Places, offsets: list[tuple[int, int]]) -> Places:
             continue
         goal = found[max(row, 0) : height + min(row, 0), max(column, 0) : width + min(column, 0)]
         goal |= places[max(-row, 0) : height + min(-row, 0), max(-column, 0) : width + min(-column, 0)]
+    return found
+
+
+def _within(places: Places, um: float, scale: Resolution) -> Places:
+    """The same for many offsets: places grow along their rows, and every growth is seen from the rows it reaches."""
+    height, width = places.shape
+    rows = range(min(int(um / scale.y), height - 1) + 1)
+    columns = np.arange(min(int(um / scale.x), width - 1) + 1) * scale.x
+    # Along its own row a place reaches furthest, and ever less far from the rows beyond.
+    reach = [np.count_nonzero(np.sqrt((row * scale.y) ** 2 + columns * columns) <= um) - 1 for row in rows]
+    found, wide = np.zeros_like(places), places.copy()
+    for columns_away in range(reach[0] + 1):
+        if columns_away:
+            before = wide.copy()
+            wide[:, 1:] |= before[:, :-1]
+            wide[:, :-1] |= before[:, 1:]
+        for row in (row for row in rows if reach[row] == columns_away):
+            found[row:] |= wide[: height - row]
+            found[: height - row] |= wide[row:]
     return found
 
 

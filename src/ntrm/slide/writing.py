@@ -21,7 +21,7 @@ from ntrm.blending import Block
 from ntrm.predictor import Predictor
 from ntrm.slide.bands import CONFIDENCE, INITIAL, LABELS, BandStore
 from ntrm.slide.checkpoints import Checkpoint
-from ntrm.stitching import RowEnd, most_probable
+from ntrm.stitching import RowEnd, most_probable, strongest
 
 BEHIND = 8
 """Tasks that may wait: more would only fill the memory if the disk is the slowest."""
@@ -78,15 +78,15 @@ class Writer:
             return _Packed(block._replace(values=None), None, None)
         classes = self._predictor.config.classes
         final, initial = block.values[:classes], block.values[classes:]
-        highest = final.amax(dim=0)
+        highest, chosen = strongest(final)
         # 255 + 1 overflows to 0 in a byte: just what nothing is stored as.
-        maps = {LABELS: most_probable(final) + 1, CONFIDENCE: _as_bytes(highest)}
+        maps = {LABELS: chosen + 1, CONFIDENCE: _as_bytes(highest)}
         if len(initial):
             maps[INITIAL] = most_probable(initial) + 1
         layers = torch.stack([maps[name] for name in self._store.names])
         if self._sink is not None:
             layers = torch.cat([layers, _as_bytes(final)])
-        return _Packed(block._replace(values=None), layers, torch.isfinite(highest).all())
+        return _Packed(block._replace(values=None), layers, torch.isfinite(highest.sum()))
 
     def put(self, packed: _Packed) -> None:
         """To be called behind: write the rows once the block at their end is there."""

@@ -1,0 +1,55 @@
+"""Reading processes started ahead: a child takes longer to start than to open a slide."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ntrm.slide.isolated import IsolatedReader, Limits, ReadingProcess
+
+
+class Reserve:
+    """Opens slides as ``open_isolated`` does, each in a child of its own; the next child is already there.
+
+    Args:
+        slides: how many will be opened at most; no child is started ahead for more.
+        limits: what one slide may cost.
+
+    """
+
+    def __init__(self, slides: int, limits: Limits | None = None) -> None:
+        self._left = slides
+        self._limits = limits
+        self._waiting: ReadingProcess | None = None
+        self._prepare()
+
+    def open(self, path: Path) -> IsolatedReader:
+        """Open a slide, and start the child of the next one."""
+        ready, self._waiting = self._waiting, None
+        self._left -= 1
+        # One that was killed while it waited is no fault of the slide.
+        reader = IsolatedReader(path, self._limits, ready if ready is not None and ready.alive else None)
+        self._prepare()
+        return reader
+
+    def close(self) -> None:
+        """End the child that waits; twice does no harm."""
+        if self._waiting is not None:
+            self._waiting.close()
+        self._waiting, self._left = None, 0
+
+    def _prepare(self) -> None:
+        if self._left > 0 and self._waiting is None:
+            # Where none can be started now, the slide that needs one will tell.
+            with suppress(OSError):
+                self._waiting = ReadingProcess(self._limits)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -135,6 +135,7 @@ def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide,
     (tmp_path / "strange" / "mine.txt").touch()
     with pytest.raises(RefusedError, match="holds no results"):
         run(write_slide(slide, paint(random)), tmp_path / "strange")
+    assert [path.name for path in (tmp_path / "strange").iterdir()] == ["mine.txt"]  # and nothing was left there
 
 
 def test_missing_resolution_is_refused_unless_given(tmp_path, mask):

@@ -104,8 +104,8 @@ def claim(out: Path, identity: Identity, covariates: Sequence[str]) -> list[str]
 
     To be called by one process at a time.
     """
-    remove_partials(out)
     before = _read_run(out)
+    remove_partials(out)
     mine = {"format": FORMAT, **identity.as_dict()}
     seen = list(before.get("covariates", ()))
     differing = sorted(key for key in mine if before and before.get(key) != mine[key])
@@ -120,6 +120,11 @@ def claim(out: Path, identity: Identity, covariates: Sequence[str]) -> list[str]
     if not before or together != seen:
         write_json(out / RUN, {**mine, "covariates": together})
     return together
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder of something else, before the least thing is written to it."""
+    _read_run(out)
 
 
 def _read_run(out: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ntrm.predictor import Predictor
 from ntrm.progress import SILENT, Progress
 from ntrm.reproduction.locks import holding
 from ntrm.segmentation.failures import is_expected, reason_of
-from ntrm.segmentation.identity import Identity, Options, claim
+from ntrm.segmentation.identity import Identity, Options, check_out, claim
 from ntrm.segmentation.memory import BusyError, remember_failure, remembered
 from ntrm.segmentation.one_slide import Work, predict_slide
 from ntrm.slide.inputs import SlideInput
@@ -101,6 +101,7 @@ class Segmenter:
 
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
+        check_out(self.out)
         with holding(self.out / LOCK, wait=True):
             claim(self.out, self.identity, covariates)
 

@@ -22,6 +22,11 @@ LONGEST = 100
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that some systems take for devices."""
 
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
+)
+"""Letters that are no letter with a mark."""
+
 KEY_COLUMNS = ("slide_id", "slide")
 
 
@@ -30,10 +35,12 @@ def safe_name(text: str) -> str:
 
     >>> safe_name("BCC_1"), safe_name("../été 7")
     ('BCC_1', 'ete_7-99319878')
+    >>> safe_name("Größe")[:6]
+    'Grosse'
     """
     if _is_safe(text):
         return text
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
     mended = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-")[: LONGEST - 9] or "slide"
     return f"{mended}-{_short_hash(text)}"
 

@@ -21,6 +21,15 @@ def test_a_folder_gives_its_slides_in_order_and_a_named_file_may_end_as_it_likes
     assert {slide.mpp for slide in found} == {Resolution.square(0.5)}
 
 
+def test_of_a_dataset_the_masks_are_no_slides(tmp_path):
+    for name in ("10x/Images/a.tif", "10x/Masks/a.png", "Masks/b.png", "Images.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [slide.name for slide in find_inputs([tmp_path])] == ["10x/Images/a.tif", "Masks/b.png"]
+    named = find_inputs([tmp_path / "10x" / "Masks" / "a.png"])  # who names it means it
+    assert [slide.name for slide in named] == ["a.png"]
+
+
 def test_a_table_brings_ids_resolutions_and_covariates(folder):
     table = folder / "list.csv"
     table.write_text("slide, slide_id ,mpp,mpp_y,age,site\nb.svs,P1,0.25,0.5,007,back\nnot there.svs,,,,8,\n")

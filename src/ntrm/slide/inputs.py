@@ -39,7 +39,8 @@ def find_inputs(
     """Slides of files, folders and tables (``.csv``: slide, optionally slide_id, mpp, mpp_y, and covariates).
 
     ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
-    lies in ``out`` is a result: passed over in a folder, refused where it is named.
+    lies in ``out`` is a result: passed over in a folder, refused where it is named. The masks of a dataset are passed
+    over in a folder, too.
     """
     if not inputs:
         raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
@@ -91,7 +92,7 @@ def _slides_in(folder: Path) -> Iterator[Path]:
     seen_dicom: set[Path] = set()
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.suffix.lower() not in SLIDE_SUFFIXES or not path.is_file():
+        if hidden or path.suffix.lower() not in SLIDE_SUFFIXES or not path.is_file() or _is_annotation(path):
             continue
         if path.suffix.lower() == ".dcm":
             # A DICOM slide is a folder of files, one a level; whichever is opened brings the others.
@@ -99,6 +100,11 @@ def _slides_in(folder: Path) -> Iterator[Path]:
                 continue
             seen_dicom.add(path.parent)
         yield path
+
+
+def _is_annotation(path: Path) -> bool:
+    """Whether a file is a mask of a dataset, whose images lie beside: the network would find tissue in it, too."""
+    return path.parent.name == "Masks" and (path.parent.parent / "Images").is_dir()
 
 
 def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def child(process):
 
 def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide):
     expected = open_slide(slide)
-    with Reserve(2) as readers:
+    with closing(Reserve(2)) as readers:
         first = readers._waiting
         one = readers.open(slide)
         second = readers._waiting
@@ -41,7 +42,7 @@ def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide):
 
 
 def test_one_that_dies_while_it_waits_costs_nothing(slide):
-    with Reserve(1) as readers:
+    with closing(Reserve(1)) as readers:
         waiting = readers._waiting
         os.kill(child(waiting).pid, signal.SIGKILL)
         child(waiting).wait()
@@ -52,10 +53,10 @@ def test_one_that_dies_while_it_waits_costs_nothing(slide):
 
 
 def test_what_waits_ends_with_the_reserve_and_a_bad_slide_takes_its_child_along(tmp_path, slide):
-    with Reserve(0) as readers:
+    with closing(Reserve(0)) as readers:
         assert readers._waiting is None
     (tmp_path / "b.svs").write_bytes(b"no slide")
-    with Reserve(3) as readers:
+    with closing(Reserve(3)) as readers:
         first = readers._waiting
         with pytest.raises(DataError):
             readers.open(tmp_path / "b.svs")
@@ -72,6 +73,6 @@ def test_where_no_child_can_be_started_ahead_the_slide_tells(slide, monkeypatch)
         raise OSError("no more processes")
 
     monkeypatch.setattr("ntrm.slide.reserve.ReadingProcess", fails)
-    with Reserve(1) as readers:
+    with closing(Reserve(1)) as readers:
         assert readers._waiting is None
         readers.open(slide).close()

@@ -80,7 +80,8 @@ def test_a_recorded_network_learns_as_the_network_itself(arch, options, half, se
     moved = sum(float((own[key] - before[key]).detach().square().sum()) for key in own) ** 0.5
     apart = sum(float((own[key] - other[key]).detach().square().sum()) for key in own) ** 0.5
     assert moved > 0
-    assert apart < (1.0 if regions else 0.3 if half else 0.05) * moved
+    # In half precision regions flip often enough to lead the two half a way apart (0.55 seen).
+    assert apart < (1.0 if regions and half else 0.3 if regions or half else 0.05) * moved
     counters = [value for key, value in twin.named_buffers() if key.endswith("num_batches_tracked")]
     assert all(counter == 4 for counter in counters)
 

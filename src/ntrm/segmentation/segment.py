@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def segment(
     with terminated_like_interrupted():
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
             # The first child that reads starts beside the loading of the network.
-            with Reserve(len(tasks)) as readers:
+            with closing(Reserve(len(tasks))) as readers:
                 segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, open_slide=readers.open)
                 segmenter.claim(covariates)
                 outcomes, identity = _one_by_one(segmenter, tasks, progress), segmenter.identity

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from ntrm.slide.isolated import IsolatedReader, Limits, ReadingProcess
 
@@ -45,11 +43,3 @@ class Reserve:
             # Where none can be started now, the slide that needs one will tell.
             with suppress(OSError):
                 self._waiting = ReadingProcess(self._limits)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

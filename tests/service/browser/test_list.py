@@ -176,8 +176,10 @@ def test_an_address_of_no_slide_is_told_plainly(open_page):
     for wrong in ("SCC_1", "0" * 24):
         watched.page.evaluate("hash => { location.hash = hash }", f"#/slide/{wrong}")
         watched.page.get_by_text("There is no such slide").wait_for()
+        assert watched.page.locator(".row").count() == 0
         watched.page.locator("a.button", has_text="All slides").click()
         watched.page.locator(".row .name").first.wait_for()
+        assert watched.page.get_by_text("There is no such slide").count() == 0
 
 
 def test_a_file_that_is_no_slide_is_refused_with_the_reason(open_page, tmp_path):
@@ -212,6 +214,7 @@ def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
     page.unroute("**/v1/**")
     page.locator(".row .name").first.wait_for()
     page.locator("#connection").wait_for(state="hidden")
+    assert page.get_by_text("The slides cannot be listed").count() == 0
 
 
 def test_light_and_dark_follow_the_system_and_the_switch(open_page):

@@ -93,6 +93,8 @@ ARMS: dict[str, Arm] = {
     "memory-position": Arm(S, {"shift": True, "position": True}, {"sections": None}),
     "memory-cancers": Arm(S, {"shift": True, "cancers": "9,10,11"}, {"sections": None}, skin=True),
     "memory-rounds-2": Arm(S, {"shift": True, "rounds": 2}, {"sections": None}),
+    "memory-amounts": Arm(S, {"shift": True, "position": True, "looks": False}, {"sections": None}),
+    "memory-dropout": Arm(S, {"shift": True, "position": True, "dropout": 0.5}, {"sections": None}),
     "memory-vector": Arm(S, {"nodes": "vector", "graph": "none", "shift": True}, {"sections": None}),
     "memory-tokens": Arm(S, {"nodes": "tokens", "graph": "none", "shift": True}, {"sections": None}),
     "shift": Arm(S, {"shift": True}),
@@ -317,7 +319,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--arms", default="control,section", help=f"all, or some of {', '.join(ARMS)}")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--reference", default="control")
-    parser.add_argument("--split", choices=("val", "test"), default="val")
+    parser.add_argument("--split", choices=("train", "val", "test"), default="val")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--cores", type=int, default=cores)
     parser.add_argument("--minutes", type=float, default=0, help="begin no run that may not end within these")

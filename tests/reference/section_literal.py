@@ -39,12 +39,15 @@ def masks_of(logits: Array, kind: str, temperature: float) -> Array:
     return out
 
 
-def gather(masks: Array, d2: Array, e5: Array, source: str, maps: int) -> LiteralSums:
+def gather(masks: Array, d2: Array, e5: Array, source: str, maps: int, looks: bool = True) -> LiteralSums:
     """Σ p·f, Σ p, and the pairs, of one window: masks (K, H, W), D2 (C, H, W), E5 (C5, H/4, W/4)."""
     count = len(masks)
-    rows = []
+    rows: list[Array] = []
     for mask in masks:
         row = []
+        if not looks:
+            rows.append(np.zeros(0))
+            continue
         if source != "e5":
             row.append(sum(mask[y, x] * d2[:, y, x] for y, x in pixels(mask)))
         if source != "d2":
@@ -142,7 +145,9 @@ def relate(
     states = []
     for c in range(count):
         mean = sums.features[c] / (sums.weight[c] + 1e-6)
-        state = linear(norm(mean, params, "nodes.norm"), params, "nodes.project") + params["nodes.embedding"][c]
+        state = params["nodes.embedding"][c]
+        if len(mean):
+            state = state + linear(norm(mean, params, "nodes.norm"), params, "nodes.project")
         if nodes == "tissue":
             state = state + (1 - math.log(area[c] + 1e-4) / math.log(1e-4)) * params["nodes.area"]
         if position:

@@ -24,6 +24,8 @@ TISSUES = [
     {"masks": "detached", "temperature": 3.0},
     {"layers": 1, "heads": 1},
     {"floor": 0.0},
+    {"looks": False, "position": True},
+    {"looks": False, "graph": "none"},
 ]
 OTHERS = [
     {"nodes": "vector", "graph": "none"},
@@ -59,7 +61,8 @@ def expected_sums(module, logits, d2, e5):
     if config.nodes == "tissue":
         masks = [literal.masks_of(one, config.masks, config.temperature) for one in logits]
         return masks, [
-            literal.gather(m, f, g, config.source, config.maps) for m, f, g in zip(masks, d2, e5, strict=True)
+            literal.gather(m, f, g, config.source, config.maps, config.looks)
+            for m, f, g in zip(masks, d2, e5, strict=True)
         ]
     query = params.get("tokens.query")
     norm = None if query is None else {key: params[f"tokens.norm.{key}"] for key in ("weight", "bias")}

@@ -15,7 +15,7 @@ CHOICES = {
     "source": ("e5", "d2", "both"),
     "masks": ("soft", "straight-through", "detached", "true", "random"),
 }
-SWITCHES = ("prior", "position", "shift")
+SWITCHES = ("looks", "prior", "position", "shift")
 REGIONS = (0, 1, 2, 4)
 """Sides that divide every window's 1/8 grid."""
 GIVEN = ("true", "random")
@@ -35,6 +35,11 @@ class SectionConfig:
     """``tissue``: a node for each class, pooled under its soft mask · ``vector``: one mean of everything, no classes ·
     ``tokens``: as many learned queries as there are classes, which attend to the section, no classes. The last two are
     controls: they see as far, and know no tissues."""
+    looks: bool = True
+    """Whether nodes know what their tissue looks like here. Without, they know how much there is of it and what it
+    touches, by which no section can be recognised and learned by heart."""
+    dropout: float = 0.0
+    """Share of the pooled features that a node forgets in each training step."""
     graph: str = "contact"
     """``contact``: attention among nodes, biased by which tissues touch · ``complete``: without that · ``none``."""
     prior: bool = False
@@ -76,6 +81,7 @@ class SectionConfig:
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"{name} is a switch", got=getattr(self, name), expected="true or false")
         check_number("rounds", self.rounds, 1, 3, whole=True)
+        check_number("dropout", self.dropout, 0, 0.9)
         check_number("temperature", self.temperature, 0.01, 100)
         check_number("dim", self.dim, 1, MOST_DIM, whole=True)
         check_number("layers", self.layers, 1, MOST_LAYERS, whole=True)
@@ -97,6 +103,9 @@ class SectionConfig:
             "a prior and positions are of tissues": self.nodes != "tissue" and (self.prior or self.position),
             "a prior and positions act in the graph": self.graph == "none" and (self.prior or self.position),
             "one vector has no graph": self.nodes == "vector" and self.graph != "none",
+            "nodes that are no tissues have nothing but their looks": self.nodes != "tissue" and not self.looks,
+            "nodes without looks have nothing to forget": not self.looks and self.dropout > 0,
+            "without looks nothing is pooled": not self.looks and self.source != "e5",
             "without gradient through the masks no round could learn to revise them": self.rounds > 1
             and self.masks == "detached",
             "only masks are revised from round to round": self.rounds > 1 and self.nodes != "tissue",

@@ -51,13 +51,15 @@ def area_shares(weight: Tensor) -> Tensor:
 
 
 class NodeStates(nn.Module):
-    """``h_c = W·LN(Σ w_c f / Σ w_c) + e_c [+ a·(1 + log share_c / 9.2)] [+ V·surroundings_c]``."""
+    """``h_c = e_c [+ W·LN(Σ w_c f / Σ w_c)] [+ a·(1 + log share_c / 9.2)] [+ V·surroundings_c]``."""
 
     def __init__(self, channels: int, nodes: int, config: SectionConfig) -> None:
         super().__init__()
         self.config = config
-        self.norm = nn.LayerNorm(channels)
-        self.project = nn.Linear(channels, config.dim)
+        if config.looks:
+            self.norm = nn.LayerNorm(channels)
+            self.project = nn.Linear(channels, config.dim)
+            self.forget = nn.Dropout(config.dropout)
         self.embedding = nn.Parameter(torch.randn(nodes, config.dim) * 0.5)
         if config.nodes == "tissue":
             self.area = nn.Parameter(torch.randn(config.dim) * 0.5)
@@ -66,8 +68,10 @@ class NodeStates(nn.Module):
 
     def forward(self, sums: SectionSums) -> Nodes:
         """Sums of B sections → their nodes."""
-        means = sums.features / (sums.weight + EPSILON).unsqueeze(-1)  # (B, M, C)
-        states = self.project(self.norm(means)) + self.embedding  # (B, M, d)
+        states = self.embedding.expand(sums.weight.shape[0], -1, -1)  # (B, M, d)
+        if self.config.looks:
+            means = sums.features / (sums.weight + EPSILON).unsqueeze(-1)  # (B, M, C)
+            states = self.project(self.forget(self.norm(means))) + states
         if self.config.nodes != "tissue":
             empty = states.new_zeros(*states.shape[:2], states.shape[1], 0)
             return Nodes(states, torch.ones_like(sums.weight, dtype=torch.bool), empty)

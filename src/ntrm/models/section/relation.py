@@ -127,10 +127,10 @@ class SectionRelation(nn.Module):
         config = self.config
         pairs = pair_tables(masks, config.maps)
         if config.nodes == "tissue":
-            parts = []
+            parts = [] if config.looks else [masks.new_zeros(*masks.shape[:2], 0)]
             if d2 is not None and config.source != "e5":
                 parts.append(weighted_sum(masks, precise(d2)))
-            if config.source != "d2":
+            if config.looks and config.source != "d2":
                 # Cells of a block share its features: the sum over the fine grid, without making the features fine.
                 parts.append(weighted_sum(F.avg_pool2d(masks, CELL) * CELL**2, precise(e5)))
             return SectionSums(torch.cat(parts, dim=2), masks.sum(dim=(2, 3)), pairs)

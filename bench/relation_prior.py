@@ -1,0 +1,103 @@
+"""What the section's own amounts are worth without learning: probabilities moved by how much there seems to be of each.
+
+    python bench/relation_prior.py --out study --data phantom-0.5,renders-0.5 --arm control-mixed --seeds 0,1
+
+For each section ``π ← mean of r``, ``r ∝ p·(π/π̄)^a`` is repeated from ``π = mean of p``, π̄ being the mean over all
+sections (the re-estimation of Saerens, Latinne and Decaestecker, 2002, for every section by itself; a = 1 is theirs).
+It needs no graph and no training, so that relations should be worth more than this. Works on runs of
+``relation_study.py`` that are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from itertools import product
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+import numpy as np
+import torch
+from bench.relation_data import SPLITS
+from bench.relation_scores import ToldPredictor
+from bench.relation_study import RENDERS
+from torch import Tensor
+
+from ntrm.data.cache import TileCache
+from ntrm.data.parts import open_parts
+from ntrm.evaluation.subject import class_table, open_subject
+from ntrm.files import write_json
+from ntrm.labels import IGNORE
+from ntrm.metrics.confusion import confusion_tensor
+from ntrm.metrics.overlap import pooled
+from ntrm.stitching import A_QUARTER, Stitching, blended_rows
+
+POWERS, TURNS = (0.5, 1.0), (1, 3, 10)
+
+
+def re_estimated(p: Tensor, usual: Tensor, power: float, turns: int) -> Tensor:
+    """Probabilities (K, N) of a section's pixels, after ``turns`` estimates of how much there is of each tissue."""
+    r = p
+    for _ in range(turns):
+        r = p * ((r.mean(dim=1) + 1e-6) / (usual + 1e-6)).pow(power).unsqueeze(1)
+        r = r / r.sum(dim=0)
+    return r
+
+
+def probabilities(predictor: ToldPredictor, image: np.ndarray, truth: np.ndarray, stitching: Stitching) -> Tensor:
+    """(K, N) of the pixels whose tissue is known."""
+    parts = []
+    for rows in blended_rows(predictor, *truth.shape, predictor.reader(image, truth), stitching=stitching):
+        known = torch.from_numpy(truth[rows.slice] != IGNORE).to(rows.final.device)
+        parts.append(rows.final[:, known].float())
+    p = torch.cat(parts, dim=1)
+    return p / p.sum(dim=0)
+
+
+def run(folder: Path, data: Path, split: str, device: str) -> dict[str, float]:
+    """Mean IoU as it was, and after each way of estimating anew."""
+    subject = open_subject(folder / "run" / "model")
+    split_file = data / SPLITS if (data / SPLITS).exists() else None
+    parts = open_parts(data, split_file=split_file)
+    predictor = ToldPredictor(subject.network, device)
+    stitching = Stitching(subject.config.window, 0 if data.name in RENDERS else A_QUARTER)
+    table, sections = class_table(subject.config, parts), []
+    for case in parts[split]:
+        section = TileCache().open(case, parts.schema)
+        truth = table[section.mask]
+        sections.append((probabilities(predictor, section.image, truth, stitching).half(), truth[truth != IGNORE]))
+    usual = torch.stack([p.float().mean(dim=1) for p, _ in sections]).mean(dim=0)
+    ways = {"as it was": (0.0, 1), **{f"power {a:g}, {n} times": (a, n) for a, n in product(POWERS, TURNS)}}
+    counts: dict[str, list[np.ndarray]] = {name: [] for name in ways}
+    for p, truth in sections:
+        known = torch.from_numpy(truth).to(p.device)
+        for name, (power, turns) in ways.items():
+            found = re_estimated(p.float(), usual, power, turns).argmax(dim=0)
+            counts[name].append(confusion_tensor(known, found, len(subject.config.schema)).cpu().numpy())
+    return {name: pooled(found, subject.config.schema).macro["iou"] for name, found in counts.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="the study's folder")
+    parser.add_argument("--data", default="phantom-0.5")
+    parser.add_argument("--arm", default="control-mixed")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--split", choices=("val", "test"), default="val")
+    parser.add_argument("--device", default="auto")
+    asked = parser.parse_args()
+    rows = []
+    for data, seed in product(asked.data.split(","), asked.seeds.split(",")):
+        folder = asked.out.resolve() / "runs" / data / asked.arm / seed
+        rows.append(
+            {"data": data, "seed": int(seed)}
+            | run(folder, asked.out.resolve() / "data" / data, asked.split, asked.device)
+        )
+        write_json(asked.out / f"prior-{asked.arm}-{asked.split}.json", rows)
+        print(rows[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

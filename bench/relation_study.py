@@ -191,7 +191,7 @@ def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
     result = fit(
         arm.arch, data.folder, folder / "run", recipe=recipe_of(arm, asked, data.aligned), split_file=data.split_file,
         options={**parse_overrides(asked.option), **arm.options}, seed=job.seed, device=asked.device, resume=True,
-        pictures=False, name=job.arm,
+        pictures=False, name=job.arm, sections=asked.train_sections,
     )  # fmt: skip
     found = score(
         result.model, data.folder, folder / asked.split, split=asked.split, split_file=data.split_file,
@@ -324,6 +324,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=cores)
     parser.add_argument("--minutes", type=float, default=0, help="begin no run that may not end within these")
     parser.add_argument("--sections", type=int, default=120, help="of a phantom")
+    parser.add_argument("--train-sections", type=int, help="how many to learn from; all if not given")
     parser.add_argument("--real", type=Path, default=Path(os.environ.get("NTRM_REAL_DATA", shared / "data")))
     parser.add_argument("--weights", type=Path, default=shared / "weights")
     parser.add_argument("--device", default="auto")

@@ -132,6 +132,27 @@ def test_dataset_weights_do_not_depend_on_the_batch(random):
     assert loss.total.item() == pytest.approx(surprise / (3 * 0.2), rel=1e-5)
 
 
+@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
+def test_balance_lies_between_every_pixel_alike_and_every_class_alike(random, balance):
+    logits, target = draw(random, classes=3)
+    frequencies = np.array([0.5, 0.2, 0.3])
+    weights = torch.from_numpy((1 / (3 * frequencies)) ** balance).to(logits)
+    known = target != 255
+    surprise = F.cross_entropy(logits, target.long(), weights, ignore_index=255, reduction="none")
+    criterion = SegmentationLoss(3, weighting="dataset", frequencies=frequencies.tolist(), balance=balance)
+    loss = criterion(Segmentation(logits, 2 * logits), target)
+    assert loss.final.item() == pytest.approx(surprise[known].mean().item(), rel=1e-5)
+    if balance == 0:
+        plain = F.cross_entropy(2 * logits, target.long(), ignore_index=255)
+        assert loss.initial.item() == pytest.approx(plain.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("balance", [-0.1, 1.5, True, "much"])
+def test_an_impossible_balance_is_refused(balance):
+    with pytest.raises(UsageError, match="balance"):
+        SegmentationLoss(3, balance=balance)
+
+
 def test_rare_classes_have_a_bounded_weight():
     assert share_weights(torch.tensor([0.0, 1e-9, 0.5])).tolist() == pytest.approx([1 / (3 * RAREST)] * 2 + [1 / 1.5])
 

@@ -150,7 +150,9 @@ class SegmentationLoss(nn.Module):
     """Loss of a network's output: ``CE_w(final) + λ·CE_w(initial)``, λ = 0.4; without a coarse head the first alone.
 
     ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies`` of the
-    classes, as shares or as pixel counts. ``graph`` weighs ``graph_loss``. Its state belongs into checkpoints.
+    classes, as shares or as pixel counts. Weights are taken to the power ``balance``: 1 makes every class count alike,
+    which finds rare ones at the price of calling too much by their name; 0 makes every pixel count alike. ``graph``
+    weighs ``graph_loss``. Its state belongs into checkpoints.
     """
 
     def __init__(
@@ -159,17 +161,20 @@ class SegmentationLoss(nn.Module):
         *,
         weighting: str = "batch",
         frequencies: Sequence[float] | None = None,
+        balance: float = 1.0,
         coarse: float = COARSE,
         graph: float = 0.0,
         ignore: int = IGNORE,
     ) -> None:
         super().__init__()
         check_number("number of classes", classes, 1, IGNORE, whole=True)
+        check_number("balance of the classes", balance, 0, 1)
         check_number("weight of the graph's loss", graph, 0, 100)
         check_number("weight of the coarse head", coarse, 0, 100)
         if weighting not in WEIGHTINGS:
             raise choices_error("unknown class weighting", weighting, WEIGHTINGS)
         self.classes = classes
+        self.balance = balance
         self.coarse = coarse
         self.graph = graph
         self.ignore = ignore
@@ -178,7 +183,7 @@ class SegmentationLoss(nn.Module):
     def forward(self, output: Segmentation, target: Tensor) -> Loss:
         """Logits (B, K, H, W) and target (B, H, W) → the loss and its parts."""
         counts = joined(class_counts(target, self.classes, self.ignore))
-        weights = self.weights(counts)
+        weights = self.weights(counts).pow(self.balance)
         final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
         more = self._graph(output.final, target) if self.graph else 0.0
         if output.initial is None:

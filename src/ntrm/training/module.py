@@ -116,6 +116,7 @@ class TrainingModule(pl.LightningModule):
         self.loss = SegmentationLoss(
             network.config.classes,
             weighting=recipe.weighting,
+            balance=recipe.balance,
             frequencies=frequencies,
             coarse=recipe.coarse,
             graph=recipe.graph,

@@ -33,7 +33,7 @@ AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.f
 """What ``augment`` may be called instead of listing its fields."""
 
 _LENGTH = ("epochs", "steps")
-_LATER = ("sections", "graph")
+_LATER = ("sections", "balance", "graph")
 """Fields that recipes written before them do not have."""
 _PAIRS = ("blur_sigma", "jpeg_quality")
 
@@ -98,6 +98,8 @@ class Recipe:
     """Processes that read windows where they are not resident."""
     sections: int | None = None
     """Sections per step, with batch / sections windows each; None draws windows from all sections alike."""
+    balance: float = 1.0
+    """Power of the class weights: 1 as the paper has it, 0 for none."""
     graph: float = 0.0
     """Weight of the loss on which tissues border on which."""
 
@@ -156,6 +158,7 @@ class Recipe:
             ("warmup", 0.0, 0.9),
             ("plateau_factor", 0.01, 0.99),
             ("coarse", 0.0, 100.0),
+            ("balance", 0.0, 1.0),
             ("graph", 0.0, 100.0),
         ):
             self._check_number(field, least, most)

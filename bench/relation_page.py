@@ -21,14 +21,14 @@ Results = Mapping[str, Mapping[str, Runs]]
 """By dataset and arm."""
 
 CONTEXT = (
-    *("vector", "tokens", "tokens-graph", "shift-vector", "shift-tokens", "memory-vector", "memory-tokens"),
+    *("vector", "tokens", "tokens-graph", "shift-vector", "shift-tokens"),
     *("control-512", "control-1024", "unet-512", "unet-1024"),
 )
 """What sees beyond the window and knows no relations; the 512 and 1024 of networks that know none."""
 RELATIONS = ("paper", "trm-soft", "section", "complete", "prior", "position", "prior-position", "both", "d2")
-RELATIONS += ("rounds-2", "rounds-3", "regions-2", "regions-4", "cancers", "graph-loss", "section-4", "section-8")
+RELATIONS += ("rounds-2", "rounds-3", "regions-2", "regions-4", "cancers", "graph-loss", "section-2", "section-8")
 RELATIONS += ("shift", "shift-position", "shift-cancers", "shift-rounds-2")
-RELATIONS += ("memory", "memory-shift", "memory-position", "memory-cancers", "memory-rounds-2")
+RELATIONS += ("amounts", "dropout")
 SWEEPS = {
     "τ of the masks (temperature)": {"0.5": "sharp", "1": "section", "2": "blunt"},
     "width of a node, d": {"64": "dim-64", "128": "section", "256": "dim-256"},

@@ -1,6 +1,6 @@
 """What the section's own amounts are worth without learning: probabilities moved by how much there seems to be of each.
 
-    python bench/relation_prior.py --out study --data phantom-0.5,renders-0.5 --arm control-mixed --seeds 0,1
+    python bench/relation_prior.py --out study --data phantom-0.5,renders-0.5 --seeds 0,1
 
 For each section ``π ← mean of r``, ``r ∝ p·(π/π̄)^a`` is repeated from ``π = mean of p``, π̄ being the mean over all
 sections (the re-estimation of Saerens, Latinne and Decaestecker, 2002, for every section by itself; a = 1 is theirs).
@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the study's folder")
     parser.add_argument("--data", default="phantom-0.5")
-    parser.add_argument("--arm", default="control-mixed")
+    parser.add_argument("--arm", default="control")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--split", choices=("val", "test"), default="val")
     parser.add_argument("--device", default="auto")

@@ -44,7 +44,7 @@ class Arm:
 COMMON: dict[str, Any] = {
     "steps": 1000,
     "batch": 16,
-    "sections": 2,
+    "sections": None,  # windows of all sections in every step, and a memory of each; whole sections make poor steps
     "validate_every": 500,
     "weighting": "running",  # of one batch from few sections they are noisy
     "keep": "last",  # nothing is chosen by the split that is scored
@@ -54,16 +54,15 @@ COMMON: dict[str, Any] = {
 
 S, P, M = "ntrm-section", "ntrm-paper", "mit-section"
 LARGE: dict[str, Any] = {"window": 512, "batch": 4, "overlap": 128}
-LARGEST: dict[str, Any] = {"window": 1024, "batch": 1, "sections": None, "overlap": 256}
+LARGEST: dict[str, Any] = {"window": 1024, "batch": 1, "overlap": 256}
 ARMS: dict[str, Arm] = {
     "unet": Arm("unet-resnet18"),
     "control": Arm("ntrm-control"),
     "paper": Arm(P),
     "trm-soft": Arm(P, {"masks": "soft", "absent": "linked"}),
-    # How the batches are drawn
-    "control-mixed": Arm("ntrm-control", {}, {"sections": None}),
-    "control-4": Arm("ntrm-control", {}, {"sections": 4}),
-    "section-4": Arm(S, {}, {"sections": 4}),
+    # Steps of a few whole sections instead of windows of all
+    "control-2": Arm("ntrm-control", {}, {"sections": 2}),
+    "section-2": Arm(S, {}, {"sections": 2}),
     "control-8": Arm("ntrm-control", {}, {"sections": 8}),
     "section-8": Arm(S, {}, {"sections": 8}),
     # As far as the section, without relations; and a larger field
@@ -87,20 +86,12 @@ ARMS: dict[str, Arm] = {
     "both": Arm(S, {"source": "both"}),
     "straight-through": Arm(S, {"masks": "straight-through"}),
     "detached": Arm(S, {"masks": "detached"}),
-    # Windows of all sections in every step, and a memory of each section; less `control-mixed`, whose batches these are
-    "memory": Arm(S, {}, {"sections": None}),
-    "memory-shift": Arm(S, {"shift": True}, {"sections": None}),
-    "memory-position": Arm(S, {"shift": True, "position": True}, {"sections": None}),
-    "memory-cancers": Arm(S, {"shift": True, "cancers": "9,10,11"}, {"sections": None}, skin=True),
-    "memory-rounds-2": Arm(S, {"shift": True, "rounds": 2}, {"sections": None}),
-    "memory-amounts": Arm(S, {"shift": True, "position": True, "looks": False}, {"sections": None}),
-    "memory-dropout": Arm(S, {"shift": True, "position": True, "dropout": 0.5}, {"sections": None}),
-    "memory-vector": Arm(S, {"nodes": "vector", "graph": "none", "shift": True}, {"sections": None}),
-    "memory-tokens": Arm(S, {"nodes": "tokens", "graph": "none", "shift": True}, {"sections": None}),
     "shift": Arm(S, {"shift": True}),
     "shift-position": Arm(S, {"shift": True, "position": True}),
     "shift-cancers": Arm(S, {"shift": True, "cancers": "9,10,11"}, skin=True),
     "shift-rounds-2": Arm(S, {"shift": True, "rounds": 2}),
+    "amounts": Arm(S, {"shift": True, "position": True, "looks": False}),
+    "dropout": Arm(S, {"shift": True, "position": True, "dropout": 0.5}),
     "shift-vector": Arm(S, {"nodes": "vector", "graph": "none", "shift": True}),
     "shift-tokens": Arm(S, {"nodes": "tokens", "graph": "none", "shift": True}),
     "rounds-2": Arm(S, {"rounds": 2}),

@@ -13,6 +13,7 @@ def test_lightning_says_nothing_of_itself_inside(caplog):
         logging.getLogger("lightning.pytorch.utilities.rank_zero").info("GPU available: no")
         logging.getLogger("lightning.pytorch").warning("something is wrong")
         warnings.warn("`isinstance(treespec, LeafSpec)` is deprecated", FutureWarning, stacklevel=1)
+        warnings.warn("The `srun` command is available on your system but is not used.", UserWarning, stacklevel=1)
     assert logger.level == before
     assert "GPU available" not in caplog.text
 

@@ -32,6 +32,8 @@ def quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")
             # Gradients of grouped convolutions are laid out otherwise than their weights: a copy, no fault.
             warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
+            # On a cluster's node: that srun is there and was not used is no fault.
+            warnings.filterwarnings("ignore", message=r"The `srun` command is available")
             yield
     finally:
         for logger, level in zip(loggers, before, strict=True):

@@ -90,6 +90,8 @@ ARMS: dict[str, Arm] = {
     "shift-position": Arm(S, {"shift": True, "position": True}),
     "shift-cancers": Arm(S, {"shift": True, "cancers": "9,10,11"}, skin=True),
     "shift-rounds-2": Arm(S, {"shift": True, "rounds": 2}),
+    "ask-amounts": Arm(S, {"position": True, "looks": False}),
+    "ask-dropout": Arm(S, {"position": True, "dropout": 0.5}),
     "amounts": Arm(S, {"shift": True, "position": True, "looks": False}),
     "dropout": Arm(S, {"shift": True, "position": True, "dropout": 0.5}),
     "shift-vector": Arm(S, {"nodes": "vector", "graph": "none", "shift": True}),

@@ -28,7 +28,7 @@ CONTEXT = (
 RELATIONS = ("paper", "trm-soft", "section", "complete", "prior", "position", "prior-position", "both", "d2")
 RELATIONS += ("rounds-2", "rounds-3", "regions-2", "regions-4", "cancers", "graph-loss", "section-2", "section-8")
 RELATIONS += ("shift", "shift-position", "shift-cancers", "shift-rounds-2")
-RELATIONS += ("amounts", "dropout", "ask-amounts", "ask-dropout")
+RELATIONS += ("amounts", "dropout", "alone", "ask-amounts", "ask-dropout")
 SWEEPS = {
     "τ of the masks (temperature)": {"0.5": "sharp", "1": "section", "2": "blunt"},
     "width of a node, d": {"64": "dim-64", "128": "section", "256": "dim-256"},

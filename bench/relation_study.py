@@ -94,6 +94,7 @@ ARMS: dict[str, Arm] = {
     "ask-dropout": Arm(S, {"position": True, "dropout": 0.5}),
     "amounts": Arm(S, {"shift": True, "position": True, "looks": False}),
     "dropout": Arm(S, {"shift": True, "position": True, "dropout": 0.5}),
+    "alone": Arm(S, {"shift": True, "position": True, "dropout": 0.5, "alone": 0.5}),
     "shift-vector": Arm(S, {"nodes": "vector", "graph": "none", "shift": True}),
     "shift-tokens": Arm(S, {"nodes": "tokens", "graph": "none", "shift": True}),
     "rounds-2": Arm(S, {"rounds": 2}),

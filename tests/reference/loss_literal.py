@@ -1,4 +1,4 @@
-"""The paper's weighted cross-entropy read literally, pixel by pixel, in float64."""
+"""The paper's weighted cross-entropy, and the soft Dice loss, read literally, pixel by pixel, in float64."""
 
 from __future__ import annotations
 
@@ -25,6 +25,25 @@ def weighted_cross_entropy(logits: Array, target: NDArray[np.integer], ignore: i
         weight = len(known) / (classes * counts[label])
         total += weight * _surprise(logits[b, :, y, x], label)
     return total / len(known) if known else 0.0
+
+
+def soft_dice(logits: Array, target: NDArray[np.integer], ignore: int = 255) -> float:
+    """Loss: mean of 1 − 2·I_c / S_c over classes that have a pixel among those that are not ignored; 0 if none has.
+
+    I_c = Σ p_c over the pixels of c, S_c = Σ p_c over all pixels plus the number of those of c, p = softmax(logits).
+    """
+    known = [pixel for pixel in _batch_pixels(target) if target[pixel] != ignore]
+    losses = []
+    for c in range(logits.shape[1]):
+        shared, size = 0.0, 0.0
+        for b, y, x in known:
+            share = math.exp(-_surprise(logits[b, :, y, x], c))
+            same = target[b, y, x] == c
+            shared += share if same else 0.0
+            size += share + (1.0 if same else 0.0)
+        if any(target[pixel] == c for pixel in known):
+            losses.append(1 - 2 * shared / size)
+    return sum(losses) / len(losses) if losses else 0.0
 
 
 def _surprise(scores: Array, label: int) -> float:

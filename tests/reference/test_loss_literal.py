@@ -1,4 +1,4 @@
-"""The literal loss by hand, and against PyTorch's weighted mean times K_present / K."""
+"""The literal losses by hand, and cross-entropy against PyTorch's weighted mean times K_present / K."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.reference.loss_literal import weighted_cross_entropy
+from tests.reference.loss_literal import soft_dice, weighted_cross_entropy
 from torch.nn import functional as F
 
 
@@ -34,8 +34,19 @@ def test_weights_are_counted_over_the_batch():
     assert weighted_cross_entropy(logits, target) == pytest.approx(expected, rel=1e-14)
 
 
-def test_nothing_known_is_no_loss():
-    assert weighted_cross_entropy(np.ones((2, 3, 2, 2)), np.full((2, 2, 2), 255)) == 0.0
+def test_soft_dice_by_hand():
+    # Pixels of class 0, 0, 1 and one ignored: I_0 = 3/4 + 1/3, S_0 = 3/4 + 2/3 + 2; I_1 = 1/3, S_1 = 1/8 + 2/3 + 1;
+    # class 2 has no pixel.
+    target = np.array([[[0, 0], [1, 255]]])
+    logits = np.zeros((1, 3, 2, 2))
+    logits[0, 0, 0, 0] = math.log(6)  # 3/4, 1/8, 1/8 there, thirds elsewhere
+    expected = 1 - ((13 / 12) / (41 / 12) + (1 / 3) / (43 / 24))
+    assert soft_dice(logits, target) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("loss", [weighted_cross_entropy, soft_dice])
+def test_nothing_known_is_no_loss(loss):
+    assert loss(np.ones((2, 3, 2, 2)), np.full((2, 2, 2), 255)) == 0.0
 
 
 def test_far_logits_stay_finite():

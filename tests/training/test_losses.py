@@ -215,7 +215,10 @@ def test_no_value_is_read_back_from_the_device(weighting):
     assert logits.grad.shape == logits.shape
 
 
-CASES = ("batch", "running", "dataset")
+CASES = {
+    **{name: {"weighting": name, "frequencies": [4, 3, 2, 1]} for name in ("batch", "running", "dataset")},
+    "dice": {"dice": 3.0},
+}
 
 
 def average_gradients(model):
@@ -226,9 +229,9 @@ def average_gradients(model):
             parameter.grad /= dist.get_world_size()
 
 
-def train_twice(loss_weighting, model, batches):
+def train_twice(case, model, batches):
     """Gradients and losses of two steps, as one process of however many sees them."""
-    criterion = SegmentationLoss(4, weighting=loss_weighting, frequencies=[4, 3, 2, 1])
+    criterion = SegmentationLoss(4, **CASES[case])
     seen = []
     for images, target in batches:
         model.zero_grad()
@@ -247,10 +250,10 @@ def one_of_two(rank, folder):
     weights, batches = torch.load(folder / "inputs.pt")
     mine = [tuple(part.tensor_split([3])[rank] for part in batch) for batch in batches]
     found = {}
-    for weighting in CASES:
+    for case in CASES:
         model = torch.nn.Conv2d(3, 4, 1, dtype=torch.float64)
         model.load_state_dict(weights)
-        found[weighting] = train_twice(weighting, model, mine)
+        found[case] = train_twice(case, model, mine)
     torch.save(found, folder / f"found-{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
@@ -269,8 +272,8 @@ def test_two_processes_have_the_gradient_of_the_joined_batch(random, tmp_path):
     torch.save((model.state_dict(), batches), tmp_path / "inputs.pt")
     multiprocessing.spawn(one_of_two, args=(tmp_path,), nprocs=2)
     first, second = (torch.load(tmp_path / f"found-{rank}.pt") for rank in range(2))
-    for weighting in CASES:
-        steps = zip(train_twice(weighting, model, batches), first[weighting], second[weighting], strict=True)
+    for case in CASES:
+        steps = zip(train_twice(case, model, batches), first[case], second[case], strict=True)
         for (loss, *gradients), (left, *averaged), (right, *same) in steps:
             torch.testing.assert_close((left + right) / 2, loss, rtol=1e-6, atol=0)
             assert (left - right).abs() > 1e-6, "the halves differ, so the mean is worth testing"

@@ -201,12 +201,14 @@ WRONG = {
     "workers": [-1, 1000],
     "sections": [0, -1, 5, 2.0, "two", True],
     "balance": [-0.1, 1.1, "even", None],
+    "dice": [-0.1, 101, "much", None],
     "graph": [-0.1, 101, "much", None],
 }
 
 
 def test_a_recipe_of_before_sections_is_still_whole(tmp_path):
-    document = {key: value for key, value in load_recipe("fast").as_dict().items() if key not in ("sections", "balance", "graph")}
+    later = ("sections", "balance", "dice", "graph")
+    document = {key: value for key, value in load_recipe("fast").as_dict().items() if key not in later}
     (tmp_path / "old.yaml").write_text(yaml.safe_dump(document))
     assert load_recipe(tmp_path / "old.yaml") == load_recipe("fast")
     assert load_recipe("fast", {"sections": 4}).sections == 4

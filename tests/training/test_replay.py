@@ -1,5 +1,7 @@
 """Recording the network: the same training, on a GPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -140,3 +142,28 @@ def test_a_recorded_network_recalls_what_it_is_told_before_each_step(rounds, see
                 torch.testing.assert_close(part, other, rtol=1e-2, atol=1e-2)
         memory.update(sections, network.added)
     assert memory.visits.tolist() == [3, 3, 3]
+
+
+@cuda_only
+def test_a_recorded_network_draws_anew_which_windows_are_alone(seed):
+    torch.manual_seed(seed)
+    network = create("ntrm-section", 3, width=0.25, shift=True, alone=0.5).cuda().train()
+    torch.nn.init.normal_(network.relation.shift.weight)
+    for layer in network.modules():
+        layer.training = not isinstance(layer, torch.nn.BatchNorm2d)
+    x = torch.randn(8, 3, 64, 64, device="cuda")
+    memory = SectionMemory(network, [0] * 8).cuda()
+    memory.update(memory.sections(range(8)), [network.gather(x)])
+    network.recall(memory.recalled(memory.sections(range(8))))
+    replay = recorded(network, x)
+    network.relation.config = replace(network.relation.config, alone=0.0)
+    whole = network(x).final
+    network.relation.config = replace(network.relation.config, alone=1.0)
+    apart = network(x).final
+    drawn = []
+    for _ in range(4):
+        found = replay(x).final
+        alone, told = ((found - each).flatten(1).abs().amax(dim=1) for each in (apart, whole))
+        assert torch.minimum(alone, told).max() < 1e-2 * (apart - whole).abs().max()
+        drawn.append((alone < told).tolist())
+    assert len(set(map(tuple, drawn))) > 1

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ntrm.errors import UsageError, check_number, choices_error
 from ntrm.labels import IGNORE
 from ntrm.models.output import Segmentation
+from ntrm.training.dice_loss import dice_of, dice_totals
 from ntrm.training.graph_loss import graph_loss
 
 COARSE = 0.4
@@ -34,7 +35,7 @@ class Loss(NamedTuple):
     """The loss and its parts, all scalars."""
 
     total: Tensor
-    """final + λ·initial, and the graph's where it has a weight."""
+    """final + λ·initial, and Dice's and the graph's where they have a weight."""
     final: Tensor
     initial: Tensor | None = None
     """None for a network without a coarse head."""
@@ -65,7 +66,7 @@ def class_counts(target: Tensor, classes: int, ignore: int = IGNORE) -> Tensor:
 
 
 def joined(counts: Tensor) -> Tensor:
-    """Counts summed over all processes; without several processes, the counts."""
+    """Counts (or other totals without gradient) summed over all processes; without several processes, as given."""
     if _processes() > 1:
         counts = counts.clone()
         dist.all_reduce(counts)
@@ -151,8 +152,9 @@ class SegmentationLoss(nn.Module):
 
     ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies`` of the
     classes, as shares or as pixel counts. Weights are taken to the power ``balance``: 1 makes every class count alike,
-    which finds rare ones at the price of calling too much by their name; 0 makes every pixel count alike. ``graph``
-    weighs ``graph_loss``. Its state belongs into checkpoints.
+    which finds rare ones at the price of calling too much by their name; 0 makes every pixel count alike. ``dice``
+    weighs the soft Dice loss and ``graph`` the ``graph_loss``, both of the final logits. Its state belongs into
+    checkpoints.
     """
 
     def __init__(
@@ -163,12 +165,14 @@ class SegmentationLoss(nn.Module):
         frequencies: Sequence[float] | None = None,
         balance: float = 1.0,
         coarse: float = COARSE,
+        dice: float = 0.0,
         graph: float = 0.0,
         ignore: int = IGNORE,
     ) -> None:
         super().__init__()
         check_number("number of classes", classes, 1, IGNORE, whole=True)
         check_number("balance of the classes", balance, 0, 1)
+        check_number("weight of the Dice loss", dice, 0, 100)
         check_number("weight of the graph's loss", graph, 0, 100)
         check_number("weight of the coarse head", coarse, 0, 100)
         if weighting not in WEIGHTINGS:
@@ -176,6 +180,7 @@ class SegmentationLoss(nn.Module):
         self.classes = classes
         self.balance = balance
         self.coarse = coarse
+        self.dice = dice
         self.graph = graph
         self.ignore = ignore
         self.weights = WEIGHTINGS[weighting](classes, frequencies)
@@ -185,11 +190,19 @@ class SegmentationLoss(nn.Module):
         counts = joined(class_counts(target, self.classes, self.ignore))
         weights = self.weights(counts).pow(self.balance)
         final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
-        more = self._graph(output.final, target) if self.graph else 0.0
+        more: Tensor | float = 0.0
+        if self.dice:
+            more = more + self._dice(output.final, target, counts)
+        if self.graph:
+            more = more + self._graph(output.final, target)
         if output.initial is None:
             return Loss(final + more, final)
         initial = cross_entropy_of(output.initial, target, weights, counts, self.ignore)
         return Loss(final + self.coarse * initial + more, final, initial)
+
+    def _dice(self, logits: Tensor, target: Tensor, counts: Tensor) -> Tensor:
+        own = dice_totals(logits, target, self.ignore)
+        return self.dice * dice_of(own, joined(own.detach()), counts, _processes())
 
     def _graph(self, logits: Tensor, target: Tensor) -> Tensor:
         distance, tissues = graph_loss(logits, target, self.ignore)

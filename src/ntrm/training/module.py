@@ -119,6 +119,7 @@ class TrainingModule(pl.LightningModule):
             balance=recipe.balance,
             frequencies=frequencies,
             coarse=recipe.coarse,
+            dice=recipe.dice,
             graph=recipe.graph,
         )
         self.augment = recipe.augmentation

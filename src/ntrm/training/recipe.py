@@ -33,7 +33,7 @@ AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.f
 """What ``augment`` may be called instead of listing its fields."""
 
 _LENGTH = ("epochs", "steps")
-_LATER = ("sections", "balance", "graph")
+_LATER = ("sections", "balance", "dice", "graph")
 """Fields that recipes written before them do not have."""
 _PAIRS = ("blur_sigma", "jpeg_quality")
 
@@ -100,6 +100,8 @@ class Recipe:
     """Sections per step, with batch / sections windows each; None draws windows from all sections alike."""
     balance: float = 1.0
     """Power of the class weights: 1 as the paper has it, 0 for none."""
+    dice: float = 0.0
+    """Weight of the soft Dice loss."""
     graph: float = 0.0
     """Weight of the loss on which tissues border on which."""
 
@@ -159,6 +161,7 @@ class Recipe:
             ("plateau_factor", 0.01, 0.99),
             ("coarse", 0.0, 100.0),
             ("balance", 0.0, 1.0),
+            ("dice", 0.0, 100.0),
             ("graph", 0.0, 100.0),
         ):
             self._check_number(field, least, most)

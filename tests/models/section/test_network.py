@@ -106,6 +106,23 @@ def test_masks_pass_gradient_to_the_coarse_head_unless_detached(seed):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_window_left_alone_is_its_own_section(rounds, seed, monkeypatch):
+    """In training, as drawn; what it adds to the others' section stays. In use, none is left alone."""
+    torch.manual_seed(seed)
+    network = patchwork(build("often alone", rounds=rounds)).double().eval()
+    x, groups = torch.randn(4, 3, 64, 64, dtype=torch.float64), torch.tensor([0, 0, 1, 1])
+    whole, apart = network(x, sections=groups).final, network(x).final
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.tensor([0.49, 0.5, 0.1, 0.9]))
+    network.training = True  # it alone: batch norm stays as it is
+    found = network(x, sections=groups).final
+    torch.testing.assert_close(found[[0, 2]], apart[[0, 2]], rtol=1e-9, atol=1e-9)
+    if rounds == 1:  # later rounds pool under masks that have been revised alone
+        torch.testing.assert_close(found[[1, 3]], whole[[1, 3]], rtol=1e-9, atol=1e-9)
+    assert (whole - apart).flatten(1).abs().amax(dim=1).min() > 1e-6
+
+
+@torch.no_grad()
 def test_half_precision_stays_close(name, seed):
     torch.manual_seed(seed)
     network = patchwork(build(name)).eval()

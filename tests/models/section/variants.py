@@ -19,6 +19,7 @@ VARIANTS = {
     "amounts alone": {"looks": False, "shift": True, "position": True},
     "amounts in rounds": {"looks": False, "rounds": 2, "graph": "none"},
     "forgetful": {"dropout": 0.5, "shift": True},
+    "often alone": {"alone": 0.5, "shift": True},
     "straight-through": {"masks": "straight-through", "temperature": 0.5},
     "detached": {"masks": "detached", "source": "d2"},
     "two rounds": {"rounds": 2},

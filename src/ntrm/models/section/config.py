@@ -40,6 +40,9 @@ class SectionConfig:
     touches, by which no section can be recognised and learned by heart."""
     dropout: float = 0.0
     """Share of the pooled features that a node forgets in each training step."""
+    alone: float = 0.0
+    """Share of the windows of a training step that do not hear of the rest of their section. What a section holds is
+    soon known by heart in training; a network that can always ask for it learns less from the pixels themselves."""
     graph: str = "contact"
     """``contact``: attention among nodes, biased by which tissues touch · ``complete``: without that · ``none``."""
     prior: bool = False
@@ -82,6 +85,7 @@ class SectionConfig:
                 raise UsageError(f"{name} is a switch", got=getattr(self, name), expected="true or false")
         check_number("rounds", self.rounds, 1, 3, whole=True)
         check_number("dropout", self.dropout, 0, 0.9)
+        check_number("alone", self.alone, 0, 1)
         check_number("temperature", self.temperature, 0.01, 100)
         check_number("dim", self.dim, 1, MOST_DIM, whole=True)
         check_number("layers", self.layers, 1, MOST_LAYERS, whole=True)
@@ -104,6 +108,7 @@ class SectionConfig:
             "a prior and positions act in the graph": self.graph == "none" and (self.prior or self.position),
             "one vector has no graph": self.nodes == "vector" and self.graph != "none",
             "nodes that are no tissues have nothing but their looks": self.nodes != "tissue" and not self.looks,
+            "in one window every window is alone": self.scope == "window" and self.alone > 0,
             "nodes without looks have nothing to forget": not self.looks and self.dropout > 0,
             "without looks nothing is pooled": not self.looks and self.source != "e5",
             "without gradient through the masks no round could learn to revise them": self.rounds > 1

@@ -152,19 +152,32 @@ class SectionModel(SegmentationModel):
     def _added(self) -> dict[tuple[int | str, ...], list[SectionSums]]:
         return {}
 
-    def _of_section(self, own: SectionSums, sections: Tensor | None, number: int) -> SectionSums:
+    def _of_section(self, own: SectionSums, sections: Tensor | None, number: int, alone: Tensor | None) -> SectionSums:
         """A window's sums and those of its section's other windows: of the batch, or as ``recall`` has them."""
         if sections is not None and self.passes:
-            return own.within(sections)
-        if self._others is None or not self.training:
+            whole = own.within(sections)
+        elif self._others is None or not self.training:
             return own
-        places = self._added.setdefault(_key(self._others), [])
+        else:
+            self._remember(own, self._others, number)
+            whole = own + self._others[number]
+        return whole if alone is None else own.chosen(alone, whole)
+
+    def _remember(self, own: SectionSums, others: list[SectionSums], number: int) -> None:
+        """Keep what the windows add where ``added`` finds it."""
+        places = self._added.setdefault(_key(others), [])
         if len(places) == number:
             places.append(SectionSums(*(torch.empty_like(part) for part in own)))
         with torch.no_grad():
             for place, part in zip(places[number], own, strict=True):
                 place.copy_(part)
-        return own + self._others[number]
+
+    def _alone(self, windows: Tensor) -> Tensor | None:
+        """(B,) bool, which windows hear nothing of their section this time."""
+        share = self.relation.config.alone
+        if not share or not self.training:
+            return None
+        return torch.rand(windows.shape[0], device=windows.device) < share
 
     def _relate(
         self, begun: Begun, sections: Tensor | None, context: Sequence[SectionSums] | None
@@ -174,13 +187,14 @@ class SectionModel(SegmentationModel):
         if d2 is None:
             raise UsageError("the features to be refined are missing", got="a shallow first half")
         relation, logits, refined, number = self.relation, coarse, d2, 0
+        alone = self._alone(d2)
         with _full_precision(d2):
             while True:
                 masks = relation.masks(logits)
                 if context is not None and self.passes:
                     sums = _rows(_pass(context, number), sections, d2.shape[0])
                 else:
-                    sums = self._of_section(relation.gather(masks, refined, e5), sections, number)
+                    sums = self._of_section(relation.gather(masks, refined, e5), sections, number, alone)
                 refined, related = relation.round(d2, masks, sums)
                 number += 1
                 if number == relation.config.rounds:

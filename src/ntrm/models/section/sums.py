@@ -43,6 +43,11 @@ class SectionSums(NamedTuple):
         """For each row the sum of all rows of its group; nothing is read back, and shapes do not depend on groups."""
         return self._summed(groups.unsqueeze(1) == groups)
 
+    def chosen(self, rows: Tensor, other: SectionSums) -> SectionSums:
+        """These where ``rows`` (B,) says so, elsewhere the other's."""
+        pairs = zip(self, other, strict=True)
+        return SectionSums(*(torch.where(rows.view(-1, *[1] * (one.ndim - 1)), one, two) for one, two in pairs))
+
     def rows(self, groups: Tensor) -> SectionSums:
         """The row of each group (B,)."""
         return SectionSums(*(part.index_select(0, groups) for part in self))

@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 import numpy as np
 import torch
 from bench.relation_data import SPLITS
-from bench.relation_scores import ToldPredictor
+from bench.relation_scores import ToldPredictor, graph_counts, graph_scores
 from bench.relation_study import RENDERS
 from torch import Tensor
 
@@ -31,52 +31,56 @@ from ntrm.evaluation.subject import class_table, open_subject
 from ntrm.files import write_json
 from ntrm.labels import IGNORE
 from ntrm.metrics.confusion import confusion_tensor
+from ntrm.metrics.graph_agreement import graph_agreement
 from ntrm.metrics.overlap import pooled
 from ntrm.stitching import A_QUARTER, Stitching, blended_rows
 
-POWERS, TURNS = (0.5, 1.0), (1, 3, 10)
+WAYS = {"as it was": (0.0, 1), **{f"power {a:g}, {n} times": (a, n) for a, n in product((0.5, 1.0), (1, 3))}}
+"""Power and number of turns, by name."""
 
 
-def re_estimated(p: Tensor, usual: Tensor, power: float, turns: int) -> Tensor:
-    """Probabilities (K, N) of a section's pixels, after ``turns`` estimates of how much there is of each tissue."""
+def re_estimated(p: Tensor, known: Tensor, usual: Tensor, power: float, turns: int) -> Tensor:
+    """Probabilities (K, H, W) of a section, after ``turns`` estimates of how much there is of each tissue."""
     r = p
     for _ in range(turns):
-        r = p * ((r.mean(dim=1) + 1e-6) / (usual + 1e-6)).pow(power).unsqueeze(1)
+        amounts = r[:, known].mean(dim=1)
+        r = p * ((amounts + 1e-6) / (usual + 1e-6)).pow(power)[:, None, None]
         r = r / r.sum(dim=0)
     return r
 
 
 def probabilities(predictor: ToldPredictor, image: np.ndarray, truth: np.ndarray, stitching: Stitching) -> Tensor:
-    """(K, N) of the pixels whose tissue is known."""
-    parts = []
-    for rows in blended_rows(predictor, *truth.shape, predictor.reader(image, truth), stitching=stitching):
-        known = torch.from_numpy(truth[rows.slice] != IGNORE).to(rows.final.device)
-        parts.append(rows.final[:, known].float())
-    p = torch.cat(parts, dim=1)
-    return p / p.sum(dim=0)
+    """(K, H, W), in half precision: all sections are kept."""
+    read = predictor.reader(image, truth)
+    rows = [each.final for each in blended_rows(predictor, *truth.shape, read, stitching=stitching)]
+    p = torch.cat(rows, dim=1).float()
+    return (p / p.sum(dim=0)).half()
 
 
-def run(folder: Path, data: Path, split: str, device: str) -> dict[str, float]:
-    """Mean IoU as it was, and after each way of estimating anew."""
+def run(folder: Path, data: Path, split: str, device: str) -> dict[str, float | None]:
+    """Mean IoU and F1 of the graph as they were, and after each way of estimating anew."""
     subject = open_subject(folder / "run" / "model")
     split_file = data / SPLITS if (data / SPLITS).exists() else None
-    parts = open_parts(data, split_file=split_file)
+    parts, schema = open_parts(data, split_file=split_file), subject.config.schema
     predictor = ToldPredictor(subject.network, device)
     stitching = Stitching(subject.config.window, 0 if data.name in RENDERS else A_QUARTER)
     table, sections = class_table(subject.config, parts), []
     for case in parts[split]:
         section = TileCache().open(case, parts.schema)
         truth = table[section.mask]
-        sections.append((probabilities(predictor, section.image, truth, stitching).half(), truth[truth != IGNORE]))
-    usual = torch.stack([p.float().mean(dim=1) for p, _ in sections]).mean(dim=0)
-    ways = {"as it was": (0.0, 1), **{f"power {a:g}, {n} times": (a, n) for a, n in product(POWERS, TURNS)}}
-    counts: dict[str, list[np.ndarray]] = {name: [] for name in ways}
-    for p, truth in sections:
-        known = torch.from_numpy(truth).to(p.device)
-        for name, (power, turns) in ways.items():
-            found = re_estimated(p.float(), usual, power, turns).argmax(dim=0)
-            counts[name].append(confusion_tensor(known, found, len(subject.config.schema)).cpu().numpy())
-    return {name: pooled(found, subject.config.schema).macro["iou"] for name, found in counts.items()}
+        sections.append((probabilities(predictor, section.image, truth, stitching), truth))
+    known = [torch.from_numpy(truth != IGNORE).to(p.device) for p, truth in sections]
+    usual = torch.stack([p[:, there].float().mean(dim=1) for (p, _), there in zip(sections, known, strict=True)])
+    found: dict[str, float | None] = {}
+    for name, (power, turns) in WAYS.items():
+        counts, graphs = [], []
+        for (p, truth), there in zip(sections, known, strict=True):
+            mask = re_estimated(p.float(), there, usual.mean(dim=0), power, turns).argmax(dim=0).byte().cpu()
+            counts.append(confusion_tensor(torch.from_numpy(truth), mask, len(schema)).numpy())
+            graphs.append(graph_counts(graph_agreement(truth, mask.numpy(), schema, parts.resolution)))
+        found[name] = pooled(counts, schema).macro["iou"]
+        found[f"{name}, graph"] = graph_scores(np.array(graphs))[0]
+    return found
 
 
 def main() -> None:

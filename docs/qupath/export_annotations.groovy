@@ -3,7 +3,8 @@
 def folder = buildFilePath(PROJECT_BASE_DIR, 'annotations')
 mkdirs(folder)
 
-def name = GeneralTools.getNameWithoutExtension(getProjectEntry().getImageName())
+def image = getProjectEntry().getImageName()
+def name = image.contains('.') ? image.substring(0, image.lastIndexOf('.')) : image
 def annotations = getAnnotationObjects().findAll { it.getPathClass() != null && it.getROI().isArea() }
 def file = buildFilePath(folder, name + '.geojson')
 exportObjectsToGeoJson(annotations, file, 'FEATURE_COLLECTION', 'EXCLUDE_MEASUREMENTS')

@@ -1,7 +1,6 @@
 """Slides on Ray: what its actors and the pool do, tried without Ray; test_cluster_runs.py has whole runs."""
 
 import pickle
-import socket
 import sys
 from dataclasses import dataclass, field
 
@@ -187,16 +186,6 @@ def test_wrong_usage_is_refused_before_anything_is_done(tmp_path, task, more):
     with pytest.raises(UsageError):
         segment(task.slide.path, out=tmp_path / "out", **{"model": "bundled", **more})
     assert not (tmp_path / "out").exists()
-
-
-def test_a_cluster_that_is_not_there_is_said_at_once(orders, task, monkeypatch):
-    pytest.importorskip("ray", reason='ray is not installed: pip install "ntrm[cluster]"')
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(RefusedError, match="no cluster answers"):
-        segment_on_ray([task], orders, workers=None, progress=SILENT)
 
 
 class Starting(FakeRay):

@@ -11,7 +11,6 @@ import importlib
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -23,19 +22,17 @@ from typing import Any
 from ntrm.errors import NtrmError, RefusedError, UsageError
 from ntrm.progress import Progress
 from ntrm.segmentation.identity import Identity, Options
+from ntrm.segmentation.joining import ADDRESS, LOOPBACK_ONLY, join_settings, joined
 from ntrm.segmentation.segmenter import Outcome, Segmenter
 from ntrm.segmentation.shares import Share, share_out
 from ntrm.segmentation.spreading import Job, Spreading, Task, Worker, WorkerLostError
 from ntrm.stopping import terminated_like_interrupted
 
-ADDRESS = "RAY_ADDRESS"
 LOOPBACK = "127.0.0.1"
 START_S = 900.0
 """How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine."""
 TICK_S = 1.0
 """Between two looks at the clock and at signals while waiting."""
-REACH_S = 20.0
-"""How long the head of a cluster may take to answer."""
 STARTS = 3
 """Attempts to start a cluster of this machine."""
 STORE_BYTES = 100 * 2**20
@@ -175,9 +172,8 @@ def segment_on_ray(
 def _import_ray() -> Any:
     """Ray reads its settings when it is imported, so that they stand in the environment before."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    if ADDRESS not in os.environ:
-        for name, value in _own_settings().items():
-            os.environ.setdefault(name, value)
+    for name, value in (join_settings() if os.environ.get(ADDRESS) else _own_settings()).items():
+        os.environ.setdefault(name, value)
     try:
         return importlib.import_module("ray")
     except ImportError as error:
@@ -187,8 +183,7 @@ def _import_ray() -> Any:
 def _own_settings() -> dict[str, str]:
     """For a cluster that we start ourselves: whoever reaches a port of Ray can run programs as its user."""
     return {
-        # Ray's switch for "the loopback interface alone"; in spite of its name it works on Linux.
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        LOOPBACK_ONLY: "0",
         # Other users of this machine reach the loopback interface, too. A token that stands in the environment
         # alone leaves no file behind.
         "RAY_AUTH_MODE": "token",
@@ -203,28 +198,11 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
     elif address := os.environ.get(ADDRESS):
-        _check_reachable(address)
-        try:
-            ray.init(address=address, **quiet)
+        with joined(ray, address, quiet):
             yield
-        finally:
-            ray.shutdown()
     else:
         with _own_cluster(ray, workers, quiet):
             yield
-
-
-def _check_reachable(address: str) -> None:
-    """Ray would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return  # "auto" and the like: Ray's own words
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_S).close()
-    except OSError as error:
-        raise RefusedError(
-            f"no cluster answers at {ADDRESS}", got=f"{address}: {error}", mend="start it with `ray start --head`"
-        ) from error
 
 
 @contextmanager
@@ -268,7 +246,7 @@ def _check_loopback(ray: Any) -> None:
             "Ray would listen to the network",
             got=", ".join(sorted(addresses)),
             expected=LOOPBACK,
-            mend="import ntrm before ray, or set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 before",
+            mend=f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before",
         )
 
 

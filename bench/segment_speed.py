@@ -15,7 +15,10 @@ those, of the calling thread alone for the stages (the network has more threads 
 Stages are timed inside the whole. Reading and writing run in threads beside the network: they cost something only where
 the network waits for them, which is then in *blend and wait* (all that the stream takes beyond the network's calls).
 *Files* is all that comes after; the stages marked so run within it, in two threads.
-Without ``--slide`` a section is drawn, the largest of ``--sections`` that ``--seed`` gives.
+With ``--more ARCH`` a new network of that architecture sees every window as well, in all of these but the command, and
+its answer is dropped: the cost of a large network, with the masks of one that was trained (new weights would give
+confetti, and polygons of that). Without ``--slide`` a section is drawn, the largest of ``--sections`` that ``--seed``
+gives.
 """
 
 from __future__ import annotations
@@ -41,8 +44,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.evaluation.subject import open_subject
+from ntrm.evaluation.subject import Subject, open_subject
 from ntrm.models.base import SegmentationModel
+from ntrm.models.output import Segmentation
+from ntrm.models.registry import create
 from ntrm.phantom.dataset import PhantomOptions, write_phantom
 from ntrm.predictor import Predictor
 from ntrm.segmentation.beside import one_beside
@@ -158,6 +163,22 @@ class Clock:
         return found
 
 
+@contextmanager
+def more_network(arch: str | None, classes: int, device: str) -> Iterator[None]:
+    """Let another network see whatever predictors see."""
+    if arch is None:
+        yield
+        return
+    plain, other = Predictor.probabilities, Predictor(create(arch, classes), device)
+
+    def both(self: Predictor, pixels: Any, **more: Any) -> Segmentation:
+        plain(other, pixels, **more)
+        return plain(self, pixels, **more)
+
+    with mock.patch.object(Predictor, "probabilities", both):
+        yield
+
+
 def tiles_of(path: Path, model_mpp: float, options: Options, window: int) -> np.ndarray:
     """(N, window, window, 3) the windows that the slide needs."""
     with closing(open_isolated(path)) as reader, one_beside() as beside:
@@ -212,10 +233,20 @@ def command(slide: Path, out: Path, model: str, device: str, batch: int) -> Cost
 
 
 def study(
-    slide: Path, model: str, folder: Path, *, repeats: int, batch: int, device: str, slides: int = 3
-) -> dict[str, Any]:
+    slide: Path, model: str, folder: Path, *, repeats: int, batch: int, device: str, slides: int = 3,
+    more: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """All repeats; a first batch, with which memory is claimed, is not counted."""
-    options, subject = Options(), open_subject(model)
+    subject = open_subject(model)
+    with more_network(more, subject.config.classes, device):
+        return _study(subject, slide, model, folder, repeats, batch, device, slides, more)
+
+
+def _study(
+    subject: Subject, slide: Path, model: str, folder: Path, repeats: int, batch: int, device: str, slides: int,
+    more: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    options = Options()
     predictor = Predictor(subject.network, device, batch=batch)
     tiles = tiles_of(slide, float(subject.config.mpp or 0), options, subject.config.window)
     bare(predictor, tiles[:batch])
@@ -228,11 +259,12 @@ def study(
             took, stages = whole(segmenter, slide)
         after = bare(predictor, tiles)
         shared = one_of(slides, slide, folder / f"several{number}", subject.network, device, batch)
-        process = command(slide, folder / f"command{number}", model, device, batch)
+        process = {} if more else {"command": command(slide, folder / f"command{number}", model, device, batch)}
         network = Cost((before.clock + after.clock) / 2, (before.processor + after.processor) / 2)
-        costs = {"network alone": network, "whole": took, f"one of {slides}": shared, "command": process, **stages}
+        costs = {"network alone": network, "whole": took, f"one of {slides}": shared, **process, **stages}
         rounds.append({name: asdict(cost) for name, cost in costs.items()})
-    return {"slide": _about(slide), "windows": len(tiles), "batch": batch, "device": device, "rounds": rounds}
+    known = {"slide": _about(slide), "windows": len(tiles), "batch": batch, "device": device, "more": more}
+    return {**known, "rounds": rounds}
 
 
 def _about(slide: Path) -> str:
@@ -245,6 +277,7 @@ def table(found: dict[str, Any]) -> str:
     """Medians in Markdown; every share is of the bare network in the same repeat."""
     rounds = found["rounds"]
     head = f"{found['slide']}, {found['windows']} windows, batch {found['batch']}, {found['device']}"
+    head += f", and {found['more']}" if found.get("more") else ""
     lines = [f"{head}, {len(rounds)} repeats", ""]
     lines += ["| | s | over the bare network | processor s | over the bare network |", "|---|---|---|---|---|"]
     for name in rounds[0]:
@@ -273,6 +306,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--slides", type=int, default=3)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--more", metavar="ARCH", help="a further network, for its cost")
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -285,6 +319,7 @@ def main() -> None:
             batch=asked.batch,
             device=asked.device,
             slides=asked.slides,
+            more=asked.more,
         )
     print(table(found))
     if asked.out is not None:

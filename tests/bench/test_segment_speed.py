@@ -41,6 +41,20 @@ def test_the_windows_are_those_that_the_slide_needs(tmp_path, random, monkeypatc
     assert len(tiles) == alone == sum(seen)
 
 
+def test_a_further_network_sees_all_and_changes_nothing(tmp_path, random, monkeypatch):
+    slide = write_slide(tmp_path / "a.tif", paint(random))
+    tiles, predictor = bench.tiles_of(slide, MPP, Options(), 64), Predictor(ByColour(), "cpu", batch=2)
+    expected, plain, seen, other = predictor.probabilities(tiles[:2]).final, Predictor.probabilities, [], ByColour()
+    other.register_forward_hook(lambda _module, inputs, _output: seen.append(len(inputs[0])))
+    monkeypatch.setattr(bench, "create", lambda arch, classes: {("large", 3): other}[arch, classes])
+    with bench.more_network("large", 3, "cpu"):
+        assert predictor.probabilities(tiles[:2]).final.equal(expected)
+    assert seen == [2]
+    assert Predictor.probabilities is plain
+    with bench.more_network(None, 3, "cpu"):
+        assert Predictor.probabilities is plain
+
+
 def test_several_slides_share_their_time(tmp_path, random):
     slide = write_slide(tmp_path / "a.tif", paint(random))
     cost = bench.one_of(2, slide, tmp_path / "out", ByColour(), "cpu", 2)

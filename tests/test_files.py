@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from ntrm.errors import DataError
-from ntrm.files import PARTIAL, remove_partials, sha256_of, whole_file, write_json, write_text
+from ntrm.files import PARTIAL, check_writable, remove_partials, sha256_of, whole_file, write_json, write_text
 
 
 def test_a_block_that_fails_leaves_the_old_file(tmp_path):
@@ -77,3 +77,25 @@ def test_json_refuses_nan_and_keeps_order(tmp_path):
 def test_sha256_is_the_known_one(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_folder_is_no_name_of_a_file(tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(DataError, match="the name of a file"):
+        write_text(tmp_path / "there", "text")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "there"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    check_writable(tmp_path)
+    check_writable(tmp_path / "new" / "below")
+    assert [*tmp_path.iterdir()] == []
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="is no folder"):
+        check_writable(tmp_path / "file" / "below")
+    asked = []
+    # Whoever runs the tests may be allowed everything.
+    monkeypatch.setattr(os, "access", lambda path, mode: bool(asked.append((path, mode))))
+    with pytest.raises(DataError, match="no permission"):
+        check_writable(tmp_path / "new" / "below")
+    assert asked == [(tmp_path, os.W_OK | os.X_OK)]

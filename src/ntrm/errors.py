@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 
 class NtrmError(Exception):
@@ -92,14 +92,17 @@ def check_number(what: str, value: object, low: float, high: float, *, whole: bo
         raise UsageError(f"impossible {what}", got=repr(value), expected=f"{kind} from {low:g} to {high:g}")
 
 
-def columns_mend(columns: Iterable[str]) -> str:
-    """How to mend a CSV table whose first line was read as these columns.
+def columns_mend(columns: Sequence[str]) -> str:
+    r"""How to mend a CSV table whose first line was read as these columns.
 
     >>> columns_mend(["name;group"])
     'save it with commas between the cells, not semicolons, and with points in numbers (0.5)'
+    >>> columns_mend(["name\tgroup"])[:52]
+    'save it with commas between the cells, not tabs, and'
     >>> columns_mend(["nam", "group"])
     'correct the first line'
     """
-    if any(";" in column for column in columns):
-        return "save it with commas between the cells, not semicolons, and with points in numbers (0.5)"
+    for between, name in ((";", "semicolons"), ("\t", "tabs")):
+        if any(between in column for column in columns):
+            return f"save it with commas between the cells, not {name}, and with points in numbers (0.5)"
     return "correct the first line"

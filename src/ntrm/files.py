@@ -27,6 +27,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     A reader sees the old file or the new one, never a part. The suffix is kept, because image
     libraries choose their format by it.
     """
+    if path.is_dir():
+        raise DataError(f"cannot write {path}", got="a folder", expected="the name of a file")
     partial = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,6 +45,17 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse, before long work, a folder that nothing can be written to; one that is not there yet is not made."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise DataError(
+            f"cannot write to {folder}",
+            got="no permission" if there.is_dir() else f"{there} is no folder",
+            mend="choose another --out, or change its permissions",
+        )
 
 
 def _umask() -> int:

@@ -36,6 +36,11 @@ class Tissue:
     title: str
     rgb: RGB
 
+    @property
+    def explanation(self) -> str:
+        """What it stands for, where the name does not say so itself."""
+        return "" if self.title == self.name else self.title
+
 
 @dataclass(frozen=True)
 class DecodedMask:

@@ -3,11 +3,12 @@ import json
 import numpy as np
 import pytest
 import typer
+from PIL import Image
 from typer.testing import CliRunner
 
 from ntrm.cli.data_stats import stats
 from ntrm.data.encode import write_rgb_mask
-from ntrm.labels import SKIN
+from ntrm.labels import SKIN, LabelSchema, Tissue
 
 runner = CliRunner()
 app = typer.Typer()
@@ -40,6 +41,20 @@ def test_people_get_a_table_and_a_picture(folder, tmp_path):
     assert "BKG 100%" in result.stdout
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert str(figure) in result.stderr.replace("\n", "")
+
+
+def test_a_title_that_is_the_name_is_not_shown_twice(tmp_path):
+    classes = (Tissue(0, "glass", "glass", (0, 0, 0)), Tissue(1, "Tu", "tumour", (9, 9, 9)))
+    LabelSchema(classes).write_csv(tmp_path / "classes.csv")
+    (tmp_path / "cases.csv").write_text("name,group,split,mpp\na,p,train,1\n")
+    for folder, pixels in (("Images", np.full((8, 8, 3), 200)), ("Masks", np.eye(8))):
+        (tmp_path / folder).mkdir()
+        Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / folder / "a.png")
+    result = runner.invoke(app, [str(tmp_path), "--jobs", "1"], env={"COLUMNS": "120"})
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("│ glass")]
+    assert line.count("glass") == 1
+    assert "tumour" in result.stdout
 
 
 def test_several_resolutions_are_refused_and_wrong_pictures_are_wrong_usage(folder):

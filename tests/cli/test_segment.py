@@ -57,8 +57,27 @@ def test_people_read_a_table_and_what_failed(words, tmp_path):
     assert "kept" in again.stdout
 
 
+def test_a_slide_given_twice_and_two_of_one_name_are_told(words, tmp_path, random):
+    other = write_slide(tmp_path / "more" / "first.tif", paint(random))
+    result = runner.invoke(app, [*words, str(tmp_path / "in"), str(other), "--json"])
+    assert result.exit_code == 0, result.output
+    ids = [slide["slide_id"] for slide in json.loads(result.stdout)["slides"]]
+    assert len(ids) == len(set(ids)) == 2
+    assert "note: given more than once, segmented once: 1 slide" in result.stderr
+    for slide_id, place in zip(ids, ("in", "more"), strict=True):
+        assert f"note: {slide_id} is {place}/first.tif" in result.stderr
+    hidden = [*words[:-4], "--out", str(tmp_path / "secret"), "--pseudonymise", str(tmp_path / "key.csv")]
+    result = runner.invoke(app, [*hidden, str(other)])
+    assert result.exit_code == 0, result.output
+    assert "first" not in result.output
+
+
 def test_exit_codes_of_refusal_and_wrong_usage(words, tmp_path):
     assert runner.invoke(app, [*words, "--shard", "3/2"]).exit_code == 2
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        result = runner.invoke(app, [*words, "--out", str(out)])
+        assert (result.exit_code, "not a folder" in result.output) == (2, True)
     assert runner.invoke(app, ["segment", str(tmp_path / "no.svs"), *words[2:]]).exit_code == 2
     assert runner.invoke(app, [*words, "--mpp", str(MPP * 100)]).exit_code == 3
     assert runner.invoke(app, [*words, "--pseudonymise", str(tmp_path / "out" / "key.csv")]).exit_code == 3

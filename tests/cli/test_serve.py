@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ntrm.cli.app import app
+from ntrm.models.registry import create
 from ntrm.reproduction.locks import holding
 
 pytest.importorskip("fastapi")
@@ -25,6 +26,50 @@ def test_what_cannot_be_served_is_refused_before_anything_begins(tmp_path):
     assert serve(tmp_path / "out", "--root", tmp_path / "nowhere").exit_code == 2
     assert serve(tmp_path / "out", "--public-url", "slides").exit_code == 2
     assert serve(tmp_path / "out", NTRM_TOKEN="short").exit_code == 3
+
+
+def test_a_file_in_place_of_the_folder_and_an_address_of_another_machine(tmp_path):
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        done = serve(out, "--port", 0)
+        assert (done.exit_code, "not a folder" in done.output) == (2, True)
+    done = serve(tmp_path / "out", "--port", 0, "--host", "192.0.2.1", "--json")  # of no machine at all
+    assert done.exit_code == 2
+    assert "--host" in json.loads(done.stdout)["error"]["mend"]
+
+
+def broken_models(folder):
+    """Folders that look like models, with the words that tell what is wrong with them."""
+    sound = create("ntrm-paper", 3, width=0.125, dim=16).describe(window=64, mpp=6.7)
+    for name in ("no weights", "other weights", "no config", "no mpp"):
+        sound.save_pretrained(folder / name)
+    (folder / "no weights" / "model.safetensors").unlink()
+    (folder / "other weights" / "model.safetensors").write_bytes(b"x" * 100)
+    (folder / "no config" / "config.json").write_text("{")
+    create("ntrm-paper", 3, width=0.125, dim=16).describe(window=64).save_pretrained(folder / "no mpp")
+    (folder / "empty").mkdir()
+    return {
+        "no weights": "has no weights",
+        "other weights": "is not the file",
+        "no config": "cannot read",
+        "no mpp": "for which µm/px",
+        "empty": "holds no model",
+        "missing": "no such model",
+    }
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_service_before_it_listens(tmp_path):
+    for name, words in broken_models(tmp_path).items():
+        path = tmp_path / name
+        done = serve(tmp_path / "out", "--port", 0, "--model", path, "--json")
+        told = json.loads(done.stdout)
+        assert words in told["error"]["what"], name
+        assert not (tmp_path / "out").exists(), name
+        # As of any other command.
+        other = CliRunner().invoke(app, ["export", "--model", str(path), "--onnx", str(tmp_path / "x.onnx"), "--json"])
+        if name != "no mpp":
+            assert (done.exit_code, told) == (other.exit_code, json.loads(other.stdout)), name
+    assert done.exit_code == 1
 
 
 def test_one_service_at_a_time_in_a_folder(tmp_path):

@@ -169,3 +169,16 @@ def test_natural_order_is_the_order_of_numbers(numbers):
 def test_natural_order_knows_every_name(names):
     backwards = names[::-1]
     assert sorted(names, key=natural) == sorted(backwards, key=natural)
+
+
+def test_a_part_of_a_dataset_names_the_whole(tmp_path):
+    sound_queensland(tmp_path / "skin")
+    images = next((tmp_path / "skin").rglob("Images"))
+    with pytest.raises(DataError) as refused:
+        open_dataset(images)
+    assert refused.value.mend.startswith(f"give {images.parent.parent},")
+    assert open_dataset(images.parent.parent, level=images.parent.name).cases
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError) as refused:
+        open_dataset(tmp_path / "empty")
+    assert "arrange" in refused.value.mend

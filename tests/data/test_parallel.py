@@ -1,5 +1,6 @@
 import os
 import signal
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
@@ -29,6 +30,15 @@ def test_order_is_kept_and_errors_arrive_whole(jobs):
 def test_a_killed_worker_is_explained():
     with pytest.raises(DataError, match="--jobs"):
         list(parallel_map(die, [1, 2], jobs=2))
+
+
+def test_a_worker_that_dies_before_it_begins_is_explained(monkeypatch):
+    def break_pipe(*_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "_start_executor_manager_thread", break_pipe)
+    with pytest.raises(DataError, match="a worker process was killed"):
+        list(parallel_map(abs, [1, 2], jobs=2))
 
 
 def test_nothing_to_do_and_nobody_to_do_it():

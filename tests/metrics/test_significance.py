@@ -254,7 +254,7 @@ def test_what_another_training_may_turn_is_said():
     )
     assert found.established
     assert found.may_turn
-    assert "Other trainings may show otherwise: over the seeds -" in found.verdict
+    assert "Other trainings may show otherwise: over the seeds −" in found.verdict
     (steady,) = compare_scores(
         {"a": np.stack([scores + 0.1, scores + 0.1001]), "b": np.stack([scores, scores])}, range(20), bootstrap=FEW
     )

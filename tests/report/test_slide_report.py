@@ -123,6 +123,7 @@ def test_provenance_names_model_program_options_and_geometry(results):
 
 def test_quality_and_warnings_are_told(results):
     folder = results / "one"
+    change(folder / "summary.json", lambda it: it.update(warnings=[]))
     assert "No warnings." in reported(folder).text
 
     def soil(it):
@@ -133,6 +134,13 @@ def test_quality_and_warnings_are_told(results):
     page = reported(folder)
     assert page.texts.count("pen marks on 3.0% of tissue") == 2
     assert cells((folder / "report.html").read_text(), "Pen marks") == [["warning", "0.031"]]
+
+
+def test_where_the_resolution_comes_from_is_told(results):
+    folder = results / "one"
+    assert "(from metadata), read with" in reported(folder).text
+    change(folder / "summary.json", lambda it: it["grid"].update(slide_mpp_from="given"))
+    assert "µm/px (as it was given), read with" in reported(folder).text
 
 
 def test_the_networks_relations_are_shown_as_what_it_used(results):

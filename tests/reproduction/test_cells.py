@@ -1,4 +1,5 @@
 import csv
+import re
 from statistics import fmean, stdev
 
 import pytest
@@ -36,6 +37,13 @@ def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
         "False",
     ]
     assert (second["IoU"], second["gain"], second["gain low"]) == ("", "failed", "")
+
+
+def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
+    rows = (("a", -0.25, Score((-0.5,)), Difference(-1.0, -2.0, 3.0, established=False), "−3.1 % to +2.0 %"),)
+    shown = Table("t", "T", ("name", "b", "c", "d", "e"), rows)
+    assert "-" not in re.sub("<[^>]*>", "", shown.markup().text)
+    assert "−" not in shown.write_csv(tmp_path).read_text()
 
 
 def test_markup_escapes_and_lets_sentences_break():

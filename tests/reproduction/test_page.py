@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from tests.reproduction.synthetic import read, tiny_plan, write_all
 from tests.reproduction.test_tables import facts
@@ -42,6 +44,15 @@ def test_the_page_is_whole_and_needs_nothing_beside_it(material, tmp_path):
     assert text.index("<h2>What was run") < text.index("<h2>The systems compared") < text.index("<h2>Runs")
     # Nothing was drawn from a network here, so that section is left out instead of standing empty.
     assert "<h2>The network" not in text
+
+
+def test_numbers_have_one_kind_of_minus(material, tmp_path):
+    material.tables["differences"] = tables.differences_table(material.results)
+    path = tmp_path / "index.html"
+    write_results_page(path, material, [])
+    text = re.sub("<[^>]*>", " ", path.read_text().partition("<body")[2])
+    assert "−" in text
+    assert not re.findall(r"(?:^|[\s(])-[0-9][^\s]*", text)
 
 
 def test_the_first_line_says_that_it_is_a_phantom(material, tmp_path):

@@ -151,7 +151,7 @@ def test_a_killed_worker_costs_a_band_and_all_slides_are_done_once(tmp_path, wor
         assert Counter((row["slide_id"], row["status"]) for row in csv.DictReader(stream)) == Counter(
             {(name, "done"): 1 for name in "abcd"}
         )
-    assert [output.count(f"│ {name} ") for name in "abcd"] == [1, 1, 1, 1]
+    assert [output.count(f"\n│ {name} ") for name in "abcd"] == [1, 1, 1, 1]
     single = subprocess.run(
         [*words, "--out", str(tmp_path / "single")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -1,10 +1,18 @@
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 from tests.slide.pictures import clean, out_of_focus
 
 from ntrm.data.tiles import Window
 from ntrm.errors import UsageError
-from ntrm.slide.focus import LEAST_PIXELS, blur_score, fine_detail, sample_windows
+from ntrm.resolution import Resolution
+from ntrm.slide.focus import LEAST_PIXELS, as_judged, blur_score, fine_detail, sample_windows
+from ntrm.slide.quality import FLAGGED
+
+REAL = Path(os.environ.get("NTRM_REAL_DATA", "/nowhere"))
 
 
 def test_blur_takes_fine_detail_away_step_by_step(seed):
@@ -16,13 +24,13 @@ def test_blur_takes_fine_detail_away_step_by_step(seed):
 
 
 def test_white_noise_has_the_detail_that_theory_gives(random):
-    # Variances of white noise after the filters 1 - g1 and g2 - g4: sums over their squared transfer functions.
+    # Variances of white noise after the filters 1 - g1 and g1 - g2: sums over their squared transfer functions.
     grey = np.clip(random.normal(150, 8, (400, 400, 1)), 0, 255).astype(np.uint8).repeat(3, axis=2)
     grey[:40] = 250
     f = np.fft.fftfreq(256) * 2 * np.pi
     square = f[:, None] ** 2 + f[None, :] ** 2
-    g1, g2, g4 = (np.exp(-square * s**2 / 2) for s in (1, 2, 4))
-    expected = np.sqrt(((1 - g1) ** 2).mean() / ((g2 - g4) ** 2).mean())
+    g1, g2 = (np.exp(-square * s**2 / 2) for s in (1, 2))
+    expected = np.sqrt(((1 - g1) ** 2).mean() / ((g1 - g2) ** 2).mean())
     tissue = np.zeros((400, 400), dtype=bool)
     tissue[70:] = True
     assert fine_detail(grey, tissue) == pytest.approx(expected, rel=0.05)
@@ -42,7 +50,7 @@ def test_the_score_is_that_of_the_median():
     assert blur_score([None]) is None
     assert blur_score([2.0, 1.9, 0.1]) == 0.0
     assert blur_score([0.1, 0.2, 2.0]) == 1.0
-    assert blur_score([0.9]) == pytest.approx(0.4)
+    assert blur_score([0.88]) == pytest.approx(0.4)
 
 
 def test_samples_show_tissue_lie_on_the_grid_and_are_always_the_same(random):
@@ -78,6 +86,28 @@ def test_the_slides_own_glass_counts_where_a_sample_shows_none(seed):
 def test_a_slide_smaller_than_a_sample_is_one_sample_and_glass_is_none():
     assert sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == (Window(0, 0, 10, 10),)
     assert sample_windows(np.zeros((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == ()
+
+
+def test_fine_pixels_are_put_together_before_they_are_judged(random):
+    fine = random.integers(0, 256, (60, 40, 3), dtype=np.uint8)
+    means = fine.reshape(30, 2, 20, 2, 3).astype(np.float64).mean(axis=(1, 3))
+    np.testing.assert_array_equal(as_judged(fine, 0.62), np.floor(means + 0.5))
+    for mpp, shape in ((0.3, (15, 10, 3)), (1.0, (30, 20, 3)), (1.2, (60, 40, 3)), (6.7, (60, 40, 3))):
+        assert as_judged(fine, mpp).shape == shape
+    assert as_judged(fine, Resolution(0.62, 1.3)).shape == (60, 20, 3)
+    # As many pixels of each window are left at any µm/px.
+    for window in sample_windows(np.ones((30, 30), dtype=bool), 13.4, 0.3, (1340, 1340), size=64):
+        assert as_judged(np.zeros((window.height, window.width, 3), dtype=np.uint8), 0.3).shape == (64, 64, 3)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
+def test_no_sharp_image_of_colon_is_called_blurred_and_every_blurred_one_is(random):
+    names = random.choice(sorted((REAL / "glas" / "Images").glob("*.jpg")), 8, replace=False)
+    for path in names:
+        with Image.open(path) as image:
+            sharp = as_judged(np.asarray(image.convert("RGB")), 0.62)
+        assert blur_score([fine_detail(sharp)]) < FLAGGED["out_of_focus"], path.name
+        assert blur_score([fine_detail(out_of_focus(sharp, 1.7))]) >= FLAGGED["out_of_focus"], path.name
 
 
 def test_refuses_impossible_samples():

@@ -1,3 +1,4 @@
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,9 @@ def test_a_table_brings_ids_resolutions_and_covariates(folder):
         ("slide,mpp\nb.svs,half\n", DataError),
         ("slide,status\nb.svs,ill\n", UsageError),
         ("slide,area_BCC_mm2\nb.svs,1\n", UsageError),
-        ("slide\nb.svs\nx/../b.svs\n", UsageError),
+        ("slide,age\nb.svs,61\nx/../b.svs,62\n", UsageError),
+        ("slide,slide_id\nb.svs,one\nb.svs,two\n", UsageError),
+        ("slide,mpp\nb.svs,0.5\nb.svs,\n", UsageError),
     ],
 )
 def test_tables_that_are_refused(folder, text, error):
@@ -64,9 +67,49 @@ def test_tables_that_are_refused(folder, text, error):
 
 def test_inputs_that_are_refused(folder, tmp_path):
     (tmp_path / "empty").mkdir()
-    for inputs in ([], [tmp_path / "nothing.svs"], [tmp_path / "empty"], [folder, folder / "b.svs"]):
+    for inputs in ([], [tmp_path / "nothing.svs"], [tmp_path / "empty"]):
         with pytest.raises(UsageError):
             find_inputs(inputs)
+
+
+def test_a_file_that_is_given_twice_is_taken_once(folder, tmp_path):
+    (tmp_path / "link.svs").symlink_to(folder / "b.svs")
+    (tmp_path / "linked").symlink_to(folder, target_is_directory=True)
+    once = find_inputs([folder])
+    for more in (folder / "b.svs", tmp_path / "link.svs", folder / "x" / ".." / "b.svs", tmp_path / "linked"):
+        twice = find_inputs([folder, more])
+        assert [slide.path for slide in twice] == [slide.path for slide in once]
+        assert {slide.path.name for slide in twice if slide.times == 2} >= {"b.svs"}
+    assert all(slide.times == 1 for slide in once)
+    (folder / "list.csv").write_text("slide,age\nb.svs,61\nb.svs,61\n")
+    (only,) = find_inputs([folder / "list.csv"])
+    assert only.times == 2
+    with pytest.raises(UsageError, match="not alike") as refused:
+        find_inputs([folder / "list.csv", folder / "b.svs"])
+    assert "covariates" in str(refused.value.got)
+
+
+def test_letters_with_marks_are_found_however_they_are_spelt(tmp_path):
+    composed, apart = (unicodedata.normalize(form, "été.svs") for form in ("NFC", "NFD"))
+    (tmp_path / apart).touch()
+    (tmp_path / "list.csv").write_text(f"slide\n{composed}\n", encoding="utf-8-sig")
+    for given in (tmp_path / "list.csv", tmp_path / composed, tmp_path / apart):
+        (found,) = find_inputs([given])
+        assert found.path.is_file()
+
+
+def test_why_nothing_was_found_is_told(folder, tmp_path):
+    with pytest.raises(UsageError, match="taken for results"):
+        find_inputs([folder], out=folder.parent)
+    for name in ("Images/a.tif", "Masks/a.png"):
+        (tmp_path / "set" / name).parent.mkdir(parents=True)
+        (tmp_path / "set" / name).touch()
+    with pytest.raises(UsageError, match="name the folder Images"):
+        find_inputs([tmp_path / "set" / "Masks"])
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").touch()
+    with pytest.raises(UsageError, match="name the files themselves"):
+        find_inputs([tmp_path / "texts"])
 
 
 def test_shards_share_the_slides_out(random):

@@ -1,5 +1,6 @@
 import csv
 import stat
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.slide.inputs import SlideInput
-from ntrm.slide.naming import LONGEST, safe_name, slide_ids, without_name
+from ntrm.slide.naming import LONGEST, safe_name, slide_ids, told_apart, without_name
 
 
 @given(st.text(max_size=300))
@@ -51,6 +52,34 @@ def test_equal_file_names_are_told_apart_by_where_they_lie():
         slide_ids(slides("a.svs", "b.svs", ids=["P1", "p1"]))
     with pytest.raises(UsageError, match="safe name"):
         slide_ids(slides("a.svs", ids=["../up"]))
+
+
+def files(*paths):
+    """As they are when each is named by itself: nothing but the file's name."""
+    return [SlideInput(Path(path), Path(path).name) for path in paths]
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path):
+    some = files("a/s.svs", "b/s.svs", "t.svs")
+    ids = slide_ids(some)
+    assert len(set(ids)) == 3
+    assert ids[2] == "t"
+    assert told_apart(some, ids) == {ids[0]: "a/s.svs", ids[1]: "b/s.svs"}
+    # Neither the order nor what lies above matters: a drive may be mounted elsewhere.
+    moved = files(tmp_path / "b" / "s.svs", tmp_path / "a" / "s.svs")
+    assert slide_ids(moved) == [ids[1], ids[0]]
+    deeper = slide_ids(files("x/1/s.svs", "y/1/s.svs"))
+    assert len(set(deeper)) == 2
+    assert told_apart(files("t.svs"), ["t"]) == {}
+    assert not any("a" in name.split("-")[0] for name in ids), "folders' names reach no output"
+
+
+def test_both_spellings_of_a_name_have_one_id():
+    composed, apart = (unicodedata.normalize(form, "Müller-é") for form in ("NFC", "NFD"))
+    assert composed != apart
+    assert safe_name(composed) == safe_name(apart)
+    both = slide_ids(files(f"{composed}.svs", f"{apart}.svs"))
+    assert len(set(both)) == 2, "unless both are there"
 
 
 def test_pseudonyms_are_kept_in_the_key_and_say_nothing(tmp_path):

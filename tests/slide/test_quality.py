@@ -15,7 +15,9 @@ from tests.slide.pictures import (
 
 from ntrm.errors import DataError, UsageError
 from ntrm.slide.focus import sample_windows
-from ntrm.slide.quality import COLUMNS, NO_TISSUE, Grade, Quality, assess
+from ntrm.slide.pen import pen_in
+from ntrm.slide.quality import COLUMNS, NO_TISSUE, Grade, Quality, assess, quality_of
+from ntrm.slide.seen import Seen
 from ntrm.slide.tissue import find_tissue
 
 
@@ -92,6 +94,15 @@ def test_the_columns_are_flags_and_scores_and_warnings_name_them():
     assert set(quality.columns) == {*COLUMNS, *(f"{name}_score" for name in COLUMNS)}
 
 
+def test_of_a_mask_nothing_else_is_said(seed):
+    picture = marked(clean(seed), slice(0, 220), slice(150, 180), "blue")
+    tissue, seen = find_tissue(picture, MPP), Seen.of(picture, MPP)
+    assert len(quality_of(seen, tissue, pen_in(seen), drawn=0.9).warnings) >= 1
+    assert not quality_of(seen, tissue, pen_in(seen), drawn=0.9).drawn.flag
+    (said,) = quality_of(seen, tissue, pen_in(seen), drawn=0.99).warnings
+    assert said.startswith("not a stained section: 99%")
+
+
 def test_refuses_what_does_not_fit():
     with pytest.raises(DataError, match="does not fit"):
         assess(np.zeros((4, 4, 3), dtype=np.uint8), np.zeros((4, 5), dtype=bool), MPP)
@@ -102,6 +113,6 @@ def test_refuses_what_does_not_fit():
 def test_folds_alone_are_not_serious():
     fine, bad = Grade(0.0, False), Grade(1.0, True)
     assert not Quality(fine, fine, bad, fine).serious
-    for name in ("not_he", "out_of_focus", "pen"):
+    for name in ("not_he", "out_of_focus", "pen", "drawn"):
         assert Quality(**{"not_he": fine, "out_of_focus": fine, "folds": fine, "pen": fine, name: bad}).serious
     assert Quality(fine, fine, fine, fine, has_tissue=False).serious

@@ -58,5 +58,5 @@ def _show(stats: DatasetStats, out: RichConsole) -> None:
     for tissue, pixels, row in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
         order = sorted(range(len(names)), key=lambda other: -row[other])
         borders = ", ".join(f"{names[other]} {row[other]:.0%}" for other in order if row[other] >= NEIGHBOUR)
-        table.add_row(escape(tissue.name), escape(tissue.title), f"{pixels:.1%}", escape(borders))
+        table.add_row(escape(tissue.name), escape(tissue.explanation), f"{pixels:.1%}", escape(borders))
     out.print(table)

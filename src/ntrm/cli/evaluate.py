@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ntrm.cli.console import Console, command, count
 from ntrm.cli.options import JOBS, Batch, Device, Jobs, Level, Splits
+from ntrm.metrics.wording import signed
 
 INTERFACES = 4
 """Interfaces named in the summary: those with the most changes."""
@@ -123,7 +124,7 @@ def _robustness(rows: list[dict[str, Any]]) -> Table:
     for column in ("image", "pixel accuracy", "IoU", "Dice", "IoU, points"):
         table.add_column(column, justify="left" if column == "image" else "right")
     for row in rows:
-        change = "–" if row["iou_change"] is None else f"{100 * row['iou_change']:+.1f}"
+        change = "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1)
         table.add_row(
             escape(row["name"]), _score(row["pixel_accuracy"]), _score(row["iou"]), _score(row["dice"]), change
         )

@@ -102,6 +102,8 @@ def segment(
     )
     document = found.as_dict()
     console.result(document, lambda to: _show(document, to))
+    for note in found.notes:
+        console.note(f"note: {note}")
     for slide in found.failed:
         console.note(f"error: {slide.slide_id}: {slide.reason}")
     console.note(f"written: {out}")

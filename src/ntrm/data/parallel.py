@@ -42,7 +42,8 @@ def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
     try:
         yield pool
-    except BrokenProcessPool as error:
+    except (BrokenProcessPool, BrokenPipeError) as error:
+        # The pipe is that to a process which died before it was told what to do; a command would end without a word.
         raise DataError(
             "a worker process was killed", got=error, mend="the memory may not suffice for so many: lower --jobs"
         ) from error

@@ -21,6 +21,9 @@ from ntrm.resolution import level_factor, level_resolution
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 CLASSES, CASES, MEASUREMENTS = "classes.csv", "cases.csv", "measurements.csv"
 
+LEVEL = r"[1-9][0-9]{0,2}x"
+"""Names of the folders of one resolution."""
+
 LAYOUTS = """\
 layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
             layout plain: Images/, Masks/ (indexed), classes.csv (index,name,r,g,b), cases.csv (name,group,split,mpp)
@@ -85,9 +88,17 @@ def _size(digits: str) -> tuple[int, str]:
     return len(plain), plain
 
 
+def _dataset_above(root: Path) -> str:
+    """How to mend a folder that is no dataset, and may be a part of one."""
+    folder = root.parent if root.name in ("Images", "Masks") else root
+    if re.fullmatch(LEVEL, folder.name):
+        folder = folder.parent
+    return "arrange the folders like this" if folder == root else f"give {folder}, which holds Images and Masks"
+
+
 def _find_layout(root: Path) -> tuple[str, list[Place]]:
     for base in (root, root / "data"):
-        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(r"[1-9][0-9]{0,2}x", folder.name)]
+        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(LEVEL, folder.name)]
         places = [
             Place(folder.name, folder / "Images", folder / "Masks")
             for folder in levels
@@ -104,7 +115,7 @@ def _find_layout(root: Path) -> tuple[str, list[Place]]:
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
         return "masks", [Place("", None, root)]
     raise DataError(
-        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, mend="arrange the folders like this"
+        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, mend=_dataset_above(root)
     )
 
 

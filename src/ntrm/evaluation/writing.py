@@ -14,7 +14,7 @@ from ntrm.errors import RefusedError, UsageError
 from ntrm.evaluation.pictures import Gallery
 from ntrm.evaluation.result import Evaluation
 from ntrm.evaluation.sections import SectionResult
-from ntrm.files import PARTIAL, remove_partials, whole_file, write_json, write_text
+from ntrm.files import PARTIAL, check_writable, remove_partials, whole_file, write_json, write_text
 from ntrm.labels import LabelSchema
 from ntrm.metrics.boundary import mean_of
 from ntrm.metrics.overlap import overlap
@@ -31,6 +31,7 @@ def claim_folder(out: Path) -> None:
     """Refuse a folder that holds anything but an evaluation, whole or broken off."""
     if out.exists() and not out.is_dir():
         raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+    check_writable(out)
     names = [path.name for path in out.iterdir()] if out.exists() else []
     strange = sorted(name for name in names if name not in FILES and not name.startswith(PARTIAL))
     if strange and not _is_evaluation(out / METRICS):

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ntrm.errors import DataError, RefusedError, UsageError, check_number, choices_error
+from ntrm.metrics.wording import signed
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Values], Values]
@@ -107,7 +108,7 @@ class Comparison:
     def verdict(self) -> str:
         """The finding in a plain sentence, or in two."""
         numbers = (
-            f"{self.difference:+.4f}, {100 * self.confidence:g} % interval {self.low:+.4f} to {self.high:+.4f}, "
+            f"{signed(self.difference, 4)}, {100 * self.confidence:g} % interval {_range(self.low, self.high)}, "
             f"p = {self.p_holm:.2g} after Holm's correction, {self.patients} patients, "
             f"{len(self.first_by_seed)} and {len(self.second_by_seed)} training seeds"
         )
@@ -118,7 +119,7 @@ class Comparison:
         if self.over_trainings is None or not self.may_turn:
             return found
         low, high = self.over_trainings
-        return f"{found} Other trainings may show otherwise: over the seeds {low:+.4f} to {high:+.4f}."
+        return f"{found} Other trainings may show otherwise: over the seeds {_range(low, high)}."
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and verdict as a JSON document."""
@@ -353,3 +354,7 @@ def _over(part: Values, whole: NDArray[Any]) -> Values:
     """Part over whole, NaN where there is no whole."""
     ratios: Values = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
     return ratios
+
+
+def _range(low: float, high: float) -> str:
+    return f"{signed(low, 4)} to {signed(high, 4)}"

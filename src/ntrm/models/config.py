@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ntrm.errors import UsageError
+from ntrm.errors import RefusedError, UsageError
 from ntrm.labels import SKIN, LabelSchema, Tissue
 from ntrm.resolution import Resolution
 
@@ -54,6 +54,15 @@ class ModelConfig:
     def classes(self) -> int:
         """Number of classes K."""
         return len(self.schema)
+
+    def check_mpp(self) -> None:
+        """Refuse a network that cannot tell at which µm/px it may see a slide."""
+        if self.mpp is None:
+            raise RefusedError(
+                "the network does not say for which µm/px it is",
+                got="none",
+                mend="train it, or state it with network.describe(mpp=…) before saving",
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """For ``config.json``."""

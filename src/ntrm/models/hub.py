@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.files import sha256_of
-from ntrm.labels import LabelSchema, Tissue
+from ntrm.errors import DataError
 from ntrm.models.base import SegmentationModel
-from ntrm.models.config import ModelConfig
+from ntrm.models.folders import BUNDLED, CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS, locate, read_model
 from ntrm.models.registry import create
-from ntrm.models.saving import CARD, CONFIG, FORMAT, WEIGHTS
 from ntrm.models.weights import read_tensors
 
-BUNDLED = "bundled"
-"""Name of the model that comes with the package: for trying the software, not for real slides."""
-
-MOST_CONFIG_BYTES = 1_000_000
-"""A config is a page of text; anything larger is not one."""
-
-_KEYS = {
-    "format", "arch", "options", "classes", "background", "mpp", "window", "mean", "std", "temperature", "name",
-    "version", "licence", "data", "weights_sha256",
-}  # fmt: skip
+__all__ = ["BUNDLED", "CARD", "CONFIG", "MOST_CONFIG_BYTES", "WEIGHTS", "load", "locate", "save_pretrained"]
 
 
 def save_pretrained(
@@ -44,120 +29,12 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
 
     The result is on the CPU and in evaluation mode.
     """
-    folder = locate(source, revision)
-    document = _read_config(folder / CONFIG)
-    config = _understand(document, folder / CONFIG)
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise DataError("the model folder has no weights", got=folder, expected=WEIGHTS, mend="copy the whole folder")
-    if sha256_of(path) != document["weights_sha256"]:
-        raise RefusedError(
-            f"{path} is not the file that {CONFIG} names",
-            got=f"sha256 {sha256_of(path)}",
-            expected=f"sha256 {document['weights_sha256']}",
-            mend="copy the folder again, both files together",
-        )
+    config, path = read_model(locate(source, revision))
     options: dict[str, Any] = dict(config.options)
     network = create(config.arch, config.schema, **options)
     network.config = config
     _fill(network, read_tensors(path), path)
     return network.eval()
-
-
-def locate(source: str | Path, revision: str | None = None) -> Path:
-    """Folder of a model: as it is given, the bundled one, or a download from the hub."""
-    if str(source) == BUNDLED:
-        return Path(__file__).with_name(BUNDLED)
-    folder = Path(source)
-    if folder.is_dir():
-        return _model_folder(folder)
-    text = str(source)
-    local = text.count("/") == 1 and folder.parent.is_dir()
-    if local or folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
-        # What begins with a folder of this machine is most likely a path with a mistake in it, and nothing to ask for.
-        mend = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
-        raise DataError(
-            "no such model",
-            got=text,
-            expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name",
-            mend=mend if local else "",
-        )
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise RefusedError(f"no folder {text}, and no hub client", got=error, mend='pip install "ntrm[hub]"') from error
-    try:
-        return Path(snapshot_download(text, revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise RefusedError(
-            f"no folder {text} here, and it cannot be fetched from the hub",
-            got=f"{type(error).__name__}: {error}".splitlines()[0],
-            mend="check the name and the network, or give a local folder",
-        ) from error
-
-
-def _model_folder(folder: Path) -> Path:
-    if (folder / CONFIG).exists():
-        return folder
-    inside = folder / "model"
-    raise DataError(
-        f"{folder} holds no model",
-        got=f"no {CONFIG}",
-        expected=f"a folder with {CONFIG} and {WEIGHTS}",
-        mend=f"give {inside}" if (inside / CONFIG).exists() else "give the folder `model` of a finished run",
-    )
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > MOST_CONFIG_BYTES:
-            raise DataError(f"{path} is no model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="copy the model folder again") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        found = document.get("format") if isinstance(document, dict) else type(document).__name__
-        raise DataError(f"{path} is no NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")
-    if document.keys() != _KEYS:
-        raise DataError(
-            f"{path} has other fields than a model config",
-            got=f"missing {sorted(_KEYS - document.keys())}, unknown {sorted(document.keys() - _KEYS)}",
-            mend="use the ntrm version that wrote it",
-        )
-    return document
-
-
-def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
-    try:
-        tissues = tuple(
-            Tissue(k, str(c["name"]), str(c["title"]), (int(c["rgb"][0]), int(c["rgb"][1]), int(c["rgb"][2])))
-            for k, c in enumerate(document["classes"])
-        )
-        options = dict(document["options"])
-        strange = [key for key, value in options.items() if not isinstance(value, str | int | float | bool | None)]
-        strange += sorted(options.keys() & {"name", "classes", "weights"})
-        numbers = [*document["mean"], *document["std"], document["temperature"]]
-        lengths = len(document["mean"]), len(document["std"])
-        if strange or lengths != (3, 3) or not all(math.isfinite(float(number)) for number in numbers):
-            raise UsageError("impossible values", got=strange or numbers)
-        return ModelConfig(
-            arch=str(document["arch"]),
-            schema=LabelSchema(tissues, background=document["background"]),
-            options=options,
-            mpp=None if document["mpp"] is None else float(document["mpp"]),
-            window=int(document["window"]),
-            mean=tuple(float(v) for v in document["mean"]),  # type: ignore[arg-type]
-            std=tuple(float(v) for v in document["std"]),  # type: ignore[arg-type]
-            temperature=float(document["temperature"]),
-            name=str(document["name"]),
-            version=str(document["version"]),
-            licence=str(document["licence"]),
-            data=str(document["data"]),
-        )
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise DataError(f"{path} cannot be understood", got=reason, mend="copy the model folder again") from error
 
 
 def _fill(network: SegmentationModel, state: dict[str, Tensor], path: Path) -> None:

@@ -12,9 +12,9 @@ from ntrm.errors import RefusedError
 from ntrm.files import sha256_of, whole_file, write_json, write_text
 from ntrm.models.card import model_card
 from ntrm.models.config import ModelConfig
+from ntrm.models.folders import CARD, CONFIG, FORMAT, WEIGHTS
 
-FORMAT = "ntrm-model/1"
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+__all__ = ["CARD", "CONFIG", "WEIGHTS", "write_model"]
 
 
 def write_model(

@@ -49,7 +49,7 @@ def _tissues(stats: DatasetStats) -> Markup:
     for tissue, share, boundary in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
         nearest = sorted(range(len(stats.schema)), key=lambda k: -boundary[k])[:3]
         neighbours = ", ".join(f"{stats.schema.names[k]} {boundary[k]:.0%}" for k in nearest if boundary[k] >= 0.05)
-        rows.append([swatch(tissue.rgb, tissue.name), tissue.title, f"{share:.1%}", neighbours or "–"])
+        rows.append([swatch(tissue.rgb, tissue.name), tissue.explanation, f"{share:.1%}", neighbours or "–"])
     return table(["tissue", "", "share of pixels", "borders most on"], rows)
 
 

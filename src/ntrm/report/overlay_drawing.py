@@ -173,7 +173,8 @@ def _with_legend(
     from PIL import ImageDraw
 
     shown = sorted((name for name, share in fractions.items() if share), key=lambda name: -(fractions[name] or 0))
-    texts = [f"{name}  {schema[name].title}  {share_text(fractions[name])}" for name in shown]
+    words = [(name, schema[name].explanation, share_text(fractions[name])) for name in shown]
+    texts = ["  ".join(filter(None, each)) for each in words]
     font = _font(size)
     column = max((font.getlength(text) for text in texts), default=0.0) + 4.2 * size
     columns = max(1, int((canvas.width - size) // column)) if texts else 1

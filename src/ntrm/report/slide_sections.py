@@ -24,6 +24,7 @@ FAULTS = {
     "out_of_focus": "Out of focus",
     "folds": "Folds",
     "pen": "Pen marks",
+    "drawn": "Few flat colours, as of a mask",
 }
 INTERFACES, RELATIONS = 12, 8
 """Rows of the tables of boundaries and of the network's relations; the files have all."""
@@ -234,9 +235,8 @@ def provenance(slide: Slide) -> Markup:
 
 def _scan(scan: Mapping[str, Any], grid: Mapping[str, Any]) -> str:
     size = f"{scan.get('width', NONE)} × {scan.get('height', NONE)} px"
-    return (
-        f"{size}, {_by(grid['slide_mpp'])} µm/px (from {grid['slide_mpp_from']}), read with {scan.get('reader', NONE)}"
-    )
+    origin = "as it was given" if grid["slide_mpp_from"] == "given" else f"from {grid['slide_mpp_from']}"
+    return f"{size}, {_by(grid['slide_mpp'])} µm/px ({origin}), read with {scan.get('reader', NONE)}"
 
 
 def _options(options: Mapping[str, Any]) -> str:

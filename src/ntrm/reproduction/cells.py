@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 from ntrm.files import write_text
 from ntrm.metrics.significance import Comparison
+from ntrm.metrics.wording import MINUS, signed, with_minus
 from ntrm.report.page import Markup, escape, paragraph, table
 
 FAILED = "failed"
@@ -51,7 +52,7 @@ class Score:
     def __str__(self) -> str:
         if self.mean is None:
             return FAILED if self.failed else NONE
-        text = f"{self.mean:.{self.digits}f}"
+        text = with_minus(f"{self.mean:.{self.digits}f}")
         if self.spread is not None:
             text += f" ± {self.spread:.{self.digits}f}"
         return text + (f" ({self.failed} seed{'s' * (self.failed > 1)} failed)" if self.failed else "")
@@ -80,7 +81,8 @@ class Difference:
         return cls(*ends, established=comparison.established)
 
     def __str__(self) -> str:
-        return f"{_signed(self.value)} ({_signed(self.low)} to {_signed(self.high)}){' *' * self.established}"
+        value, low, high = (signed(each, 2) for each in (self.value, self.low, self.high))
+        return f"{value} ({low} to {high}){' *' * self.established}"
 
 
 Cell = str | int | float | Score | Difference | None
@@ -122,14 +124,10 @@ def _wrapped(text: str) -> str | Markup:
     return Markup(f'<div class="words">{escape(text)}</div>')
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
-
-
 def _text(cell: Cell) -> str:
     if cell is None:
         return NONE
-    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+    return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 
 def _kind(cells: Sequence[Cell]) -> type | None:
@@ -146,4 +144,6 @@ def _values(cell: Cell, kind: type | None) -> list[object]:
         return [cell.mean, cell.spread, len(cell.values), cell.failed]
     if isinstance(cell, Difference):
         return [cell.value, cell.low, cell.high, cell.established]
-    return [cell, *[None] * (len(_names("", kind)) - 1)]
+    # Programs read a hyphen only.
+    plain = cell.replace(MINUS, "-") if isinstance(cell, str) else cell
+    return [plain, *[None] * (len(_names("", kind)) - 1)]

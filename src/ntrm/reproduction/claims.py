@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ntrm.metrics.significance import Comparison
+from ntrm.metrics.wording import signed
 from ntrm.reproduction.cells import Cell, Difference, Table
 from ntrm.reproduction.compared import (
     STATISTICS,
@@ -108,7 +109,8 @@ def _scores(results: Results) -> Iterator[Claim]:
         gains = sorted(100 * each.difference for each in found.values())
         ahead = sum(each.established and each.difference > 0 for each in found.values())
         relative = sorted(100 * each.difference / max(fmean(each.second_by_seed), 1e-9) for each in found.values())
-        spread = f"{gains[0]:+.2f} to {gains[-1]:+.2f} points ({relative[0]:+.0f} % to {relative[-1]:+.0f} %)"
+        shares = f"{signed(relative[0], 0)} % to {signed(relative[-1], 0)} %"
+        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points ({shares})"
         rival = TITLES.get(closest.second.split()[0], closest.second)
         words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}; shown: minus {rival}"
         yield Claim(title, words, verdict_of(found.values()), Difference.of(closest))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from ntrm.metrics.significance import Comparison
+from ntrm.metrics.wording import signed
 from ntrm.reproduction.cells import FAILED, Cell, Difference, Score, Table
 from ntrm.reproduction.compared import STATISTICS, compare_variants
 from ntrm.reproduction.facts import Facts
@@ -120,12 +121,12 @@ def differences_table(results: Results) -> Table | None:
 
 def _relative(comparison: Comparison | None) -> str | None:
     second = fmean(comparison.second_by_seed) if comparison else 0.0
-    return f"{100 * comparison.difference / second:+.1f} %" if comparison and second else None
+    return f"{signed(100 * comparison.difference / second, 1)} %" if comparison and second else None
 
 
 def _over_trainings(comparison: Comparison | None) -> str | None:
     ends = comparison.over_trainings if comparison else None
-    return f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}" if ends else None
+    return f"{signed(100 * ends[0], 1)} to {signed(100 * ends[1], 1)}" if ends else None
 
 
 def _verdict(comparison: Comparison | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.errors import DataError, RefusedError, check_number
+from ntrm.errors import DataError, RefusedError, UsageError, check_number
 from ntrm.evaluation.subject import Subject
 from ntrm.files import remove_partials, write_json
 from ntrm.predictor import Predictor
@@ -140,6 +140,8 @@ def _read_run(out: Path) -> dict[str, Any]:
                 mend="choose a new or an empty folder for --out",
             ) from None
         return {}
+    except NotADirectoryError as error:
+        raise UsageError("the output is not a folder", got=out, mend="choose another --out") from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}", got=error, mend="choose another --out") from error
     if not isinstance(document, dict) or not _are_names(document.get("covariates", [])):

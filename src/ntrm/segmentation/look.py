@@ -13,7 +13,8 @@ from ntrm.errors import RefusedError
 from ntrm.labels import IGNORE, LabelSchema
 from ntrm.resolution import Resolution
 from ntrm.segmentation.identity import Options
-from ntrm.slide.focus import sample_windows
+from ntrm.slide.drawn import drawn_share
+from ntrm.slide.focus import as_judged, sample_windows
 from ntrm.slide.grid import SlideGrid, thumbnail
 from ntrm.slide.outputs import sampled
 from ntrm.slide.pen import pen_in
@@ -65,14 +66,22 @@ def look_at(grid: SlideGrid, options: Options, beside: Executor) -> Look:
     seen = Seen.of(picture, resolution)
     pen = pen_in(seen)
     tissue = tissue_in(seen, pen)
-    samples = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
+    windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
     # Focus shows at the resolution that the network sees, not from afar.
-    sharp = [grid.read(window.top, window.left, window.height, window.width) for window in samples]
-    look = Look(picture, resolution, tissue, beside.submit(quality_of, seen, tissue, pen, samples=sharp or None))
+    read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
+    samples = [as_judged(sample, grid.resolution) for sample in read] or None
+    drawn = drawn_share(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
+    judged = beside.submit(quality_of, seen, tissue, pen, samples=samples, drawn=drawn)
+    look = Look(picture, resolution, tissue, judged)
     if options.strict and look.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",
             got="; ".join(look.quality.warnings),
-            mend="scan it again, or run without --strict",
+            mend=f"{'name the image' if look.quality.drawn.flag else 'scan it again'}, or run without --strict",
         )
     return look
+
+
+def _anywhere(grid: SlideGrid, tissue: NDArray[np.bool_], resolution: Resolution) -> tuple[Window, ...]:
+    """Windows all over a slide on which no tissue was found."""
+    return sample_windows(np.ones_like(tissue), resolution, grid.resolution, (grid.height, grid.width))

@@ -18,7 +18,7 @@ from ntrm.segmentation.identity import Identity, Options
 from ntrm.segmentation.segmenter import Outcome, Segmenter, tabulate
 from ntrm.segmentation.spreading import Task
 from ntrm.slide.inputs import SlideInput, find_inputs, shard_of
-from ntrm.slide.naming import slide_ids
+from ntrm.slide.naming import slide_ids, told_apart
 from ntrm.slide.reserve import Reserve
 from ntrm.stopping import terminated_like_interrupted
 
@@ -32,6 +32,8 @@ class Segmented:
     out: Path
     slides: tuple[Outcome, ...]
     identity: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    """What was made of inputs that were not quite clear."""
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -101,7 +103,16 @@ def segment(
         else:
             outcomes, identity = _on_cluster(tasks, folder, model, chosen, device, batch, covariates, workers, progress)
         tabulate(folder, identity, covariates, report=chosen.report)
-    return Segmented(folder, tuple(outcomes), identity.as_dict())
+    notes = _notes(slides, ids, names=pseudonymise is None)
+    return Segmented(folder, tuple(outcomes), identity.as_dict(), notes)
+
+
+def _notes(slides: Sequence[SlideInput], ids: Sequence[str], *, names: bool) -> tuple[str, ...]:
+    often = sum(slide.times > 1 for slide in slides)
+    notes = [f"given more than once, segmented once: {often} slide{'' if often == 1 else 's'}"] if often else []
+    if names:
+        notes += [f"{slide_id} is {path}" for slide_id, path in told_apart(slides, ids).items()]
+    return tuple(notes)
 
 
 def _check_cluster(cluster: str | None, workers: int | None, model: str | Path | SegmentationModel) -> None:

@@ -79,12 +79,7 @@ class Segmenter:
         open_slide: Callable[[Path], IsolatedReader] = open_isolated,
     ) -> None:
         subject = open_subject(model)
-        if subject.config.mpp is None:
-            raise RefusedError(
-                "the network does not say for which µm/px it is",
-                got="none",
-                mend="train it, or state it with network.describe(mpp=…) before saving",
-            )
+        subject.config.check_mpp()
         options = options or Options()
         predictor = Predictor(subject.network, device, batch=batch)
         self._work = Work(out, predictor, options, Identity.of(subject, predictor, options), open_slide)

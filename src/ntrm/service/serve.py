@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import signal
@@ -14,6 +15,7 @@ from types import FrameType
 import uvicorn
 
 from ntrm.errors import RefusedError, UsageError
+from ntrm.models.folders import local_folder, read_model
 from ntrm.reproduction.locks import holding
 from ntrm.service.app import create_app
 from ntrm.service.model_facts import read_facts
@@ -32,6 +34,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     One service at a time works in a folder of results.
     """
     _check_out(settings.out)
+    _check_model(settings)
     _check_classes(settings)
     settings.hidden.mkdir(parents=True, exist_ok=True, mode=0o700)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
@@ -58,6 +61,8 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
 
 def _check_out(out: Path) -> None:
     """Refuse early what no worker would take."""
+    if not next(each for each in (out, *out.absolute().parents) if each.exists()).is_dir():
+        raise UsageError("the output is not a folder", got=out, mend="choose another folder")
     other = next((each for each in out.iterdir() if not each.name.startswith(".")), None) if out.is_dir() else None
     if other is not None and not (out / RUN).is_file():
         raise RefusedError(
@@ -65,6 +70,14 @@ def _check_out(out: Path) -> None:
             got=other.name,
             mend="name a folder that ntrm segment wrote to, or a new one",
         )
+
+
+def _check_model(settings: ServiceSettings) -> None:
+    """Refuse a model that no worker could load, as far as its files tell; a hub's is on its way for minutes."""
+    folder = local_folder(settings.model) if settings.workers != 0 else None
+    if folder is not None:
+        config, _ = read_model(folder)
+        config.check_mpp()
 
 
 def _check_classes(settings: ServiceSettings) -> None:
@@ -115,7 +128,9 @@ def _listening(settings: ServiceSettings) -> socket.socket:
         raise UsageError(
             f"cannot listen on {settings.host} port {settings.port}",
             got=error.strerror,
-            mend="choose another --port, or 0 for any free one",
+            mend="choose an address of this machine for --host"
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+            else "choose another --port, or 0 for any free one",
         ) from error
     return listener
 

@@ -33,7 +33,7 @@ def glass_colour(picture: Picture) -> NDArray[np.float32]:
     """
     red, green, blue = _sampled_planes(picture)
     darkest, brightest = np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
-    bright = (darkest >= LEAST_LIGHT) & (brightest - darkest <= MOST_TINT)
+    bright = _bright(red, green, blue)
     # Readers paint what was never scanned pure white: no measure of the lamp where there is any true glass.
     scanned = bright & (darkest < 255)
     glass = scanned if scanned.mean() > LEAST_SHARE else bright
@@ -66,6 +66,20 @@ def green_density(picture: Picture, glass: NDArray[np.float32] | None = None) ->
     """(H, W) of the green channel alone, which both dyes absorb most."""
     colour = glass_colour(picture) if glass is None else glass
     return _density(picture[..., 1], float(colour[1]))
+
+
+def is_glass(picture: Picture) -> NDArray[np.bool_]:
+    """(H, W): where a picture (H, W, 3) is as bright and as colourless as glass.
+
+    >>> is_glass(np.array([[[240, 241, 243], [240, 150, 200]]], dtype=np.uint8)).tolist()
+    [[True, False]]
+    """
+    return _bright(*(picture[..., k] for k in range(3)))
+
+
+def _bright(red: NDArray[np.uint8], green: NDArray[np.uint8], blue: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    darkest, brightest = np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
+    return np.asarray((darkest >= LEAST_LIGHT) & (brightest - darkest <= MOST_TINT))
 
 
 def _density(plane: NDArray[np.uint8], glass: float) -> NDArray[np.float32]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ntrm.data.annotations.slides import SUFFIXES
@@ -31,6 +32,8 @@ class SlideInput:
     mpp: Resolution | None = None
     """Stated by the user; the file's own where None."""
     covariates: Mapping[str, str] = field(default_factory=dict)
+    times: int = 1
+    """How often it was given; it is segmented once."""
 
 
 def find_inputs(
@@ -40,21 +43,14 @@ def find_inputs(
 
     ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
     lies in ``out`` is a result: passed over in a folder, refused where it is named. The masks of a dataset are passed
-    over in a folder, too.
+    over in a folder, too. A file that is given more than once, by whatever path, is taken once, and refused where it is
+    not said the same of it each time.
     """
     if not inputs:
         raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
-    found = [slide for each in inputs for slide in _expand(Path(each), mpp, out)]
-    twice = _first_twice([slide.path.absolute().resolve() for slide in found])
-    if twice is not None:
-        raise UsageError("a slide is given twice", got=twice.name, expected="each slide once")
+    found = _once(slide for each in inputs for slide in _expand(_spelt_as_on_disk(Path(each)), mpp, out))
     if not found:
-        raise UsageError(
-            "no slide among the inputs",
-            got=", ".join(Path(each).name for each in inputs),
-            expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
-            mend="name the files themselves if they end otherwise",
-        )
+        raise _nothing_found([Path(each) for each in inputs], out)
     _check_apart(found, out)
     _check_covariates(found)
     return tuple(found)
@@ -74,6 +70,20 @@ def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInpu
     if not 1 <= part <= parts:
         raise UsageError("impossible shard", got=repr(shard), expected="I/N with I from 1 to N, such as 1/4")
     return tuple(slides[part - 1 :: parts])
+
+
+def _nothing_found(inputs: Sequence[Path], out: Path | None) -> UsageError:
+    mend = "name the files themselves if they end otherwise"
+    if any(_lies_in(path, out) for path in inputs):
+        mend = "choose an --out that does not hold the slides: what lies in it is taken for results"
+    elif any(_is_annotation(file) for path in inputs for file in path.rglob("*")):
+        mend = "name the folder Images: what lies in Masks beside it are masks, not sections"
+    return UsageError(
+        "no slide among the inputs",
+        got=", ".join(path.name for path in inputs),
+        expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
+        mend=mend,
+    )
 
 
 def _expand(path: Path, mpp: Resolution | None, out: Path | None) -> Iterator[SlideInput]:
@@ -121,12 +131,22 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
                 f"{table.name}, row {line}: {error.what}", got=error.got, expected=error.expected, mend=error.mend
             ) from error
         yield SlideInput(
-            path=table.parent / cells["slide"],
+            path=_spelt_as_on_disk(table.parent / cells["slide"]),
             name=cells["slide"],
             slide_id=cells.get("slide_id") or None,
             mpp=stated or mpp,
             covariates={key: value for key, value in cells.items() if key not in OWN_COLUMNS},
         )
+
+
+def _spelt_as_on_disk(path: Path) -> Path:
+    """A path whose letters with marks are typed as one character and lie on the disk as two, or the other way round."""
+    if not path.exists():
+        for form in ("NFC", "NFD"):
+            other = Path(unicodedata.normalize(form, str(path)))
+            if other.exists():
+                return other
+    return path
 
 
 def _lies_in(path: Path, folder: Path | None) -> bool:
@@ -158,10 +178,30 @@ def _check_covariates(slides: Sequence[SlideInput]) -> None:
         )
 
 
-def _first_twice(paths: Sequence[Path]) -> Path | None:
-    seen: set[Path] = set()
-    for path in paths:
-        if path in seen:
-            return path
-        seen.add(path)
-    return None
+def _once(slides: Iterable[SlideInput]) -> list[SlideInput]:
+    """Each file once, whichever way leads to it."""
+    found: dict[Path, SlideInput] = {}
+    for slide in slides:
+        path = slide.path.absolute().resolve()
+        before = found.get(path)
+        if before is None:
+            found[path] = slide
+            continue
+        differing = [
+            what
+            for what, one, other in (
+                ("slide_id", before.slide_id, slide.slide_id),
+                ("µm/px", before.mpp, slide.mpp),
+                ("covariates", before.covariates, slide.covariates),
+            )
+            if one != other
+        ]
+        if differing:
+            raise UsageError(
+                "a slide is given twice, and not alike",
+                got=f"{slide.name} with other {' and '.join(differing)}",
+                expected="each slide once",
+                mend="keep one of its rows; name a table's slides in the table only",
+            )
+        found[path] = replace(before, times=before.times + 1)
+    return [*found.values()]

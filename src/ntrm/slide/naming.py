@@ -40,6 +40,8 @@ def safe_name(text: str) -> str:
     """
     if _is_safe(text):
         return text
+    # One name for both spellings of letters with marks: a disk of another system has the other.
+    text = unicodedata.normalize("NFC", text)
     plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
     mended = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-")[: LONGEST - 9] or "slide"
     return f"{mended}-{_short_hash(text)}"
@@ -82,17 +84,48 @@ def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
 
 def _unique(slides: Sequence[SlideInput]) -> list[str]:
     ids = [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
-    # Some file systems do not tell capitals from small letters.
-    counts = Counter(name.lower() for name in ids)
-    for index, slide in enumerate(slides):
-        if counts[ids[index].lower()] > 1 and slide.slide_id is None:
-            ids[index] = f"{ids[index][: LONGEST - 9]}-{_short_hash(slide.name)}"
+    for alike in _alike(slides, ids):
+        for index, name in _telling_names(slides, alike).items():
+            ids[index] = f"{ids[index][: LONGEST - 9]}-{_short_hash(name)}"
     twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
     if twice:
         raise UsageError(
             "two slides would have the same id", got=twice[0], mend="tell them apart by a column slide_id in a CSV"
         )
     return ids
+
+
+def told_apart(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
+    """Ids of slides of one name, each with as much of its path as tells it from the others."""
+    alike = _alike(slides, [slide.slide_id or safe_name(slide.path.stem) for slide in slides])
+    return {ids[index]: _tails(slides, each)[index] for each in alike for index in each if not slides[index].slide_id}
+
+
+def _alike(slides: Sequence[SlideInput], ids: Sequence[str]) -> list[list[int]]:
+    """Groups of slides of one id."""
+    groups: dict[str, list[int]] = {}
+    for index, name in enumerate(ids):
+        # Some file systems do not tell capitals from small letters.
+        groups.setdefault(name.lower(), []).append(index)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _telling_names(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
+    """Of slides of one id, what tells them apart: how they were called, else where they lie; users' ids stay."""
+    names = {index: slides[index].name for index in group}
+    if len(set(names.values())) < len(names):
+        names = _tails(slides, group)
+    return {index: name for index, name in names.items() if slides[index].slide_id is None}
+
+
+def _tails(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
+    """The shortest ends of paths that differ: a drive may be mounted elsewhere next time."""
+    paths = {index: slides[index].path.absolute().resolve() for index in group}
+    for length in range(2, max(len(path.parts) for path in paths.values()) + 1):
+        tails = {index: "/".join(path.parts[-length:]) for index, path in paths.items()}
+        if len(set(tails.values())) == len(tails):
+            return tails
+    return {index: str(path) for index, path in paths.items()}
 
 
 def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:

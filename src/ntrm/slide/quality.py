@@ -1,7 +1,7 @@
-"""Whether a slide is fit for the network: stained with H&E, in focus, flat and unmarked.
+"""Whether a slide is fit for the network: a scan, stained with H&E, in focus, flat and unmarked.
 
 Every column has a score from 0, none of it, to 1, and a flag. Flags make warnings; what to do about them is the
-caller's choice. All but the focus is seen in the thumbnail.
+caller's choice. All but the focus and the colours of a mask is seen in the thumbnail.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ntrm.slide.pen import pen_in
 from ntrm.slide.places import Places
 from ntrm.slide.seen import Seen
 
-COLUMNS = ("not_he", "out_of_focus", "folds", "pen")
+COLUMNS = ("not_he", "out_of_focus", "folds", "pen", "drawn")
 
-FLAGGED = {"not_he": 0.3, "out_of_focus": 0.4, "folds": 0.0001, "pen": 0.005}
+FLAGGED = {"not_he": 0.3, "out_of_focus": 0.4, "folds": 0.0001, "pen": 0.005, "drawn": 0.97}
 """Scores from which a column is flagged."""
 
 MEANINGS = {
@@ -30,6 +30,7 @@ MEANINGS = {
     "out_of_focus": "out of focus (blur {score:.2f} of 1): fine detail is missing",
     "folds": "{score:.1%} of the tissue lies in folds",
     "pen": "pen marks on {score:.1%} of tissue and marks together",
+    "drawn": "not a stained section: {score:.0%} of it in a few flat colours; a mask?",
 }
 
 NO_TISSUE = "no tissue found"
@@ -62,10 +63,13 @@ class Quality:
     folds: Grade
     pen: Grade
     has_tissue: bool = True
+    drawn: Grade = Grade(0.0, False)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for every flag; first of all, if nothing was found."""
+        """One sentence for every flag; first of all, if nothing was found. Of a mask, nothing else is worth saying."""
+        if self.drawn.flag:
+            return (MEANINGS["drawn"].format(score=self.drawn.score),)
         grades = {name: getattr(self, name) for name in COLUMNS}
         said = tuple(MEANINGS[name].format(score=grade.score) for name, grade in grades.items() if grade.flag)
         return said if self.has_tissue else (NO_TISSUE, *said)
@@ -76,7 +80,8 @@ class Quality:
 
         Folds alone do not count: too many are missed or imagined for a refusal to mean anything.
         """
-        return self.not_he.flag or self.out_of_focus.flag or self.pen.flag or not self.has_tissue
+        flags = (self.not_he, self.out_of_focus, self.pen, self.drawn)
+        return any(grade.flag for grade in flags) or not self.has_tissue
 
     @property
     def columns(self) -> dict[str, float | bool]:
@@ -97,15 +102,17 @@ def assess(
 ) -> Quality:
     """Quality of a slide from its thumbnail (H, W, 3) at ``mpp`` µm/px and the tissue (H, W) found in it.
 
-    ``samples`` are windows at the model's resolution (``sample_windows`` says which), where the focus is judged;
-    without them it is judged in the thumbnail, which shows a coarse blur only.
+    ``samples`` are windows at the model's resolution (``sample_windows`` says which) ``as_judged``, where the focus is
+    seen; without them it is judged in the thumbnail, which shows a coarse blur only.
     """
     seen = Seen.of(thumbnail, mpp)
     return quality_of(seen, tissue, pen_in(seen), samples=samples)
 
 
-def quality_of(seen: Seen, tissue: Places, pen: Places, *, samples: Sequence[Picture] | None = None) -> Quality:
-    """The same of what was seen, with the strokes of a pen on its coarser grid."""
+def quality_of(
+    seen: Seen, tissue: Places, pen: Places, *, samples: Sequence[Picture] | None = None, drawn: float = 0.0
+) -> Quality:
+    """The same of what was seen, with the strokes of a pen on its coarser grid, and with its ``drawn_share``."""
     if tissue.shape != seen.shape or tissue.dtype != np.bool_:
         raise DataError(
             "the tissue mask does not fit the thumbnail",
@@ -123,6 +130,7 @@ def quality_of(seen: Seen, tissue: Places, pen: Places, *, samples: Sequence[Pic
         folds=_grade("folds", _share(folds_in(seen.averaged, coarse & ~pen, seen.coarse), coarse)),
         pen=_grade("pen", _share(pen, coarse | pen)),
         has_tissue=bool(tissue.any()),
+        drawn=_grade("drawn", drawn),
     )
 
 

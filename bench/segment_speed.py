@@ -252,7 +252,7 @@ def _study(
     bare(predictor, tiles[:batch])
     rounds = []
     for number in range(repeats):
-        with Reserve(1) as readers:
+        with closing(Reserve(1)) as readers:
             out = folder / f"whole{number}"
             segmenter = Segmenter(model, out, options, device=device, batch=batch, open_slide=readers.open)
             before = bare(predictor, tiles)

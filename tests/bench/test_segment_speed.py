@@ -5,6 +5,8 @@ from tests.evaluation.small import MPP, ByColour
 from tests.segmentation.small import paint, write_slide
 
 from bench import segment_speed as bench
+from ntrm.models.hub import save_pretrained
+from ntrm.models.registry import create
 from ntrm.predictor import Predictor
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segmenter import Segmenter
@@ -64,6 +66,19 @@ def test_several_slides_share_their_time(tmp_path, random):
     broken.write_bytes(b"no slide")
     with pytest.raises(SystemExit, match="not segmented"):
         bench.one_of(1, broken, tmp_path / "none", ByColour(), "cpu", 2)
+
+
+def test_the_study_runs(tmp_path, random):
+    slide = write_slide(tmp_path / "a.tif", paint(random))
+    network = create("ntrm-control", 3, width=0.125)
+    network.describe(mpp=MPP, window=64)
+    save_pretrained(network, tmp_path / "model")
+    settings = {"repeats": 1, "batch": 4, "device": "cpu", "slides": 2, "more": "ntrm-control"}
+    found = bench.study(slide, str(tmp_path / "model"), tmp_path / "work", **settings)
+    names = list(found["rounds"][0])
+    assert names[:3] == ["network alone", "whole", "one of 2"]
+    assert "command" not in names
+    assert f"{found['windows']} windows, batch 4, cpu, and ntrm-control, 1 repeats" in bench.table(found)
 
 
 def test_the_table_has_medians_of_ratios():

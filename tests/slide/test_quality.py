@@ -72,6 +72,13 @@ def test_pen_is_flagged_and_is_no_other_fault(seed, pen):
     assert not quality.not_he.flag
 
 
+def test_ink_over_dense_tissue_is_no_foreign_stain():
+    """A section in which a blue stroke crosses so dense a tissue that a part of it is not known for ink."""
+    quality = judged(marked(clean(705108783), slice(0, 220), slice(150, 180), "blue"))
+    assert quality.pen.flag
+    assert quality.not_he.score < 0.2
+
+
 def test_most_folds_are_flagged(seed):
     qualities = [judged(folded(undisturbed(seed + k), slice(80, 92), slice(70, 260))) for k in range(5)]
     assert sum(quality.folds.flag for quality in qualities) >= 2

@@ -41,6 +41,9 @@ HE_RED, HE_BLUE = 0.82, 0.78
 """Red and blue over green density of mixtures of haematoxylin and eosin are below these; brown (DAB) absorbs more blue,
 haematoxylin without eosin more red."""
 
+MOST_WEIGHT = 2.0
+"""Times the usual density that a place counts at most."""
+
 
 @dataclass(frozen=True)
 class Grade:
@@ -145,8 +148,10 @@ def _foreign(seen: Seen, tissue: Places, pen: Places) -> float:
     # A scan without colours has no tissue that could be found: then whatever is dark is judged.
     places = dyed & ~pen & (tissue if tissue.any() else True)
     total = (red + green + blue)[places].clip(min=0)
+    # Ink over dense tissue is not always known for ink: a few places, far denser than any stain, must not decide.
+    weight = np.minimum(total, MOST_WEIGHT * np.median(total)) if total.size else total
     foreign = ((red > HE_RED * green) | (blue > HE_BLUE * green))[places]
-    return float(total[foreign].sum() / total.sum()) if total.size else 0.0
+    return float(weight[foreign].sum() / weight.sum()) if weight.any() else 0.0
 
 
 def _share(part: Places, whole: Places) -> float:

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.loss_literal import soft_dice as literal
+from tests.training.drawn_logits import draw
 
 from ntrm.errors import UsageError
 from ntrm.models.output import Segmentation
@@ -17,16 +18,6 @@ def dice(logits, target, ignore=255):
     """Of one process."""
     own = dice_totals(logits, target, ignore)
     return dice_of(own, own.detach(), class_counts(target, logits.shape[1], ignore))
-
-
-def draw(random, classes=5, size=(2, 6, 7), dtype=torch.float64):
-    """Logits and a target that lacks some classes and some pixels."""
-    batch, height, width = size
-    logits = torch.as_tensor(random.normal(scale=3, size=(batch, classes, height, width)), dtype=dtype)
-    present = random.permutation(classes)[: random.integers(1, classes + 1)]
-    target = random.choice(present, size=size).astype(np.uint8)
-    target[random.random(size) < 0.3] = 255
-    return logits, torch.from_numpy(target)
 
 
 @settings(max_examples=50)

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.loss_literal import weighted_cross_entropy as literal
+from tests.training.drawn_logits import draw
 from torch import multiprocessing
 from torch.nn import functional as F
 
@@ -25,15 +26,6 @@ from ntrm.training.losses import (
 )
 
 NOTHING_KNOWN = torch.full((2, 4, 4), 255, dtype=torch.uint8)
-
-
-def draw(random, classes=5, size=(2, 6, 7), dtype=torch.float64):
-    """Logits and a target that lacks some classes and some pixels."""
-    batch, height, width = size
-    logits = torch.as_tensor(random.normal(scale=3, size=(batch, classes, height, width)), dtype=dtype)
-    target = random.integers(random.integers(1, classes + 1), size=size).astype(np.uint8)
-    target[random.random(size) < 0.3] = 255
-    return logits, torch.from_numpy(target)
 
 
 @settings(max_examples=50)

@@ -9,6 +9,7 @@ from ntrm.data.tensors import TileDataset
 from ntrm.errors import NtrmError
 from ntrm.models.registry import ARCHITECTURES, create
 from ntrm.training.batches import StepPlan, TileStore
+from ntrm.training.losses import DatasetWeights
 from ntrm.training.module import RoundLoader, Step, TrainingModule, ValidationLoader
 from ntrm.training.section_plan import SectionPlan, section_sizes
 
@@ -264,3 +265,9 @@ def test_no_step_waits_for_the_gpu(store, seed, arch, sections, resident):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert len(module.watch.collect()) == 40
+
+
+def test_the_loss_is_the_recipes(make):
+    loss = make(balance=0.25, dice=0.5, graph=0.125, coarse=0.75, weighting="dataset").loss
+    assert (loss.balance, loss.dice, loss.graph, loss.coarse) == (0.25, 0.5, 0.125, 0.75)
+    assert isinstance(loss.weights, DatasetWeights)

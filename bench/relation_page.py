@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from bench.relation_report import Difference, Runs, difference, differences, seed_interval, without_strangers
-from bench.relation_scores import graph_scores
+from bench.relation_scores import SPECKS, graph_scores
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -60,6 +61,8 @@ def page(results: Results, reference: str, split: str, out: Path) -> Path:
             lines += [f"Missing: a run of `{reference}`.", ""]
             continue
         lines += [*_dataset(data, runs, reference, out)]
+    if overview(results, reference, out / "overview.png"):
+        lines[5:5] = ["![Every arm on every dataset](overview.png)", ""]
     lines += ["## Does the gain grow as texture tells less?", "", *_by_ambiguity(results, reference, out), ""]
     write_text(out / "report.md", "\n".join(lines).rstrip() + "\n")
     return out / "report.md"
@@ -75,6 +78,7 @@ def _dataset(data: str, runs: Mapping[str, Runs], reference: str, out: Path) -> 
         "Over the best that sees as far without relations": _over_context(runs),
         "At borders and inside": _parts(runs, reference),
         "Agreement of the graph": _graphs(runs, reference),
+        "The same without specks": _without_specks(runs),
         "What knowing the section could be worth": _knowable(runs[reference]),
         "How far the coarse head's errors reach": _bounds(runs),
         "How much depends on numbers": _sweeps(runs, reference),
@@ -180,6 +184,26 @@ def _graph_by_seed(own: Runs) -> tuple[dict[int, float], dict[int, float]]:
     scores = {} if own.graph is None else {s: graph_scores(c) for s, c in zip(own.seeds, own.graph, strict=True)}
     f1s = {seed: f1 for seed, (f1, _) in scores.items() if f1 is not None}
     return f1s, {seed: error for seed, (_, error) in scores.items() if error is not None}
+
+
+def _without_specks(runs: Mapping[str, Runs]) -> list[str]:
+    """A truer graph that comes from leaving out specks needs no relations: anybody can take them away."""
+    rows = []
+    for name, own in runs.items():
+        if own.graph is None or own.cleaned is None or own.cleaned_graph is None:
+            continue
+        graphs = [own.graph, *np.moveaxis(own.cleaned_graph, 2, 0)]
+        tables = [own.confusions, *np.moveaxis(own.cleaned, 2, 0)]
+        cells = []
+        for graph, counts in zip(graphs, tables, strict=True):
+            f1s = [f1 for f1, _ in map(graph_scores, graph) if f1 is not None]
+            iou = float(np.mean(macro_iou(counts.sum(axis=1))))
+            cells.append(f"{fmean(f1s) if f1s else math.nan:.3f}, {iou:.4f}")
+        rows.append([f"`{name}`", *cells])
+    if not rows:
+        return ["Missing: counts without specks."]
+    head = ["F1 of edges, mean IoU", "as it is", *(f"pieces under {size} px taken away" for size in SPECKS)]
+    return _rows(head, rows)
 
 
 def _knowable(own: Runs) -> list[str]:
@@ -315,6 +339,35 @@ def forest(found: Sequence[Difference], title: str, reference: str, path: Path) 
     axes.set_xlabel(f"mean IoU less {reference}, points; 95 % over patients and seeds (seeds in brackets)")
     axes.set_title(title)
     _save(figure, path)
+
+
+def overview(results: Results, reference: str, path: Path) -> bool:
+    """All datasets below each other, with every seed, so that an arm's gains and losses meet the eye together."""
+    known = {data: runs for data, runs in results.items() if reference in runs}
+    rows = [(data, each) for data, runs in known.items() for each in differences(runs, reference)]
+    if not rows:
+        return False
+    arms = list(dict.fromkeys(each.arm for _, each in rows))
+    figure = Figure(figsize=(8, 1.2 + 0.28 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    furthest = 1.0
+    for place, (data, each) in enumerate(reversed(rows)):
+        base = known[data][reference]
+        scores = dict(zip(base.seeds, base.scores, strict=True))
+        pairs = zip(known[data][each.arm].seeds, known[data][each.arm].scores, strict=True)
+        seeds = [100 * (score - scores[seed]) for seed, score in pairs if seed in scores]
+        furthest = max(furthest, *map(abs, seeds))
+        colour = f"C{arms.index(each.arm) % 10}"
+        axes.plot([100 * each.low, 100 * each.high], [place, place], color=colour, lw=2, alpha=0.5)
+        axes.plot(seeds, [place] * len(seeds), "|", color=colour, ms=9, mew=1.5)
+        axes.plot(100 * each.mean, place, "o", color=colour, ms=6)
+    axes.set_yticks(range(len(rows)), [f"{data}: {each.arm}" for data, each in reversed(rows)])
+    axes.set_xlim(-1.5 * furthest, 1.5 * furthest)  # an interval over two patients would make all others points
+    axes.axvline(0, color="black", lw=0.8)
+    axes.set_xlabel(f"mean IoU less {reference}, points: mean, every seed, 95 % over patients and seeds")
+    _save(figure, path)
+    return True
 
 
 def _save(figure: Figure, path: Path) -> None:

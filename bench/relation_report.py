@@ -17,6 +17,8 @@ from ntrm.metrics.significance import Statistic, compare_confusions, macro_iou
 
 CONFUSIONS, EDGES = "confusions.npz", "edges.json"
 Values = NDArray[np.float64]
+ARRAYS = ("boundary", "graph", "cleaned", "cleaned_graph")
+"""Of ``confusions.npz``, besides the counts themselves."""
 DRAWS = 4000
 CHUNK = 200
 
@@ -39,6 +41,10 @@ class Runs:
     """(seeds, S, K, K) of the pixels at borders alone."""
     graph: Values | None = None
     """(seeds, S, 5) of edges and lengths, as ``relation_scores.GRAPH`` names them."""
+    cleaned: Values | None = None
+    """(seeds, S, sizes, K, K) after specks smaller than each of ``relation_scores.SPECKS`` were taken away."""
+    cleaned_graph: Values | None = None
+    """(seeds, S, sizes, 5)."""
     predicting: tuple[float, ...] = ()
     """Seconds, all passes."""
     edges: tuple[Mapping[str, Any], ...] = ()
@@ -53,7 +59,7 @@ class Runs:
         """Some of the seeds."""
         places = [self.seeds.index(seed) for seed in seeds]
         taken: dict[str, Any] = {"seeds": tuple(seeds), "confusions": self.confusions[places]}
-        for name in ("boundary", "graph"):
+        for name in ARRAYS:
             values = getattr(self, name)
             taken[name] = None if values is None else values[places]
         for name in ("seconds", "initial", "predicting"):
@@ -89,7 +95,7 @@ def _runs(arm: str, rows: Sequence[Mapping[str, Any]], folders: Sequence[Path]) 
     arrays = [dict(np.load(folder / CONFUSIONS)) for folder in folders]
     more = {
         name: np.stack([each[name] for each in arrays]).astype(np.float64)
-        for name in ("boundary", "graph")
+        for name in ARRAYS
         if all(name in each for each in arrays)
     }
     edges = [json.loads((folder / EDGES).read_text()) for folder in folders if (folder / EDGES).exists()]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import ndimage
+from skimage.measure import label
 from torch import Tensor
 from torch.nn import functional
 
@@ -36,6 +38,8 @@ from ntrm.stitching import A_QUARTER, Stitching, blended_rows, most_probable
 CONFUSIONS = "confusions.npz"
 NEAR = 8
 """Pixels from a border between two tissues within which a pixel lies at the border."""
+SPECKS = (16, 64, 256)
+"""Pixels below which a connected piece of the prediction is taken away: how much of a graph's errors are these?"""
 GRAPH = ("found", "missed", "invented", "true_um", "error_um")
 """What is kept of a section's graph."""
 
@@ -94,6 +98,17 @@ def near_borders(truth: Mask, device: torch.device, near: int = NEAR) -> NDArray
     lowest = -functional.max_pool2d(torch.where(known, -plane, -float(IGNORE)), **side)
     found: NDArray[np.bool_] = (highest > lowest)[0, 0].cpu().numpy() & (truth != IGNORE)
     return found
+
+
+def without_specks(mask: Mask, smallest: int) -> Mask:
+    """Connected pieces (4 neighbours) of fewer pixels than ``smallest`` go to the nearest pixel that is in none."""
+    pieces = label(mask, background=-1, connectivity=1)
+    small = (np.bincount(pieces.ravel()) < smallest)[pieces]
+    if not small.any() or small.all():
+        return mask
+    rows, columns = ndimage.distance_transform_edt(small, return_distances=False, return_indices=True)
+    cleaned: Mask = mask[rows, columns]
+    return cleaned
 
 
 def graph_counts(found: GraphAgreement) -> list[float]:
@@ -162,5 +177,18 @@ def score(
 
 def _more(truth: Mask, mask: Mask, schema: LabelSchema, resolution: Resolution, device: torch.device) -> dict[str, Any]:
     near = np.where(near_borders(truth, device), truth, IGNORE).astype(np.uint8)
-    counts = confusion_tensor(torch.from_numpy(near), torch.from_numpy(mask), len(schema)).numpy()
-    return {"boundary": counts, "graph": graph_counts(graph_agreement(truth, mask, schema, resolution))}
+
+    def counts(of: Mask, found: Mask) -> NDArray[np.int64]:
+        table: NDArray[np.int64] = confusion_tensor(torch.from_numpy(of), torch.from_numpy(found), len(schema)).numpy()
+        return table
+
+    def graph(found: Mask) -> list[float]:
+        return graph_counts(graph_agreement(truth, found, schema, resolution))
+
+    cleaned = [without_specks(mask, smallest) for smallest in SPECKS]
+    return {
+        "boundary": counts(near, mask),
+        "graph": graph(mask),
+        "cleaned": [counts(truth, each) for each in cleaned],
+        "cleaned_graph": [graph(each) for each in cleaned],
+    }

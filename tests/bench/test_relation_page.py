@@ -18,7 +18,8 @@ def runs(random, arm, hit, seeds=3, **more):
     graph = np.tile([hit, 100 - hit, 5, 100.0, 100.0 - hit], (seeds, len(PATIENTS), 1))
     return Runs(
         arm, tuple(range(seeds)), tables, PATIENTS, ("EPI", "BCC"), (60.0,) * seeds, (0.4,) * seeds,
-        boundary=tables / 4, graph=graph, predicting=(10.0 if arm == "control" else 12.0,) * seeds, **more,
+        boundary=tables / 4, graph=graph, cleaned=np.stack([tables] * 3, axis=2),
+        cleaned_graph=np.stack([graph] * 3, axis=2), predicting=(10.0 if arm == "control" else 12.0,) * seeds, **more,
     )  # fmt: skip
 
 
@@ -47,6 +48,7 @@ def test_a_whole_study_answers_everything(tmp_path, random):
         "| arm | less `vector` |",
         "| `section` | 3 |",
         "within 8 px of a border",
+        "| F1 of edges, mean IoU | as it is | pieces under 16 px taken away |",
         "If no pixel of `control` were called a tissue that its section does not hold",
         "Told the true masks, the module gains +",
         "| τ of the masks (temperature) | 0.5: ",
@@ -62,6 +64,7 @@ def test_a_whole_study_answers_everything(tmp_path, random):
         "phantom-0.png",
         "phantom-0.5.png",
         "ambiguity.png",
+        "overview.png",
     }
     assert "\n\n\n" not in text
 

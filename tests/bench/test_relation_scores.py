@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from bench.relation_edges import Study, chosen_edges, rank_correlation
-from bench.relation_scores import ToldPredictor, graph_scores, near_borders, predicted
+from bench.relation_scores import ToldPredictor, graph_scores, near_borders, predicted, without_specks
+from skimage.measure import label
 from tests.models.section.variants import CLASSES, build, open_up, patchwork
 
 from ntrm.labels import IGNORE
@@ -96,3 +97,20 @@ def test_ranks_are_compared_where_there_are_some():
     assert rank_correlation([(1, 9), (2, 4), (3, 1)]) == pytest.approx(-1)
     assert rank_correlation([(1, 0), (2, 0), (3, 0)]) is None
     assert rank_correlation([(1, 0), (2, 1)]) is None
+
+
+def test_specks_go_to_their_nearest_neighbour(random):
+    mask = np.zeros((40, 60), dtype=np.uint8)
+    mask[:, 30:] = 1
+    whole = mask.copy()
+    mask[5:8, 5:8], mask[20, 50], mask[30:35, 10:15] = 2, 0, 3  # 9, 1 and 25 pixels
+    assert (without_specks(mask, 26) == whole).all()
+    kept = without_specks(mask, 25)
+    assert (kept == np.where(mask == 3, 3, whole)).all()
+    assert (without_specks(mask, 1) == mask).all()
+    noise = random.integers(0, 3, (64, 64)).astype(np.uint8)
+    found = without_specks(noise, 12)
+    pieces = label(noise, background=-1, connectivity=1)  # what was large enough stays as it was
+    large = np.bincount(pieces.ravel())[pieces] >= 12
+    assert (found[large] == noise[large]).all() if large.any() else (found == noise).all()
+    assert not large.any() or set(np.unique(found)) <= set(np.unique(noise[large]))

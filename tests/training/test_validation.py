@@ -36,9 +36,10 @@ def tally(batches):
     return counted
 
 
+@pytest.mark.parametrize("more", [{}, {"balance": 0.25, "dice": 1.5}], ids=["the paper's", "balanced, with Dice"])
 @pytest.mark.parametrize("weighting", ["batch", "dataset", "running"])
-def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting):
-    loss = SegmentationLoss(K, weighting=weighting, frequencies=[5, 3, 1, 1]).eval()
+def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, more):
+    loss = SegmentationLoss(K, weighting=weighting, frequencies=[5, 3, 1, 1], **more).eval()
     if weighting == "running":
         loss.weights.average.copy_(torch.tensor([70.0, 20.0, 9.0, 1.0]))
     scores = tally(batches).scores(loss, SCHEMA)

@@ -35,8 +35,9 @@ class Loss(NamedTuple):
     """The loss and its parts, all scalars."""
 
     total: Tensor
-    """final + λ·initial, and Dice's and the graph's where they have a weight."""
+    """final + λ·initial."""
     final: Tensor
+    """Of the final prediction: cross-entropy, and Dice's and the graph's where they have a weight."""
     initial: Tensor | None = None
     """None for a network without a coarse head."""
 
@@ -190,15 +191,14 @@ class SegmentationLoss(nn.Module):
         counts = joined(class_counts(target, self.classes, self.ignore))
         weights = self.weights(counts).pow(self.balance)
         final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
-        more: Tensor | float = 0.0
         if self.dice:
-            more = more + self._dice(output.final, target, counts)
+            final = final + self._dice(output.final, target, counts)
         if self.graph:
-            more = more + self._graph(output.final, target)
+            final = final + self._graph(output.final, target)
         if output.initial is None:
-            return Loss(final + more, final)
+            return Loss(final, final)
         initial = cross_entropy_of(output.initial, target, weights, counts, self.ignore)
-        return Loss(final + self.coarse * initial + more, final, initial)
+        return Loss(final + self.coarse * initial, final, initial)
 
     def _dice(self, logits: Tensor, target: Tensor, counts: Tensor) -> Tensor:
         own = dice_totals(logits, target, self.ignore)

@@ -23,6 +23,7 @@ from ntrm.metrics.overlap import overlap
 from ntrm.models.base import SegmentationModel
 from ntrm.models.output import Segmentation
 from ntrm.models.section.sums import SectionSums
+from ntrm.training.dice_loss import dice_of, dice_totals
 from ntrm.training.losses import SegmentationLoss, class_counts
 
 
@@ -83,6 +84,7 @@ class Tally:
     def __init__(self, classes: int) -> None:
         self.classes = classes
         self._surprise: list[Tensor] = []
+        self._totals: list[Tensor] = []
         self._counts: list[Tensor] = []
         self._confusion: list[Tensor] = []
 
@@ -90,6 +92,7 @@ class Tally:
         """Logits (B, K, H, W) and target (B, H, W) of one batch."""
         heads = [output.final] if output.initial is None else [output.final, output.initial]
         self._surprise.append(torch.stack([self._by_class(logits, target) for logits in heads]))  # (heads, K)
+        self._totals.append(dice_totals(output.final, target).detach())  # (2, K)
         self._counts.append(class_counts(target, self.classes))
         self._confusion.append(confusion_tensor(target, output.final.argmax(dim=1), self.classes))
 
@@ -100,7 +103,10 @@ class Tally:
         return torch.stack([torch.where(target == c, surprise, 0.0).sum() for c in range(self.classes)])
 
     def scores(self, loss: SegmentationLoss, schema: LabelSchema) -> Scores:
-        """Scores over all batches of all processes; ``loss`` gives class weights and λ."""
+        """Scores over all batches of all processes; ``loss`` gives the weights of classes, heads and Dice.
+
+        A loss on the graph is left out: it is defined for windows, not for a whole part.
+        """
         counts = _joined(torch.stack(self._counts).sum(dim=0))  # (K,)
         surprise = _joined(_precise(torch.stack(self._surprise)).sum(dim=0))  # (heads, K)
         confusion = _joined(torch.stack(self._confusion).sum(dim=0))  # (K, K)
@@ -111,12 +117,16 @@ class Tally:
                 got="only ignored pixels",
                 mend="give sections with annotated tissue to the split val",
             )
-        parts = (surprise @ loss.weights(counts).to(surprise) / pixels).tolist()
-        initial = parts[1] if len(parts) > 1 else None
+        weights = loss.weights(counts).pow(loss.balance).to(surprise)
+        parts = (surprise @ weights / pixels).tolist()
+        final, initial = parts[0], parts[1] if len(parts) > 1 else None
+        if loss.dice:
+            totals = _joined(_precise(torch.stack(self._totals)).sum(dim=0))
+            final += loss.dice * float(dice_of(totals, totals, counts))
         found = overlap(confusion.cpu().numpy(), schema)
         return Scores(
-            loss=parts[0] + loss.coarse * (initial or 0.0),
-            final=parts[0],
+            loss=final + loss.coarse * (initial or 0.0),
+            final=final,
             initial=initial,
             iou=_plain(found.macro["iou"]),
             dice=_plain(found.macro["dice"]),

@@ -124,10 +124,10 @@ def test_processes_differ_in_dropout(make):
 def test_the_loss_is_the_specified_one(make):
     from ntrm.training.losses import SegmentationLoss
 
-    module = make(augment="none", weighting="batch", coarse=0.7)
+    module = make(augment="none", weighting="batch", coarse=0.7, balance=0.5, dice=2)
     module.network.eval()
     images, masks = batch_of(module, 0).tiles
-    expected = SegmentationLoss(3, coarse=0.7)(module.network(module.normalise(images)), masks)
+    expected = SegmentationLoss(3, coarse=0.7, balance=0.5, dice=2)(module.network(module.normalise(images)), masks)
     assert torch.equal(module.training_step(Step(0, batch_of(module, 0).tiles), 0), expected.total)
 
 

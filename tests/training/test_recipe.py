@@ -41,6 +41,7 @@ def test_the_papers_recipe_is_the_specification():
 def test_the_other_recipes_are_what_they_are_for():
     fast, finetune = load_recipe("fast"), load_recipe("finetune")
     assert (fast.steps, fast.batch, fast.schedule, fast.warmup, fast.precision) == (2000, 32, "cosine", 0.05, "auto")
+    assert (fast.weighting, fast.balance, fast.dice) == ("running", 0.25, 1)
     assert (finetune.steps, finetune.batch, finetune.learning_rate) == (500, 8, 3e-4)
     for recipe in (fast, finetune):
         assert recipe.augmentation == Augment.full()
@@ -210,7 +211,8 @@ def test_a_recipe_of_before_sections_is_still_whole(tmp_path):
     later = ("sections", "balance", "dice", "graph")
     document = {key: value for key, value in load_recipe("fast").as_dict().items() if key not in later}
     (tmp_path / "old.yaml").write_text(yaml.safe_dump(document))
-    assert load_recipe(tmp_path / "old.yaml") == load_recipe("fast")
+    # A run that was begun before these were fields goes on with the loss that it had.
+    assert load_recipe(tmp_path / "old.yaml") == load_recipe("fast", {"balance": 1, "dice": 0})
     assert load_recipe("fast", {"sections": 4}).sections == 4
 
 

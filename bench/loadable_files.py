@@ -89,7 +89,7 @@ def _make_annotations(folder: Path, random: np.random.Generator) -> None:
 
 
 def _make_models(folder: Path) -> None:
-    network = ntrm.create("ntrm", width=0.125).describe(mpp=6.7, name="small")
+    network = ntrm.create("ntrm-paper", width=0.125).describe(mpp=6.7, name="small")
     ntrm.save_pretrained(network, folder / "run" / "model")
     (folder / "run" / "provenance.json").write_text(json.dumps({"seed": 1, "data": {"name": "phantom"}}))
     torch.save(network.state_dict(), folder / "weights.pth")

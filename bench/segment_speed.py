@@ -46,6 +46,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm.evaluation.subject import Subject, open_subject
 from ntrm.models.base import SegmentationModel
+from ntrm.models.names import network_named
 from ntrm.models.output import Segmentation
 from ntrm.models.registry import create
 from ntrm.phantom.dataset import PhantomOptions, write_phantom
@@ -238,6 +239,7 @@ def study(
 ) -> dict[str, Any]:  # fmt: skip
     """All repeats; a first batch, with which memory is claimed, is not counted."""
     subject = open_subject(model)
+    more = network_named(more) if more else None  # figures name the network, not the default of a version
     with more_network(more, subject.config.classes, device):
         return _study(subject, slide, model, folder, repeats, batch, device, slides, more)
 

@@ -25,6 +25,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from ntrm.models.names import network_named
 from ntrm.training.fit import fit
 from ntrm.training.log import read_log
 from ntrm.training.recipe import load_recipe
@@ -110,7 +111,7 @@ def main() -> None:
     report: dict[str, Any] = {"machine": machine, "torch": torch.__version__, "lines": []}
     for changes in json.loads(args.changes):
         for batch in map(int, args.batches.split(",")):
-            for arch in args.archs.split(","):
+            for arch in map(network_named, args.archs.split(",")):
                 report["lines"].append(measure(args, arch, batch, changes))
                 if args.out:
                     args.out.write_text(json.dumps(report, indent=1))

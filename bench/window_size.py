@@ -1,11 +1,11 @@
 """What a network says when its graph is pooled over another field than in training: scores by size of window.
 
-    python bench/window_size.py --model runs/ntrm/model --model runs/control/model --data skin --resolution 10x
+    python bench/window_size.py --model runs/paper/model --model runs/control/model --data skin --resolution 10x
 
 Whole sections are stitched from windows of a half, one, two and four times the side that the network was trained on,
 a quarter overlapping. A network without a graph (``ntrm-control``) changes only by what it sees at the rims of windows;
-what NTRM changes beyond that is the effect of relating more, or fewer, tissues at once. Sections smaller than a window
-are padded with glass. With ``--out`` the rows are also written as JSON.
+what ``ntrm-paper`` changes beyond that is the effect of relating more, or fewer, tissues at once. Sections smaller than
+a window are padded with glass. With ``--out`` the rows are also written as JSON.
 """
 
 from __future__ import annotations

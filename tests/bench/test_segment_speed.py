@@ -73,7 +73,7 @@ def test_the_study_runs(tmp_path, random):
     network = create("ntrm-control", 3, width=0.125)
     network.describe(mpp=MPP, window=64)
     save_pretrained(network, tmp_path / "model")
-    settings = {"repeats": 1, "batch": 4, "device": "cpu", "slides": 2, "more": "ntrm-control"}
+    settings = {"repeats": 1, "batch": 4, "device": "cpu", "slides": 2, "more": "ntrm"}
     found = bench.study(slide, str(tmp_path / "model"), tmp_path / "work", **settings)
     names = list(found["rounds"][0])
     assert names[:3] == ["network alone", "whole", "one of 2"]

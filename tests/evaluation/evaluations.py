@@ -37,7 +37,7 @@ def write_evaluation(folder, counts, *, patients=None, names=None, data=None, cl
     document = {
         "model": {
             "name": "",
-            "arch": "ntrm",
+            "arch": "ntrm-control",
             "options": {"width": 0.5},
             "version": "",
             "sha256": f"sha-{folder}",

@@ -292,7 +292,7 @@ def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
 
 def test_a_network_with_a_graph_is_calibrated_like_any_other(data, truth, tmp_path):
     schema = open_parts(data).schema
-    network = create("ntrm", schema, width=0.125).describe(mpp=gaussians.MPP, window=WINDOW)
+    network = create("ntrm-paper", schema, width=0.125).describe(mpp=gaussians.MPP, window=WINDOW)
     network.save_pretrained(tmp_path / "graph")
     found = run(tmp_path / "graph", data)
     assert found.out == tmp_path / "graph-calibration"

@@ -38,7 +38,7 @@ def write(tmp_path, random, truth):
 
 def test_seeds_are_one_model_and_the_numbers_are_those_of_the_metrics(write, random, truth):
     stacks = {
-        "ntrm": [confusions(random, truth, 0.9) for _ in range(3)],
+        "ntrm-paper": [confusions(random, truth, 0.9) for _ in range(3)],
         "unet": [confusions(random, truth, 0.7) for _ in range(2)],
     }
     outs = [
@@ -49,7 +49,7 @@ def test_seeds_are_one_model_and_the_numbers_are_those_of_the_metrics(write, ran
     found = compare(outs[::-1], measure="dice", draws=DRAWS, seed=3)
     patients = [f"patient-{number // 2}" for number in range(20)]
     (expected,) = compare_confusions(
-        {"unet": np.stack(stacks["unet"]), "ntrm": np.stack(stacks["ntrm"])},
+        {"unet": np.stack(stacks["unet"]), "ntrm-paper": np.stack(stacks["ntrm-paper"])},
         patients,
         statistic=macro_dice,
         bootstrap=Bootstrap(draws=DRAWS, seed=3),
@@ -58,7 +58,7 @@ def test_seeds_are_one_model_and_the_numbers_are_those_of_the_metrics(write, ran
     assert pair == expected
     assert pair.established
     assert (found.sections, found.patients) == (20, 10)
-    assert [model.label for model in found.models] == ["ntrm", "unet"]  # the best first
+    assert [model.label for model in found.models] == ["ntrm-paper", "unet"]  # the best first
     for model in found.models:
         assert model.seeds == tuple(range(len(stacks[model.label])))
         scores = [pooled(counts, SCHEMA).macro["dice"] for counts in stacks[model.label]]
@@ -126,7 +126,7 @@ def test_models_of_one_name_get_labels_that_tell_them_apart(write):
 def test_networks_of_unknown_seed_stand_for_themselves(write):
     found = compare([write("x", seed=None), write("y", seed=None)], draws=DRAWS)
     assert len(found.models) == 2
-    assert all(re.search(r"ntrm \(.*[xy]\)", model.label) for model in found.models)
+    assert all(re.search(r"ntrm-control \(.*[xy]\)", model.label) for model in found.models)
 
 
 def test_the_order_of_sections_does_not_matter(write, random, truth, tmp_path):
@@ -191,7 +191,7 @@ def test_sections_left_out_or_of_another_truth_are_refused(write, random, truth)
 
 def test_fewer_than_two_models_and_doubles_are_refused(write, tmp_path):
     one, two = write("a"), write("b", seed=1)
-    with pytest.raises(UsageError, match=r"nothing to compare\n.*ntrm \(2 evaluations\)"):
+    with pytest.raises(UsageError, match=r"nothing to compare\n.*ntrm-control \(2 evaluations\)"):
         compare([one, two])
     with pytest.raises(UsageError, match="nothing to compare"):
         compare([])

@@ -21,13 +21,22 @@ def out(tmp_path, counts):
 def test_it_is_read_as_it_was_written(out, counts):
     found = read_evaluation(out)
     np.testing.assert_array_equal(found.confusions, counts)
-    assert (found.name, found.seed, found.classes) == ("ntrm", 3, SCHEMA.names)
+    assert (found.name, found.seed, found.classes) == ("ntrm-control", 3, SCHEMA.names)
     assert found.sections == tuple(f"BCC_{number}" for number in range(6))
     assert found.patients == tuple(f"patient-{number // 2}" for number in range(6))
     assert found.data["fingerprint"] == "0123456789abcdef"
     assert found.traits["width"] == "0.5"
     assert found.traits["recipe.augment.flip"] == "0.5"
     assert found.traits["stitching.window"] == "256"
+
+
+def test_a_network_that_was_called_ntrm_is_the_papers(tmp_path, counts):
+    # Seeds of one model, evaluated before and after the default changed, stay one model.
+    before = read_evaluation(write_evaluation(tmp_path / "before", counts, arch="ntrm", name="mine"))
+    after = read_evaluation(write_evaluation(tmp_path / "after", counts, arch="ntrm-paper", name="mine", seed=1))
+    assert before.traits == after.traits
+    assert before.traits["arch"] == "ntrm-paper"
+    assert read_evaluation(write_evaluation(tmp_path / "nameless", counts, arch="ntrm")).name == "ntrm-paper"
 
 
 def test_a_folder_without_an_evaluation_is_refused(tmp_path):

@@ -15,6 +15,34 @@ def test_an_unknown_name_lists_the_choices():
     assert all(name in str(caught.value) for name in ARCHITECTURES)
 
 
+def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
+    def built(name):
+        torch.manual_seed(seed)
+        return create(name, 3, width=0.125, coarse="d2")
+
+    default, control = built("ntrm"), built("ntrm-control")
+    assert default.config == control.config
+    assert default.config.arch == "ntrm-control"
+    assert all(torch.equal(value, control.state_dict()[key]) for key, value in default.state_dict().items())
+    assert default.state_dict().keys() == control.state_dict().keys()
+    assert option_names("ntrm") == option_names("ntrm-control") == {"encoder", "width", "coarse"}
+    assert "ntrm" not in ARCHITECTURES
+    with pytest.raises(UsageError, match="one of ntrm, ntrm-paper"):
+        create("ntmr")
+
+
+@pytest.mark.parametrize(
+    ("option", "takers"), [("layer", "ntrm-paper, mit-trm"), ("masks", "ntrm-paper, ntrm-section")]
+)
+def test_an_option_of_the_relation_module_is_refused_with_the_networks_that_have_one(option, takers):
+    with pytest.raises(UsageError, match=f"ntrm is ntrm-control and does not .*\n.*{option}\n.*coarse") as caught:
+        create("ntrm", 3, width=0.125, **{option: "soft"})
+    assert caught.value.mend.startswith(f"{option} can be given to {takers}")
+    with pytest.raises(UsageError, match=r"^ntrm-control does not take") as caught:
+        create("ntrm-control", 3, **{option: "soft", "widht": 0.5})
+    assert caught.value.mend == ""  # no network takes both
+
+
 def test_an_unknown_option_lists_the_choices():
     with pytest.raises(UsageError, match=r"does not take these options\n.*widht\n.*floor.*width") as caught:
         create("ntrm-section", 3, widht=0.5)

@@ -35,7 +35,7 @@ def image(random):
     return np.kron(coarse, np.ones((16, 16, 1), dtype=np.uint8))
 
 
-def sure(arch="ntrm", classes=3, seed=0, **options):
+def sure(arch="ntrm-paper", classes=3, seed=0, **options):
     """An untrained network whose coarse head commits itself, so that there are regions."""
     torch.manual_seed(seed)
     network = create(arch, classes, width=0.125, **options)
@@ -50,7 +50,7 @@ def sizes(figure):
 
 @pytest.mark.parametrize("width", [0.125, 0.5])
 def test_numbers_in_the_architecture_are_the_tensors_shapes(width):
-    network = create("ntrm", 3, width=width).eval()
+    network = create("ntrm-paper", 3, width=width).eval()
     shown = sizes(draw_architecture(network))
     with torch.inference_mode():
         x = torch.zeros(1, 3, 256, 256)

@@ -114,6 +114,16 @@ def test_without_ntrm_there_are_no_claims_and_no_ablation():
     assert "no claims" in plan.notes[0]
 
 
+def test_the_default_is_planned_as_the_network_that_it_is():
+    plan = tiny_plan(archs=("ntrm", "ntrm-control", "unet-resnet18"), seeds=(0,))
+    assert [variant.arch for variant in plan.systems] == ["ntrm-control", "unet-resnet18"]
+    assert plan.notes[0] == "ntrm is ntrm-control in this version of ntrm."
+    assert "ntrm-paper is not among the networks" in plan.notes[1]  # and so no figure of its relation module
+    assert len(tiny_plan(archs=("ntrm-paper", "ntrm"), seeds=(0,), ablation=False).jobs) == 2  # its control is there
+    with pytest.raises(UsageError, match=r"no network takes the option\n.*masks"):
+        tiny_plan(archs=("ntrm",), options={"masks": "soft"})
+
+
 @pytest.mark.parametrize("seeds", [(), (0, 0), (-1,)])
 def test_impossible_seeds_are_refused(seeds):
     with pytest.raises(UsageError, match="impossible seeds"):
@@ -121,7 +131,7 @@ def test_impossible_seeds_are_refused(seeds):
 
 
 def test_unknown_networks_list_the_choices():
-    with pytest.raises(UsageError, match="one of ntrm-paper"):
+    with pytest.raises(UsageError, match="one of ntrm, ntrm-paper"):
         tiny_plan(archs=("unet",))
 
 

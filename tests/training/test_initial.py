@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -221,3 +222,25 @@ def test_a_model_with_nothing_in_common_is_refused(model):
 def test_a_model_that_is_none_is_refused(tmp_path):
     with pytest.raises(DataError, match="no such model"):
         build_network("ntrm-paper", SKIN, options=THIN, recipe=PAPER, init=tmp_path / "nowhere" / "model")
+
+
+def test_what_a_network_has_no_place_for_is_told(model, seed):
+    trained, folder = model
+    network, report = built("ntrm", schema_of("a", "b", "c"), options=THIN, recipe=PAPER, init=folder, seed=seed + 1)
+    assert network.config.arch == "ntrm-control"
+    assert same({key: trained.state_dict()[key] for key in network.state_dict()}, network.state_dict())
+    relation = [key for key in trained.state_dict() if key.startswith("relation.")]
+    (note,) = report.notes
+    assert note.startswith(f"{len(relation)} tensors of ntrm-paper are dropped: {relation[0]}, ")
+    assert note.endswith(" …")
+
+
+def test_a_model_saved_as_ntrm_is_the_papers_to_start_from(model, seed, tmp_path):
+    trained, folder = model
+    shutil.copytree(folder, tmp_path / "before")
+    document = json.loads((folder / "config.json").read_text())
+    (tmp_path / "before" / "config.json").write_text(json.dumps({**document, "arch": "ntrm"}))
+    schema = schema_of("a", "b", "c")
+    network, report = built("ntrm-paper", schema, options=THIN, recipe=PAPER, init=tmp_path / "before", seed=seed + 1)
+    assert same(trained.state_dict(), network.state_dict())
+    assert (report.left, report.notes, report.source["arch"]) == ((), (), "ntrm-paper")

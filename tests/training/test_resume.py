@@ -1,5 +1,6 @@
 """Interrupted in every way, a run goes on and ends as one that never was: byte for byte."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from PIL import Image
 from tests.training.small_data import SETTINGS, Tiny, small_recipe
 
 from ntrm.errors import RefusedError
+from ntrm.models.hub import load
 from ntrm.training import validation
 from ntrm.training.fit import fit
 from ntrm.training.interruption import InterruptedTrainingError
@@ -160,6 +162,35 @@ def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monke
             train(changes=changes)
     result = train(changes=changes, resume=True)
     assert (result.steps, result.best["step"]) == (4, 2)
+
+
+def test_a_run_begun_as_ntrm_goes_on_only_as_the_network_that_it_was(train, tmp_path):
+    settings = {"options": {"width": 0.125, "dim": 8, "layers": 1}, "changes": {"steps": 4}}
+    train("never", "ntrm-paper", **settings)
+    with pytest.raises(InterruptedTrainingError):
+        train(arch="ntrm-paper", say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
+    path = tmp_path / "run" / "provenance.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "arch": "ntrm", "name": "ntrm"}))  # as it was written
+    before, said = files(tmp_path / "run"), []
+    with pytest.raises(RefusedError, match="another one") as caught:
+        train(arch="ntrm", resume=True, say=said.append, **settings)
+    assert (caught.value.got, caught.value.expected) == ("arch ntrm-control", "arch ntrm-paper")
+    assert "--arch ntrm-paper" in caught.value.mend
+    assert said == ["ntrm is ntrm-control in this version of ntrm"]
+    assert files(tmp_path / "run") == before
+    result = train(arch="ntrm-paper", resume=True, **settings)
+    assert (result.provenance["arch"], result.provenance["sessions"]) == ("ntrm-paper", 2)
+    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+
+
+def test_a_run_of_the_default_is_one_of_its_network(train, tmp_path):
+    settings = {"options": {"width": 0.125}, "changes": {"steps": 2}}
+    result = train(arch="ntrm", **settings)
+    assert (result.provenance["arch"], result.provenance["name"]) == ("ntrm-control", "ntrm-control")
+    assert load(result.model).config.arch == "ntrm-control"
+    assert train(arch="ntrm", resume=True, **settings) == train(arch="ntrm-control", resume=True, **settings) == result
+    path = tmp_path / "run" / "provenance.json"
+    assert json.loads(path.read_text())["arch"] == "ntrm-control"
 
 
 # --- killed ---

@@ -10,7 +10,7 @@ from ntrm.training.run import IDENTITY, Run, check_folder, differences, read_res
 
 def make_run(out, **changes):
     settings = {
-        "arch": "ntrm", "options": {"width": 0.5}, "level": "10x", "mpp": 6.7, "sections": None, "init": None,
+        "arch": "ntrm-control", "options": {"width": 0.5}, "level": "10x", "mpp": 6.7, "sections": None, "init": None,
         "seed": 3, "recipe": small_recipe(), "data": "abc", "name": "mine", "device": torch.device("cpu"),
     }  # fmt: skip
     return Run(out=out, **{**settings, **changes})

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ntrm.errors import DataError
 from ntrm.metrics.significance import pixel_accuracy
+from ntrm.models.names import network_saved_as
 
 METRICS, CONFUSIONS = "metrics.json", "confusions.npz"
 
@@ -49,6 +50,7 @@ def read_evaluation(folder: Path) -> Evaluated:
     arrays = _read_confusions(folder / CONFUSIONS)
     try:
         model, data = document["model"], document["data"]
+        model = {**model, "arch": network_saved_as(str(model["arch"]))}
         found = Evaluated(
             folder=folder,
             name=str(model.get("name") or model["arch"]),

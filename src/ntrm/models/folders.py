@@ -13,6 +13,7 @@ from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.files import sha256_of
 from ntrm.labels import LabelSchema, Tissue
 from ntrm.models.config import ModelConfig
+from ntrm.models.names import network_saved_as
 
 FORMAT = "ntrm-model/1"
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -134,7 +135,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
         if strange or lengths != (3, 3) or not all(math.isfinite(float(number)) for number in numbers):
             raise UsageError("impossible values", got=strange or numbers)
         return ModelConfig(
-            arch=str(document["arch"]),
+            arch=network_saved_as(str(document["arch"])),
             schema=LabelSchema(tissues, background=document["background"]),
             options=options,
             mpp=None if document["mpp"] is None else float(document["mpp"]),

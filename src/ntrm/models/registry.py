@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from ntrm.models.baselines.unet import ResNetUNet
 from ntrm.models.baselines.unet_vgg import VGGUNet
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.mit_trm import MiTTRM
+from ntrm.models.names import DEFAULT, network_named
 from ntrm.models.ntrm import NTRM
 from ntrm.models.section.config import SectionConfig
 from ntrm.models.section.mit import MiTSection
@@ -59,7 +60,6 @@ def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) ->
 
 ARCHITECTURES: dict[str, Builder] = {
     "ntrm-paper": _ntrm,
-    "ntrm": _ntrm,
     "ntrm-control": _control,
     "ntrm-section": _section,
     "unet-resnet18": ResNetUNet,
@@ -71,11 +71,10 @@ ARCHITECTURES: dict[str, Builder] = {
     "mit-trm": MiTTRM,
     "mit-section": _mit_section,
 }
-"""Builders by name: ``builder(classes, **options)``."""
+"""Builders by name: ``builder(classes, **options)``; ``ntrm`` is no network but the name of one of these."""
 
 VARIANTS: dict[str, type] = {
     "ntrm-paper": RelationConfig,
-    "ntrm": RelationConfig,
     "ntrm-section": SectionConfig,
     "mit-trm": RelationConfig,
     "mit-section": SectionConfig,
@@ -91,39 +90,55 @@ def create(
 ) -> SegmentationModel:
     """Build an untrained network by name; ``weights`` fills its encoder.
 
-    ``weights`` is a file, ``imagenet`` (looked up by the encoder's name) or a hub id.
+    ``weights`` is a file, ``imagenet`` (looked up by the encoder's name) or a hub id. ``ntrm`` is the default of this
+    version; the network's config names the network itself.
 
     >>> create("ntrm-paper", classes=12, encoder="resnet18", width=0.25).config.schema.name
     'skin'
+    >>> create("ntrm", width=0.125).config.arch
+    'ntrm-control'
     """
-    if name not in ARCHITECTURES:
-        raise choices_error("unknown architecture", name, ARCHITECTURES)
-    unknown = sorted(options.keys() - option_names(name))
-    if unknown:
-        raise choices_error(f"{name} does not take these options", ", ".join(unknown), sorted(option_names(name)))
+    arch = network_named(name)
+    if arch not in ARCHITECTURES:
+        raise choices_error("unknown architecture", name, [DEFAULT, *ARCHITECTURES])
+    _check_options(name, options)
     schema = schema_for(classes)
     try:
-        network = ARCHITECTURES[name](len(schema), **options)
+        network = ARCHITECTURES[arch](len(schema), **options)
     except TypeError as error:
         raise UsageError(f"{name} does not take these options", got=f"{options} ({error})") from error
-    network.config = ModelConfig(arch=name, schema=schema, options=dict(options))
+    network.config = ModelConfig(arch=arch, schema=schema, options=dict(options))
     if weights is not None:
-        _fill_encoder(network, weights, str(options.get("encoder", DEFAULT_ENCODERS.get(name, "resnet18"))))
+        _fill_encoder(network, weights, str(options.get("encoder", DEFAULT_ENCODERS.get(arch, "resnet18"))))
     return network
 
 
-def option_names(arch: str) -> frozenset[str]:
+def option_names(name: str) -> frozenset[str]:
     """Options that an architecture takes; the number of classes is none.
 
     >>> "floor" in option_names("ntrm-section"), "floor" in option_names("ntrm-paper"), sorted(option_names("mit-b0"))
     (True, False, ['drop_path', 'width'])
     """
+    arch = network_named(name)
     builder = ARCHITECTURES[arch]
     given = {"size"} if isinstance(builder, partial) else set()
     own = inspect.signature(builder.func if isinstance(builder, partial) else builder).parameters.values()
     named = {each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD}
     variant = {field.name for field in fields(VARIANTS[arch])} if arch in VARIANTS else set()
     return frozenset((named | variant) - given - {"classes"})
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    unknown, arch = sorted(options.keys() - option_names(name)), network_named(name)
+    if not unknown:
+        return
+    takers = [other for other in ARCHITECTURES if option_names(other).issuperset(unknown)]
+    raise UsageError(
+        f"{name} {'' if name == arch else f'is {arch} and '}does not take these options",
+        got=", ".join(unknown),
+        expected=f"one of {', '.join(sorted(option_names(name)))}",
+        mend=f"{', '.join(unknown)} can be given to {', '.join(takers)}" if takers else "",
+    )
 
 
 def _fill_encoder(network: SegmentationModel, weights: str | Path, encoder: str) -> None:

@@ -96,7 +96,7 @@ def trace_architecture(network: SegmentationModel, window: int = WINDOW) -> Arch
         raise UsageError(
             "only NTRM's own architecture can be drawn",
             got=network.config.arch,
-            expected="ntrm, ntrm-paper or ntrm-control",
+            expected="ntrm-paper or ntrm-control",
         )
     network = copy.deepcopy(network).cpu().eval()
     shapes: dict[str, Shape] = {}
@@ -161,8 +161,8 @@ def find_relation(network: SegmentationModel) -> TissueRelation:
     raise UsageError(
         "the network has no tissue relation module",
         got=network.config.arch,
-        expected="ntrm, ntrm-paper or mit-trm",
-        mend="draw this figure of one of those",
+        expected="ntrm-paper or mit-trm",
+        mend="draw this figure of one of those; ntrm, the default, has no relation module",
     )
 
 

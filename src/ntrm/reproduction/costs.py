@@ -94,7 +94,9 @@ def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predicto
     """Time every stage of a trained network's relation module, uncompiled, on what really reaches it."""
     relation = network.relation
     if relation is None or relation.config.graph == "none":
-        raise UsageError("this network has no relation module with a graph", got=network.config.arch, expected="NTRM")
+        raise UsageError(
+            "this network has no relation module with a graph", got=network.config.arch, expected="ntrm-paper"
+        )
     caught: list[tuple[Tensor, Tensor]] = []
     hook = relation.register_forward_pre_hook(lambda _, inputs: caught.append(inputs))
     pixels = np.stack(windows[: predictor.batch])

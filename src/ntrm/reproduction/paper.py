@@ -21,7 +21,6 @@ TITLES = {
     "mit-b0": "MiT (trained, B0)",
     "mit-b2": "MiT (trained, B2)",
     "ntrm-paper": "NTRM",
-    "ntrm": "NTRM (default)",
     "ntrm-section": "NTRM over whole sections",
     "ntrm-control": "control, no TRM",
     "mit-trm": "MiT with the relation module",

@@ -11,6 +11,7 @@ from typing import Any
 
 from ntrm.errors import UsageError, choices_error
 from ntrm.models.config import Option
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named
 from ntrm.models.registry import ARCHITECTURES, option_names
 from ntrm.reproduction.ablation import FACTORS, Factor
 from ntrm.reproduction.paper import CONTROL, OURS, PRIMARY, TITLES
@@ -210,16 +211,17 @@ def _ablated(variant: Callable[..., Variant], factors: Iterable[Factor]) -> Iter
 
 def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:
     """The architectures by their own names, without those whose library is missing, and notes about these."""
-    names = list(dict.fromkeys(ALIASES.get(arch, arch) for arch in archs))
+    names = list(dict.fromkeys(network_named(ALIASES.get(arch, arch)) for arch in archs))
     unknown = [arch for arch in names if arch not in ARCHITECTURES]
     if unknown or not names:
-        raise choices_error("unknown architecture", ", ".join(unknown) or "none", [*ARCHITECTURES, *ALIASES])
+        raise choices_error("unknown architecture", ", ".join(unknown) or "none", [DEFAULT, *ARCHITECTURES, *ALIASES])
     missing = [arch for arch in names if arch.startswith("mit") and find_spec("transformers") is None]
     kept = [arch for arch in names if arch not in missing]
     if not kept:
         raise UsageError("transformers is missing", got=", ".join(missing), mend='pip install "ntrm[mit]"')
     notes = [f'{arch} is left out: it needs transformers (pip install "ntrm[mit]").' for arch in missing]
-    return kept, notes
+    told = [f"{DEFAULT} is {DEFAULT_NETWORK} in this version of ntrm."] if DEFAULT in archs else []
+    return kept, told + notes
 
 
 def _check_options(options: Mapping[str, Option], names: Sequence[str]) -> None:

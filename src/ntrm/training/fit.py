@@ -17,6 +17,7 @@ from ntrm.data.stats import boundary_counts
 from ntrm.data.tensors import TileDataset
 from ntrm.errors import RefusedError, UsageError
 from ntrm.models.base import SegmentationModel
+from ntrm.models.names import network_named
 from ntrm.progress import SILENT, Progress
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.callbacks import CHECKPOINTS, RunKeeper
@@ -66,7 +67,7 @@ def fit(
     ``InterruptedTrainingError``; called again with ``resume`` it goes on, and comes to the same end.
 
     Args:
-        arch: name of an architecture.
+        arch: name of an architecture; the run and its model name the network that ``ntrm`` stands for.
         data: dataset folder.
         out: folder of the run, new or empty unless ``resume``.
         recipe: how to train.
@@ -89,6 +90,9 @@ def fit(
     """
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
+    named, arch = arch, network_named(arch)
+    if named != arch:
+        say(f"{named} is {arch} in this version of ntrm")
     if launch.leads:
         check_folder(Path(out), resume=resume)
     parts = open_parts(data, level=level, split_file=split_file)

@@ -168,13 +168,19 @@ def _remarks(names: Sequence[str], model: SegmentationModel, transfer: Transfer)
     theirs = model.config.schema.names
     notes = []
     if transfer.left:
-        some = ", ".join(transfer.left[:_SHOWN]) + (" …" if len(transfer.left) > _SHOWN else "")
-        notes.append(f"{len(transfer.copied)} tensors of {model.config.arch} fit, {len(transfer.left)} are new: {some}")
+        fit = f"{len(transfer.copied)} tensors of {model.config.arch} fit"
+        notes.append(f"{fit}, {len(transfer.left)} are new: {_some(transfer.left)}")
+    if transfer.dropped:
+        notes.append(f"{len(transfer.dropped)} tensors of {model.config.arch} are dropped: {_some(transfer.dropped)}")
     if set(names) != set(theirs):
         new = ", ".join(name for name in names if name not in theirs) or "none"
         gone = ", ".join(name for name in theirs if name not in names) or "none"
         notes.append(f"{len(transfer.classes)} classes matched by name; new: {new}; dropped: {gone}")
     return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
 
 
 def _source(model: SegmentationModel) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.files import PARTIAL, remove_partials, write_json
+from ntrm.models.names import network_saved_as
 from ntrm.models.saving import CONFIG
 from ntrm.training.provenance import provenance
 from ntrm.training.recipe import Recipe, write_recipe
@@ -114,7 +115,7 @@ class Run:
                 "the run in this folder is another one",
                 got="; ".join(f"{name} {now}" for name, (_, now) in changes.items()),
                 expected="; ".join(f"{name} {then}" for name, (then, _) in changes.items()),
-                mend="give the same settings as before, or choose a new folder",
+                mend=f"give the same settings as before{_same_network(changes)}, or choose a new folder",
             )
 
     def begin(self, encoder_init: str, init_report: Mapping[str, Any]) -> None:
@@ -165,6 +166,11 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def _same_network(changes: Mapping[str, tuple[Any, Any]]) -> str:
+    """How to ask for the network of before, whose name may mean another one by now."""
+    return f" (--arch {changes['arch'][0]} is the network of this run)" if "arch" in changes else ""
+
+
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run, as JSON would have it, with its recipe and options field by field."""
     plain = json.loads(json.dumps({name: document.get(name) for name in IDENTITY}, default=str))
@@ -187,4 +193,4 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
         raise DataError(f"cannot read {path}", got=error, mend="choose a new folder") from error
     if not isinstance(document, dict):
         raise DataError(f"{path} is no provenance", got=type(document).__name__, mend="choose a new folder")
-    return document
+    return {**document, "arch": network_saved_as(str(document["arch"]))} if "arch" in document else document

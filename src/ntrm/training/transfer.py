@@ -26,6 +26,8 @@ class Transfer:
     """The network's own, with the classes in common taken."""
     left: tuple[str, ...]
     """Tensors of the network that nothing was found for."""
+    dropped: tuple[str, ...]
+    """Tensors of the model that the network has no place for, whatever their shape."""
     classes: tuple[str, ...]
     """Classes in common, in the network's order."""
 
@@ -60,7 +62,7 @@ def find_transfer(network: SegmentationModel, model: SegmentationModel) -> Trans
             (copied if classes.whole else partly)[key] = classes.merge(value, known, axes[key])
     copied = _without_orphans(copied)
     left = tuple(key for key in network.state_dict() if key not in copied and key not in partly)
-    return Transfer(copied, partly, left, classes.names)
+    return Transfer(copied, partly, left, tuple(key for key in given if key not in axes), classes.names)
 
 
 def class_axes(network: SegmentationModel) -> dict[str, tuple[int, ...]]:

@@ -1,0 +1,60 @@
+"""Models that were saved under the name of the default, when that was the paper's network."""
+
+import json
+
+import pytest
+import torch
+
+from ntrm.models.hub import CONFIG, load, save_pretrained
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named, network_saved_as
+from ntrm.models.registry import ARCHITECTURES, create
+
+OPTIONS = {"width": 0.125, "dim": 8, "layers": 2, "masks": "soft", "tau": 0.3}
+
+
+@pytest.fixture
+def before(tmp_path, seed):
+    """The paper's network, and a folder as it was written when its name was ``ntrm``."""
+    torch.manual_seed(seed)
+    network = create("ntrm-paper", 4, **OPTIONS).describe(mpp=6.7, name="mine").eval()
+    save_pretrained(network, tmp_path / "before")
+    rename(tmp_path / "before")
+    return network, tmp_path / "before"
+
+
+def rename(folder):
+    document = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps({**document, "arch": "ntrm"}))
+
+
+def test_a_name_means_one_network_when_made_and_one_when_read():
+    assert {network_named(DEFAULT), network_saved_as(DEFAULT)} <= ARCHITECTURES.keys()
+    assert network_named(DEFAULT) == DEFAULT_NETWORK
+    for name in (*ARCHITECTURES, "unknown"):
+        assert network_named(name) == network_saved_as(name) == name
+
+
+def test_the_very_network_comes_back(before):
+    network, folder = before
+    again = load(folder)
+    assert again.config == network.config
+    assert again.config.arch == "ntrm-paper"
+    image = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        ours, theirs = again(image, graph=True), network(image, graph=True)
+    assert torch.equal(ours.final, theirs.final)
+    assert torch.equal(ours.initial, theirs.initial)
+    assert all(torch.equal(a, b) for a, b in zip(ours.graph, theirs.graph, strict=True))
+
+
+def test_saved_again_it_carries_its_own_name(before, tmp_path):
+    _, folder = before
+    load(folder).save_pretrained(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / CONFIG).read_text())["arch"] == "ntrm-paper"
+    assert load(tmp_path / "again").config == load(folder).config
+
+
+def test_what_is_saved_now_never_carries_the_name_of_the_default(tmp_path):
+    save_pretrained(create("ntrm", 4, width=0.125), tmp_path)
+    assert json.loads((tmp_path / CONFIG).read_text())["arch"] == "ntrm-control"
+    assert load(tmp_path).config.arch == "ntrm-control"

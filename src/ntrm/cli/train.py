@@ -11,13 +11,19 @@ from rich.console import Console as RichConsole
 
 from ntrm.cli.console import Console, command
 from ntrm.cli.options import Changes, Device, Level, Seed, Splits
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
+
+WHICH = f"{DEFAULT} stands for {DEFAULT_NETWORK} in this version"
 
 
 @command
 def train(
-    arch: Annotated[str, typer.Option("--arch", metavar="NAME", help="Architecture; an unknown name lists them.")],
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")],
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder of the run: new or empty.")],
+    arch: Annotated[
+        str,
+        typer.Option("--arch", metavar="NAME", help=f"Architecture; {WHICH}; an unknown name lists all."),
+    ] = DEFAULT,
     recipe: Annotated[
         str, typer.Option("--recipe", metavar="R", help="How to train: paper, fast, finetune or a YAML file.")
     ] = "fast",
@@ -50,13 +56,15 @@ def train(
 
     Stopped by Ctrl-C, SIGTERM or a crash, the same command with --resume goes on and comes to the same end.
 
-    Example: ntrm train --arch ntrm-paper --data DIR --resolution 10x --recipe paper --out RUN
+    Example: ntrm train --data DIR --out RUN
 
-    ntrm train --arch ntrm --data DIR --out RUN --set steps=500 --set augment.stain=0 --option width=0.5
+    ntrm train --arch ntrm-paper --data DIR --resolution 10x --recipe paper --out RUN
 
-    ntrm train --arch ntrm --data MINE --recipe finetune --init RUN/model --sections 10 --out RUN2
+    ntrm train --data DIR --out RUN --set steps=500 --set augment.stain=0 --option width=0.5
 
-    torchrun --nproc-per-node 4 -m ntrm train --arch ntrm --data DIR --out RUN --resume
+    ntrm train --data MINE --recipe finetune --init RUN/model --sections 10 --out RUN2
+
+    torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
     """
     from ntrm.training.fit import fit
     from ntrm.training.launch import find_launch

@@ -133,7 +133,7 @@ def _segmentation(found: Evaluation, folder: Path) -> Markup:
         "Segmentation by the bundled model",
         paragraph(words),
         picture(folder / "examples.png", "Image, truth, prediction, errors."),
-        picture(folder / "improvement.png", "What the tissue graph and the decoder change in the coarse prediction."),
+        picture(folder / "improvement.png", "What the decoder changes in the coarse prediction."),
         picture(folder / "confusion.png", "Which tissue is taken for which."),
         table(["tissue", "", "IoU", "Dice"], rows),
     )

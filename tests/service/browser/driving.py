@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ntrm.labels import SKIN
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
+from ntrm.relations.network import NetworkRelations
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segment import segment
 
@@ -48,11 +50,18 @@ def write_slide(path, mpp=MPP, copies=2):
 
 
 def write_results(path, out):
-    """Segment a slide; the same results once more as ``lost``: of a file that is nowhere, with its mask as truth."""
+    """Segment a slide; the same results once more as ``lost``: of a file that is nowhere, with its mask as truth.
+
+    The model's network has no relations of its own; ``lost`` is given some.
+    """
     done = segment(path, out=out, device="cpu", options=Options(maps=True))
     assert done.exit_code == 0, done.slides
     lost = shutil.copytree(out / path.stem, out / "lost")
     shutil.copy(lost / "mask.ome.tif", lost / "truth.ome.tif")
+    graph = json.loads((lost / "graph.json").read_text())
+    shares = np.random.default_rng(SEED).random((2, len(SKIN), len(SKIN)))
+    graph["network"] = NetworkRelations(SKIN.names, *shares, windows=7).as_dict()
+    (lost / "graph.json").write_text(json.dumps(graph))
     record = lost / ".ntrm" / "done.json"
     document = json.loads(record.read_text())
     document["plan"]["source"] = "0" * 64

@@ -43,6 +43,18 @@ def large_region(service, tissue):
     return best["properties"]["measurements"], (middle.x, middle.y)
 
 
+def holed_tissue(service):
+    """The tissue with the largest region that has a hole, where it is the largest region of that tissue."""
+    from shapely.geometry import shape
+
+    largest = {}
+    for item in service.ask(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
+        name, geometry = item["properties"]["classification"]["name"], shape(item["geometry"])
+        if name not in largest or geometry.area > largest[name].area:
+            largest[name] = geometry
+    return max((name for name in largest if largest[name].interiors), key=lambda name: largest[name].area)
+
+
 DRAWN = """() => {
   const path = document.querySelector(".region-outline .over");
   const matrix = path.getScreenCTM();

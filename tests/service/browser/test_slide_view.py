@@ -13,6 +13,7 @@ from tests.service.browser.looking import (
     SAME,
     VIEW,
     classes,
+    holed_tissue,
     home_place,
     large_region,
     longest_interface,
@@ -100,14 +101,14 @@ def test_an_edge_of_the_graph_marks_the_interface_and_reads_it_out(slide_page, s
 
     assert before == 0
     reading = page.locator(".reading").inner_text()
-    assert f"{reference['mm']:.2f} mm" in reading
+    assert f"{reference['mm']:.{2 if reference['mm'] < 10 else 1}f} mm" in reading
     assert f"{reference['contacts']}" in reading
     page.keyboard.press("Escape")
     until(lambda: yellow_pixels(page) == 0)
     assert page.locator(".reading").inner_text() == ""
 
 
-def test_the_graph_is_drawn_to_scale_and_learned_relations_are_named_as_such(slide_page, service):
+def test_the_graph_is_drawn_to_scale(slide_page, service):
     page = slide_page().page
     page.get_by_role("tab", name="Relations").click()
     found = longest_interface(service)
@@ -123,8 +124,19 @@ def test_the_graph_is_drawn_to_scale_and_learned_relations_are_named_as_such(sli
         assert drawn == pytest.approx(mm / found["mm"], abs=0.01) or (
             widths["-".join(pair)] == 0.8 and mm < found["mm"] / 10
         )
+    # The network has no relations of its own, and the page says so.
+    assert service.ask(f"/v1/slides/{service.slide}/graph").get("network") is None
+    for name in ("Attention", "Edge weights"):
+        choice = page.get_by_role("radio", name=name)
+        assert choice.is_disabled()
+        assert choice.get_attribute("title") == "This model keeps no relations of its own"
+
+
+def test_learned_relations_are_named_as_such(open_page, service):
+    page = open_page(f"/#/slide/{service.lost}").page
+    page.get_by_role("tab", name="Relations").click()
     page.get_by_role("radio", name="Attention").click()
-    network = service.ask(f"/v1/slides/{service.slide}/graph")["network"]
+    network = service.ask(f"/v1/slides/{service.lost}/graph")["network"]
     assert "not biology" in page.locator(".note.strong").inner_text()
     names, matrix = network["names"], network["attention"]
     row = page.locator(".numbers tbody tr").first
@@ -201,10 +213,11 @@ def test_a_place_is_read_by_pointer(slide_page, service):
 
 def test_a_region_is_outlined_with_its_holes(slide_page, service):
     page = slide_page().page
-    _, (x, y) = large_region(service, "RET")
+    tissue = holed_tissue(service)
+    _, (x, y) = large_region(service, tissue)
     page.mouse.click(*home_place(page, service, x, y))
     page.locator(".region-outline").wait_for(state="attached")
-    drawn, expected = page.evaluate(DRAWN), rings_around(service, "RET", x, y)
+    drawn, expected = page.evaluate(DRAWN), rings_around(service, tissue, x, y)
 
     assert len(drawn) == len(expected) > 1
     for ring, wanted in zip(drawn, expected, strict=True):

@@ -17,7 +17,7 @@ const COMPARE = [
 ];
 
 const LEGENDS = {
-  initial: () => "What the network saw before it looked at the relations between tissues.",
+  initial: () => "What the network's coarse head saw, before the second look.",
   improvement() {
     const [good, bad] = paletteName() === "safe" ? ["blue", "orange"] : ["green", "red"];
     return `Where the second look corrected the first one (${good}) and where it broke it (${bad}).`;
@@ -90,7 +90,7 @@ export function makeLayers(layers, view, changed) {
       note.textContent =
         view.compare === "off"
           ? (LEGENDS[view.layer]?.() ?? "")
-          : "First: before the relations between tissues. Final: after.";
+          : "First: the coarse head. Final: after the second look.";
       note.hidden = !note.textContent;
       ramp.hidden = view.layer !== "confidence";
     },

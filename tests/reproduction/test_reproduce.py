@@ -23,7 +23,7 @@ from ntrm.training.recipe import parse_overrides
 pytestmark = pytest.mark.slow
 
 ARCHS = ("unet-resnet18", "ntrm-paper", "deeplabv3plus")
-SETTINGS = ("steps=24", "validate_every=3", "batch=2", "window=64", "overlap=0", "workers=0", "augment=none")
+SETTINGS = ("steps=24", "validate_every=6", "batch=2", "window=64", "overlap=0", "workers=0", "augment=none")
 
 
 def arguments(data, out):
@@ -45,10 +45,19 @@ def only(folder, pattern):
     return next(iter(folder.glob(pattern)), None)
 
 
-@pytest.fixture(scope="module")
-def story(stripes, tmp_path_factory):
+def test_a_reproduction_that_is_killed_goes_on_and_its_page_has_the_right_numbers(stripes, tmp_path):
+    # One test: the story takes long, and tests of one file may run in several processes, each with a story of its own.
+    story = tell(stripes, tmp_path)
+    a_killed_reproduction_goes_on(story)
+    a_failed_run_is_reported_and_the_others_go_on(story)
+    the_numbers_of_the_tables_are_those_of_the_counts(story)
+    claims_and_costs_are_counted_on_the_real_runs(story)
+    every_figure_is_drawn(story)
+    a_dry_run_tells_what_is_left_and_writes_nothing(story)
+
+
+def tell(stripes, root):
     """One run is done; kill -9 in the middle of the second; spoil the third; go on to the end."""
-    root = tmp_path_factory.mktemp("story")
     out, runs = root / "out", root / "out" / "runs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NTRM_CACHE", str(root / "cache"))
@@ -90,7 +99,7 @@ def do_the_first(data, out):
     return jobs
 
 
-def test_a_killed_reproduction_goes_on(story):
+def a_killed_reproduction_goes_on(story):
     assert story.half["finished"] is False
     assert (story.killed / "evaluation" / "metrics.json").is_file()
     after = json.loads((story.killed / "provenance.json").read_text())
@@ -103,7 +112,7 @@ def test_a_killed_reproduction_goes_on(story):
     assert json.loads(story.result.stdout)["ran"] == 3
 
 
-def test_a_failed_run_is_reported_and_the_others_go_on(story):
+def a_failed_run_is_reported_and_the_others_go_on(story):
     assert story.result.exit_code == 1
     document = json.loads(story.result.stdout)
     ((label, reason),) = document["failed"].items()
@@ -122,7 +131,7 @@ def test_a_failed_run_is_reported_and_the_others_go_on(story):
     }
 
 
-def test_the_numbers_of_the_tables_are_those_of_the_counts(story):
+def the_numbers_of_the_tables_are_those_of_the_counts(story):
     rows = {row["system"]: row for row in read_csv(story.out / "tables" / "table1.csv")}
     assert rows["DeepLabV3+"]["accuracy"] == ""
     assert rows["DeepLabV3+"]["accuracy failed"] == "1"
@@ -147,7 +156,7 @@ def scores(table):
     return np.trace(table) / table.sum(), np.mean(ious), np.mean(dices)
 
 
-def test_claims_and_costs_are_counted_on_the_real_runs(story):
+def claims_and_costs_are_counted_on_the_real_runs(story):
     claims = {row["claim"]: row for row in read_csv(story.out / "tables" / "claims.csv")}
     assert claims["the highest mean IoU"]["verdict"] == "left out"  # DeepLabV3+ failed
     changed = claims["errors corrected at the RET–HYP interface"]
@@ -165,14 +174,14 @@ def test_claims_and_costs_are_counted_on_the_real_runs(story):
     assert resolution["training windows"] == "8"
 
 
-def test_every_figure_is_drawn(story):
+def every_figure_is_drawn(story):
     drawn = {path.stem for path in (story.out / "figures").glob("*.png")}
     assert drawn == {"dataset", "qualitative", "improvement", "pipeline", "architecture", "trm"}
     page = (story.out / "index.html").read_text()
     assert page.count("data:image/png;base64") == len(drawn)
 
 
-def test_a_dry_run_tells_what_is_left_and_writes_nothing(story):
+def a_dry_run_tells_what_is_left_and_writes_nothing(story):
     document = json.loads(story.dry.stdout)
     assert len(document["jobs"]) == 4
     assert document["done"] == 3

@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,37 +18,57 @@ from ntrm.slide.checkpoints import Checkpoints
 
 ROOT = Path(__file__).parents[2]
 
-KILLED = """
-import os, signal, sys
+EACH = """
+import os, sys, traceback
+import torch; torch.set_num_threads(1)
 from tests.evaluation.small import ByColour
-from ntrm.slide.bands import BandStore
-from ntrm.slide.checkpoints import Checkpoints
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segment import segment
-slide, out, where, times = *sys.argv[1:4], int(sys.argv[4])
-Checkpoints.due = lambda self: True
+from ntrm.slide.checkpoints import Checkpoints
 
-def dying(function):
+def each(work, rows):
+    # A process for each row that shares what this one has imported, which takes longer than the work.
+    for row in rows:
+        child = os.fork()
+        if child == 0:
+            try:
+                work(*row)
+                sys.stdout.flush()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+KILLED = """
+import signal
+from ntrm.slide.bands import BandStore
+
+def dying(function, times):
     def wrapped(*arguments, **more):
-        global times
+        nonlocal times
         times -= 1
         if times < 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **more)
     return wrapped
 
-if where == "bands":
-    BandStore.append = dying(BandStore.append)
-elif where == "checkpoints":
-    Checkpoints.save = dying(Checkpoints.save)
-elif where == "renaming":
-    os.replace = dying(os.replace)
-    os.rename = dying(os.rename)
-else:
-    os.fsync = dying(os.fsync)
-import torch; torch.set_num_threads(1)
-options = Options(maps=where != "bands", probabilities=where != "bands")
-segment(slide, out=out, model=ByColour(), device="cpu", batch=2, options=options)
+def work(where, times):
+    Checkpoints.due = lambda self: True
+    if where == "bands":
+        BandStore.append = dying(BandStore.append, int(times))
+    elif where == "checkpoints":
+        Checkpoints.save = dying(Checkpoints.save, int(times))
+    elif where == "renaming":
+        # One count for both.
+        os.replace = os.rename = dying(os.replace, int(times))
+    else:
+        os.fsync = dying(os.fsync, int(times))
+    options = Options(maps=where != "bands", probabilities=where != "bands")
+    segment(slide, out=f"{out}/{where}", model=ByColour(), device="cpu", batch=2, options=options)
+
+slide, out, *rows = sys.argv[1:]
+each(work, [row.split() for row in rows])
 """
 MOST = {"bands": 8, "checkpoints": 8, "renaming": 60, "anywhere": 70}
 """Calls in a whole run, about."""
@@ -59,48 +80,59 @@ def run(slide, out, **options):
     return fingerprints(out)
 
 
-@pytest.mark.parametrize("where", MOST)
-def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tmp_path, random, where):
-    if where != "bands":
-        pytest.importorskip("zarr")
-    options = {} if where == "bands" else {"maps": True, "probabilities": True}
+def in_processes(code, *words):
+    """Output of a program, and the exit codes of the processes that it started one after the other."""
+    command = [sys.executable, "-c", EACH + code, *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    codes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("ended ")]
+    return done.stdout, done.stderr, codes
+
+
+def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tmp_path, random):
     slide = write_slide(tmp_path / "a.tif", paint(random, pieces=2))
-    whole = run(slide, tmp_path / "whole", **options)
-    times = int(random.integers(0, MOST[where]))
+    places = MOST if find_spec("zarr") else ["bands"]
+    times = {where: int(random.integers(0, MOST[where])) for where in places}
     print("killed after", times)  # noqa: T201 - shown with a failure
-    words = [sys.executable, "-c", KILLED, str(slide), str(tmp_path / "out"), where, str(times)]
-    dead = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert dead.returncode in (-9, 0), dead.stderr
-    assert run(slide, tmp_path / "out", **options) == whole
+    _, said, codes = in_processes(KILLED, slide, tmp_path / "out", *(f"{where} {n}" for where, n in times.items()))
+    assert len(codes) == len(times)
+    assert set(codes) <= {-9, 0}, said
+    for options in ({}, {"maps": True, "probabilities": True}):
+        so_run = [where for where in places if (where == "bands") == (not options)]
+        whole = run(slide, tmp_path / f"whole {len(options)}", **options) if so_run else {}
+        for where in so_run:
+            assert run(slide, tmp_path / "out" / where, **options) == whole, where
 
 
 FULL = """
-import resource, sys
-from tests.evaluation.small import ByColour
-from ntrm.slide.checkpoints import Checkpoints
-from ntrm.segmentation.segment import segment
-large, small, out, due = sys.argv[1:]
-Checkpoints.due = lambda self: due == "True"
-import torch; torch.set_num_threads(1)
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-found = segment([large, small], out=out, model=ByColour(), device="cpu", batch=2)
-print([each.status for each in found.slides], found.exit_code, found.slides[0].reason)
+import resource
+
+def work(out, due):
+    Checkpoints.due = lambda self: due == "True"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    found = segment([large, small], out=out, model=ByColour(), device="cpu", batch=2)
+    print([each.status for each in found.slides], found.exit_code, found.slides[0].reason)
+
+large, small, *rows = sys.argv[1:]
+each(work, [(row, row.rpartition("/")[2]) for row in rows])
 """
 
 
-@pytest.mark.parametrize(("due", "reason"), [(False, "cannot keep finished rows"), (True, "cannot write")])
-def test_a_disk_that_takes_no_more_is_one_slides_error(tmp_path, random, due, reason):
+def test_a_disk_that_takes_no_more_is_one_slides_error(tmp_path, random):
     """No file may exceed 300 kB: neither do the rows of the large slide fit, nor a checkpoint of it."""
     large = write_slide(tmp_path / "large.tif", paint(random, height=600, width=800))
     small = write_slide(tmp_path / "small.tif", paint(random, height=150, width=110))
-    words = [sys.executable, "-c", FULL, str(large), str(small), str(tmp_path / "out"), str(due)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "['failed', 'done'] 1" in done.stdout
-    assert reason in done.stdout
-    assert reason in (tmp_path / "out" / "slides.csv").read_text()
-    # With room, the same command goes on.
-    again = segment([large, small], out=tmp_path / "out", model=ByColour(), device="cpu", batch=2)
-    assert [each.status for each in again.slides] == ["done", "kept"]
+    # By whether a checkpoint is always due.
+    reasons = {"False": "cannot keep finished rows", "True": "cannot write"}
+    printed, said, codes = in_processes(FULL, large, small, *(tmp_path / "out" / due for due in reasons))
+    assert codes == [0, 0], said
+    told = [line for line in printed.splitlines() if line.startswith("[")]
+    for line, (due, reason) in zip(told, reasons.items(), strict=True):
+        assert line.startswith("['failed', 'done'] 1")
+        assert reason in line
+        assert reason in (tmp_path / "out" / due / "slides.csv").read_text()
+        # With room, the same command goes on.
+        again = segment([large, small], out=tmp_path / "out" / due, model=ByColour(), device="cpu", batch=2)
+        assert [each.status for each in again.slides] == ["done", "kept"]
 
 
 def test_whichever_write_fails_the_slide_is_told_and_the_next_one_goes_on(tmp_path, random, monkeypatch):

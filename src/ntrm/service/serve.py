@@ -15,9 +15,9 @@ from types import FrameType
 import uvicorn
 
 from ntrm.errors import RefusedError, UsageError
-from ntrm.models.folders import local_folder, read_model
 from ntrm.reproduction.locks import holding
 from ntrm.service.app import create_app
+from ntrm.service.model_check import check_model
 from ntrm.service.model_facts import read_facts
 from ntrm.service.settings import ServiceSettings
 from ntrm.service.shared import SERVER_LOCK
@@ -34,7 +34,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     One service at a time works in a folder of results.
     """
     _check_out(settings.out)
-    _check_model(settings)
+    check_model(settings)
     _check_classes(settings)
     settings.hidden.mkdir(parents=True, exist_ok=True, mode=0o700)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
@@ -70,14 +70,6 @@ def _check_out(out: Path) -> None:
             got=other.name,
             mend="name a folder that ntrm segment wrote to, or a new one",
         )
-
-
-def _check_model(settings: ServiceSettings) -> None:
-    """Refuse a model that no worker could load, as far as its files tell; a hub's is on its way for minutes."""
-    folder = local_folder(settings.model) if settings.workers != 0 else None
-    if folder is not None:
-        config, _ = read_model(folder)
-        config.check_mpp()
 
 
 def _check_classes(settings: ServiceSettings) -> None:

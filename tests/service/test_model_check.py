@@ -16,6 +16,7 @@ from ntrm.cli.app import app
 from ntrm.errors import RefusedError, UsageError
 from ntrm.models import registry
 from ntrm.models.folders import CONFIG
+from ntrm.models.names import NETWORKS
 from ntrm.service import model_check
 from ntrm.service.model_check import check_model
 
@@ -69,7 +70,7 @@ def cached(model, home, name):
 
 
 def test_known_names_are_the_registrys():
-    assert set(registry.ARCHITECTURES) == model_check.ARCHITECTURES
+    assert set(registry.ARCHITECTURES) == NETWORKS
 
 
 def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_path, model):
@@ -96,7 +97,7 @@ def test_what_only_shows_results_needs_no_network(tmp_path, model):
 
 
 def test_a_name_that_is_not_listed_here_is_asked_of_the_registry(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(model_check, "ARCHITECTURES", frozenset())
+    monkeypatch.setattr(model_check, "NETWORKS", frozenset())
     check_model(settings_of(tmp_path / "out", model, workers=1))
 
 

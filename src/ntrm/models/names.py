@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+NETWORKS = frozenset(
+    {
+        "ntrm-paper", "ntrm-control", "ntrm-section", "unet-resnet18", "unet-vgg16", "attention-unet", "deeplabv3plus",
+        "mit-b0", "mit-b2", "mit-trm", "mit-section",
+    }
+)  # fmt: skip
+"""What the registry can build, for those who must not load torch to ask it."""
+
 DEFAULT = "ntrm"
 """The default of this version, whichever network that is."""
 

@@ -10,18 +10,11 @@ from typing import Any
 from ntrm.errors import NtrmError
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import local_folder, locate, read_model
+from ntrm.models.names import NETWORKS
 from ntrm.service.settings import ServiceSettings
 
 HUB_SECONDS = 20.0
 """For a hub to answer; weights that take longer are left to the worker, which tells when they do not come."""
-
-ARCHITECTURES = frozenset(
-    {
-        "ntrm-paper", "ntrm-control", "ntrm-section", "unet-resnet18", "unet-vgg16", "attention-unet", "deeplabv3plus",
-        "mit-b0", "mit-b2", "mit-trm", "mit-section",
-    }
-)  # fmt: skip
-"""Those that are known without torch, which the web process never loads; any other name is asked of the registry."""
 
 
 def check_model(settings: ServiceSettings) -> None:
@@ -36,7 +29,7 @@ def check_model(settings: ServiceSettings) -> None:
 
 
 def _check_architecture(config: ModelConfig) -> None:
-    if config.arch not in ARCHITECTURES:
+    if config.arch not in NETWORKS:  # nearly always it is, and torch, which the web process never loads, stays away
         from ntrm.models.registry import create
 
         options: dict[str, Any] = dict(config.options)

@@ -26,8 +26,7 @@ VARIANTS = {
     **{name: (name, {}) for name in ARCHITECTURES if name not in PARTS_OF_OTHERS},
     "ntrm-paper": ("ntrm-paper", SMALL),
     "ntrm-section": ("ntrm-section", SMALL),
-    # Relations counted in the other ways, so that no export is for these alone.
-    "mit-trm": ("mit-trm", {**SMALL, "masks": "soft", "layer": "sum", "absent": "linked"}),
+    "ntrm-paper, other relations": ("ntrm-paper", {**SMALL, "masks": "soft", "layer": "sum", "absent": "linked"}),
 }
 
 

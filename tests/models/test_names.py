@@ -1,4 +1,4 @@
-"""Models that were saved under the name of the default, when that was the paper's network."""
+"""Names of networks; models that were saved under that of the default, when that was the paper's network."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ntrm.models.hub import CONFIG, load, save_pretrained
-from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named, network_saved_as
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, NETWORKS, network_named, network_saved_as
 from ntrm.models.registry import ARCHITECTURES, create
 
 OPTIONS = {"width": 0.125, "dim": 8, "layers": 2, "masks": "soft", "tau": 0.3}
@@ -25,6 +25,10 @@ def before(tmp_path, seed):
 def rename(folder):
     document = json.loads((folder / CONFIG).read_text())
     (folder / CONFIG).write_text(json.dumps({**document, "arch": "ntrm"}))
+
+
+def test_known_names_are_the_registrys():
+    assert set(ARCHITECTURES) == NETWORKS
 
 
 def test_a_name_means_one_network_when_made_and_one_when_read():

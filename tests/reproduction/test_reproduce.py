@@ -48,12 +48,12 @@ def only(folder, pattern):
 def test_a_reproduction_that_is_killed_goes_on_and_its_page_has_the_right_numbers(stripes, tmp_path):
     # One test: the story takes long, and tests of one file may run in several processes, each with a story of its own.
     story = tell(stripes, tmp_path)
-    a_killed_reproduction_goes_on(story)
-    a_failed_run_is_reported_and_the_others_go_on(story)
-    the_numbers_of_the_tables_are_those_of_the_counts(story)
-    claims_and_costs_are_counted_on_the_real_runs(story)
-    every_figure_is_drawn(story)
-    a_dry_run_tells_what_is_left_and_writes_nothing(story)
+    check_a_killed_reproduction_goes_on(story)
+    check_a_failed_run_is_reported_and_the_others_go_on(story)
+    check_the_numbers_of_the_tables_are_those_of_the_counts(story)
+    check_claims_and_costs_are_counted_on_the_real_runs(story)
+    check_every_figure_is_drawn(story)
+    check_a_dry_run_tells_what_is_left_and_writes_nothing(story)
 
 
 def tell(stripes, root):
@@ -99,7 +99,7 @@ def do_the_first(data, out):
     return jobs
 
 
-def a_killed_reproduction_goes_on(story):
+def check_a_killed_reproduction_goes_on(story):
     assert story.half["finished"] is False
     assert (story.killed / "evaluation" / "metrics.json").is_file()
     after = json.loads((story.killed / "provenance.json").read_text())
@@ -112,7 +112,7 @@ def a_killed_reproduction_goes_on(story):
     assert json.loads(story.result.stdout)["ran"] == 3
 
 
-def a_failed_run_is_reported_and_the_others_go_on(story):
+def check_a_failed_run_is_reported_and_the_others_go_on(story):
     assert story.result.exit_code == 1
     document = json.loads(story.result.stdout)
     ((label, reason),) = document["failed"].items()
@@ -131,7 +131,7 @@ def a_failed_run_is_reported_and_the_others_go_on(story):
     }
 
 
-def the_numbers_of_the_tables_are_those_of_the_counts(story):
+def check_the_numbers_of_the_tables_are_those_of_the_counts(story):
     rows = {row["system"]: row for row in read_csv(story.out / "tables" / "table1.csv")}
     assert rows["DeepLabV3+"]["accuracy"] == ""
     assert rows["DeepLabV3+"]["accuracy failed"] == "1"
@@ -156,7 +156,7 @@ def scores(table):
     return np.trace(table) / table.sum(), np.mean(ious), np.mean(dices)
 
 
-def claims_and_costs_are_counted_on_the_real_runs(story):
+def check_claims_and_costs_are_counted_on_the_real_runs(story):
     claims = {row["claim"]: row for row in read_csv(story.out / "tables" / "claims.csv")}
     assert claims["the highest mean IoU"]["verdict"] == "left out"  # DeepLabV3+ failed
     changed = claims["errors corrected at the RET–HYP interface"]
@@ -174,14 +174,14 @@ def claims_and_costs_are_counted_on_the_real_runs(story):
     assert resolution["training windows"] == "8"
 
 
-def every_figure_is_drawn(story):
+def check_every_figure_is_drawn(story):
     drawn = {path.stem for path in (story.out / "figures").glob("*.png")}
     assert drawn == {"dataset", "qualitative", "improvement", "pipeline", "architecture", "trm"}
     page = (story.out / "index.html").read_text()
     assert page.count("data:image/png;base64") == len(drawn)
 
 
-def a_dry_run_tells_what_is_left_and_writes_nothing(story):
+def check_a_dry_run_tells_what_is_left_and_writes_nothing(story):
     document = json.loads(story.dry.stdout)
     assert len(document["jobs"]) == 4
     assert document["done"] == 3

@@ -14,9 +14,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.app import app
 from ntrm.errors import RefusedError, UsageError
-from ntrm.models import registry
 from ntrm.models.folders import CONFIG
-from ntrm.models.names import NETWORKS
 from ntrm.service import model_check
 from ntrm.service.model_check import check_model
 
@@ -67,10 +65,6 @@ def cached(model, home, name):
     shutil.copytree(model, place / "snapshots" / ("0" * 40))
     (place / "refs").mkdir()
     (place / "refs" / "main").write_text("0" * 40)
-
-
-def test_known_names_are_the_registrys():
-    assert set(registry.ARCHITECTURES) == NETWORKS
 
 
 def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_path, model):

@@ -293,6 +293,7 @@ def test_a_hub_id_without_network_says_what_to_do(monkeypatch):
         raise hub.errors.LocalEntryNotFoundError("no connection")
 
     monkeypatch.setattr(hub, "snapshot_download", unreachable)
+    monkeypatch.setattr("ntrm.models.folders._is_silent", lambda *_: False)
     with pytest.raises(RefusedError, match="no connection") as caught:
         load("owner/name")
     assert "local folder" in str(caught.value)
@@ -307,5 +308,6 @@ def test_a_hub_id_fetches_three_files_at_the_revision(folder, monkeypatch):
         return str(folder)
 
     monkeypatch.setattr(hub, "snapshot_download", download)
+    monkeypatch.setattr("ntrm.models.folders._is_silent", lambda *_: False)
     assert load("owner/name", revision="v1").config.classes == 4
     assert asked == {"name": "owner/name", "revision": "v1", "allow_patterns": [CONFIG, WEIGHTS, CARD]}

@@ -21,6 +21,9 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 BUNDLED = "bundled"
 """Name of the model that comes with the package: for trying the software, not for real slides."""
 
+SILENCE_S = 20.0
+"""How long a hub may say nothing at all: its own client would wait for ever."""
+
 MOST_CONFIG_BYTES = 1_000_000
 """A config is a page of text; anything larger is not one."""
 
@@ -31,16 +34,31 @@ _KEYS = {
 
 
 def locate(source: str | Path, revision: str | None = None) -> Path:
-    """Folder of a model: as it is given, the bundled one, or a download from the hub."""
+    """Folder of a model: as it is given, the bundled one, or a download from the hub.
+
+    Where the hub is silent, what was fetched before is taken, as where there is no network.
+    """
     folder = local_folder(source)
     if folder is not None:
         return folder
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    # Some put a password into the address: it has no place in a message, and any answer will do.
+    scheme, colon, rest = constants.ENDPOINT.partition("://")
+    endpoint = scheme + colon + rest.rpartition("@")[2]
+    silent = not constants.HF_HUB_OFFLINE and _is_silent(endpoint, str(source))
+    only: dict[str, Any] = {"local_files_only": True} if silent else {}
     try:
-        return Path(snapshot_download(str(source), revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD]))
+        return Path(snapshot_download(str(source), revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD], **only))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        if silent:
+            raise RefusedError(
+                f"no folder {source} here, and the hub does not answer",
+                got=f"nothing from {endpoint} in {SILENCE_S:g} s, and no copy of an earlier download",
+                expected="an answer, however slow the download is then",
+                mend="check HF_ENDPOINT, the proxy and the network, try again later, or give a local folder",
+            ) from error
         raise RefusedError(
             f"no folder {source} here, and it cannot be fetched from the hub",
             got=f"{type(error).__name__}: {error}".splitlines()[0],
@@ -71,6 +89,21 @@ def local_folder(source: str | Path) -> Path | None:
             f"no folder {text}, and no hub client", got="no huggingface_hub", mend='pip install "ntrm[hub]"'
         )
     return None
+
+
+def _is_silent(endpoint: str, name: str) -> bool:
+    """Whether a hub takes connections, or seems to, and says nothing."""
+    from http.client import HTTPException
+    from urllib.request import Request, urlopen
+
+    if not endpoint.startswith(("http://", "https://")):
+        return False
+    try:
+        with urlopen(Request(f"{endpoint}/api/models/{name}", method="HEAD"), timeout=SILENCE_S):  # noqa: S310
+            return False
+    except (OSError, HTTPException, ValueError) as error:
+        # A refusal is an answer, and what else is wrong the client tells better.
+        return isinstance(getattr(error, "reason", error), TimeoutError)
 
 
 def read_model(folder: Path) -> tuple[ModelConfig, Path]:

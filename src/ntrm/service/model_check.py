@@ -37,7 +37,7 @@ def _check_architecture(config: ModelConfig) -> None:
 
 
 def _fetched(source: str) -> Path | None:
-    """Folder of a hub's model; None where that takes long. In a process: a silent hub's wait has no other end."""
+    """Folder of a hub's model; None where that takes long. In a process, which can be ended while it waits."""
     context = get_context("spawn")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_fetch, args=(source, there), daemon=True)

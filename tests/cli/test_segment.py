@@ -43,6 +43,21 @@ def test_files_on_request_and_the_report_that_is_not_wanted(words, tmp_path):
     assert "report.html" not in names
 
 
+def test_the_least_area_is_an_option_of_the_run_and_nonsense_is_wrong_usage(words, tmp_path):
+    result = runner.invoke(app, [*words, "--json", "--min-area", "400"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["options"]["min_area_um2"] == 400
+    assert json.loads((tmp_path / "out" / "first" / "summary.json").read_text())["specks"] is not None
+    other = runner.invoke(app, [*words, "--json", "--min-area", "500"])
+    assert other.exit_code == 3
+    assert json.loads(other.stdout)["error"]["got"] == "options min_area_um2 400.0, not 500.0"
+    for wrong in ("-1", "nan", "1e6"):
+        refused = runner.invoke(app, [*words, "--json", "--min-area", wrong])
+        assert refused.exit_code == 2
+        told = json.loads(refused.stdout)["error"]
+        assert (told["what"], told["expected"]) == ("impossible least area in µm²", "a number from 0 to 20000")
+
+
 def test_people_read_a_table_and_what_failed(words, tmp_path):
     broken = tmp_path / "broken.svs"
     broken.write_bytes(b"nothing")

@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+from scipy import ndimage
 from tests.evaluation.small import COLOURS, MPP, NAMES
 
 from ntrm.data.encode import write_image
@@ -21,6 +22,17 @@ def paint(random, height=190, width=130, pieces=1):
         body[:8] = NAMES.index("EPI")
         body[20:40, 30:60] = NAMES.index("SCC")
     return mask
+
+
+def speckled(random, mask, specks=6):
+    """The mask with small squares of another tissue in its dermis and on its glass, none of which touches another."""
+    found = mask.copy()
+    for _ in range(specks):
+        even = ndimage.maximum_filter(found, 11) == ndimage.minimum_filter(found, 11)
+        places = np.argwhere((even & np.isin(found, (NAMES.index("RET"), BKG)))[5:-5, 5:-5]) + 5
+        top, left = places[random.integers(len(places))]
+        found[top : top + random.integers(1, 3), left : left + random.integers(1, 3)] = NAMES.index("EPI")
+    return found
 
 
 def write_slide(path, mask, mpp=MPP):

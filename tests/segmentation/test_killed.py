@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
-from tests.segmentation.small import fingerprints, paint, write_slide
+from tests.segmentation.small import fingerprints, paint, speckled, write_slide
 
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segment import segment
@@ -64,7 +64,8 @@ def work(where, times):
         os.replace = os.rename = dying(os.replace, int(times))
     else:
         os.fsync = dying(os.fsync, int(times))
-    options = Options(maps=where != "bands", probabilities=where != "bands")
+    more = where != "bands"
+    options = Options(maps=more, probabilities=more, min_area_um2=400 * more)
     segment(slide, out=f"{out}/{where}", model=ByColour(), device="cpu", batch=2, options=options)
 
 slide, out, *rows = sys.argv[1:]
@@ -89,14 +90,14 @@ def in_processes(code, *words):
 
 
 def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tmp_path, random):
-    slide = write_slide(tmp_path / "a.tif", paint(random, pieces=2))
+    slide = write_slide(tmp_path / "a.tif", speckled(random, paint(random, pieces=2)))
     places = MOST if find_spec("zarr") else ["bands"]
     times = {where: int(random.integers(0, MOST[where])) for where in places}
     print("killed after", times)  # noqa: T201 - shown with a failure
     _, said, codes = in_processes(KILLED, slide, tmp_path / "out", *(f"{where} {n}" for where, n in times.items()))
     assert len(codes) == len(times)
     assert set(codes) <= {-9, 0}, said
-    for options in ({}, {"maps": True, "probabilities": True}):
+    for options in ({}, {"maps": True, "probabilities": True, "min_area_um2": 400}):
         so_run = [where for where in places if (where == "bands") == (not options)]
         whole = run(slide, tmp_path / f"whole {len(options)}", **options) if so_run else {}
         for where in so_run:

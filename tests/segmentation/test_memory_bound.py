@@ -12,6 +12,7 @@ from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.relations import outline, survey
 from ntrm.resolution import Resolution
 from ntrm.segmentation.measuring import class_areas, measure_pieces
+from ntrm.segmentation.specks import write_without_specks
 from ntrm.slide.bands import BandStore
 from ntrm.slide.outputs import overlay
 from ntrm.slide.pieces import PieceMap
@@ -68,6 +69,7 @@ WORKS = {
     ),
     "areas": lambda _, labels, __: class_areas(labels, SCHEMA, SQUARE, rows=64),
     "measurements": lambda _, labels, values: measure(labels, values),
+    "without specks": lambda folder, labels, _: write_without_specks(folder / "tidy.u8", labels, 64),
     "picture": lambda _, labels, __: overlay(np.zeros((100, 200, 3), np.uint8), labels, SCHEMA),
 }
 

@@ -46,6 +46,10 @@ Maps = Annotated[
 Probabilities = Annotated[
     bool, typer.Option("--probabilities", help="Also write probabilities.zarr (OME-NGFF), of every class.")
 ]
+MinArea = Annotated[
+    float,
+    typer.Option("--min-area", metavar="UM2", help="Give regions under so many µm² to their neighbours; 0: none."),
+]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html, or do not.")]
 
 
@@ -65,6 +69,7 @@ def segment(
     zarr: Zarr = False,
     maps: Maps = False,
     probabilities: Probabilities = False,
+    min_area: MinArea = 0.0,
     report: Report = True,
     device: Device = "auto",
     batch: Batch = 16,
@@ -91,7 +96,7 @@ def segment(
         out=out,
         model=model,
         mpp=mpp,
-        options=Options(tissue_mask, strict, overlap, simplify_um, gzip, zarr, maps, probabilities, report),
+        options=Options(tissue_mask, strict, overlap, simplify_um, gzip, zarr, maps, probabilities, report, min_area),
         device=device,
         batch=batch,
         shard=shard,

@@ -28,7 +28,8 @@ from ntrm.segmentation.identity import Identity, Options
 from ntrm.segmentation.look import Look
 from ntrm.segmentation.measuring import class_areas, measure_pieces
 from ntrm.segmentation.rows import Row, interface_rows, piece_row, region_row, slide_row
-from ntrm.segmentation.summary import graph_document, summary_document
+from ntrm.segmentation.specks import Given
+from ntrm.segmentation.summary import graph_document, specks_document, summary_document
 from ntrm.slide.bands import CONFIDENCE, INITIAL, LABELS
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.outputs import write_overlays, write_plain
@@ -48,13 +49,15 @@ TOGETHER = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What the network said of a slide."""
+    """What the network said of a slide, perhaps without specks."""
 
     maps: Mapping[str, StoredMap]
     """(H, W) by name: labels, confidence, and the coarse head's labels where they were asked for."""
     probabilities: ProbabilityZarr | None = None
     network: NetworkRelations | None = None
     """Its relations of tissues; None for networks that have none."""
+    given: Given | None = None
+    """What was given away as specks; None where nobody asked for that."""
 
     def array(self, name: str) -> Bytes:
         """A map as those see it who only ask for its rows and rectangles."""
@@ -93,6 +96,7 @@ def derive(
         network = None if found.network is None else found.network.as_dict()
         write_json(folder / GRAPH, {**about, "network": network, "pieces": [graph_document(piece) for piece in pieces]})
         summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
+        summary["specks"] = None if found.given is None else specks_document(found.given, resolution)
         write_json(folder / SUMMARY, summary)
         write_plain(folder, look.picture)
         # All that it reads is there once the mask is, which comes before it in that thread.

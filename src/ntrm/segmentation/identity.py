@@ -18,6 +18,8 @@ from ntrm.version import __version__
 
 FORMAT = "ntrm-results/1"
 PURPOSE = "for research, not for diagnosis"
+MOST_AREA_UM2 = 20_000.0
+"""Nobody takes more for a speck: ten times the stray spot of tumour that is not measured."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,15 @@ class Options:
     """Also write probabilities.zarr."""
     report: bool = True
     """Write report.html; it says nothing that the other files do not, and so is not part of a run's identity."""
+    min_area_um2: float = 0.0
+    """Regions of less are given to what lies around them; 0 leaves all as the network has them."""
 
     def __post_init__(self) -> None:
         if self.simplify_um is not None:
             check_number("simplification in µm", self.simplify_um, 0, 1000)
+        check_number("least area in µm²", self.min_area_um2, 0, MOST_AREA_UM2)
+        # 64 and 64.0 are one option, and must be told alike in every output.
+        object.__setattr__(self, "min_area_um2", float(self.min_area_um2))
 
     @property
     def lasting(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from ntrm.segmentation.look import Look, look_at
 from ntrm.segmentation.memory import BANDS, HIDDEN, alone, finished, forget_failure, remember
 from ntrm.segmentation.rows import Row
 from ntrm.segmentation.sources import source_fingerprint
-from ntrm.slide.bands import INITIAL, LABELS, MAPS, BandStore, drop, fingerprint
+from ntrm.segmentation.specks import write_without_specks
+from ntrm.slide.bands import INITIAL, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.slide.first_pass import gather_slide
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.inputs import SlideInput
@@ -139,7 +140,7 @@ def _predict(
             pass
     grid.forget()
     found = Found({name: store.map(name) for name in store.names}, probabilities, means.result())
-    return found, partial(
+    files = partial(
         derive,
         folder,
         slide_id,
@@ -149,6 +150,14 @@ def _predict(
         identity=work.identity,
         options=work.options,
     )
+    smallest = work.options.min_area_um2 / grid.resolution.pixel_area_um2
+    return found, lambda found: files(_tidied(found, store, smallest) if smallest else found)
+
+
+def _tidied(found: Found, store: BandStore, smallest: float) -> Found:
+    """With labels from which regions of less than so many pixels are gone; made anew by every run that needs them."""
+    given = write_without_specks(store.path(TIDY), found.array(LABELS), smallest)
+    return replace(found, maps={**found.maps, LABELS: store.map(TIDY)}, given=given)
 
 
 def _context(

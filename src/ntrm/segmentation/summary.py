@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ntrm.labels import LabelSchema
+from ntrm.resolution import Resolution
 from ntrm.segmentation.measuring import MEASUREMENTS, PieceFindings, fractions, slide_cancers, tissue_area
 from ntrm.segmentation.rows import plain_quality
+from ntrm.segmentation.specks import Given
 from ntrm.slide.quality import Quality
 
 
@@ -29,6 +31,11 @@ def summary_document(
         "cancers": slide_cancers(pieces),
         "pieces": [_piece(piece, schema) for piece in pieces],
     }
+
+
+def specks_document(given: Given, resolution: Resolution) -> dict[str, Any]:
+    """How many regions were given to what lies around them, and how much area."""
+    return {"regions": given.regions, "area_mm2": given.pixels * resolution.pixel_area_um2 / 1e6}
 
 
 def _piece(found: PieceFindings, schema: LabelSchema) -> dict[str, Any]:

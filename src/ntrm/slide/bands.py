@@ -29,8 +29,10 @@ from ntrm.slide.stored_map import StoredMap
 FORMAT = "ntrm-bands/2"
 JOURNAL = "journal.jsonl"
 LABELS, CONFIDENCE, INITIAL = "labels", "confidence", "initial"
+TIDY = "tidy"
+"""Labels without specks: made of the finished rows, and so not named in the journal."""
 MAPS = (LABELS, CONFIDENCE)
-OFFSETS = {LABELS: 1, INITIAL: 1}
+OFFSETS = {LABELS: 1, INITIAL: 1, TIDY: 1}
 """Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
 
 Band = NDArray[np.uint8]
@@ -95,10 +97,11 @@ class BandStore:
         """One map of the whole slide; labels are class indices, 255 for nothing. It closes with the store."""
         if not self.complete:
             raise DataError("the slide is not finished", got=f"{self.done} rows", expected=f"{self.height}")
-        self._maps.append(StoredMap(self._path(name), self.height, self.width, less=OFFSETS.get(name, 0)))
+        self._maps.append(StoredMap(self.path(name), self.height, self.width, less=OFFSETS.get(name, 0)))
         return self._maps[-1]
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """Where a map lies."""
         return self.folder / f"{name}.u8"
 
     def _open(self) -> None:
@@ -113,7 +116,7 @@ class BandStore:
                 mend="give the same command as before, or choose another --out",
             )
         for name in self.names:
-            self._streams[name] = _for_update(self._path(name))
+            self._streams[name] = _for_update(self.path(name))
         self._streams["journal"] = _for_update(journal)
         end = self._verified(lines)
         # Nothing of a torn line may stay before the next one, nor rows that the journal does not name.

@@ -72,6 +72,7 @@ class RunKeeper(pl.Callback):
         if state is not None:
             self.module.restore(state)
             self.rows, self.kept, self._earlier_s = state["log"], state["kept"], state["seconds"]
+            trainer.num_sanity_val_steps = 0  # the start was looked at when the run began
             self.say(f"going on after step {self.module.steps_done:,}")
             if self.leads:  # the log may lack a row that the checkpoint has, or have one more
                 write_log(self.run / LOG, self.rows)
@@ -79,6 +80,20 @@ class RunKeeper(pl.Callback):
         if self.leads and not self.module.finished:
             self._ticker = Ticker(self.progress, self.module.rounds.total - self.module.steps_done, "training steps")
             self._events = EventFile(self.run / EVENTS)
+
+    def on_sanity_check_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The start of a run is about to be validated."""
+        self.interruption.listen()
+        self._started = time.monotonic()
+
+    def on_sanity_check_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """What a run starts from may be the best it ever has; no checkpoint, which a new start would not need."""
+        self._earlier_s, self._started = self.seconds, time.monotonic()
+        if self.leads:
+            self.rows.append(self._row())
+            self._keep()
+            write_log(self.run / LOG, self.rows)
+            self.say(_sentence(self.rows[0], self.module.rounds.total, True))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the signals back, which Lightning has just taken."""
@@ -108,6 +123,8 @@ class RunKeeper(pl.Callback):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The steps of the round are over: wait for them, and take the time."""
+        if trainer.sanity_checking:
+            return
         self._losses = self._joined(trainer)
         seconds = max(time.monotonic() - self._round_started, 1e-9)
         loader = self.module.loader
@@ -152,9 +169,10 @@ class RunKeeper(pl.Callback):
             self.draw()
             self._pictures_at = time.monotonic()
 
-    def _row(self, rate: float) -> dict[str, float | None]:
+    def _row(self, rate: float | None = None) -> dict[str, float | None]:
+        """What is known after a round, or before the first."""
         module = self.module
-        total, final, initial = means(self._losses)
+        total, final, initial = means(self._losses) if self._losses else (None, None, None)
         return {
             "step": module.steps_done,
             "epoch": module.steps_done / module.rounds.per_epoch,
@@ -206,8 +224,9 @@ class RunKeeper(pl.Callback):
 
 def _sentence(row: dict[str, float | None], total: int, better: bool) -> str:
     found = {key: "undefined" if row[key] is None else f"{row[key]:.4f}" for key in row}
+    trained = f" (epoch {row['epoch']:.1f}): training loss {found['train_loss']}," if row["step"] else ", the start:"
     return (
-        f"step {row['step']:,.0f} of {total:,} (epoch {row['epoch']:.1f}): training loss {found['train_loss']}, "
+        f"step {row['step']:,.0f} of {total:,}{trained} "
         f"validation loss {found['val_loss']}, IoU {found['val_iou']}, Dice {found['val_dice']}, "
         f"accuracy {found['val_accuracy']}" + (" · kept" if better else "")
     )

@@ -165,7 +165,10 @@ class _Training:
                 say=self.say,
             )
             try:
-                make_trainer(recipe, launch, run.out, keeper).fit(module)
+                # Few sections may do a trained model more harm than good. By loss the start cannot be compared: the
+                # weights of classes change in the course of a training.
+                start_counts = run.init is not None and recipe.keep == "iou"
+                make_trainer(recipe, launch, run.out, keeper, start_counts=start_counts).fit(module)
             finally:
                 keeper.close()
         result = self._finish(module, keeper)

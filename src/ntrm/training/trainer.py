@@ -26,8 +26,13 @@ _PRECISIONS: dict[torch.dtype, Any] = {
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
 
 
-def make_trainer(recipe: Recipe, launch: Launch, folder: Path, callback: pl.Callback) -> pl.Trainer:
-    """A trainer that runs rounds until ``callback`` stops it, and writes, shows and restores nothing by itself."""
+def make_trainer(
+    recipe: Recipe, launch: Launch, folder: Path, callback: pl.Callback, *, start_counts: bool = False
+) -> pl.Trainer:
+    """A trainer that runs rounds until ``callback`` stops it, and writes, shows and restores nothing by itself.
+
+    With ``start_counts`` it validates once before the first step.
+    """
     cuda = launch.device.type == "cuda"
     settings: dict[str, Any] = {}
     if launch.world > 1:
@@ -52,7 +57,7 @@ def make_trainer(recipe: Recipe, launch: Launch, folder: Path, callback: pl.Call
         callbacks=[callback],
         default_root_dir=folder,
         benchmark=cuda,
-        num_sanity_val_steps=0,
+        num_sanity_val_steps=-1 if start_counts else 0,
         reload_dataloaders_every_n_epochs=1,
         use_distributed_sampler=False,
         inference_mode=False,

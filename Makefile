@@ -30,8 +30,9 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# pytest keeps what it makes of the tests as bytecode: to make it anew takes each of its processes ten seconds.
 unit: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # The phantom's seed gives small sections, and a test part with all three cancers. After so few steps no network is sure
 # of anything: a lower τ lets the relation module find regions all the same.

@@ -4,10 +4,30 @@ import os
 import secrets
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+LONGEST = (
+    "docs/test_commands.py",
+    "docs/test_notebook.py",
+    "reproduction/test_reproduce.py",
+    "segmentation/test_cluster_runs.py",
+    "training/test_distributed.py",
+    "service/test_serve.py",
+    "training/test_resume.py",
+    "bench/test_relation_study.py",
+    "cli/test_phantom_and_demo.py",
+)
+"""Files with a test that takes ten seconds or more."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests come first: at the end, short ones are left for the processes to share. Files stay whole."""
+    first = [Path(__file__).parent / name for name in LONGEST]
+    items.sort(key=lambda item: first.index(item.path) if item.path in first else len(first))
 
 
 @pytest.fixture(autouse=True, scope="session")

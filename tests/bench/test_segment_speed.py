@@ -68,11 +68,12 @@ def test_several_slides_share_their_time(tmp_path, random):
         bench.one_of(1, broken, tmp_path / "none", ByColour(), "cpu", 2)
 
 
-def test_the_study_runs(tmp_path, random):
+def test_the_study_runs(tmp_path, random, monkeypatch):
     slide = write_slide(tmp_path / "a.tif", paint(random))
     network = create("ntrm-control", 3, width=0.125)
     network.describe(mpp=MPP, window=64)
     save_pretrained(network, tmp_path / "model")
+    monkeypatch.setattr(bench, "create", lambda arch, classes: create(arch, classes, width=0.125))
     settings = {"repeats": 1, "batch": 4, "device": "cpu", "slides": 2, "more": "ntrm"}
     found = bench.study(slide, str(tmp_path / "model"), tmp_path / "work", **settings)
     names = list(found["rounds"][0])

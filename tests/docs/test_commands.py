@@ -15,6 +15,8 @@ from ntrm.cli.app import app
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
 GUIDES = ("README", "install", "quickstart", "data", "development", "train", "evaluate", "reproduce", "cluster")
 GUIDES += ("report",)
+SMALL = "35"
+"""Seed of a phantom of small sections; pages may show another one, since numbers are not compared."""
 OWN = {"README.md", *(f"docs/{name}.md" for name in GUIDES)}
 
 
@@ -47,6 +49,8 @@ def run(block):
 
 
 def call(words):
+    if words[:2] == ["ntrm", "phantom"]:
+        words = [*words, "--seed", SMALL]  # the last one counts
     if words[0] == "ntrm":  # in this process, since a new one spends its time importing
         result = CliRunner().invoke(app, words[1:])
         return result.exit_code, result.output

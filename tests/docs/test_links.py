@@ -48,7 +48,8 @@ def commands(page):
     """Everything that starts with ``ntrm``: in shell blocks, and in code inside sentences."""
     shell = [c for block in blocks(page) if block.language in {"bash", "console", ""} for c in block.commands]
     spans = re.findall(r"`(ntrm [^`\n]+)`", prose(page))
-    launched = [re.sub(r"^(srun|torchrun|python3?) .*?(?<!\S)ntrm ", "ntrm ", c.strip()) for c in shell]
+    # After -m, or what srun starts; elsewhere ntrm is a word like others, such as the name of a network.
+    launched = [re.sub(r"^(?:(?:torchrun|python3?) .*?-m|srun.*?)\s+ntrm ", "ntrm ", c.strip()) for c in shell]
     return [text for text in launched + spans if re.match(r"ntrm(\s|$)", text)]
 
 

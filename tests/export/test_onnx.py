@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tests.models.shallow import shallow
 
 from ntrm.errors import RefusedError, UsageError
 from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx, weights_digest
@@ -19,6 +20,8 @@ from ntrm.predictor import Predictor
 onnxruntime = pytest.importorskip("onnxruntime", reason="extra export is not installed")
 pytest.importorskip("onnxscript", reason="extra export is not installed")
 
+__all__ = ["shallow"]
+
 PARTS_OF_OTHERS = ("ntrm-control", "unet-resnet18", "mit-b0", "mit-b2", "mit-section")
 """Architectures all of whose calls another entry makes, too: an export takes its time."""
 SMALL = {"layers": 1, "dim": 16}
@@ -26,6 +29,7 @@ VARIANTS = {
     **{name: (name, {}) for name in ARCHITECTURES if name not in PARTS_OF_OTHERS},
     "ntrm-paper": ("ntrm-paper", SMALL),
     "ntrm-section": ("ntrm-section", SMALL),
+    "mit-trm": ("mit-trm", {**SMALL, "layers": 2}),
     "ntrm-paper, other relations": ("ntrm-paper", {**SMALL, "masks": "soft", "layer": "sum", "absent": "linked"}),
 }
 
@@ -132,6 +136,7 @@ def test_without_the_extra_the_command_to_get_it_is_named(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize(("name", "options"), VARIANTS.values(), ids=VARIANTS)
 def test_every_architecture_is_the_same_in_onnxruntime(name, options, tmp_path, seed):
     if name.startswith("mit") and importlib.util.find_spec("transformers") is None:

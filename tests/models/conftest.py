@@ -4,6 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from tests.models.shallow import shallow
+
+__all__ = ["shallow"]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -26,13 +26,13 @@ def test_tables_are_shares():
 
 
 def test_phantom_resembles_the_real_masks(seed):
-    """Forty sections in the real ratio of cancers, drawn anew each run, at half the resolution.
+    """Forty sections in the real ratio of cancers, drawn anew each run, at a quarter of the resolution.
 
-    Over 24 such samples the correlation was at least 0.968, and the bounds lie at least four standard deviations of
-    a tissue's share away.
+    Over 24 such samples at half the resolution, which changes it by 0.001, the correlation was at least 0.968, and the
+    bounds lie at least four standard deviations of a tissue's share away.
     """
     cancers = [cancer for cancer, number in cancer_quotas(40).items() for _ in range(number)]
-    result = calibrate(_paint_mask(draw_plan(seed + k, cancer), 13.4) for k, cancer in enumerate(cancers))
+    result = calibrate(_paint_mask(draw_plan(seed + k, cancer), 26.8) for k, cancer in enumerate(cancers))
     assert result.correlation > 0.93
     for name, ratio in result.ratio.items():
         slack = 4.0 if REAL_SHARE[name] < 0.1 else 3.0

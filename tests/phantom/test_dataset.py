@@ -1,7 +1,9 @@
+import contextlib
 import csv
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,10 @@ from ntrm.files import PARTIAL
 from ntrm.phantom import dataset as dataset_module
 from ntrm.phantom.dataset import PhantomOptions, write_phantom
 
+SEED = 22
+"""Of small sections."""
+OPTIONS = PhantomOptions(4, seed=SEED)
+
 
 def bytes_of(folder: Path) -> dict[str, str]:
     return {
@@ -30,7 +36,7 @@ def bytes_of(folder: Path) -> dict[str, str]:
 def phantom(tmp_path_factory) -> Path:
     """Four sections, drawn by one process."""
     out = tmp_path_factory.mktemp("phantom") / "one"
-    write_phantom(out, PhantomOptions(4, seed=11))
+    write_phantom(out, OPTIONS)
     return out
 
 
@@ -60,23 +66,23 @@ def test_images_say_their_resolution(phantom):
 
 @pytest.mark.slow
 def test_the_same_bytes_whatever_the_number_of_processes(phantom, tmp_path):
-    write_phantom(tmp_path / "two", PhantomOptions(4, seed=11), jobs=2)
+    write_phantom(tmp_path / "two", OPTIONS, jobs=2)
     assert bytes_of(tmp_path / "two") == bytes_of(phantom)
 
 
 def test_a_second_run_draws_nothing_and_other_options_are_refused(phantom):
     before = bytes_of(phantom)
-    assert write_phantom(phantom, PhantomOptions(4, seed=11)).drawn == 0
+    assert write_phantom(phantom, OPTIONS).drawn == 0
     assert bytes_of(phantom) == before
     with pytest.raises(RefusedError, match="other options"):
-        write_phantom(phantom, PhantomOptions(4, seed=12))
+        write_phantom(phantom, PhantomOptions(4, seed=SEED + 1))
     assert bytes_of(phantom) == before
 
 
 def test_a_lost_file_is_drawn_again(phantom):
     before = bytes_of(phantom)
     (phantom / "10x" / "Masks" / "IEC_1.png").unlink()
-    assert write_phantom(phantom, PhantomOptions(4, seed=11)).drawn == 1
+    assert write_phantom(phantom, OPTIONS).drawn == 1
     assert bytes_of(phantom) == before
 
 
@@ -92,26 +98,34 @@ def test_an_error_in_the_middle_keeps_what_is_done(phantom, tmp_path, monkeypatc
     real = dataset_module.render
     monkeypatch.setattr(dataset_module, "render", failing)
     with pytest.raises(OSError, match="No space"):
-        write_phantom(tmp_path / "out", PhantomOptions(4, seed=11))
+        write_phantom(tmp_path / "out", OPTIONS)
     assert not (tmp_path / "out" / "truth.json").exists()
     monkeypatch.setattr(dataset_module, "render", real)
-    report = write_phantom(tmp_path / "out", PhantomOptions(4, seed=11))
+    report = write_phantom(tmp_path / "out", OPTIONS)
     assert (report.drawn, report.kept) == (2, 2)
     assert bytes_of(tmp_path / "out") == bytes_of(phantom)
+
+
+def kill_half_way(command, notes):
+    """Kill a drawing that has finished some of its sections; returns whether it was still at work."""
+    run = subprocess.Popen(command, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while run.poll() is None and not (notes.exists() and any(notes.glob("*.json"))):
+        assert time.monotonic() < deadline, "nothing was finished within two minutes"
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(run.pid, signal.SIGKILL)
+    code = run.wait()
+    assert code in (0, -signal.SIGKILL)
+    return code != 0 and any(notes.glob("*.json"))
 
 
 @pytest.mark.slow
 def test_killed_half_way_it_leaves_no_half_section_and_goes_on(phantom, tmp_path):
     out = tmp_path / "killed"
-    command = [sys.executable, "-m", "ntrm", "phantom", str(out), "--sections", "4", "--seed", "11", "--jobs", "2"]
-    run = subprocess.Popen([*command, "--quiet"], start_new_session=True)
-    notes = out / ".progress"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (notes.exists() and any(notes.glob("*.json"))):
-        time.sleep(0.05)
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    assert any(notes.glob("*.json")), "nothing was finished within two minutes"
+    command = [sys.executable, "-m", "ntrm", "phantom", str(out), "--sections", "4", "--seed", str(SEED), "--jobs", "2"]
+    while not kill_half_way([*command, "--quiet"], out / ".progress"):
+        shutil.rmtree(out)  # it was done before it could be killed
     whole = bytes_of(phantom)
     for name, digest in bytes_of(out).items():
         if PARTIAL not in name and not name.startswith((".progress", "phantom.json")):

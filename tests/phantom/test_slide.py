@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.phantom.small import small
 
 from ntrm.labels import SKIN
 from ntrm.phantom.layout import layout
@@ -32,6 +33,7 @@ def test_pieces_lie_apart_and_inside_their_boxes(seed):
 
 @pytest.mark.slow
 def test_every_level_shows_the_same_slide(seed):
+    seed = small(seed, "SCC")
     coarse, fine = lay_slide(seed, 6.7, "SCC", pieces=2), lay_slide(seed, 3.35, "SCC", pieces=2)
     assert fine.mask.shape == (2 * coarse.mask.shape[0], 2 * coarse.mask.shape[1])
     assert coarse.pieces == fine.pieces

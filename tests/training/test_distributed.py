@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from ntrm.training.checkpoints import CheckpointFolder, read_checkpoint
 from ntrm.training.fit import fit
 from ntrm.training.log import read_log
 
+TRAIN_ALL = Path(__file__).with_name("trainings.py")
 CHANGES = {"steps": 4, "batch": 4, "validate_every": 2, "freeze_batch_norm": True, "keep": "last"}
 
 
@@ -26,19 +28,19 @@ def free_port():
         return one.getsockname()[1]
 
 
-def command(data, out, changes, *, arch="ntrm-paper", launcher=True, more=()):
+def words(data, out, changes, arch="ntrm-paper"):
+    """Those of the command ``ntrm train``."""
     settings = {**SETTINGS, **changes}
-    words = [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
-    head = [sys.executable]
-    if launcher:
-        head += ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
-        head += ["--master-port", str(free_port())]
-    head += ["-m", "ntrm", "train", "--arch", arch, "--data", str(data), "--out", str(out), "--device", "cpu"]
-    return [*head, "--recipe", "fast", "--option", "width=0.125", "--json", "--progress", "none", *words, *more]
+    head = ["train", "--arch", arch, "--data", str(data), "--out", str(out), "--device", "cpu", "--recipe", "fast"]
+    head += ["--option", "width=0.125", "--json", "--progress", "none"]
+    return head + [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
 
 
-def surroundings(tmp_path):
-    return {**os.environ, "OMP_NUM_THREADS": "1", "NTRM_CACHE": str(tmp_path / "cache")}
+def started(command, tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NTRM_CACHE": str(tmp_path / "cache")}
+    return subprocess.Popen(
+        [sys.executable, "-m", *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_more_processes_than_validation_windows_are_refused(train, monkeypatch):
@@ -61,30 +63,35 @@ def first_gradient(run):
     return np.concatenate([each["exp_avg"].numpy().ravel() for each in state["optimiser"]["state"].values()])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("arch", "sections"), [("ntrm-paper", None), ("ntrm-section", 2)])
-def test_two_processes_come_to_where_one_comes(data, tmp_path, arch, sections):
-    """With sections each process has one, and validation joins what the processes have gathered of theirs."""
-    changes = {**CHANGES, "steps": 2, "validate_every": 1, "sections": sections}
-    two = subprocess.Popen(
-        command(data, tmp_path / "two", changes, arch=arch),
-        env=surroundings(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    one = single(data, tmp_path / "one", arch, **changes)
-    stdout, stderr = two.communicate(timeout=300)
-    assert two.returncode == 0, stderr
-    assert json.loads(stdout)["best"]["loss"] == pytest.approx(one.best["loss"], rel=1e-3)  # one process speaks
+SHARED = {**CHANGES, "steps": 2, "validate_every": 1}
+TRAININGS = {"ntrm-paper": SHARED, "ntrm-section": {**SHARED, "sections": 2}}
+"""With sections each process has one, and validation joins what the processes have gathered of theirs."""
 
+
+@pytest.mark.slow
+def test_two_processes_come_to_where_one_comes(data, tmp_path):
+    commands = [words(data, tmp_path / "two" / arch, changes, arch) for arch, changes in TRAININGS.items()]
+    launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
+    launcher += ["--master-port", str(free_port()), str(TRAIN_ALL), *map(json.dumps, commands)]
+    two = started(launcher, tmp_path)
+    one = {arch: single(data, tmp_path / "one" / arch, arch, **changes) for arch, changes in TRAININGS.items()}
+    stdout, stderr = two.communicate(timeout=600)
+    assert two.returncode == 0, stderr
+    told = json.loads("[" + stdout.replace("}\n{", "},{") + "]")  # of each training, one process speaks
+    assert [each["best"]["loss"] for each in told] == [pytest.approx(one[arch].best["loss"], rel=1e-3) for arch in one]
+    for arch in one:
+        compare(tmp_path / "one" / arch, tmp_path / "two" / arch)
+
+
+def compare(one, two):
+    """What two processes came to with what one came to."""
     # Sums in another order differ in their last digits. The weights are no measure: an activation that this turns
     # from 0 to a little more gives a gradient where there was none, and Adam makes a whole step of it. Noise of 1e-7 in
     # the weights of one process does as much: up to 0.13 of the way after four steps, 6e-4 of the first gradient.
-    alone, shared = (first_gradient(tmp_path / out) for out in ("one", "two"))
+    alone, shared = map(first_gradient, (one, two))
     assert np.linalg.norm(alone - shared) < 5e-3 * np.linalg.norm(alone)
 
-    for alone, shared in zip(*(read_log(tmp_path / out / "log.csv") for out in ("one", "two")), strict=True):
+    for alone, shared in zip(*(read_log(run / "log.csv") for run in (one, two)), strict=True):
         for key in ("train_loss", "train_final", "train_initial", "val_loss", "val_final", "val_initial"):
             assert shared[key] == pytest.approx(alone[key], rel=1e-3)
         for key in ("val_iou", "val_dice", "val_accuracy"):
@@ -95,13 +102,7 @@ def test_two_processes_come_to_where_one_comes(data, tmp_path, arch, sections):
 def test_two_processes_stop_together_and_one_goes_on(data, tmp_path):
     """Through Lightning's own launcher; a signal to the first process alone stops both after the same step."""
     changes = {**CHANGES, "steps": 40, "validate_every": 10, "batch": 2}
-    two = subprocess.Popen(
-        command(data, tmp_path / "run", changes, launcher=False, more=("--num-devices", "2")),
-        env=surroundings(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    two = started(["ntrm", *words(data, tmp_path / "run", changes), "--num-devices", "2"], tmp_path)
     while two.poll() is None and not (tmp_path / "run" / "log.csv").exists():
         time.sleep(0.02)
     two.send_signal(signal.SIGTERM)

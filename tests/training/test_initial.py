@@ -37,12 +37,19 @@ def folder(monkeypatch, tmp_path):
     return tmp_path / "weights"
 
 
+@pytest.fixture(scope="module")
+def resnet18(tmp_path_factory):
+    """A file like that of the public ResNet-18, and its tensors: many, so made once."""
+    path, state = tmp_path_factory.mktemp("resnet18") / "file", ResNetEncoder("resnet18").state_dict()
+    save_file(state, path)
+    return path, state
+
+
 @pytest.fixture
-def imagenet(folder, seed):
-    """A file in the place of the public ResNet-18, and its tensors."""
-    torch.manual_seed(seed)
-    state = ResNetEncoder("resnet18").state_dict()
-    save_file(state, folder / "resnet18-imagenet1k-v1.safetensors")
+def imagenet(folder, resnet18):
+    """That file in its place."""
+    path, state = resnet18
+    shutil.copy(path, folder / "resnet18-imagenet1k-v1.safetensors")
     return state
 
 

@@ -9,6 +9,7 @@ from ntrm.errors import UsageError
 from ntrm.models.hub import load, save_pretrained
 from ntrm.models.registry import create
 
+pytestmark = pytest.mark.usefixtures("shallow")
 SECTIONAL = [name for name in VARIANTS if name != "window"]
 
 

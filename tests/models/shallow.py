@@ -1,0 +1,19 @@
+"""Encoders with one block a stage: tracing a network takes as long as it has layers, and blocks of a kind are alike."""
+
+from dataclasses import replace
+
+import pytest
+
+from ntrm.models.baselines.mit import MIT
+from ntrm.models.encoder import RESNETS
+
+ONE_EACH = (1, 1, 1, 1)
+
+
+@pytest.fixture
+def shallow(monkeypatch):
+    """Networks that a test makes have such encoders."""
+    for name, shape in RESNETS.items():
+        monkeypatch.setitem(RESNETS, name, replace(shape, blocks=ONE_EACH))
+    for size, shape in MIT.items():
+        monkeypatch.setitem(MIT, size, replace(shape, depths=ONE_EACH))

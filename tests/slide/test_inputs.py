@@ -89,6 +89,12 @@ def test_a_file_that_is_given_twice_is_taken_once(folder, tmp_path):
     assert "covariates" in str(refused.value.got)
 
 
+def test_a_name_too_long_for_any_disk_is_one_slide_that_is_missing(folder):
+    table = folder / "list.csv"
+    table.write_text(f"slide\n{'a' * 5000}.png\nb.svs\n")
+    assert [slide.name for slide in find_inputs([table])] == ["a" * 5000 + ".png", "b.svs"]
+
+
 def test_letters_with_marks_are_found_however_they_are_spelt(tmp_path):
     composed, apart = (unicodedata.normalize(form, "été.svs") for form in ("NFC", "NFD"))
     (tmp_path / apart).touch()

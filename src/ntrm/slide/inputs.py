@@ -141,12 +141,20 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
 
 def _spelt_as_on_disk(path: Path) -> Path:
     """A path whose letters with marks are typed as one character and lie on the disk as two, or the other way round."""
-    if not path.exists():
+    if not _is_there(path):
         for form in ("NFC", "NFD"):
             other = Path(unicodedata.normalize(form, str(path)))
-            if other.exists():
+            if _is_there(other):
                 return other
     return path
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file exists. One whose name no disk can hold does not; it is no reason to give up the other rows."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _lies_in(path: Path, folder: Path | None) -> bool:

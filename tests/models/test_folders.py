@@ -5,11 +5,11 @@ import socket
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.models.empty_hub import EmptyHub
 
 from ntrm.errors import DataError, RefusedError
 from ntrm.files import sha256_of
@@ -101,27 +101,9 @@ def test_a_silent_hub_is_given_up_and_what_was_fetched_before_still_loads(home):
     assert "HF_ENDPOINT" in missing["mend"]
 
 
-class NotFound(BaseHTTPRequestHandler):
-    """A hub that holds nothing; it notes what it was asked."""
-
-    def do_GET(self):
-        self.server.asked.append(f"{self.command} {self.path}")
-        self.send_response(404)
-        self.send_header("X-Error-Code", "RepoNotFound")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def log_message(self, *_):
-        """Not into the tests' output."""
-
-
 @with_client
 def test_a_hub_that_answers_is_left_to_its_client_and_one_that_is_off_limits_is_not_asked(home):
-    with HTTPServer(("127.0.0.1", 0), NotFound) as server:
-        server.asked = []
+    with EmptyHub() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         (missing,) = asked(home, server.server_port, 120, "some/other")
         assert server.asked[0] == "HEAD /api/models/some/other"

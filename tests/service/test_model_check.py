@@ -5,10 +5,10 @@ import multiprocessing
 import shutil
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 
 import pytest
+from tests.models.empty_hub import EmptyHub
 from tests.service.small import settings_of
 from typer.testing import CliRunner
 
@@ -19,22 +19,6 @@ from ntrm.service import model_check
 from ntrm.service.model_check import check_model
 
 with_client = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="no hub client")
-
-
-class NotFound(BaseHTTPRequestHandler):
-    """A hub that holds nothing."""
-
-    def do_GET(self):
-        self.send_response(404)
-        self.send_header("X-Error-Code", "RepoNotFound")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def log_message(self, *_):
-        """Not into the tests' output."""
 
 
 @pytest.fixture
@@ -97,7 +81,7 @@ def test_a_name_that_is_not_listed_here_is_asked_of_the_registry(tmp_path, model
 
 @with_client
 def test_a_hub_id_that_does_not_exist_ends_the_service(tmp_path, hub):
-    with HTTPServer(("127.0.0.1", 0), NotFound) as server:
+    with EmptyHub() as server:
         hub(server.server_port)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         words = ["serve", str(tmp_path / "out"), "--port", "0", "--no-open", "--model", "nobody/nothing", "--json"]

@@ -17,7 +17,7 @@ def draw(random, top):
     return Checkpoint(top, top // 2, arrays)
 
 
-def same(one, other):
+def assert_same(one, other):
     assert (one.top, one.first) == (other.top, other.first)
     assert one.arrays.keys() == other.arrays.keys()
     for name, array in one.arrays.items():
@@ -32,7 +32,7 @@ def test_the_latest_that_is_not_ahead_comes_back(tmp_path, random):
     for checkpoint in kept:
         store.save(checkpoint)
     for done, expected in ((100, kept[2]), (30, kept[2]), (29, kept[1]), (20, kept[1])):
-        same(Checkpoints(tmp_path, "plan").load(done), expected)
+        assert_same(Checkpoints(tmp_path, "plan").load(done), expected)
     assert Checkpoints(tmp_path, "plan").load(19) is None
     assert Checkpoints(tmp_path, "another").load(100) is None
     # After going back to an older one, the next takes the place of the other.
@@ -61,9 +61,9 @@ def test_no_damage_gets_through(tmp_path, random):
         else:
             damaged.insert(at, int(random.integers(0, 256)))
         path.write_bytes(damaged)
-        same(Checkpoints(tmp_path, "plan").load(100), first)
+        assert_same(Checkpoints(tmp_path, "plan").load(100), first)
     path.write_bytes(whole)
-    same(Checkpoints(tmp_path, "plan").load(100), second)
+    assert_same(Checkpoints(tmp_path, "plan").load(100), second)
 
 
 def test_a_head_that_asks_for_all_the_memory_is_not_believed(tmp_path, random):
@@ -107,5 +107,5 @@ def test_a_full_disk_is_an_error_of_ours_and_the_last_one_stays(tmp_path, random
     for top in (20, 30):
         with pytest.raises(DataError, match="cannot write"):
             store.save(draw(random, top))
-    same(Checkpoints(tmp_path, "plan").load(100), first)
+    assert_same(Checkpoints(tmp_path, "plan").load(100), first)
     assert [path.name for path in tmp_path.iterdir()] == [checkpoints.FILES[0]]

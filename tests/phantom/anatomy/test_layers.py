@@ -52,6 +52,7 @@ def test_layers_lie_in_their_order(seed):
     assert set(np.unique(skin.mask[above])) <= {BKG, KER}
     assert set(np.unique(skin.mask[~above])) <= {EPI, PAP, INF, RET, HYP}
     assert (skin.mask[(skin.v > 0) & (skin.v < 15)] == EPI).all()
-    below = skin.mask[1:][skin.mask[:-1] == EPI]
-    assert np.isin(below, (EPI, PAP, INF)).mean() > 0.99
+    # Its lower border sways, and may sway through a papillary dermis that is thinner than that.
+    thick = skin.along(strata.papillary) - 0.6 * skin.sway > 10
+    assert np.isin(skin.mask[1:][(skin.mask[:-1] == EPI) & thick[1:]], (EPI, PAP, INF)).all()
     assert (skin.w[skin.mask == HYP] > 300).all()

@@ -257,7 +257,15 @@ def test_devices_and_precisions_by_name(monkeypatch):
     assert choose_precision("float16", torch.device("cpu")) == torch.float16
 
 
-def test_half_precision_still_gives_float32_that_sums_to_one(thin, random):
+def test_a_processor_without_bfloat16_takes_float32(monkeypatch):
+    for present, taken in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr("ntrm.devices.cpu_has_bfloat16", lambda present=present: present)
+        assert choose_precision("bfloat16", torch.device("cpu")) == taken
+        assert choose_precision("bfloat16", torch.device("cuda")) == torch.bfloat16
+
+
+def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monkeypatch):
+    monkeypatch.setattr("ntrm.devices.cpu_has_bfloat16", lambda: True)  # imitated where it is not so
     (image,) = draw(random, (64, 64))
     exact = Predictor(thin, "cpu").predict(image)
     rough = Predictor(thin, "cpu", precision="bfloat16").predict(image)

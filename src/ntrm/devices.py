@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -38,6 +39,8 @@ def choose_device(name: str) -> torch.device:
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """Number format by name; ``auto`` is what the device is good at.
 
+    A processor without bfloat16 arithmetic would imitate it some fifty times slower: there, float32 is taken instead.
+
     >>> choose_precision("auto", torch.device("cpu"))
     torch.float32
     """
@@ -47,4 +50,19 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
     if name not in PRECISIONS:
         raise choices_error("unknown precision", name, ["auto", *PRECISIONS])
+    if name == "bfloat16" and device.type == "cpu" and not cpu_has_bfloat16():
+        return torch.float32
     return PRECISIONS[name]
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether this processor computes in bfloat16 by itself."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001 - torch has no public name for it
+
+
+def full_precision_on_cpu(device: torch.device) -> AbstractContextManager[None]:
+    """For matrix products under autocast: a processor's run in float32.
+
+    Where it has no bfloat16, torch would warn at the first one and switch oneDNN off for the rest of the process.
+    """
+    return torch.autocast("cpu", enabled=False) if device.type == "cpu" else nullcontext()

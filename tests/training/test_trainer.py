@@ -10,7 +10,8 @@ from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained,
 CPU = torch.device("cpu")
 
 
-def test_the_trainer_writes_and_shows_nothing_of_its_own(tmp_path, capfd):
+def test_the_trainer_writes_and_shows_nothing_of_its_own(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("ntrm.devices.cpu_has_bfloat16", lambda: True)
     callback = pl.Callback()
     trainer = make_trainer(small_recipe(precision="bfloat16", gradient_clip=2), Launch(CPU), tmp_path, callback)
     assert trainer.callbacks == [callback]

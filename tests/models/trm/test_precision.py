@@ -10,8 +10,10 @@ from ntrm.models.registry import create
 from ntrm.models.trm import RelationConfig, TissueRelation
 
 CLASSES = 12
-SIDES = (32, 96, 128)
-"""Grids of inputs of 256, 768 and 1024 pixels."""
+SIDES = (32, 128)
+"""Grids of inputs of 256 and 1024 pixels."""
+CHANNELS = 4
+"""Few, since a processor without bfloat16 imitates it slowly."""
 
 
 def smooth_probabilities(random, side, batch=1):
@@ -30,8 +32,8 @@ def bfloat16():
 @pytest.mark.parametrize("masks", ["hard", "plain", "soft"])
 @torch.no_grad()
 def test_the_counted_graph_is_identical(side, masks, random):
-    module = TissueRelation(16, CLASSES, RelationConfig(masks=masks, dim=16, absent="linked")).eval()
-    features = torch.as_tensor(random.normal(size=(1, 16, side, side)), dtype=torch.float32)
+    module = TissueRelation(CHANNELS, CLASSES, RelationConfig(masks=masks, dim=CHANNELS, absent="linked")).eval()
+    features = torch.as_tensor(random.normal(size=(1, CHANNELS, side, side)), dtype=torch.float32)
     probabilities = smooth_probabilities(random, side)
     refined, exact = module(features, probabilities)
     with bfloat16():
@@ -49,9 +51,9 @@ def test_areas_are_whole_numbers_that_bfloat16_could_not_hold(random):
     probabilities = smooth_probabilities(random, 128)
     seen = ndimage.maximum_filter(probabilities.numpy(), size=(1, 1, 3, 3), mode="constant", cval=-1) > 0.5
     counted = seen.sum(axis=(2, 3))
-    module = TissueRelation(16, CLASSES, RelationConfig(dim=16)).eval()
+    module = TissueRelation(CHANNELS, CLASSES, RelationConfig(dim=CHANNELS)).eval()
     with bfloat16():
-        _, graph = module(torch.zeros(1, 16, 128, 128, dtype=torch.bfloat16), probabilities)
+        _, graph = module(torch.zeros(1, CHANNELS, 128, 128, dtype=torch.bfloat16), probabilities)
     assert np.array_equal(graph.area.numpy(), counted)
     assert not torch.equal(graph.area.bfloat16().float(), graph.area), "the draw has areas that bfloat16 would round"
 
@@ -59,14 +61,16 @@ def test_areas_are_whole_numbers_that_bfloat16_could_not_hold(random):
 @pytest.mark.parametrize("name", ["ntrm-paper", "ntrm-control"])
 @torch.no_grad()
 def test_logits_are_close_given_the_same_coarse_prediction(name, random, seed):
+    # Small, since a processor without bfloat16 imitates it slowly.
     torch.manual_seed(seed)
-    network = create(name, CLASSES, width=0.25).eval()
-    coarse = smooth_probabilities(random, 32).log()
+    network = create(name, CLASSES, width=0.125).eval()
+    coarse = smooth_probabilities(random, 16).log()
     network.coarse.register_forward_hook(lambda *_: coarse)
-    image = torch.as_tensor(random.normal(size=(1, 3, 256, 256)), dtype=torch.float32)
+    image = torch.as_tensor(random.normal(size=(1, 3, 128, 128)), dtype=torch.float32)
     single = network(image, graph=True)
     with bfloat16():
         half = network(image, graph=True)
+    assert torch.backends.mkldnn.enabled, "torch gives oneDNN up where it cannot multiply"
     assert (half.final - single.final).std() < 0.06 * single.final.std()  # 0.024 at most over 24 draws
     if single.graph is not None:
         assert torch.equal(half.graph.adjacency, single.graph.adjacency)

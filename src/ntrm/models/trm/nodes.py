@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ntrm.devices import full_precision_on_cpu
+
 EPSILON = 1e-6
 """Keeps the average of an empty mask finite."""
 
@@ -12,7 +14,8 @@ EPSILON = 1e-6
 def pool(features: Tensor, masks: Tensor) -> Tensor:
     """Node: ``h_c = Σ F·M_c / (Σ M_c + 1e-6)``. (B, d, H2, W2), (B, K, H2, W2) → (B, K, d)."""
     masks = masks.flatten(2)  # (B, K, N)
-    sums = masks @ features.flatten(2).transpose(1, 2)  # (B, K, N) @ (B, N, d) → (B, K, d)
+    with full_precision_on_cpu(features.device):
+        sums = masks @ features.flatten(2).transpose(1, 2)  # (B, K, N) @ (B, N, d) → (B, K, d)
     return sums / (masks.sum(dim=2, keepdim=True) + EPSILON)
 
 

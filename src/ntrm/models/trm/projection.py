@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ntrm.devices import full_precision_on_cpu
+
 
 class Projection(nn.Module):
     """Proj: ``S = Σ_c h_c ⊗ M_c``, ``S' = BN(Conv1×1(S))``.
@@ -22,8 +24,9 @@ class Projection(nn.Module):
 
     def forward(self, nodes: Tensor, masks: Tensor) -> Tensor:
         """(B, K, d), (B, K, H2, W2) → (B, C, H2, W2)."""
-        per_tissue = F.linear(nodes, self.conv.weight.flatten(1))  # (B, K, C)
-        spread = per_tissue.transpose(1, 2) @ masks.flatten(2)  # (B, C, K) @ (B, K, N) → (B, C, N)
+        with full_precision_on_cpu(nodes.device):
+            per_tissue = F.linear(nodes, self.conv.weight.flatten(1))  # (B, K, C)
+            spread = per_tissue.transpose(1, 2) @ masks.flatten(2)  # (B, C, K) @ (B, K, N) → (B, C, N)
         bias = self.conv.bias.view(-1, 1, 1)  # type: ignore[union-attr]
         out: Tensor = self.norm(spread.view(*spread.shape[:2], *masks.shape[2:]) + bias)
         return out

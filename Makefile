@@ -6,13 +6,14 @@ VENV   ?= .venv
 DEMO   ?= demo
 SMALL  ?= reproduction
 BIN    := $(VENV)/bin
-# Test processes at a time.
+# Test processes at a time, and how long `make fuzz` goes on.
 WORKERS ?= auto
+SECONDS ?= 600
 # A further package index, where the default one has no build of torch for this machine (docs/install.md).
 TORCH_INDEX ?=
 PIP    := $(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test lint types unit reproduce-small audit bench clean help
+.PHONY: demo test lint types unit fuzz reproduce-small audit bench clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -32,7 +33,10 @@ types: $(VENV)/.dev
 
 # pytest keeps what it makes of the tests as bytecode: to make it anew takes each of its processes ten seconds.
 unit: $(VENV)/.dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+fuzz: $(VENV)/.dev  ## the tests with random inputs, drawn anew for $(SECONDS) seconds
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.fuzz --seconds $(SECONDS) --workers $(WORKERS)
 
 # The phantom's seed gives small sections, and a test part with all three cancers. After so few steps no network is sure
 # of anything: a lower τ lets the relation module find regions all the same.

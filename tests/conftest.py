@@ -1,14 +1,18 @@
-"""Fixtures for every test: fresh random inputs whose seed is shown when a test fails."""
+"""Fixtures for every test: random inputs that only its name decides, so that one commit has one verdict."""
 
 import os
-import secrets
+import random as plain
 import signal
-import sys
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 LONGEST = (
     "docs/test_commands.py",
@@ -46,12 +50,37 @@ def one_thread() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so do the processes that tests start
 
 
+def seed_of(name: str) -> int:
+    """A seed that is the same for a name on every machine and in every run."""
+    return zlib.crc32(name.encode()) >> 1
+
+
+def seed_libraries(seed: int) -> None:
+    """What draws from a library's own generator, such as the first weights of a network, draws the same, too."""
+    import torch
+
+    plain.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - code under test may draw from it
+    torch.manual_seed(seed)
+
+
+def seed_for(item: pytest.Item) -> int:
+    """A test's seed is that of its name, or NTRM_TEST_SEED to see a failure of `make fuzz` again."""
+    kept = item.callspec.params["seed"] if item.get_closest_marker("failed_once") else None
+    return int(kept or os.environ.get("NTRM_TEST_SEED") or seed_of(item.nodeid))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Seeds with which a test once failed: it runs with each of them, too."""
+    for marker in metafunc.definition.iter_markers("failed_once"):
+        seeds = [None, *marker.args]
+        metafunc.parametrize("seed", seeds, indirect=True, ids=lambda seed: "name" if seed is None else str(seed))
+
+
 @pytest.fixture
-def seed() -> int:
-    """A seed drawn anew for each test, or NTRM_TEST_SEED to see a failure again."""
-    drawn = int(os.environ.get("NTRM_TEST_SEED") or secrets.randbelow(2**31))
-    sys.stdout.write(f"to see this again: NTRM_TEST_SEED={drawn}\n")  # pytest shows it with a failure
-    return drawn
+def seed(request: pytest.FixtureRequest) -> int:
+    """The test's seed."""
+    return seed_for(request.node)
 
 
 @pytest.fixture
@@ -60,6 +89,35 @@ def random(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-# Machines under test are often busy; a slow draw is no failure.
-settings.register_profile("ntrm", deadline=None)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Everything else that a test draws from begins with its seed, too."""
+    seed = seed_for(item)
+    seed_libraries(seed)
+    if isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj):
+        hypothesis.seed(seed)(item.function)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[None]:
+    """What several tests share is drawn from its own name: whichever of them comes first finds the same."""
+    import torch
+
+    if fixturedef.scope == "function":
+        return (yield)
+    before = plain.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    seed_libraries(seed_of(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"))
+    try:
+        return (yield)
+    finally:
+        plain.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        torch.set_rng_state(before[2])
+
+
+# Machines under test are often busy: neither a slow draw nor slow drawing is a failure.
+settings.register_profile("ntrm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ntrm")
+# Hypothesis also tries numbers and words from those of our modules that happen to be imported, which differ from one
+# process to the next.
+providers._get_local_constants = lambda: providers._local_constants

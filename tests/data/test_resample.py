@@ -16,11 +16,6 @@ from ntrm.labels import SKIN
 from ntrm.resolution import Resolution, level_resolution
 
 
-@pytest.fixture
-def seed():
-    return int(np.random.SeedSequence().entropy % 2**32)
-
-
 def blotchy(random, height, width):
     """A mask of random blocks, so that votes have winners."""
     blocks = random.integers(0, len(SKIN), (-(-height // 4), -(-width // 4)), dtype=np.uint8)

@@ -19,11 +19,6 @@ FACTORS = st.sampled_from(
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture
-def seed():
-    return int(np.random.SeedSequence().entropy % 2**32)
-
-
 def covered(length, factor):
     """For every output pixel, input pixels with the exact length of them that it covers."""
     for index in range(max(1, floor(Fraction(length) / factor + Fraction(1, 2)))):

@@ -20,11 +20,6 @@ SCC_IN_TEST = ["SCC_12", "SCC_17", "SCC_18", "SCC_25", "SCC_39", "SCC_47", "SCC_
 SKIN_NAMES = [f"{cancer}_{number}" for cancer, count in SKIN_SECTIONS.items() for number in range(1, count + 1)]
 
 
-@pytest.fixture
-def seed():
-    return int(np.random.SeedSequence().entropy % 2**32)
-
-
 def dataset_of(rows):
     """Dataset from rows (name, group, split, cancer)."""
     cases = tuple(Case(name, None, None, group, split or None, cancer=cancer) for name, group, split, cancer in rows)

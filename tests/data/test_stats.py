@@ -76,11 +76,6 @@ def draw_masks(seed, number, side=40):
     return [random.choice(values, (side + 3 * index, side)) for index in range(number)]
 
 
-@pytest.fixture
-def seed():
-    return int(np.random.SeedSequence().entropy % 2**32)
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_dataset_stats_add_up_what_the_masks_hold(tmp_path, seed, jobs):
     masks = draw_masks(seed, 5)

@@ -3,8 +3,6 @@
 import atexit
 import functools
 import json
-import os
-import secrets
 import shutil
 import tempfile
 from html.parser import HTMLParser
@@ -22,9 +20,7 @@ VOID = {"meta", "img", "input", "br"}
 @functools.cache
 def made():
     """One slide of one piece, one of two, and one that failed."""
-    seed = int(os.environ.get("NTRM_TEST_SEED") or secrets.randbelow(2**31))
-    print(f"results to report on: NTRM_TEST_SEED={seed}")  # noqa: T201 - shown with a failure
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     folder = Path(tempfile.mkdtemp(prefix="ntrm-report-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     slides = [write_slide(folder / f"{name}.tif", paint(random, pieces=n)) for name, n in (("one", 1), ("two", 2))]

@@ -12,11 +12,6 @@ from ntrm.labels import SKIN, LabelSchema, Tissue
 from ntrm.report.data_figures import draw_stats, stats_figure
 
 
-@pytest.fixture
-def seed():
-    return int(np.random.SeedSequence().entropy % 2**32)
-
-
 def stats_of(mask, schema):
     return DatasetStats(schema, count_mask(mask, len(schema)), 256, (Case("a", None, Path("a.png"), "p"),))
 

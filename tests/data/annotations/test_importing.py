@@ -44,8 +44,8 @@ def annotate(path: Path, *features) -> Path:
 
 
 @pytest.fixture
-def pixels():
-    return np.random.default_rng().integers(0, 256, (120, 200, 3), dtype=np.uint8)
+def pixels(random):
+    return random.integers(0, 256, (120, 200, 3), dtype=np.uint8)
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ def test_classes_mapped_to_nothing_are_ignore(folders):
 
 
 @needs_real
-def test_a_ring_drawn_on_a_real_slide(tmp_path):
+def test_a_ring_drawn_on_a_real_slide(tmp_path, random):
     openslide = pytest.importorskip("openslide")
     slide = Path(REAL, "slides", "cmu-1-small-region.svs")
     centre, angle = np.array([1100.0, 1400.0]), np.linspace(0, 2 * np.pi, 200, endpoint=False)
@@ -352,7 +352,7 @@ def test_a_ring_drawn_on_a_real_slide(tmp_path):
 
     image = read_image(tmp_path / "out" / "Images" / f"{case.name}.png").astype(float)
     with openslide.OpenSlide(slide) as handle:
-        for y, x in np.random.default_rng().integers(0, image.shape[:2], (40, 2)):
+        for y, x in random.integers(0, image.shape[:2], (40, 2)):
             left, top = case.left + x * case.step_x, case.top + y * case.step_y
             expected = _mean(handle, left, top, left + case.step_x, top + case.step_y)
             assert np.abs(image[y, x] - expected).max() <= 0.51, f"pixel {x}, {y}"

@@ -47,8 +47,8 @@ def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, le
 
 
 @pytest.mark.parametrize("step", [Fraction(24, 25), Fraction(21, 20), Fraction(5, 2)])
-def test_steps_near_one_are_averaged_as_well(step):
-    pixels = np.random.default_rng().integers(0, 256, (50, 50, 3), dtype=np.uint8)
+def test_steps_near_one_are_averaged_as_well(step, random):
+    pixels = random.integers(0, 256, (50, 50, 3), dtype=np.uint8)
     count = int(48 / step)
     image = read_grid(PlainImage(pixels, None), Grid(0, 0, float(step), float(step), count, count))
     fine = step.denominator

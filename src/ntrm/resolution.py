@@ -43,6 +43,8 @@ class Resolution:
                     expected=f"a number between {low} and {high} µm/px",
                     mend="look the scan resolution up in the scanner's metadata and give it with --mpp or in cases.csv",
                 )
+            # 1 and 1.0 are one resolution, and must be told alike in every output.
+            object.__setattr__(self, axis, float(value))
 
     @classmethod
     def square(cls, mpp: float) -> Resolution:

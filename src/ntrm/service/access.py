@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import logging
 import re
 import secrets
+import sqlite3
 import threading
 import time
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ from urllib.parse import urlsplit
 from ntrm.service.jobs import JobStore
 from ntrm.service.settings import ServiceSettings, is_loopback
 
+_log = logging.getLogger(__name__)
 COOKIE = "ntrm_session"
 LINK_SECONDS = 15 * 60
 SESSION_SECONDS = 7 * 24 * 3600
@@ -60,7 +63,11 @@ class Access:
         if expires < time.time():
             return None
         cookie, until = secrets.token_urlsafe(32), time.time() + SESSION_SECONDS
-        self._store.add_session(_digest(cookie), self._digest, until)
+        try:
+            self._store.add_session(_digest(cookie), self._digest, until)
+        except sqlite3.Error:
+            # A full disk, perhaps, which somebody comes in to empty.
+            _log.warning("a browser's session could not be written down: it ends with the service")
         with self._lock:
             self._sessions[_digest(cookie)] = until
         return cookie

@@ -62,19 +62,17 @@ def forget_vanished(out: Path, store: JobStore) -> None:
 
 
 def find_originals(store: JobStore, roots: Sequence[Path], stop: Event) -> int:
-    """Look under the roots for the files of results, by content; returns how many were found."""
-    wanted = {
-        slide.fingerprint: slide.id
-        for slide in store.every(DONE)
-        if slide.fingerprint is not None and (slide.source is None or not slide.source.exists())
-    }
+    """Look under the roots for the files of slides that are not where they were, by content; returns how many."""
+    wanted: dict[str, list[str]] = {}
+    for slide in store.every():
+        if slide.fingerprint is not None and (slide.source is None or not slide.source.exists()):
+            wanted.setdefault(slide.fingerprint, []).append(slide.id)
     count = 0
     for path in _files(roots) if wanted else ():
         if stop.is_set() or not wanted:
             break
-        slide = wanted.pop(source_fingerprint(path) or "", None)
-        if slide is not None:
-            store.locate(slide, path)
+        for each in wanted.pop(source_fingerprint(path) or "", ()):
+            store.locate(each, path)
             count += 1
         # Others want the disk, too.
         time.sleep(0)

@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from ntrm.errors import NtrmError
 from ntrm.service import routes_about, routes_results, routes_slides, routes_tiles
 from ntrm.service.access import COOKIE, SESSION_SECONDS
+from ntrm.service.disk import disk_full, is_full
 from ntrm.service.documents import ErrorDocument, PathRequest, RetryRequest
 from ntrm.service.guard import HEADERS, Guard
 from ntrm.service.hall import Hall
@@ -76,9 +77,11 @@ def _add_page(app: FastAPI, hall: Hall) -> None:
     @app.get("/open/{code}", include_in_schema=False)
     def enter(code: str) -> Response:
         cookie = hall.access.redeem(code)
-        hall.audit.note("open", outcome="ok" if cookie else "refused")
         answer = RedirectResponse("/", status_code=303)
-        if cookie:
+        if cookie is None:
+            hall.audit.count_refusal()
+        else:
+            hall.audit.note("open")
             answer.set_cookie(
                 COOKIE, cookie, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=hall.access.secure
             )
@@ -125,7 +128,8 @@ def _describe(app: FastAPI) -> None:
 
 def _add_errors(app: FastAPI) -> None:
     def answer(error: NtrmError, headers: dict[str, str] | None = None) -> JSONResponse:
-        return JSONResponse(document_of(error), status_of(error), headers=headers)
+        told = disk_full() if is_full(error) else error
+        return JSONResponse(document_of(told), status_of(told), headers=headers)
 
     @app.exception_handler(ProblemError)
     async def problem(_: Request, error: ProblemError) -> Response:
@@ -147,8 +151,15 @@ def _add_errors(app: FastAPI) -> None:
         return answer(ProblemError(error.status_code, code, what), dict(error.headers or {}))
 
     @app.exception_handler(sqlite3.Error)
-    async def database(_: Request, __: sqlite3.Error) -> Response:
-        return answer(busy("the database does not answer", "look whether the disk is full"))
+    async def database(_: Request, error: sqlite3.Error) -> Response:
+        unanswered = busy("the database does not answer", "look whether the disk is full")
+        return answer(disk_full() if is_full(error) else unanswered)
+
+    @app.exception_handler(OSError)
+    async def system(_: Request, error: OSError) -> Response:
+        if is_full(error):
+            return answer(disk_full())
+        raise error
 
     @app.exception_handler(Exception)
     async def bug(_: Request, __: Exception) -> Response:

@@ -3,26 +3,86 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import threading
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
+
+from ntrm.reproduction.locks import holding
+
+_log = logging.getLogger(__name__)
+MOST_BYTES = 8 * 2**20
+KEPT = 9
+"""Older files beside the one that is written to."""
+MOST_WAITING = 10_000
+"""Lines that a full disk does not take are kept in memory; of more, the oldest go."""
 
 
 class Audit:
-    """An append-only file of JSON lines; safe for several threads and processes."""
+    """A file of JSON lines; safe for several threads and processes.
 
-    def __init__(self, path: Path) -> None:
+    When it is full it becomes ``audit.1.jsonl``, which becomes ``audit.2.jsonl``, and so on; the oldest goes.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES, kept: int = KEPT) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path = path
+        self._path, self._most_bytes, self._kept = path, most_bytes, kept
+        self._waiting: list[bytes] = []
+        self._refusals = 0
+        self._lock = threading.Lock()
 
     def note(self, action: str, slide: str = "", outcome: str = "ok") -> None:
-        """Add a line, on disk before this returns."""
+        """Add a line, on disk before this returns; a full disk gets it later and keeps nobody from his work."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": time, "action": action, "slide": slide, "outcome": outcome}) + "\n"
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # One call: lines of several processes never mix.
-            os.write(descriptor, line.encode())
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        with self._lock:
+            self._waiting = [*self._waiting[1 - MOST_WAITING :], line.encode()]
+            try:
+                self._write(b"".join(self._waiting))
+            except OSError as error:
+                _log.warning("%s lines of the audit log wait: %s", len(self._waiting), error.strerror)
+            else:
+                self._waiting = []
+
+    def count_refusal(self) -> None:
+        """An opening that was refused: anybody can bring that about, and must not fill the disk."""
+        with self._lock:
+            self._refusals += 1
+
+    def note_refusals(self) -> None:
+        """One line for all openings that were refused since the last one."""
+        with self._lock:
+            count, self._refusals = self._refusals, 0
+        if count:
+            self.note("open", outcome="refused" if count == 1 else f"refused {count} times")
+
+    def _write(self, content: bytes) -> None:
+        with holding(self._path.with_suffix(".lock"), wait=True):
+            if self._path.exists() and self._path.stat().st_size + len(content) > self._most_bytes:
+                self._rotate()
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _append(descriptor, content)
+            finally:
+                os.close(descriptor)
+
+    def _rotate(self) -> None:
+        names = [self._path, *(self._path.with_suffix(f".{number}.jsonl") for number in range(1, self._kept + 1))]
+        for newer, older in reversed([*pairwise(names)]):
+            if newer.exists():
+                newer.replace(older)
+
+
+def _append(descriptor: int, content: bytes) -> None:
+    """All of it, or nothing: half a line would spoil the next one."""
+    before = os.fstat(descriptor).st_size
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fdatasync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, before)
+        raise

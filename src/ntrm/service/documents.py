@@ -75,6 +75,9 @@ class Health(BaseModel):
     """Whether the service answers."""
 
     status: Literal["ok", "degraded"]
+    reason: Literal["ok", "no_worker", "disk_low", "disk_full", "disk_missing"] = Field(
+        description="disk_low: no uploads are taken; disk_full: nothing can be written, but slides can be deleted"
+    )
     version: str
 
 

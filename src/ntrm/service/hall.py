@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sqlite3
 import threading
@@ -9,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from ntrm.segmentation.memory import BusyError, alone, finished
 from ntrm.service.access import Access
 from ntrm.service.adoption import adopt, find_originals, forget_vanished
 from ntrm.service.audit import Audit
+from ntrm.service.disk import DiskState, Reserve, disk_state, is_full
 from ntrm.service.facts import image_size, read_summary
 from ntrm.service.geometry import DeepZoom
 from ntrm.service.jobs import JobStore
@@ -24,16 +27,27 @@ from ntrm.service.mask_tiles import FILES, MaskLayers, Place
 from ntrm.service.model_facts import ModelFacts, read_facts
 from ntrm.service.problems import conflict, missing
 from ntrm.service.readers import Readers
-from ntrm.service.records import FOUND, UPLOAD, Slide
+from ntrm.service.records import FOUND, RUNNING, UPLOAD, Slide
 from ntrm.service.region_finder import RegionFinder
 from ntrm.service.settings import ServiceSettings
-from ntrm.service.shared import AUDIT, DATABASE, INCOMING, THUMBNAILS, TRASH, UPLOADS
+from ntrm.service.shared import (
+    AUDIT,
+    DATABASE,
+    INCOMING,
+    LOST,
+    RESERVE,
+    THUMBNAILS,
+    TRASH,
+    UPLOADS,
+    upload_path,
+)
 from ntrm.service.slide_tiles import SlideTiles
 from ntrm.service.supervisor import Supervisor
 from ntrm.service.tile_store import TileStore
 from ntrm.slide.isolated import Limits
 from ntrm.slide.reading.cache import ArrayCache
 
+_log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
 IDLE_SECONDS = 600.0
 """Slides nobody looks at are closed after this."""
@@ -47,12 +61,15 @@ class Hall:
     """Database, workers, open slides and masks, tiles."""
 
     def __init__(self, settings: ServiceSettings) -> None:
+        # Absolute: one name for one folder, which an answer that tells none is sure to recognise.
+        settings = replace(settings, out=settings.out.absolute())
         self.settings = settings
         hidden, limits = settings.hidden, settings.limits
         for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
             (hidden / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         hidden.chmod(0o700)
-        self.store = JobStore(hidden / DATABASE)
+        self.reserve = Reserve(hidden / RESERVE)
+        self.store = self.reserve.spend(lambda: JobStore(hidden / DATABASE))
         self.audit = Audit(hidden / AUDIT)
         self.access = Access(settings, self.store)
         self.readers = Readers(limits.open_slides, Limits(limits.read_memory_mb, limits.open_seconds))
@@ -77,14 +94,19 @@ class Hall:
         """Begin: clear up after a service that was killed, adopt results, start the workers."""
         for leftover in (self.settings.hidden / INCOMING).iterdir():
             leftover.unlink(missing_ok=True)
-        self.supervisor.reclaim(blame=False)
-        adopt(self.settings.out, self.store)
-        forget_vanished(self.settings.out, self.store)
-        self._remove_orphans()
+        self._empty_trash()
+        self.reserve.spend(self._take_stock)
+        self.reserve.fill()
         self._find_originals()
         threading.Thread(target=self.readers.warm_up, daemon=True).start()
         self.supervisor.start()
         self.audit.note("start")
+
+    def _take_stock(self) -> None:
+        self.supervisor.reclaim(blame=False)
+        adopt(self.settings.out, self.store)
+        forget_vanished(self.settings.out, self.store)
+        self._set_aside_unknown()
 
     def close(self) -> None:
         """Stop the workers, close the files."""
@@ -98,6 +120,7 @@ class Hall:
             self._masks.clear()
         if self.search is not None:
             self.search.join(SEARCH_SECONDS)
+        self.audit.note_refusals()
         self.audit.note("stop")
         self.store.close()
 
@@ -109,6 +132,11 @@ class Hall:
         if self._model is None:
             self._model = read_facts(self.settings)
         return self._model
+
+    @property
+    def disk(self) -> DiskState:
+        """Whether there is room for uploads, and for anything."""
+        return disk_state(self.settings.hidden, self.settings.limits.reserve_bytes)
 
     # A slide's files
 
@@ -206,9 +234,23 @@ class Hall:
     # Deleting
 
     def delete(self, slide: Slide) -> None:
-        """Remove a slide with its upload and its results; a running job is ended first."""
+        """Remove a slide with its upload and its results; a running job is ended first. A full disk is no hindrance."""
+        try:
+            self.reserve.spend(lambda: self._mark_deleted(slide))
+        except (sqlite3.Error, OSError) as error:
+            if not is_full(error) or slide.status == RUNNING:
+                raise
+            # The reserve is used up: its own files make the room to write down that they are gone.
+            with self._purging:
+                self._remove_files(slide)
+            self._mark_deleted(slide)
+        self.audit.note("delete", slide.slide_id)
+        self.reserve.spend(self.purge)
+        self.reserve.fill()
+
+    def _mark_deleted(self, slide: Slide) -> None:
         folder = self.folder(slide)
-        if slide.status != "running" and folder.is_dir():
+        if slide.status != RUNNING and folder.is_dir():
             try:
                 with alone(folder):
                     self.store.mark_deleted(slide.id)
@@ -216,8 +258,6 @@ class Hall:
                 raise conflict("another program works on this slide", mend="wait until it ends") from error
         else:
             self.store.mark_deleted(slide.id)
-        self.audit.note("delete", slide.slide_id)
-        self.purge()
 
     def purge(self) -> None:
         """Remove the files of deleted slides that nobody works on."""
@@ -225,26 +265,37 @@ class Hall:
             self._purge()
 
     def _purge(self) -> None:
-        trash = self.settings.hidden / TRASH
         for slide in self.store.to_purge():
-            folder = self.folder(slide)
-            if folder.is_dir():
-                folder.rename(trash / f"{slide.id}-{time.time_ns()}")
-            if slide.origin == UPLOAD and slide.source is not None:
-                self.readers.forget(slide.source)
-                slide.source.unlink(missing_ok=True)
-            (self.settings.hidden / THUMBNAILS / f"{slide.id}.jpg").unlink(missing_ok=True)
-            self._close_masks(slide.id)
+            self._remove_files(slide)
+            # At last, when there is room: the database writes even to forget.
             self.store.forget(slide.id)
-        for leftover in trash.iterdir():
+
+    def _remove_files(self, slide: Slide) -> None:
+        hidden, folder = self.settings.hidden, self.folder(slide)
+        if folder.is_dir():
+            folder.rename(hidden / TRASH / f"{slide.id}-{time.time_ns()}")
+        if slide.origin == UPLOAD:
+            # Never its source, which may be a file like it below a root.
+            upload = upload_path(hidden, slide.id)
+            self.readers.forget(upload)
+            upload.unlink(missing_ok=True)
+        (hidden / THUMBNAILS / f"{slide.id}.jpg").unlink(missing_ok=True)
+        self._close_masks(slide.id)
+        self._empty_trash()
+
+    def _empty_trash(self) -> None:
+        for leftover in (self.settings.hidden / TRASH).iterdir():
             shutil.rmtree(leftover, ignore_errors=True)
 
-    def _remove_orphans(self) -> None:
-        """Uploads that no slide belongs to: the service was killed before it wrote them down."""
-        known = {slide.source for slide in [*self.store.every(), *self.store.to_purge(), *self.store.running()]}
+    def _set_aside_unknown(self) -> None:
+        """Uploads of no slide: a service was killed before it wrote them down, or the database was moved away."""
+        known, lost = self.store.ids(), self.settings.hidden / LOST
         for path in (self.settings.hidden / UPLOADS).iterdir():
-            if path.absolute() not in known:
-                path.unlink(missing_ok=True)
+            if path.name not in known:
+                lost.mkdir(exist_ok=True, mode=0o700)
+                path.rename(lost / path.name)
+                _log.warning("an upload that belongs to no slide was moved to %s", lost / path.name)
+                self.audit.note("set aside", path.name)
 
     def _find_originals(self) -> None:
         """In a thread of its own: the roots may be large and far away."""
@@ -267,7 +318,9 @@ class Hall:
             return
         self._next_chore = time.monotonic() + CHORE_SECONDS
         self.readers.close_idle(IDLE_SECONDS)
+        self.audit.note_refusals()
         self.retire()
+        self.reserve.fill()
         # Another program may have put results here, or taken them away.
         if adopt(self.settings.out, self.store):
             self._find_originals()

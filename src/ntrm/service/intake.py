@@ -16,11 +16,12 @@ from anyio.to_thread import run_sync
 from ntrm.errors import NtrmError
 from ntrm.resolution import Resolution
 from ntrm.segmentation.sources import source_fingerprint
+from ntrm.service.disk import disk_full
 from ntrm.service.hall import Hall
 from ntrm.service.places import display_name
 from ntrm.service.problems import ProblemError, document_of
 from ntrm.service.records import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
-from ntrm.service.shared import INCOMING, UPLOADS
+from ntrm.service.shared import INCOMING, upload_path
 from ntrm.slide.grid import credible_resolution
 from ntrm.slide.naming import safe_name
 from ntrm.slide.reading.base import SlideInfo
@@ -64,7 +65,7 @@ async def receive(hall: Hall, chunks: AsyncIterator[bytes], declared: int | None
 def submit_upload(hall: Hall, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> Slide:
     """Queue a file that was uploaded; without µm/px it is kept and waits for them."""
     made = new_id()
-    place = (hall.settings.hidden / UPLOADS / made).absolute()
+    place = upload_path(hall.settings.hidden, made)
     incoming.rename(place)
     try:
         info = look_into(hall, place)
@@ -94,7 +95,9 @@ def submit_path(hall: Hall, path: Path, mpp: float | None, slide_id: str | None)
     lacking = _mpp_problem(info, mpp)
     if lacking is not None:
         raise lacking
-    slide = _added(hall, new_id(), path, PATH, info, display_name(path.name), mpp, slide_id, None)
+    # Its content tells it from others, wherever its root lies the next time.
+    fingerprint = source_fingerprint(path)
+    slide = _added(hall, new_id(), path, PATH, info, display_name(path.name), mpp, slide_id, fingerprint)
     hall.audit.note("path", slide.slide_id, "queued")
     hall.supervisor.wake()
     return slide
@@ -229,6 +232,4 @@ def _check_size(size: int, most: int) -> None:
 def _check_space(folder: Path, size: int, reserve: int) -> None:
     free = shutil.disk_usage(folder).free
     if free - size < reserve:
-        raise ProblemError(
-            507, "disk_full", "the disk has no room for it", mend="delete slides, or ask whoever runs the service"
-        )
+        raise disk_full()

@@ -40,6 +40,7 @@ class JobStore:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = path.parent
         self._lock = threading.Lock()
         try:
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
@@ -67,30 +68,38 @@ class JobStore:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                # On a full disk the database may have done so itself.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
+
+    def _slides(self, sql: str, *values: Any) -> list[Slide]:
+        return [from_row(row, self._folder) for row in self._do(sql, *values)]
 
     # What is there
 
     def get(self, id: str) -> Slide:  # noqa: A002 - it is what it is
         """The slide of this id, or 404."""
-        rows = self._do("SELECT * FROM slides WHERE id = ? AND NOT deleted", id)
-        if not rows:
+        found = self._slides("SELECT * FROM slides WHERE id = ? AND NOT deleted", id)
+        if not found:
             raise missing("no such slide", "ask /v1/slides for those that are there")
-        return from_row(rows[0])
+        return found[0]
 
     def every(self, status: str | None = None) -> list[Slide]:
         """All slides, the newest first."""
         only = "" if status is None else " AND status = ?"
         values = () if status is None else (status,)
-        rows = self._do(f"SELECT * FROM slides WHERE NOT deleted{only} ORDER BY created DESC, id", *values)  # noqa: S608
-        return [from_row(row) for row in rows]
+        return self._slides(f"SELECT * FROM slides WHERE NOT deleted{only} ORDER BY created DESC, id", *values)  # noqa: S608
 
     def waiting(self) -> list[str]:
         """Ids in the order in which they will be taken."""
         return [row["id"] for row in self._do("SELECT id FROM slides WHERE status = 'queued' ORDER BY queued, id")]
+
+    def ids(self) -> set[str]:
+        """Of all slides, also of those being deleted."""
+        return {row["id"] for row in self._do("SELECT id FROM slides")}
 
     def taken_names(self) -> set[str]:
         """Slide ids in small letters, also of those being deleted."""
@@ -160,7 +169,7 @@ class JobStore:
 
     def locate(self, id: str, source: Path) -> None:  # noqa: A002
         """The original of results was found."""
-        self._do("UPDATE slides SET source = ? WHERE id = ?", os.fsencode(source), id)
+        self._do("UPDATE slides SET source = ? WHERE id = ?", os.fsencode(source.absolute()), id)
 
     # Deleting: marked first, so that a kill in between is caught up on later
 
@@ -168,13 +177,18 @@ class JobStore:
         """Nobody sees it any more; a running job is asked to stop."""
         slide = self.get(id)
         now = time.time()
-        self._do("UPDATE slides SET deleted = 1, cancel = coalesce(cancel, ?) WHERE id = ?", now, id)
-        self._do("UPDATE slides SET status = 'cancelled', finished = ? WHERE id = ? AND status = 'queued'", now, id)
+        # All at once: on a full disk it is tried again.
+        self._do(
+            "UPDATE slides SET deleted = 1, cancel = coalesce(cancel, ?), "
+            "finished = CASE status WHEN 'queued' THEN ? ELSE finished END, "
+            "status = CASE status WHEN 'queued' THEN 'cancelled' ELSE status END WHERE id = ?",
+            now, now, id,
+        )  # fmt: skip
         return slide
 
     def to_purge(self) -> list[Slide]:
         """Deleted slides that nobody works on any more."""
-        return [from_row(row) for row in self._do("SELECT * FROM slides WHERE deleted AND status <> 'running'")]
+        return self._slides("SELECT * FROM slides WHERE deleted AND status <> 'running'")
 
     def forget(self, id: str) -> None:  # noqa: A002
         """The last step of deleting."""
@@ -197,14 +211,14 @@ class JobStore:
     def claim(self, worker: str) -> Slide | None:
         """The next slide for a worker."""
         now = time.time()
-        rows = self._do(
+        found = self._slides(
             "UPDATE slides SET status = 'running', worker = ?, started = ?, heartbeat = ?, progress = 0, "
             "stage = 'reading', attempts = attempts + 1, error = NULL, cancel = NULL "
             "WHERE id = (SELECT id FROM slides WHERE status = 'queued' AND NOT deleted ORDER BY queued, id LIMIT 1) "
             "RETURNING *",
             worker, now, now,
         )  # fmt: skip
-        return from_row(rows[0]) if rows else None
+        return found[0] if found else None
 
     def beat(self, id: str, worker: str, progress: float, stage: str) -> bool:  # noqa: A002
         """Tell how far a job is; returns whether to go on."""
@@ -244,7 +258,7 @@ class JobStore:
 
     def running(self) -> list[Slide]:
         """Also those being deleted."""
-        return [from_row(row) for row in self._do("SELECT * FROM slides WHERE status = 'running'")]
+        return self._slides("SELECT * FROM slides WHERE status = 'running'")
 
     def reclaim(self, alive: Callable[[str], bool], *, blame: bool) -> list[Slide]:
         """Take running jobs from workers that are gone; returns them as they were.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from ntrm.errors import NtrmError, RefusedError, UsageError
 
 UNPROCESSABLE = 422
+_QUOTED_PATH = re.compile(r"""(['"])/.*?\1""")
+_PATH = re.compile(r"""(?<![\w.…/])/(?!/|v1/)(?:[^\n'";]*/)?[^\s'":;,]+""")
+"""Up to the last slash, since folders have names with spaces; not the addresses of a service."""
 
 
 class ProblemError(NtrmError):
@@ -51,10 +56,24 @@ def busy(what: str, mend: str = "try again in a moment") -> ProblemError:
 def document_of(error: NtrmError, code: str | None = None) -> dict[str, Any]:
     """The JSON document of any of our errors."""
     fields = {"what": error.what, "got": error.got, "expected": error.expected, "mend": error.mend or None}
-    body = {key: None if value is None else str(value) for key, value in fields.items()}
+    body = {key: None if value is None else without_paths(value) for key, value in fields.items()}
     named = code or (error.code if isinstance(error, ProblemError) else _kind(error))
     more = error.more if isinstance(error, ProblemError) else {}
     return {"error": {**body, "code": named, **more}}
+
+
+def without_paths(value: object) -> str:
+    """As it may be told to others: paths say how the server is built, and whose slides lie there.
+
+    >>> without_paths("cannot write /home/Jane Doe/out/a.jpg; ask /v1/slides"), without_paths(PurePath("/srv/x"))
+    ('cannot write …; ask /v1/slides', '…')
+    >>> without_paths(OSError(28, "No space left on device", "/srv/x"))
+    'No space left on device'
+    """
+    if isinstance(value, PurePath):
+        return "…"
+    text = str((isinstance(value, OSError) and value.strerror) or value)
+    return _PATH.sub("…", _QUOTED_PATH.sub("…", text))
 
 
 def status_of(error: NtrmError) -> int:

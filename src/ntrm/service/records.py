@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ntrm.service.shared import UPLOADS, upload_path
+
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 STATUSES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
 UPLOAD, PATH, FOUND = "upload", "path", "found"
@@ -86,20 +88,42 @@ def as_json(document: Any) -> str | None:
     return None if document is None else json.dumps(document, ensure_ascii=False, allow_nan=False)
 
 
-def from_row(row: sqlite3.Row) -> Slide:
-    """A slide as it was stored."""
-    source, x, y = row["source"], row["mpp_x"], row["mpp_y"]
+def from_row(row: sqlite3.Row, folder: Path) -> Slide:
+    """A slide as it was stored; ``folder`` is the service's own, wherever that lies now."""
+    x, y = row["mpp_x"], row["mpp_y"]
     plain: Sequence[str] = (
         "id", "slide_id", "name", "origin", "fingerprint", "status", "progress", "stage", "attempts", "deaths",
         "created", "queued", "started", "finished", "worker", "cancel",
     )  # fmt: skip
     return Slide(
         **{key: row[key] for key in plain},
-        source=None if source is None else Path(os.fsdecode(source)),
-        mpp=None if x is None else (x, y),
+        source=_source(row, folder),
+        # What an UPDATE returns of a real column may be a whole number.
+        mpp=None if x is None else (float(x), float(y)),
         error=None if row["error"] is None else json.loads(row["error"]),
         info=None if row["info"] is None else json.loads(row["info"]),
         facts={} if row["facts"] is None else json.loads(row["facts"]),
+    )
+
+
+def _source(row: sqlite3.Row, folder: Path) -> Path | None:
+    if row["source"] is None:
+        return None
+    path = Path(os.fsdecode(row["source"]))
+    # Uploads are known by their id, wherever they lay when they came: absolute paths were stored once.
+    return upload_path(folder, row["id"]) if _is_upload(row["origin"], row["id"], path) else path
+
+
+def _is_upload(origin: str, id: str, source: Path) -> bool:  # noqa: A002
+    # The upload of a finished slide may be lost, and an original like it found below a root.
+    return origin == UPLOAD and source.name == id
+
+
+def _source_cell(slide: Slide) -> bytes | None:
+    if slide.source is None:
+        return None
+    return os.fsencode(
+        Path(UPLOADS, slide.id) if _is_upload(slide.origin, slide.id, slide.source) else slide.source.absolute()
     )
 
 
@@ -108,7 +132,7 @@ def to_row(slide: Slide) -> dict[str, Any]:
     x, y = slide.mpp or (None, None)
     return {
         "id": slide.id, "slide_id": slide.slide_id, "name": slide.name, "origin": slide.origin,
-        "source": None if slide.source is None else os.fsencode(slide.source), "fingerprint": slide.fingerprint,
+        "source": _source_cell(slide), "fingerprint": slide.fingerprint,
         "mpp_x": x, "mpp_y": y, "status": slide.status, "progress": slide.progress, "error": as_json(slide.error),
         "created": slide.created, "queued": slide.queued, "finished": slide.finished, "info": as_json(slide.info),
         "facts": as_json(slide.facts or None),

@@ -18,9 +18,9 @@ router = APIRouter(tags=["service"])
 
 @router.get("/healthz")
 def health(hall: Shared) -> Health:
-    """Whether the service answers; needs no token."""
-    degraded = hall.supervisor.state == "refused"
-    return Health(status="degraded" if degraded else "ok", version=__version__)
+    """Whether the service answers, has a worker and room on its disk; needs no token."""
+    reason = "no_worker" if hall.supervisor.state == "refused" else hall.disk
+    return Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
 
 
 @router.get("/v1/about")

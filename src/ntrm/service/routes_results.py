@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 
+from ntrm.errors import DataError
 from ntrm.files import whole_file
 from ntrm.service.documents import PointDocument, RegionDocument
 from ntrm.service.hall import Hall
@@ -111,7 +113,8 @@ def _thumbnail(hall: Hall, slide: Slide) -> bytes:
         content = _small(pictures[0])
     else:
         raise missing("there is no picture of this slide")
-    with whole_file(kept) as partial:
+    # A full disk keeps nothing, and the picture is there for all that.
+    with suppress(DataError), whole_file(kept) as partial:
         partial.write_bytes(content)
     return content
 

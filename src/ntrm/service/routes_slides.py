@@ -109,7 +109,7 @@ def get_slide(hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002 - the 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409))
 def delete_slide(hall: Shared, id: SlideKey) -> Response:  # noqa: A002
-    """End its job, remove its upload and its results. A file under a root stays."""
+    """End its job, remove its upload and its results, also on a full disk. A file under a root stays."""
     hall.delete(hall.store.get(id))
     return Response(status_code=204)
 
@@ -117,7 +117,7 @@ def delete_slide(hall: Shared, id: SlideKey) -> Response:  # noqa: A002
 @router.post("/{id}/cancel", responses=problems(404, 409))
 def cancel_slide(hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
     """Take it out of the queue, or end its job at the next band."""
-    slide = hall.store.cancel(id)
+    slide = hall.reserve.spend(lambda: hall.store.cancel(id))
     hall.audit.note("cancel", slide.slide_id)
     return _document(hall, slide)
 

@@ -11,8 +11,15 @@ from ntrm.reproduction.locks import holding
 from ntrm.segmentation.memory import HIDDEN, BusyError, alone
 from ntrm.service.settings import ServiceSettings
 
-DATABASE, AUDIT, LOG, SERVER_LOCK = "jobs.sqlite", "audit.jsonl", "worker.log", "server.lock"
+DATABASE, AUDIT, LOG, SERVER_LOCK, RESERVE = "jobs.sqlite", "audit.jsonl", "worker.log", "server.lock", "reserve"
 UPLOADS, INCOMING, TRASH, WORKERS, THUMBNAILS = "uploads", "incoming", "trash", "workers", "thumbnails"
+LOST = "lost"
+"""Files among the uploads that no slide belongs to."""
+
+
+def upload_path(hidden: Path, id: str) -> Path:  # noqa: A002 - the slide's
+    """Where a slide's upload lies, below the service's own folder."""
+    return hidden / UPLOADS / id
 
 
 def lock_of(settings: ServiceSettings, worker: str) -> Path:

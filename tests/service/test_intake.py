@@ -1,12 +1,16 @@
 import asyncio
 import os
+from types import SimpleNamespace
 
 import pytest
 from tests.service.small import RAW, serving, settings_of, slide_bytes
 
+from ntrm.service.documents import RetryRequest
 from ntrm.service.hall import Hall
-from ntrm.service.intake import receive
+from ntrm.service.intake import receive, steadily
 from ntrm.service.problems import ProblemError
+from ntrm.service.routes_slides import _body
+from ntrm.service.settings import ServiceLimits
 from ntrm.service.shared import INCOMING, TRASH, UPLOADS
 
 
@@ -69,18 +73,57 @@ def test_an_upload_that_breaks_off_leaves_nothing(hall):
 
 
 @pytest.mark.parametrize("hall", [1], indirect=True)
-def test_an_upload_that_stops_is_given_up(hall):
+def test_an_upload_that_stops_or_only_drips_is_given_up(hall):
     async def never():
         yield b"x" * 1000
         await asyncio.sleep(3600)
 
-    async def wait():
-        with pytest.raises(ProblemError) as caught:
-            await receive(hall, never(), None)
-        return caught.value.status
+    async def dripping():
+        while True:
+            yield b"x"
+            await asyncio.sleep(0.02)
 
-    assert asyncio.run(wait()) == 408
+    async def given_up(chunks):
+        with pytest.raises(ProblemError) as caught:
+            async with asyncio.timeout(60):
+                await receive(hall, chunks, None)
+        return caught.value
+
+    async def both():
+        return await asyncio.gather(given_up(never()), given_up(dripping()))
+
+    for problem in asyncio.run(both()):
+        assert (problem.status, problem.code) == (408, "slow")
+        assert problem.expected == "at least 262,144 bytes every 1 s"
     assert list((hall.settings.hidden / INCOMING).iterdir()) == []
+
+
+def test_only_waiting_for_the_sender_counts_as_slowness(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("ntrm.service.intake.time.monotonic", lambda: clock[0])
+
+    async def write_slowly():
+        found = b""
+        async for piece in steadily(pieces(*[10] * 20), ServiceLimits(idle_seconds=1, idle_bytes=1000)):
+            found += piece
+            # A disk that takes long to write what came.
+            clock[0] += 5
+        return len(found)
+
+    assert asyncio.run(write_slowly()) == 200
+
+
+def test_a_small_document_has_to_come_soon_too():
+    limits = SimpleNamespace(idle_seconds=0.05, idle_bytes=1000)
+    hall = SimpleNamespace(settings=SimpleNamespace(limits=limits))
+
+    async def never():
+        yield b'{"mpp":'
+        await asyncio.sleep(3600)
+
+    with pytest.raises(ProblemError) as caught:
+        asyncio.run(_body(SimpleNamespace(stream=never), hall, RetryRequest))
+    assert caught.value.status == 408
 
 
 def test_an_upload_whose_request_is_cancelled_leaves_nothing(hall):

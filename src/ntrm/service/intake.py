@@ -21,6 +21,7 @@ from ntrm.service.hall import Hall
 from ntrm.service.places import display_name
 from ntrm.service.problems import ProblemError, document_of
 from ntrm.service.records import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
+from ntrm.service.settings import ServiceLimits
 from ntrm.service.shared import INCOMING, upload_path
 from ntrm.slide.grid import credible_resolution
 from ntrm.slide.naming import safe_name
@@ -41,7 +42,7 @@ async def receive(hall: Hall, chunks: AsyncIterator[bytes], declared: int | None
     complete = False
     try:
         written, checked, buffer = 0, 0, bytearray()
-        async for chunk in _steadily(chunks, limits.idle_seconds):
+        async for chunk in steadily(chunks, limits):
             buffer += chunk
             _check_size(written + len(buffer), limits.upload_bytes)
             if len(buffer) >= BUFFER:
@@ -202,16 +203,29 @@ def _plain(info: SlideInfo) -> dict[str, Any]:
     return {key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")}
 
 
-async def _steadily(chunks: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Chunks, as long as they keep coming."""
+async def steadily(chunks: AsyncIterator[bytes], limits: ServiceLimits) -> AsyncIterator[bytes]:
+    """Chunks, as long as enough of them keep coming."""
+    left, fresh = float(limits.idle_seconds), 0
     while True:
+        begun = time.monotonic()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(left):
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             return
         except TimeoutError as error:
-            raise ProblemError(408, "slow", "the upload stopped", expected=f"bytes every {seconds:g} s") from error
+            raise ProblemError(
+                408,
+                "slow",
+                "the upload is too slow",
+                got=f"{fresh:,} bytes in {limits.idle_seconds} s",
+                expected=f"at least {limits.idle_bytes:,} bytes every {limits.idle_seconds} s",
+                mend="send it over a faster connection, or name it by path",
+            ) from error
+        # Only the waiting counts: a slow disk is not the sender's fault.
+        left, fresh = left - (time.monotonic() - begun), fresh + len(chunk)
+        if fresh >= limits.idle_bytes:
+            left, fresh = float(limits.idle_seconds), 0
         yield chunk
 
 

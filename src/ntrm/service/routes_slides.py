@@ -18,7 +18,7 @@ from ntrm.service.documents import (
     slide_document,
 )
 from ntrm.service.hall import Hall
-from ntrm.service.intake import check_name, receive, submit_path, submit_upload
+from ntrm.service.intake import check_name, receive, steadily, submit_path, submit_upload
 from ntrm.service.places import file_under
 from ntrm.service.problems import ProblemError
 from ntrm.service.records import Slide
@@ -86,7 +86,7 @@ async def add_slide(
     _check_worker(hall)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        wanted = await _body(request, PathRequest)
+        wanted = await _body(request, hall, PathRequest)
         path = await run_sync(file_under, hall.settings.roots, wanted.path)
         slide = await run_sync(submit_path, hall, path, wanted.mpp, wanted.slide_id)
         return await run_sync(_document, hall, slide)
@@ -130,11 +130,11 @@ _RETRY_BODY = {
 }
 
 
-@router.post("/{id}/retry", responses=problems(404, 409, 413, 429, 503), openapi_extra=_RETRY_BODY)
+@router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503), openapi_extra=_RETRY_BODY)
 async def retry_slide(request: Request, hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
     """Queue it again, on request with its µm/px; what was done of it is not done again."""
     _check_worker(hall)
-    wanted = await _body(request, RetryRequest)
+    wanted = await _body(request, hall, RetryRequest)
     mpp = None if wanted.mpp is None else (wanted.mpp, wanted.mpp)
     slide = await run_sync(hall.store.retry, id, mpp, hall.settings.limits.queue)
     hall.audit.note("retry", slide.slide_id)
@@ -176,10 +176,10 @@ def _length(request: Request) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-async def _body(request: Request, kind: type[T]) -> T:
+async def _body(request: Request, hall: Hall, kind: type[T]) -> T:
     """A small JSON body; an empty one is an empty document."""
     content = bytearray()
-    async for chunk in request.stream():
+    async for chunk in steadily(request.stream(), hall.settings.limits):
         content += chunk
         if len(content) > SMALL_BODY:
             raise ProblemError(413, "too_large", "the document is too large", expected=f"at most {SMALL_BODY} bytes")

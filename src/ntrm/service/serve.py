@@ -13,17 +13,20 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from ntrm.errors import RefusedError, UsageError
 from ntrm.reproduction.locks import holding
 from ntrm.service.app import create_app
+from ntrm.service.connections import bounded
 from ntrm.service.model_check import check_model
 from ntrm.service.model_facts import read_facts
 from ntrm.service.settings import ServiceSettings
 from ntrm.service.shared import SERVER_LOCK
 from ntrm.slide.tables import RUN
 
-BACKLOG = 2048
+BACKLOG = 128
+"""Connections that are taken at once, before any of them can be refused: few beside the descriptors there are."""
 GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 30
 
@@ -39,24 +42,29 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     settings.hidden.mkdir(parents=True, exist_ok=True, mode=0o700)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-            backlog=BACKLOG,
-            ws="none",
-        )
-        server = _Server(config)
+        server = _Server(configured(app, settings))
         port = listener.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = settings.public_url or f"http://{host}:{port}"
         server.when_started = lambda: opened(address.rstrip("/"), f"/open/{app.state.hall.access.new_code()}")
         server.run(sockets=[listener])
         return 128 + signal.SIGINT if server.signal == signal.SIGINT else 0
+
+
+def configured(app: FastAPI, settings: ServiceSettings) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
+        app,
+        http=bounded(settings.limits),
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        backlog=BACKLOG,
+        ws="none",
+    )
 
 
 def _check_out(out: Path) -> None:

@@ -30,10 +30,10 @@ from ntrm.data.shrink import area_average
 from ntrm.resolution import Resolution
 from ntrm.slide.focus import as_judged, blur_score, fine_detail, sample_windows
 from ntrm.slide.glass import glass_colour
-from ntrm.slide.grid import SlideGrid, thumbnail
+from ntrm.slide.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.slide.quality import FLAGGED
 from ntrm.slide.readers import open_slide
-from ntrm.slide.tissue import THUMBNAIL_MPP, find_tissue
+from ntrm.slide.tissue import find_tissue
 
 BLURS = (0.0, 0.7, 1.0, 1.2, 1.7, 2.5)
 REAL = {"glas": (0.62, 1.24, 2.5), "gleason2019": (1.25, 2.5, 6.7)}

@@ -3,7 +3,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from tests.service.small import RAW, serving, settings_of, slide_bytes
+from tests.service.small import RAW, serving, settings_of, slide_bytes, sparse_slide
 
 from ntrm.service.documents import RetryRequest
 from ntrm.service.hall import Hall
@@ -39,6 +39,14 @@ def test_what_is_no_slide_is_refused_by_its_content_and_not_kept(tmp_path, model
         assert client.get("/v1/slides").json() == {"slides": []}
         # And the next sound one is taken.
         assert upload(client, slide_bytes(random)).status_code == 202
+
+
+def test_a_slide_that_would_take_minutes_for_nothing_is_refused_and_not_kept(tmp_path, model, quick_readers):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        answer = upload(client, sparse_slide(), name="a.tif")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "refused")
+        assert "coarser levels" in answer.json()["error"]["mend"]
+        assert files_in(client) == NOTHING
 
 
 @pytest.fixture

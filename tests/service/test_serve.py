@@ -16,7 +16,6 @@ from ntrm.files import PARTIAL, write_json
 from ntrm.resolution import Resolution
 from ntrm.segmentation.identity import Options
 from ntrm.segmentation.segment import segment
-from ntrm.service import supervisor
 from ntrm.service.jobs import JobStore
 from ntrm.service.serve import _listening, serve
 from ntrm.slide.tables import RUN
@@ -68,10 +67,9 @@ def test_killing_worker_and_server_in_the_middle_loses_nothing(tmp_path, model, 
         assert (out / "large" / name).read_bytes() == (tmp_path / "alone" / "large" / name).read_bytes()
 
 
-def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tmp_path, model, root, monkeypatch):
+def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tmp_path, model, root):
     # Never finished: far more than the machine can do between two questions.
     endless = write_tissue(root / "endless.tif", 3600)
-    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 1.0)
     out = tmp_path / "out"
     with serving(settings_of(out, model, roots=(root,), workers=1, device="cpu")) as client:
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from tests.evaluation.small import ByColour
 from tests.segmentation.small import fingerprints, paint, write_slide
-from tests.service.small import segmented, settings_of
+from tests.service.small import segmented, settings_of, sparse_slide
 
 from ntrm.errors import RefusedError
 from ntrm.segmentation.memory import alone
@@ -15,6 +15,8 @@ from ntrm.service import worker
 from ntrm.service.jobs import JobStore
 from ntrm.service.records import CANCELLED, DONE, FAILED, PATH, QUEUED, Slide, new_id
 from ntrm.service.worker_settings import settings_from, settings_to
+from ntrm.slide.readers import open_slide
+from ntrm.slide.reading.tiff import TiffReader
 
 NEVER = threading.Event()
 
@@ -65,6 +67,28 @@ def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, rand
     assert run(store, segmenter).status == DONE
 
 
+def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, segmenter, random, monkeypatch):
+    reads = []
+
+    class Reader:
+        def __init__(self, path):
+            self._slide = open_slide(path)
+            self.info, self.close = self._slide.info, self._slide.close
+
+        def read(self, *place):
+            reads.append(place)
+            return self._slide.read(*place)
+
+    monkeypatch.setattr(worker, "open_isolated", Reader)
+    slide = queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    claimed = store.claim("w")
+    # While the slide is looked at from afar: nothing is counted yet.
+    store.cancel(slide.id)
+    worker.run_job(store, segmenter, claimed, "w", NEVER, 600)
+    assert store.get(slide.id).status == CANCELLED
+    assert reads == []
+
+
 def test_a_worker_that_is_stopped_puts_its_slide_back(tmp_path, store, segmenter, random):
     path = write_slide(tmp_path / "a.tif", paint(random))
     queued(store, path)
@@ -87,6 +111,18 @@ def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
     queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     slide = run(store, segmenter, seconds=-1)
     assert (slide.status, slide.error["code"]) == (FAILED, "too_long")
+
+
+def test_a_slide_that_would_take_minutes_for_nothing_is_refused_before_it_is_read(
+    tmp_path, store, segmenter, monkeypatch
+):
+    monkeypatch.setattr(worker, "open_isolated", open_slide)
+    monkeypatch.setattr(TiffReader, "read", lambda *_: pytest.fail("it was read"))
+    (tmp_path / "a.tif").write_bytes(sparse_slide())
+    queued(store, tmp_path / "a.tif")
+    slide = run(store, segmenter)
+    assert (slide.status, slide.error["code"]) == (FAILED, "refused")
+    assert "costs too much to read" in slide.error["got"]
 
 
 def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, store, segmenter):

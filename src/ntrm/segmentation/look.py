@@ -15,12 +15,12 @@ from ntrm.resolution import Resolution
 from ntrm.segmentation.identity import Options
 from ntrm.slide.drawn import drawn_share
 from ntrm.slide.focus import as_judged, sample_windows
-from ntrm.slide.grid import SlideGrid, thumbnail
+from ntrm.slide.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.slide.outputs import sampled
 from ntrm.slide.pen import pen_in
 from ntrm.slide.quality import Quality, quality_of
 from ntrm.slide.seen import Seen
-from ntrm.slide.tissue import THUMBNAIL_MPP, tissue_in
+from ntrm.slide.tissue import tissue_in
 from ntrm.slide.tissue_windows import windows_with_tissue
 
 

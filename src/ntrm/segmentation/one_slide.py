@@ -24,10 +24,12 @@ from ntrm.segmentation.rows import Row
 from ntrm.segmentation.sources import source_fingerprint
 from ntrm.segmentation.specks import write_without_specks
 from ntrm.slide.bands import INITIAL, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
+from ntrm.slide.cost import check_cost
 from ntrm.slide.first_pass import gather_slide
 from ntrm.slide.grid import SlideGrid
 from ntrm.slide.inputs import SlideInput
-from ntrm.slide.isolated import IsolatedReader, open_isolated
+from ntrm.slide.isolated import open_isolated
+from ntrm.slide.reading.base import SlideReader
 from ntrm.slide.segment import stream
 
 Rest = Callable[[], tuple[str, Row]]
@@ -42,7 +44,7 @@ class Work:
     predictor: Predictor = field(repr=False)
     options: Options
     identity: Identity
-    open_slide: Callable[[Path], IsolatedReader] = field(default=open_isolated, repr=False)
+    open_slide: Callable[[Path], SlideReader] = field(default=open_isolated, repr=False)
 
     @property
     def model_mpp(self) -> float:
@@ -121,6 +123,7 @@ def _predict(
     """What the network says, and how files are made of it; what these need is open until ``stack`` closes."""
     with closing(work.open_slide(slide.path)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
+        check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
         look, schema = look_at(grid, work.options, stack.enter_context(one_beside())), work.predictor.config.schema
         bands = folder / HIDDEN / BANDS
         store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, plan, names=_maps(work)))

@@ -7,7 +7,7 @@ import logging
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +24,9 @@ from ntrm.segmentation.identity import Identity, Options, check_out, claim
 from ntrm.segmentation.memory import BusyError, remember_failure, remembered
 from ntrm.segmentation.one_slide import Work, predict_slide
 from ntrm.slide.inputs import SlideInput
-from ntrm.slide.isolated import IsolatedReader, open_isolated
+from ntrm.slide.isolated import open_isolated
 from ntrm.slide.naming import without_name
+from ntrm.slide.reading.base import SlideReader
 from ntrm.slide.tables import write_tables
 
 LOCK = ".lock"
@@ -76,7 +77,7 @@ class Segmenter:
         *,
         device: str = "auto",
         batch: int = 16,
-        open_slide: Callable[[Path], IsolatedReader] = open_isolated,
+        open_slide: Callable[[Path], SlideReader] = open_isolated,
     ) -> None:
         subject = open_subject(model)
         subject.config.check_mpp()
@@ -100,15 +101,28 @@ class Segmenter:
         with holding(self.out / LOCK, wait=True):
             claim(self.out, self.identity, covariates)
 
-    def segment(self, slide: SlideInput, slide_id: str, progress: Progress = SILENT) -> Outcome:
-        """Do what is missing of one slide."""
-        return self.begin(slide, slide_id, progress)()
+    def segment(
+        self,
+        slide: SlideInput,
+        slide_id: str,
+        progress: Progress = SILENT,
+        open_slide: Callable[[Path], SlideReader] | None = None,
+    ) -> Outcome:
+        """Do what is missing of one slide; ``open_slide`` opens this one in another way than the others."""
+        return self.begin(slide, slide_id, progress, open_slide)()
 
-    def begin(self, slide: SlideInput, slide_id: str, progress: Progress = SILENT) -> Callable[[], Outcome]:
+    def begin(
+        self,
+        slide: SlideInput,
+        slide_id: str,
+        progress: Progress = SILENT,
+        open_slide: Callable[[Path], SlideReader] | None = None,
+    ) -> Callable[[], Outcome]:
         """Do what needs the network; what is returned does the rest and must be called, in whatever thread."""
+        work = self._work if open_slide is None else replace(self._work, open_slide=open_slide)
 
         def predict() -> Callable[[], Outcome]:
-            rest = predict_slide(slide, slide_id, self._work, progress)
+            rest = predict_slide(slide, slide_id, work, progress)
             return lambda: self._own(lambda: _ended(slide_id, *rest()), slide, slide_id)
 
         begun = self._own(predict, slide, slide_id)

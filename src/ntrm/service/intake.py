@@ -23,6 +23,7 @@ from ntrm.service.problems import ProblemError, document_of
 from ntrm.service.records import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.service.settings import ServiceLimits
 from ntrm.service.shared import INCOMING, upload_path
+from ntrm.slide.cost import check_cost
 from ntrm.slide.grid import credible_resolution
 from ntrm.slide.naming import safe_name
 from ntrm.slide.reading.base import SlideInfo
@@ -133,6 +134,7 @@ def _added(
     fingerprint: str | None,
     lacking: ProblemError | None = None,
 ) -> Slide:
+    _check_cost(hall, info, place, mpp)
     now = time.time()
     stem = name.rsplit(".", 1)[0] if "." in name.strip(".") else name
     slide = Slide(
@@ -156,6 +158,13 @@ def _added(
         check_name(hall, slide_id)
         chosen = slide if slide_id else replace(slide, slide_id=_free_name(hall, slide.slide_id))
         return hall.store.add(chosen, hall.settings.limits.queue)
+
+
+def _check_cost(hall: Hall, info: SlideInfo, place: Path, mpp: float | None) -> None:
+    """Refuse at once what the worker would refuse; that one judges where model or µm/px are not known yet."""
+    stated = info.resolution if mpp is None else Resolution.square(mpp)
+    if hall.model is not None and hall.model.mpp is not None and stated is not None:
+        check_cost(info, stated, hall.model.mpp, place.stat().st_size)
 
 
 def _waits_for_mpp(slide: Slide) -> bool:

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from ntrm.service.jobs import JobStore
 from ntrm.service.records import Slide
+from ntrm.slide.reading.base import Pixels, SlideReader
 
 T = TypeVar("T")
 BEAT_SECONDS = 0.5
@@ -53,6 +54,8 @@ class JobProgress:
         self._store, self._slide, self._worker, self._folder, self._stop = store, slide, worker, folder, stop
         self._deadline = time.monotonic() + seconds
         self._last = self._furthest = 0.0
+        self._stage = READING
+        self._telling = threading.Lock()
         self._ended = threading.Event()
         self._watch: threading.Thread | None = None
 
@@ -76,19 +79,29 @@ class JobProgress:
         self._watch = threading.Thread(target=self._watch_files, args=(time.time(),), daemon=True)
         self._watch.start()
 
+    def ask(self) -> None:
+        """Raises where the job is to end, without anything new to tell."""
+        self.tell(self._furthest, self._stage)
+
     def tell(self, progress: float, stage: str, *, at_once: bool = False) -> None:
         """At most a few times a second."""
-        now = time.monotonic()
-        # A second pass over the slide does not begin anew.
-        self._furthest = max(self._furthest, min(progress, 1.0))
-        if self._stop.is_set():
-            raise StoppedError
-        if now > self._deadline:
-            raise TooLongError
-        if at_once or now - self._last >= BEAT_SECONDS:
-            self._last = now
-            if not self._store.beat(self._slide.id, self._worker, self._furthest, stage):
-                raise CancelledError
+        # Windows are read by a thread of its own, and told of by another.
+        with self._telling:
+            now, self._stage = time.monotonic(), stage
+            # A second pass over the slide does not begin anew.
+            self._furthest = max(self._furthest, min(progress, 1.0))
+            if self._stop.is_set():
+                raise StoppedError
+            if now > self._deadline:
+                raise TooLongError
+            if at_once or now - self._last >= BEAT_SECONDS:
+                self._last = now
+                if not self._store.beat(self._slide.id, self._worker, self._furthest, stage):
+                    raise CancelledError
+
+    def reader(self, slide: SlideReader) -> SlideReader:
+        """The slide, read only as long as the job goes on."""
+        return _Asking(slide, self)
 
     def _watch_files(self, since: float) -> None:
         """Tell which of the files are there; nothing can be ended from here."""
@@ -103,6 +116,22 @@ class JobProgress:
                 except sqlite3.Error:
                     # A full disk, perhaps; the job itself will say so.
                     return
+
+
+class _Asking:
+    """Asks before each reading: a large slide is read for long before anything can be counted."""
+
+    def __init__(self, slide: SlideReader, job: JobProgress) -> None:
+        self.info, self._slide, self._job = slide.info, slide, job
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """As ``SlideReader.read``."""
+        self._job.ask()
+        return self._slide.read(x, y, width, height, level)
+
+    def close(self) -> None:
+        """As ``SlideReader.close``."""
+        self._slide.close()
 
 
 def written(folder: Path, since: float) -> int:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from ntrm.errors import NtrmError
 from ntrm.service.jobs import JobStore
+from ntrm.service.records import Slide
 from ntrm.service.settings import ServiceSettings
 from ntrm.service.shared import LOG, forget_dead, forget_partials, is_alive
 
@@ -25,7 +26,7 @@ BACK_OFF = (0.5, 60.0)
 """First and longest wait before a worker that died is started again."""
 STEADY_SECONDS = 120.0
 """Who lived so long died of something new."""
-GRACE_SECONDS = 20.0
+GRACE_SECONDS = 1.0
 """A worker that does not end a job by itself within this is killed; results on disk do not mind."""
 STOP_SECONDS = 15.0
 LOG_BYTES = 4 * 2**20
@@ -49,12 +50,16 @@ class Supervisor:
     """Starts, watches and stops workers; a thread of the web process."""
 
     def __init__(self, settings: ServiceSettings, store: JobStore, chores: Callable[[], None]) -> None:
-        self._settings, self._store, self._chores = settings, store, chores
+        self._settings, self._store = settings, store
         wanted = 1 if settings.workers is None else settings.workers
         self._places = [_Place(_device(settings.device, number)) for number in range(wanted)]
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._again_and_again, args=(work,), name=name, daemon=True)
+            # Chores may take long: whoever cancels a job does not wait for them.
+            for name, work in (("supervisor", self._look_after_all), ("chores", chores))
+        ]
         self._refusal: dict[str, Any] | None = None
         self._ready = False
 
@@ -82,7 +87,8 @@ class Supervisor:
         """Take up what an earlier service left, then begin."""
         self.reclaim(blame=False)
         forget_dead(self._settings)
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def wake(self) -> None:
         """A slide was queued."""
@@ -106,8 +112,9 @@ class Supervisor:
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
         running = [place.process for place in self._places if place.process is not None]
         for process in running:
             process.terminate()
@@ -122,31 +129,37 @@ class Supervisor:
         if running:
             self.reclaim(blame=False)
 
-    def _run(self) -> None:
+    def _again_and_again(self, work: Callable[[], None]) -> None:
         while not self._stop.wait(TICK_SECONDS):
             try:
-                for place in self._places:
-                    self._look_after(place)
-                self._end_overdue()
-                self._chores()
+                work()
             except (OSError, sqlite3.Error, NtrmError):
                 # A full disk, perhaps: the workers must be looked after for all that.
                 _log.exception("looking after the slides failed")
+
+    def _look_after_all(self) -> None:
+        for place in self._places:
+            self._look_after(place)
+        self._end_overdue()
 
     def _look_after(self, place: _Place) -> None:
         process, now = place.process, time.monotonic()
         if process is not None and process.poll() is None:
             return
         if process is not None:
-            _close(process)
             lived = now - place.started
-            place.process, place.name = None, None
             low, high = BACK_OFF
             place.wait = low if lived > STEADY_SECONDS else min(high, max(low, 2 * place.wait))
             place.not_before = now + place.wait
-            self.reclaim(blame=True)
+            self._leave(place, process, blame=True)
         if now >= place.not_before and self._refusal is None:
             self._begin(place)
+
+    def _leave(self, place: _Place, process: subprocess.Popen[bytes], *, blame: bool) -> None:
+        """The worker is gone; its slide is not."""
+        _close(process)
+        place.process, place.name = None, None
+        self.reclaim(blame=blame)
 
     def _begin(self, place: _Place) -> None:
         process = start_worker(replace(self._settings, device=place.device))
@@ -171,17 +184,24 @@ class Supervisor:
                 self._places += [_Place(f"cuda:{len(self._places) + n}") for n in range(missing)]
 
     def _end_overdue(self) -> None:
-        """Kill workers that do not hear: in a library's endless loop, or far beyond the time for a slide."""
-        now = time.time()
-        late = [
-            slide.worker
-            for slide in self._store.running()
-            if (slide.cancel is not None and now - slide.cancel > GRACE_SECONDS)
-            or (slide.started is not None and now - slide.started > self._settings.limits.slide_seconds + GRACE_SECONDS)
-        ]
+        """Kill workers that do not hear: amid a long step, in a library's endless loop, or beyond a slide's time."""
         for place in self._places:
-            if place.process is not None and place.name is not None and place.name in late:
-                place.process.kill()
+            process = place.process
+            late = None if process is None or place.name is None else self._late(place.name)
+            if process is not None and late is not None:
+                process.kill()
+                process.wait()
+                # One that was cancelled did nothing wrong: the next worker begins at once.
+                self._leave(place, process, blame=late.cancel is None)
+
+    def _late(self, worker: str) -> Slide | None:
+        """What a worker should have ended by now."""
+        now, most = time.time(), self._settings.limits.slide_seconds + GRACE_SECONDS
+        for slide in self._store.running():
+            waited = now - (slide.cancel or now) > GRACE_SECONDS or now - (slide.started or now) > most
+            if slide.worker == worker and waited:
+                return slide
+        return None
 
 
 def start_worker(settings: ServiceSettings) -> subprocess.Popen[bytes]:

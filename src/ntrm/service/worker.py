@@ -30,6 +30,7 @@ from ntrm.service.settings import ServiceSettings
 from ntrm.service.shared import DATABASE, lock_of
 from ntrm.service.worker_settings import settings_from
 from ntrm.slide.inputs import SlideInput
+from ntrm.slide.isolated import open_isolated
 from ntrm.slide.tables import RUN
 
 IDLE_SECONDS = 5.0
@@ -120,7 +121,7 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
     given = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp)
     until = time.monotonic() + BUSY_SECONDS
     while True:
-        outcome = segmenter.segment(given, slide.slide_id, progress)
+        outcome = segmenter.segment(given, slide.slide_id, progress, lambda path: progress.reader(open_isolated(path)))
         # A process that is being killed may hold the slide a moment longer than its place among the workers.
         if outcome.status != "busy" or time.monotonic() > until:
             return outcome

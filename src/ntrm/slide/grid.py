@@ -32,6 +32,8 @@ MAX_BLOCK = 512
 """Longest side of a block of tiled slides, in pixels of the grid."""
 MAX_ROWS = 2**15
 """Most rows that are read at once."""
+THUMBNAIL_MPP = 13.4
+"""µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
 LEAST_FACTOR = 0.5
 """A slide more than twice as coarse as the model lacks what the model has learnt to see."""
 

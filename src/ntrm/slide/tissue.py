@@ -27,9 +27,6 @@ from ntrm.slide.seen import Seen
 
 WHITE = 255
 
-THUMBNAIL_MPP = 13.4
-"""µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
-
 STRONG = 0.04
 """Colour (a difference of optical densities) of what is plainly tissue."""
 LEAST_PURITY = 0.15
@@ -65,7 +62,7 @@ BESIDE_PEN_UM = 100.0
 
 
 def find_tissue(thumbnail: Picture, mpp: float | Resolution) -> Places:
-    """Where tissue lies in a picture (H, W, 3) of a slide at ``mpp`` µm/px, ``THUMBNAIL_MPP`` or about that.
+    """Where tissue lies in a picture (H, W, 3) of a slide at ``mpp`` µm/px, ``grid.THUMBNAIL_MPP`` or about that.
 
     Generous by some 25 µm. Pen on glass, dust and the coverslip's edge are no tissue; under a pen's stroke there is
     taken to be tissue where there is tissue on both sides of it.

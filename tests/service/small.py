@@ -95,8 +95,8 @@ class InProcess:
         self.alive = True
         self._reader = None
 
-    def open(self, path):
-        self._reader = open_slide(path)
+    def open(self, path, *, alone):
+        self._reader = open_slide(path, alone=alone)
         return self._reader.info
 
     def read(self, *place):

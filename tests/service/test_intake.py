@@ -3,7 +3,9 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 from tests.service.small import RAW, serving, settings_of, slide_bytes, sparse_slide
+from tests.slide import making
 
 from ntrm.service.documents import RetryRequest
 from ntrm.service.hall import Hall
@@ -47,6 +49,20 @@ def test_a_slide_that_would_take_minutes_for_nothing_is_refused_and_not_kept(tmp
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "refused")
         assert "coarser levels" in answer.json()["error"]["mend"]
         assert files_in(client) == NOTHING
+
+
+@pytest.mark.usefixtures("quick_readers")
+def test_an_upload_that_names_another_file_shows_nothing_of_it(tmp_path, model, random):
+    Image.fromarray(making.tissue(random, 64, 96)).save(tmp_path / "private.jpg", restart_marker_rows=1)
+    with serving(settings_of(tmp_path / "out", model, roots=(tmp_path,))) as client:
+        up = "../" * len(tmp_path.parts) * 2
+        naming = making.write_vms(tmp_path / "a.vms", f"{up}{tmp_path}/private.jpg").read_bytes()
+        answer = upload(client, naming, name="a.vms", mpp=0.5)
+        assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
+        assert files_in(client) == NOTHING
+        # Under a root, a slide may be several files.
+        making.write_vms(tmp_path / "a.vms", "private.jpg")
+        assert client.post("/v1/slides", json={"path": "a.vms", "mpp": 0.5}).status_code == 202
 
 
 @pytest.fixture

@@ -10,15 +10,16 @@ from tests.service.small import segmented, settings_of, sparse_slide
 
 from ntrm.errors import RefusedError
 from ntrm.segmentation.memory import alone
-from ntrm.segmentation.segmenter import Segmenter
+from ntrm.segmentation.segmenter import Outcome, Segmenter
 from ntrm.service import worker
 from ntrm.service.jobs import JobStore
-from ntrm.service.records import CANCELLED, DONE, FAILED, PATH, QUEUED, Slide, new_id
+from ntrm.service.records import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.service.worker_settings import settings_from, settings_to
 from ntrm.slide.readers import open_slide
 from ntrm.slide.reading.tiff import TiffReader
 
 NEVER = threading.Event()
+NOT_DONE = Outcome("a", "failed", "not tried")
 
 
 @pytest.fixture
@@ -54,6 +55,16 @@ def test_a_slide_is_segmented_and_summed_up(tmp_path, store, segmenter, random):
     assert (slide.status, slide.progress, slide.error, slide.attempts) == (DONE, 1.0, None, 1)
     assert (slide.facts["width"], slide.facts["height"]) == (mask.shape[1], mask.shape[0])
     assert (tmp_path / "out" / "a" / "mask.ome.tif").is_file()
+
+
+def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(segmenter, "segment", lambda given, name, _: asked.update({name: given.alone}) or NOT_DONE)
+    for origin in (UPLOAD, PATH):
+        now = time.time()
+        store.add(Slide(new_id(), origin, origin, origin, tmp_path / "a", None, QUEUED, now, queued=now))
+        run(store, segmenter)
+    assert asked == {UPLOAD: True, PATH: False}
 
 
 def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, random, monkeypatch):

@@ -138,3 +138,11 @@ def write_jpeg(path: Path, image, mpp=None, quality=95):
     options = {} if mpp is None else {"dpi": (round(25_400 / mpp), round(25_400 / mpp))}
     Image.fromarray(image).save(path, format="JPEG", quality=quality, **options)
     return path
+
+
+def write_vms(path: Path, picture: str, **more) -> Path:
+    """The text that makes a Hamamatsu slide of a JPEG file."""
+    keys = {"NoLayers": 1, "NoJpegColumns": 1, "NoJpegRows": 1, "ImageFile": picture, "MapFile": picture, **more}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(["[Virtual Microscope Specimen]", *(f"{key}={value}" for key, value in keys.items())]))
+    return path

@@ -44,7 +44,7 @@ class Work:
     predictor: Predictor = field(repr=False)
     options: Options
     identity: Identity
-    open_slide: Callable[[Path], SlideReader] = field(default=open_isolated, repr=False)
+    open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
 
     @property
     def model_mpp(self) -> float:
@@ -121,7 +121,7 @@ def _predict(
     stack: ExitStack,
 ) -> tuple[Found, Callable[[Found], dict[str, list[Row]]]]:
     """What the network says, and how files are made of it; what these need is open until ``stack`` closes."""
-    with closing(work.open_slide(slide.path)) as reader:
+    with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
         check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
         look, schema = look_at(grid, work.options, stack.enter_context(one_beside())), work.predictor.config.schema

@@ -77,7 +77,7 @@ class Segmenter:
         *,
         device: str = "auto",
         batch: int = 16,
-        open_slide: Callable[[Path], SlideReader] = open_isolated,
+        open_slide: Callable[..., SlideReader] = open_isolated,
     ) -> None:
         subject = open_subject(model)
         subject.config.check_mpp()
@@ -106,7 +106,7 @@ class Segmenter:
         slide: SlideInput,
         slide_id: str,
         progress: Progress = SILENT,
-        open_slide: Callable[[Path], SlideReader] | None = None,
+        open_slide: Callable[..., SlideReader] | None = None,
     ) -> Outcome:
         """Do what is missing of one slide; ``open_slide`` opens this one in another way than the others."""
         return self.begin(slide, slide_id, progress, open_slide)()
@@ -116,7 +116,7 @@ class Segmenter:
         slide: SlideInput,
         slide_id: str,
         progress: Progress = SILENT,
-        open_slide: Callable[[Path], SlideReader] | None = None,
+        open_slide: Callable[..., SlideReader] | None = None,
     ) -> Callable[[], Outcome]:
         """Do what needs the network; what is returned does the rest and must be called, in whatever thread."""
         work = self._work if open_slide is None else replace(self._work, open_slide=open_slide)

@@ -203,7 +203,7 @@ class Hall:
     def slide_tiles(self, slide: Slide) -> Iterator[SlideTiles]:
         """The original's tiles."""
         path, key = self._original(slide)
-        with self.readers.using(path) as reader:
+        with self.readers.using(path, alone=slide.alone) as reader:
             yield SlideTiles(reader, self._pixels, key)
 
     def bounds(self, slide: Slide) -> list[int]:

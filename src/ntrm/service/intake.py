@@ -70,7 +70,7 @@ def submit_upload(hall: Hall, incoming: Path, name: str, mpp: float | None, slid
     place = upload_path(hall.settings.hidden, made)
     incoming.rename(place)
     try:
-        info = look_into(hall, place)
+        info = look_into(hall, place, alone=True)
         lacking = _mpp_problem(info, mpp)
         waiting = [slide for slide in hall.store.every(FAILED) if _waits_for_mpp(slide)]
         fingerprint = source_fingerprint(place) if lacking or waiting else None
@@ -93,7 +93,7 @@ def submit_upload(hall: Hall, incoming: Path, name: str, mpp: float | None, slid
 
 def submit_path(hall: Hall, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
     """Queue a file of the server."""
-    info = look_into(hall, path)
+    info = look_into(hall, path, alone=False)
     lacking = _mpp_problem(info, mpp)
     if lacking is not None:
         raise lacking
@@ -105,11 +105,11 @@ def submit_path(hall: Hall, path: Path, mpp: float | None, slide_id: str | None)
     return slide
 
 
-def look_into(hall: Hall, path: Path) -> SlideInfo:
+def look_into(hall: Hall, path: Path, *, alone: bool) -> SlideInfo:
     """What the file is, by its content; refuses what is no slide, or too large a one."""
     limits = hall.settings.limits
     # It stays open for a while: whoever sends a slide looks at it.
-    with hall.readers.using(path) as slide:
+    with hall.readers.using(path, alone=alone) as slide:
         info = slide.info
     if info.width * info.height > limits.pixels:
         raise ProblemError(

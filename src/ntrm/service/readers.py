@@ -15,13 +15,14 @@ from ntrm.slide.reading.base import Pixels, SlideInfo, check_request
 
 PER_SLIDE = 2
 """Processes that read one slide."""
+_Key = tuple[str, int, int, bool]
 
 
 class OpenSlide:
     """A slide and the processes that read it; safe to use from several threads."""
 
-    def __init__(self, path: Path, pool: Readers) -> None:
-        self._path = path
+    def __init__(self, path: Path, pool: Readers, *, alone: bool) -> None:
+        self._path, self._alone = path, alone
         self._pool = pool
         self._idle: list[ReadingProcess] = []
         self._started = 0
@@ -53,7 +54,7 @@ class OpenSlide:
         try:
             if process is None:
                 process = self._pool.fresh()
-                info = process.open(self._path)
+                info = process.open(self._path, alone=self._alone)
             else:
                 info = self.info
             yield process, info
@@ -80,8 +81,8 @@ class Readers:
     def __init__(self, slides: int, limits: Limits) -> None:
         self._most = slides
         self._limits = limits
-        self._open: OrderedDict[tuple[str, int, int], OpenSlide] = OrderedDict()
-        self._opening: dict[tuple[str, int, int], threading.Lock] = {}
+        self._open: OrderedDict[_Key, OpenSlide] = OrderedDict()
+        self._opening: dict[_Key, threading.Lock] = {}
         self._lock = threading.Lock()
         self._spare: ReadingProcess | None = None
         self._closed = False
@@ -106,9 +107,9 @@ class Readers:
         return spare if spare is not None and spare.alive else ReadingProcess(self._limits)
 
     @contextmanager
-    def using(self, path: Path) -> Iterator[OpenSlide]:
-        """The slide, opened if it was not; it stays open at least until the block ends."""
-        slide = self._enter(path)
+    def using(self, path: Path, *, alone: bool = True) -> Iterator[OpenSlide]:
+        """The slide, opened if it was not, with no other file where ``alone``; it stays open until the block ends."""
+        slide = self._enter(path, alone=alone)
         try:
             yield slide
         finally:
@@ -117,8 +118,8 @@ class Readers:
                 slide.used = time.monotonic()
             self._close_some(self._most)
 
-    def _enter(self, path: Path) -> OpenSlide:
-        key = _key(path)
+    def _enter(self, path: Path, *, alone: bool) -> OpenSlide:
+        key = _key(path, alone=alone)
         with self._lock:
             opening = self._opening.setdefault(key, threading.Lock())
         with opening:
@@ -129,7 +130,7 @@ class Readers:
                     found.users += 1
                     return found
             try:
-                made = OpenSlide(path, self)
+                made = OpenSlide(path, self, alone=alone)
             finally:
                 with self._lock:
                     self._opening.pop(key, None)
@@ -168,9 +169,9 @@ class Readers:
         self._close_some(0)
 
 
-def _key(path: Path) -> tuple[str, int, int]:
+def _key(path: Path, *, alone: bool) -> _Key:
     try:
         status = path.stat()
     except OSError as error:
         raise DataError("the slide's file is not there any more", mend="put it back, or delete the slide") from error
-    return str(path), status.st_mtime_ns, status.st_size
+    return str(path), status.st_mtime_ns, status.st_size, alone

@@ -77,6 +77,11 @@ class Slide:
     facts: dict[str, Any] = field(default_factory=dict, repr=False)
     """The short version of the results."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other file may be read with it: whoever sent it could name any file of the server in it."""
+        return self.origin == UPLOAD
+
 
 def new_id() -> str:
     """96 random bits."""

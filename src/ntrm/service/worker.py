@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from ntrm.errors import DataError, NtrmError
@@ -31,6 +32,7 @@ from ntrm.service.shared import DATABASE, lock_of
 from ntrm.service.worker_settings import settings_from
 from ntrm.slide.inputs import SlideInput
 from ntrm.slide.isolated import open_isolated
+from ntrm.slide.reading.base import SlideReader
 from ntrm.slide.tables import RUN
 
 IDLE_SECONDS = 5.0
@@ -118,10 +120,14 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
     if slide.source is None:
         raise DataError("the slide's file is not known", mend="upload it again")
     mpp = None if slide.mpp is None else Resolution(*slide.mpp)
-    given = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp)
+    given = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
+
+    def opened(path: Path, *, alone: bool) -> SlideReader:
+        return progress.reader(open_isolated(path, alone=alone))
+
     until = time.monotonic() + BUSY_SECONDS
     while True:
-        outcome = segmenter.segment(given, slide.slide_id, progress, lambda path: progress.reader(open_isolated(path)))
+        outcome = segmenter.segment(given, slide.slide_id, progress, opened)
         # A process that is being killed may hold the slide a moment longer than its place among the workers.
         if outcome.status != "busy" or time.monotonic() > until:
             return outcome

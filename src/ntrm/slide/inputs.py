@@ -34,6 +34,8 @@ class SlideInput:
     covariates: Mapping[str, str] = field(default_factory=dict)
     times: int = 1
     """How often it was given; it is segmented once."""
+    alone: bool = False
+    """Whether no other file may be read with it; see ``open_slide``."""
 
 
 def find_inputs(

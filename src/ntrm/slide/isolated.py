@@ -62,10 +62,10 @@ class ReadingProcess:
         """Whether it can still be asked."""
         return self._child.poll() is None and not self._pipe.closed
 
-    def open(self, path: Path) -> SlideInfo:
-        """Open a slide in place of the last one."""
+    def open(self, path: Path, *, alone: bool = False) -> SlideInfo:
+        """Open a slide in place of the last one; ``alone`` as for ``open_slide``."""
         with self._lock:
-            answer = self._ask({"open": os.fsencode(path.absolute()).hex()})
+            answer = self._ask({"open": os.fsencode(path.absolute()).hex(), "alone": alone})
             try:
                 return rebuild_info(answer["info"])
             except (LookupError, TypeError, ValueError) as error:
@@ -130,10 +130,17 @@ class ReadingProcess:
 class IsolatedReader:
     """A ``SlideReader`` whose reading happens in a child process; safe to use from several threads."""
 
-    def __init__(self, path: Path, limits: Limits | None = None, process: ReadingProcess | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limits: Limits | None = None,
+        process: ReadingProcess | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         self._process = process or ReadingProcess(limits)
         try:
-            self.info = self._process.open(path)
+            self.info = self._process.open(path, alone=alone)
         except BaseException:
             self._process.close()
             raise
@@ -155,9 +162,9 @@ def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def open_isolated(path: Path, limits: Limits | None = None) -> IsolatedReader:
+def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = False) -> IsolatedReader:
     """Open a slide in a child process: what ``open_slide`` does, for files from anywhere."""
-    return IsolatedReader(Path(path), limits)
+    return IsolatedReader(Path(path), limits, alone=alone)
 
 
 def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ntrm.errors import DataError
 from ntrm.slide.reading.base import SlideInfo, SlideLevel, SlideReader, damaged, opening
+from ntrm.slide.reading.companions import MIRAX, check_companions, is_mirax
 from ntrm.slide.reading.openslide_reader import OpenSlideReader, openslide_vendor
 
 __all__ = ["SlideInfo", "SlideLevel", "SlideReader", "open_slide"]
@@ -22,8 +23,12 @@ _IMAGE = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 _GENERIC = "generic-tiff"
 
 
-def open_slide(path: Path) -> SlideReader:
+def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     """Open a slide or a section image in this process; ``isolated.open_isolated`` does so in a child process.
+
+    Args:
+        path: the slide's main file.
+        alone: whether no other file may be read with it, as for files from strangers; otherwise those of its folder.
 
     Raises:
         DataError: the file cannot be read; the message names no file and quotes nothing from it.
@@ -31,9 +36,14 @@ def open_slide(path: Path) -> SlideReader:
     """
     path = Path(path).absolute()
     start = _first_bytes(path)
+    tiff = start.startswith(_TIFF)
+    if is_mirax(path):
+        check_companions(path, MIRAX, tiff=tiff, alone=alone)
     # MRXS comes first: its main file is an ordinary JPEG.
     vendor = openslide_vendor(path)
-    if start.startswith(_TIFF):
+    if vendor is not None:
+        check_companions(path, vendor, tiff=tiff, alone=alone)
+    if tiff:
         return _open_tiff(path, vendor)
     if vendor is not None:
         return OpenSlideReader(path)

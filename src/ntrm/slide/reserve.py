@@ -23,12 +23,12 @@ class Reserve:
         self._waiting: ReadingProcess | None = None
         self._prepare()
 
-    def open(self, path: Path) -> IsolatedReader:
+    def open(self, path: Path, *, alone: bool = False) -> IsolatedReader:
         """Open a slide, and start the child of the next one."""
         ready, self._waiting = self._waiting, None
         self._left -= 1
         # One that was killed while it waited is no fault of the slide.
-        reader = IsolatedReader(path, self._limits, ready if ready is not None and ready.alive else None)
+        reader = IsolatedReader(path, self._limits, ready if ready is not None and ready.alive else None, alone=alone)
         self._prepare()
         return reader
 

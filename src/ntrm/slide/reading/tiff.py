@@ -33,9 +33,14 @@ CACHE_BYTES = 96 * 2**20
 """Decoded pieces that are kept, since neighbouring regions share them."""
 
 
+def _one_file(path: Path) -> tifffile.TiffFile:
+    """A TIFF file without the others that it may name: those of OME-XML, and the stacks and indices beside it."""
+    return tifffile.TiffFile(path, _multifile=False, is_mmstack=False, is_ndtiff=False)
+
+
 def is_ome(path: Path) -> bool:
     """Whether a TIFF file carries OME-XML."""
-    with opening(path), tifffile.TiffFile(path, _multifile=False) as tif:
+    with opening(path), _one_file(path) as tif:
         return bool(len(tif.pages)) and bool(tif.is_ome)
 
 
@@ -45,8 +50,7 @@ class TiffReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pieces = ArrayCache(CACHE_BYTES)
-        # Parts that an OME-TIFF keeps in other files are not followed: a header may name any path.
-        with opening(path), tifffile.TiffFile(path, _multifile=False) as tif:
+        with opening(path), _one_file(path) as tif:
             self._file = RandomAccess(path)
             series = _first_image(tif)
             self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in series.levels])

@@ -52,7 +52,7 @@ def _serve(pipe: Connection, request: dict[str, Any], reader: SlideReader | None
     if "open" in request:
         if reader is not None:
             reader.close()
-        reader = open_slide(Path(os.fsdecode(bytes.fromhex(request["open"]))))
+        reader = open_slide(Path(os.fsdecode(bytes.fromhex(request["open"]))), alone=request["alone"])
         pipe.send_bytes(json.dumps({"info": describe(reader.info)}).encode())
     elif reader is not None:
         pixels = np.ascontiguousarray(reader.read(*request["read"]))

@@ -110,6 +110,13 @@ def test_schemas_survive_the_way_through_csv(tmp_path):
     assert again.fingerprint == SKIN.fingerprint
 
 
+def test_classes_that_read_like_formulas_come_back_as_they_were(tmp_path):
+    schema = LabelSchema((Tissue(0, "=1+1", "@title", (1, 2, 3)), Tissue(1, "-other", "'tis", (3, 2, 1))))
+    schema.write_csv(tmp_path / "classes.csv")
+    assert read_schema(tmp_path / "classes.csv").tissues == schema.tissues
+    assert "0,'=1+1,1,2,3,'@title" in (tmp_path / "classes.csv").read_text()
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.csv_text import by_column, read_rows, write_rows
 from ntrm.errors import DataError, RefusedError, UsageError, choices_error, columns_mend
 
 IGNORE = 255
@@ -203,9 +204,8 @@ class LabelSchema:
     def write_csv(self, path: Path) -> None:
         """Write ``classes.csv`` (index, name, r, g, b, title)."""
         with path.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(["index", "name", "r", "g", "b", "title"])
-            writer.writerows([t.index, t.name, *t.rgb, t.title] for t in self.tissues)
+            write_rows(stream, [["index", "name", "r", "g", "b", "title"]])
+            write_rows(stream, ([t.index, t.name, *t.rgb, t.title] for t in self.tissues))
 
 
 def _check_tissues(tissues: Sequence[Tissue]) -> None:
@@ -237,8 +237,7 @@ def read_schema(path: Path) -> LabelSchema:
     """Schema from a ``classes.csv`` with columns index, name, r, g, b and optionally title."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream)
-            columns, rows = reader.fieldnames or (), list(reader)
+            columns, *cells = [*read_rows(stream, strip=True)] or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path}", got=error, mend="write it with columns index,name,r,g,b") from error
     if not {"index", "name", "r", "g", "b"} <= set(columns):
@@ -248,12 +247,13 @@ def read_schema(path: Path) -> LabelSchema:
             expected="columns index,name,r,g,b with whole numbers",
             mend=columns_mend(columns),
         )
+    rows = [by_column(columns, row) for row in cells]
     try:
         tissues = tuple(
             Tissue(
                 index=int(row["index"]),
-                name=row["name"].strip(),
-                title=(row.get("title") or row["name"]).strip(),
+                name=row["name"],
+                title=row.get("title") or row["name"],
                 rgb=(int(row["r"]), int(row["g"]), int(row["b"])),
             )
             for row in rows

@@ -38,7 +38,7 @@ def write_plain(root: Path, seed: int) -> None:
     write_image(root / "Images" / "a.tif", random.integers(0, 256, (21, 34, 3), dtype=np.uint8), Resolution(0.5, 0.6))
     write_indexed_mask(root / "Masks" / "a.png", mask, SKIN)
     SKIN.write_csv(root / "classes.csv")
-    (root / "cases.csv").write_text("name,group,split,mpp,mpp_y,note\na,p,train,0.5,0.6,kept as it is\n")
+    (root / "cases.csv").write_text("name,group,split,mpp,mpp_y,note\na,=p,train,0.5,0.6,kept as it is\n")
 
 
 def snapshot(root: Path) -> dict[str, bytes]:
@@ -80,11 +80,11 @@ def test_a_plain_dataset_keeps_its_layout_and_scales_its_mpp(tmp_path, seed):
     dataset = open_dataset(tmp_path / "out")
     (case,) = dataset
     assert dataset.layout == "plain"
-    assert (case.resolution, case.group, case.split) == (Resolution(2.0, 2.4), "p", "train")
+    assert (case.resolution, case.group, case.split) == (Resolution(2.0, 2.4), "=p", "train")
     expected = majority_vote(read_mask(tmp_path / "in/Masks/a.png", SKIN).mask, 4, 4, len(SKIN))
     assert np.array_equal(read_mask(case.mask, dataset.schema).mask, expected)
     assert expected.shape == (5, 9)
-    assert "kept as it is" in (tmp_path / "out/cases.csv").read_text()
+    assert "a,'=p,train,2,2.4,kept as it is" in (tmp_path / "out/cases.csv").read_text()
     assert (tmp_path / "out/classes.csv").read_bytes() == (tmp_path / "in/classes.csv").read_bytes()
 
 

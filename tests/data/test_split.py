@@ -144,6 +144,14 @@ def test_written_and_read_again_it_is_the_same(tmp_path):
     assert len(lines) == 291
 
 
+def test_patients_that_read_like_formulas_come_back_as_they_were(tmp_path):
+    rows = [SplitRow("a", "=1+1", "train", "@x"), SplitRow("b", "-12", "val"), SplitRow("c", "'=1+1", "test")]
+    Split(tuple(rows)).write(tmp_path / "split.csv")
+    assert [*read_split(tmp_path / "split.csv").rows] == rows
+    lines = (tmp_path / "split.csv").read_text().splitlines()
+    assert lines[1:] == ["a,'=1+1,train,'@x", "b,-12,val,", "c,''=1+1,test,"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

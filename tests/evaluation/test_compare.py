@@ -147,6 +147,15 @@ def test_draws_are_repeatable_and_depend_on_their_seed(write):
     assert compare(outs, draws=DRAWS).pairs[0].low != compare(outs, draws=DRAWS, seed=1).pairs[0].low
 
 
+def test_a_model_that_is_called_like_a_formula_is_none_in_the_table(write, tmp_path):
+    found = compare([write("a", arch="=1+1"), write("b", arch="b", skill=0.9)], draws=DRAWS)
+    found.write(tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open(newline="") as stream:
+        cells = [cell for row in csv.reader(stream) for cell in row]
+    assert "'=1+1" in cells
+    assert not [cell for cell in cells if cell[:1] in ("=", "+", "-", "@") and not re.fullmatch(r"-[0-9.e-]+", cell)]
+
+
 def test_tables_and_documents_say_the_same(write, tmp_path):
     found = compare([write("a", arch="a", skill=0.9), write("b", arch="b"), write("c", arch="b", seed=1)], draws=DRAWS)
     found.write(tmp_path / "table.csv")

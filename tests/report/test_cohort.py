@@ -52,6 +52,11 @@ def test_confidence_and_borders_add_up_over_regions_and_pieces(results):
     assert cohort.neighbours == {"SCC": pytest.approx(beside)}
 
 
+def test_reasons_come_without_the_apostrophe_that_keeps_a_spreadsheet_from_computing_them(results):
+    rewrite(results / "slides.csv", lambda rows: [row.update(reason="'=no") for row in rows])
+    assert {slide.reason for slide in read_cohort(results).slides} == {"=no"}
+
+
 def test_reasons_come_from_the_pieces_each_once(results):
     def spoil(rows):
         for row in rows:

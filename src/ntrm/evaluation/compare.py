@@ -7,8 +7,6 @@ classes are compared.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.csv_text import rows_text
 from ntrm.errors import RefusedError, UsageError, choices_error
 from ntrm.evaluation.evaluated import METRICS, Evaluated, read_evaluation
 from ntrm.files import write_json, write_text
@@ -109,14 +108,12 @@ class Comparisons:
     def _table(self) -> str:
         columns = ("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws")
         seeds = ("first_by_seed", "second_by_seed")
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["measure", *columns, "confidence", *seeds, "verdict"])
+        rows: list[list[object]] = [["measure", *columns, "confidence", *seeds, "verdict"]]
         for pair in self.pairs:
             by_seed = [" ".join(f"{value:.6f}" for value in getattr(pair, side)) for side in seeds]
             values = [getattr(pair, column) for column in columns]
-            writer.writerow([self.measure, *values, pair.confidence, *by_seed, pair.verdict])
-        return stream.getvalue()
+            rows.append([self.measure, *values, pair.confidence, *by_seed, pair.verdict])
+        return rows_text(rows)
 
 
 def compare(

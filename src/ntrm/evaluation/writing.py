@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ntrm.csv_text import rows_text
 from ntrm.errors import RefusedError, UsageError
 from ntrm.evaluation.pictures import Gallery
 from ntrm.evaluation.result import Evaluation
@@ -70,11 +69,7 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
 def sections_table(evaluation: Evaluation) -> str:
     """CSV text, one row for each section; a score that does not exist is an empty cell."""
     rows = [_row(section, evaluation.schema) for section in evaluation.sections]
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
+    return rows_text([rows[0], *(row.values() for row in rows)])
 
 
 def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:

@@ -7,8 +7,6 @@ stopped, and no reader ever meets half a file.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import multiprocessing
 import shutil
@@ -18,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ntrm.csv_text import rows_text
 from ntrm.data.encode import write_image, write_rgb_mask
 from ntrm.errors import RefusedError, UsageError
 from ntrm.files import remove_partials, write_json, write_text
@@ -202,8 +201,5 @@ def _finish(out: Path, plan: tuple[PlannedSection, ...], options: PhantomOptions
 
 
 def _cases_table(plan: tuple[PlannedSection, ...]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["name", "group", "split", "cancer", "laboratory"])
-    writer.writerows([s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan)
-    return stream.getvalue()
+    columns = ["name", "group", "split", "cancer", "laboratory"]
+    return rows_text([columns, *([s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan)])

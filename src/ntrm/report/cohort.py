@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ntrm.csv_text import by_column, read_rows
 from ntrm.errors import DataError
 from ntrm.report.slide_documents import OUTSIDE, read_document
 
@@ -181,13 +182,14 @@ def _rows(path: Path, *needed: str) -> Iterator[Cells]:
     """Rows one after the other; every row has every column."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
-            reader = csv.DictReader(stream, restval="")
-            missing = [column for column in needed if column not in (reader.fieldnames or ())]
+            rows = read_rows(stream)
+            columns = next(rows, [])
+            missing = [column for column in needed if column not in columns]
             if missing:
                 raise DataError(f"{path.name} lacks columns", got=f"no {', '.join(missing)}", mend=AGAIN)
-            for row in reader:
-                if None in row:
+            for row in rows:
+                if len(row) > len(columns):
                     raise DataError(f"{path.name} has a row with too many cells", mend=AGAIN)
-                yield row
+                yield by_column(columns, row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path.name}", got=error, mend=AGAIN) from error

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
+from ntrm.csv_text import rows_text
 from ntrm.files import write_text
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import MINUS, signed, with_minus
@@ -106,14 +105,11 @@ class Table:
 
     def write_csv(self, folder: Path) -> Path:
         """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
         kinds = [_kind([row[k] for row in self.rows]) for k in range(len(self.header))]
-        writer.writerow([name for title, kind in zip(self.header, kinds, strict=True) for name in _names(title, kind)])
-        for row in self.rows:
-            writer.writerow([value for cell, kind in zip(row, kinds, strict=True) for value in _values(cell, kind)])
+        header = [name for title, kind in zip(self.header, kinds, strict=True) for name in _names(title, kind)]
+        rows = [[v for cell, kind in zip(row, kinds, strict=True) for v in _values(cell, kind)] for row in self.rows]
         path = folder / f"{self.name}.csv"
-        write_text(path, stream.getvalue())
+        write_text(path, rows_text([header, *rows]))
         return path
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.csv_text import by_column, read_rows
 from ntrm.errors import DataError
 from ntrm.reproduction.cells import Score
 from ntrm.reproduction.plan import Job, Plan, Variant
@@ -59,7 +60,8 @@ class Outcome:
         path = self.folder / EVALUATION / "sections.csv"
         try:
             with path.open(encoding="utf-8", newline="") as stream:
-                return list(csv.DictReader(stream))
+                columns, *rows = [*read_rows(stream)] or [[]]
+                return [by_column(columns, row) for row in rows]
         except (OSError, ValueError, csv.Error) as error:
             raise _damaged(path, error) from error
 

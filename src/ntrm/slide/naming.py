@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from ntrm.csv_text import rows_text
 from ntrm.data.tables import is_good_name, read_table
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.files import write_text
@@ -137,8 +138,7 @@ def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
             taken = {each.lower() for each in known.values()}
             known[name] = next(each for each in iter(_random_id, "") if each not in taken)
         ids.append(known[name])
-    lines = [",".join(KEY_COLUMNS), *(f"{known[name]},{_quoted(name)}" for name in sorted(known))]
-    write_text(key_file, "\n".join(lines) + "\n")
+    write_text(key_file, rows_text([KEY_COLUMNS, *((known[name], name) for name in sorted(known))]))
     key_file.chmod(0o600)
     return ids
 
@@ -157,10 +157,6 @@ def _read_key(key_file: Path) -> dict[str, str]:
 
 def _random_id() -> str:
     return f"slide-{secrets.token_hex(5)}"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
 
 
 def _is_safe(name: str) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.data.tables import read_table
+from ntrm.csv_text import write_rows
+from ntrm.data.tables import read_columns
 from ntrm.errors import DataError, RefusedError, choices_error
 from ntrm.files import whole_file
 
@@ -38,6 +38,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "interfaces": ("slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm", "share_of_a", "share_of_b", "contacts"),
 }  # fmt: skip
 """Columns that every table has, first; those of classes, cancers and quality, covariates and ``FOOT`` follow."""
+
+TEXTS = {
+    "slide_id", "status", "reason", "warnings", "reader", "orientation_reason", "deep_clearance_reason",
+    "lateral_clearance_reason", "invasion_depth_reason", "tissue", "tissue_a", "tissue_b", *FOOT,
+}  # fmt: skip
+"""Columns of ours that hold text, whatever it looks like: a class may be called 1."""
 
 BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*)", re.DOTALL)
 """Further columns of ``slides`` and ``pieces``, one for each class, cancer or kind of fault."""
@@ -120,9 +126,8 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
     with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_text(row.get(column)) for column in columns] for row in rows)
+        write_rows(stream, [columns])
+        write_rows(stream, ([_text(row.get(column)) for column in columns] for row in rows))
 
 
 def _text(cell: Cell) -> str:
@@ -134,26 +139,24 @@ def _text(cell: Cell) -> str:
     return f"{cell:.9g}" if isinstance(cell, float) else str(cell)
 
 
-def _read(path: Path, texts: Iterable[str]) -> Table:
-    rows = read_table(path, ("slide_id",))
-    with path.open(encoding="utf-8", newline="") as stream:
-        columns = tuple(rows[0]) if rows else tuple(next(csv.reader(stream)))
-    as_text = {"slide_id", "model_version", "ntrm_version", "model_sha256", "model_name", "reason", "warnings"}
-    kinds = {column: column not in as_text for column in columns}
-    for column in columns:
-        cells = [row[column] for row in rows if row[column]]
-        kinds[column] &= all(_is_number(cell) for cell in cells) if column not in texts else _all_plain_numbers(cells)
-    typed = ({column: _cell(row[column], number=kinds[column]) for column in columns} for row in rows)
+def _read(path: Path, covariates: Sequence[str]) -> Table:
+    columns, rows = read_columns(path, ("slide_id",), strip=False)
+    kinds = {column: _kind(column, [row[column] for row in rows if row[column]], covariates) for column in columns}
+    typed = ({column: kinds[column](row[column]) if row[column] else None for column in columns} for row in rows)
     return Table(path.stem, columns, tuple(typed))
 
 
-def _cell(text: str, *, number: bool) -> Cell:
-    if not text:
-        return None
-    if text in ("true", "false"):
-        return text == "true"
-    if not number:
-        return text
+def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Callable[[str], Cell]:
+    """How the cells of a column are read."""
+    if column in TEXTS:
+        return str
+    if all(cell in ("true", "false") for cell in cells):
+        return "true".__eq__
+    is_number = _is_plain_number if column in covariates else _is_number
+    return _number if all(map(is_number, cells)) else str
+
+
+def _number(text: str) -> int | float:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
 
 
@@ -164,6 +167,6 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _all_plain_numbers(cells: Iterable[str]) -> bool:
-    """Covariates are the user's: a code such as 007 stays a text."""
-    return all(_is_number(cell) and not re.match(r"-?0[0-9]", cell) for cell in cells)
+def _is_plain_number(text: str) -> bool:
+    """Covariates are the user's: codes such as 007 and 1_2 stay texts."""
+    return _is_number(text) and re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", text) is not None

@@ -141,6 +141,9 @@ def test_a_second_run_leaves_what_is_complete_and_redoes_what_changed(folders):
     assert again.reused == ("a", "b")
     assert written(out) == before
     assert rows(out / "cases.csv")[0]["group"] == "P7"
+    import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts(patient="=P7")})
+    assert rows(out / "cases.csv")[0]["group"] == "'=P7"
+    assert {case.name: case.group for case in open_dataset(out)} == {"a": "=P7", "b": "b"}
     annotate(marks / "b.geojson", drawn("KER", box(20, 20, 60, 60)))
     (out / "Masks" / "a.png").unlink()
     third = import_annotations(slides, marks, out, mpp=0.5)

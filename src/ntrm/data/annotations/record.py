@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Mapping
@@ -11,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ntrm.csv_text import rows_text
 from ntrm.data.annotations.pairing import Pair, SlideFacts
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.files import remove_partials, sha256_of, whole_file, write_json, write_text
@@ -126,11 +125,8 @@ class ImportedDataset:
         document = {"program": "ntrm", "version": __version__, "command": "data import"}
         slides = [asdict(case) for case in ordered]
         write_json(self.out / RECORD, {**document, "options": self.options.as_dict(), "slides": slides})
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(["name", "group", "split", "mpp"])
-        writer.writerows([c.name, c.group, c.split, f"{c.mpp:.6g}"] for c in ordered)
-        write_text(self.out / "cases.csv", table.getvalue())
+        cases = [[c.name, c.group, c.split, f"{c.mpp:.6g}"] for c in ordered]
+        write_text(self.out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *cases]))
 
 
 def fingerprint(path: Path) -> str:

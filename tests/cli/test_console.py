@@ -1,11 +1,14 @@
 import errno
+import io
 import json
+import sys
 
 import pytest
 import typer
+from rich.table import Table
 from typer.testing import CliRunner
 
-from ntrm.cli.console import Console, command
+from ntrm.cli.console import Console, command, prepare_streams
 from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
 
 runner = CliRunner()
@@ -126,3 +129,44 @@ def test_help_flows_as_wide_as_the_terminal():
         """
 
     assert "One sentence." in runner.invoke(app, ["--help"]).stdout
+
+
+STRANGE = "0.5 µm/px … → été 皮 \U0001f9b4 \udce9"
+ENCODINGS = ["latin-1", "ascii", "cp1252", "utf-8"]
+
+
+def printed(monkeypatch, encoding, action):
+    """What comes out of a strict stream of an encoding, as PYTHONIOENCODING makes it."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    prepare_streams()
+    action()
+    stream.flush()
+    return stream.buffer.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_tables_come_out_in_every_encoding(monkeypatch, encoding):
+    def show(to):
+        table = Table("name", title="→")
+        table.add_row("a … b")
+        to.print(table)
+        to.print(STRANGE, markup=False, soft_wrap=True)
+
+    *table, last = printed(monkeypatch, encoding, lambda: Console().result({}, show)).splitlines()
+    assert "name" in "".join(table)
+    assert last == STRANGE.encode(encoding, "backslashreplace").decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_documents_are_json_in_every_encoding(monkeypatch, encoding):
+    text = printed(monkeypatch, encoding, lambda: Console(json=True).result({"name": STRANGE}, print))
+    assert json.loads(text) == {"name": STRANGE}
+
+
+def test_a_stream_that_was_closed_before_the_start_takes_everything(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    prepare_streams()
+    with sys.stdout:
+        Console(json=True).result({"name": STRANGE}, print)
+        Console().result({}, lambda to: to.print(STRANGE))

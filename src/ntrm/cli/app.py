@@ -25,6 +25,7 @@ from ntrm.cli import (
     serve,
     train,
 )
+from ntrm.cli.console import prepare_streams
 from ntrm.version import __version__
 
 app = typer.Typer(
@@ -75,6 +76,7 @@ def _root(
 
 def main() -> None:
     """Entry point of the console script."""
+    prepare_streams()
     app()
 
 

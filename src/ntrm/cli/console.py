@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import inspect
+import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,8 +51,7 @@ class Console:
     def result(self, document: dict[str, Any], for_people: Callable[[RichConsole], None]) -> None:
         """Print the result once: as JSON if asked for, otherwise through ``for_people``."""
         if self.json:
-            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-            sys.stdout.flush()
+            _write_json(document)
         else:
             for_people(self.out)
 
@@ -62,13 +65,34 @@ class Console:
         if self.json:
             fields = {"what": error.what, "got": error.got, "expected": error.expected, "mend": error.mend}
             document = {key: None if value is None else str(value) for key, value in fields.items()}
-            sys.stdout.write(json.dumps({"error": document}, indent=2, ensure_ascii=False) + "\n")
+            _write_json({"error": document})
         head, *rest = str(error).splitlines()
         _stderr().print(f"[bold red]error:[/] {escape(head)}")
         for line in rest:
             _stderr().print(line, markup=False)
         if self.verbose:
             _stderr().print_exception()
+
+
+def prepare_streams() -> None:
+    """Whatever is printed must come out: a finished run never fails for the encoding of what reads its last line.
+
+    Characters that a stream cannot say become escapes. A stream that was closed before the start takes everything.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the program ends
+            setattr(sys, name, stream)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _write_json(document: dict[str, Any]) -> None:
+    # JSON has escapes of its own for what the stream cannot say; another's would not be JSON.
+    escaped = codecs.lookup(sys.stdout.encoding or "ascii").name != "utf-8"
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False) + "\n")
+    sys.stdout.flush()
 
 
 def count(number: int, thing: str) -> str:

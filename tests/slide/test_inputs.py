@@ -138,3 +138,11 @@ def test_results_are_no_inputs(folder):
         find_inputs([folder / "out" / "b" / "overlay.png"], out=folder / "x" / ".." / "out")
     with pytest.raises(UsageError, match="no slide"):
         find_inputs([folder], out=folder)
+
+
+def test_a_name_that_the_locale_cannot_spell_is_told_with_its_row(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("slide\n皮.svs\n", encoding="utf-8")
+    monkeypatch.setattr("os.fsencode", lambda name: str(name).encode("ascii"))
+    with pytest.raises(DataError, match=r"a\.csv, row 2(.|\n)*u76ae(.|\n)*ascii") as caught:
+        find_inputs([tmp_path / "a.csv"])
+    assert "UTF-8" in caught.value.mend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -126,6 +127,7 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
     for line, cells in enumerate(rows, start=2):
         if not cells["slide"] or "\0" in cells["slide"]:
             raise DataError(f"{table.name} has a row without a slide", got=f"row {line}")
+        _check_spelling(cells["slide"], f"{table.name}, row {line}")
         try:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
@@ -139,6 +141,19 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
             mpp=stated or mpp,
             covariates={key: value for key, value in cells.items() if key not in OWN_COLUMNS},
         )
+
+
+def _check_spelling(name: str, where: str) -> None:
+    """A table is UTF-8 everywhere, the names of files are not: under some locales a name cannot even be asked for."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{where}: no file can be called so here",
+            got=ascii(name),
+            expected=f"characters of {error.encoding}, the encoding of this system's file names",
+            mend="set LC_ALL=C.UTF-8",
+        ) from error
 
 
 def _spelt_as_on_disk(path: Path) -> Path:

@@ -65,6 +65,7 @@ def test_sections_add_up(random):
         truth, final, initial = (patches(random, 3, (12, 12), ignored=False) for _ in range(3))
         parts.append(interface_counts(truth, final, initial, schema))
     total = InterfaceCounts.total(parts)
+    assert len(total.pairs) == 3
     for one, other in total.pairs:
         for key, value in total.of(one, other).items():
             assert value == sum(part.of(one, other)[key] for part in parts)
@@ -87,6 +88,7 @@ def test_without_a_coarse_head_nothing_is_corrected_or_broken(random):
     truth, final = patches(random, 3, (20, 20)), patches(random, 3, (20, 20), ignored=False)
     found = interface_counts(truth, final, None, schema_for(3))
     both = interface_counts(truth, final, final, schema_for(3))
+    assert len(found.pairs) == 3
     for pair in found.pairs:
         counts = found.of(*pair)
         assert counts["corrected"] is counts["broken"] is counts["initial_wrong"] is None

@@ -148,10 +148,13 @@ def test_seeds_out_of_range_are_refused(seed):
 @pytest.mark.skipif("NTRM_REAL_DATA" not in os.environ, reason="NTRM_REAL_DATA names no folder with skin-masks/")
 def test_real_masks_can_be_rendered(seed, random):
     files = sorted(Path(os.environ["NTRM_REAL_DATA"], "skin-masks").glob("*.png"))
+    compared = 0
     for path in random.choice(np.array(files), 4, replace=False):
         mask = SKIN.decode(np.asarray(Image.open(path).convert("RGB"))).mask
         picture = render(mask, 6.7, seed, **CLEAN)
         empty = np.isin(mask, [SKIN.index("BKG"), IGNORE])
         solid = ~empty & (mask != SKIN.index("HYP"))
         if empty.sum() > 100 and solid.sum() > 100:
+            compared += 1
             assert picture[solid].mean() < picture[empty].mean() - 5, path.name
+    assert compared

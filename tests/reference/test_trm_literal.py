@@ -313,6 +313,7 @@ def test_attention_sums_to_one_over_a_neighbourhood_and_to_zero_over_none(seed, 
     random = np.random.default_rng(seed)
     params = parameters(random, 3, 4, tissues, 2)
     result = tissue_relation(random.normal(size=(3, 9, 7)), coarse_prediction(random, tissues, 9, 7), params)
+    assert len(result.attention) == 2
     for alpha in result.attention:
         assert alpha.sum(axis=1) == pytest.approx(result.adjacency.any(axis=0).astype(float), abs=1e-12)
 

@@ -52,6 +52,8 @@ def test_colours_are_those_of_the_classes_and_lines_end_at_their_nodes():
         name = OUTSIDE if each.find("title") is None else each.find("title").text.split(",")[0]
         places[name] = (each.get("cx"), each.get("cy"))
         assert name == OUTSIDE or each.get("style") == f"fill:var(--c{NAMES.index(name)})"
+    assert places.keys() == {"EPI", "RET", "SCC", OUTSIDE}
+    assert len(of_class(root, "edge")) == len(EDGES)
     for each in of_class(root, "edge"):
         one, other = each.find("title").text.split(":")[0].split(" – ")
         assert {(each.get("x1"), each.get("y1")), (each.get("x2"), each.get("y2"))} == {places[one], places[other]}

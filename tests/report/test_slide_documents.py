@@ -7,14 +7,14 @@ from ntrm.report.slide_documents import read_slide
 
 
 def test_everything_is_read_as_it_stands(results):
-    for name in ("one", "two"):
+    for count, name in enumerate(("one", "two"), start=1):
         slide = read_slide(results / name)
         summary, graph = document(results / name / "summary.json"), document(results / name / "graph.json")
         assert slide.slide_id == name
         assert slide.areas_mm2 == summary["areas_mm2"]
         assert slide.fractions == summary["tissue_fractions"]
         assert slide.shape == (summary["grid"]["height"], summary["grid"]["width"])
-        assert [piece.number for piece in slide.pieces] == list(range(1, len(summary["pieces"]) + 1))
+        assert [piece.number for piece in slide.pieces] == list(range(1, count + 1))
         for piece, told, drawn in zip(slide.pieces, summary["pieces"], graph["pieces"], strict=True):
             assert {each.key: each.value for each in piece.measures} == {
                 key: each["value"] for key, each in told["measurements"].items()

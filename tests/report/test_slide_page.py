@@ -1,3 +1,5 @@
+import re
+
 from tests.report.segmented import check_safe
 
 from ntrm.report.page import NOTICE, Markup
@@ -26,7 +28,10 @@ def test_bars_are_as_long_as_shares():
     assert "var(--m5)" in swatch(5)
 
 
-def test_the_style_is_whole_and_has_paper_and_darkness():
-    assert STYLE.count("{") == STYLE.count("}")
-    assert "@media print" in STYLE
-    assert "prefers-color-scheme: dark" in STYLE
+def test_every_colour_of_the_style_is_given_in_the_light_in_the_dark_and_on_paper():
+    places = ("", r"@media \(prefers-color-scheme: dark\) \{ ", r"@media print \{\s+")
+    light, dark, paper = (re.search(rf"^{place}:root (\{{.*?\}})", STYLE, re.DOTALL | re.MULTILINE) for place in places)
+    given = set(re.findall(r"(--[\w-]+):", light[1]))
+    assert given == set(re.findall(r"(--[\w-]+):", dark[1])) == set(re.findall(r"(--[\w-]+):", paper[1]))
+    of_an_element = {"--c", "--m", "--w", "--h"}
+    assert set(re.findall(r"var\((--[\w-]+)", STYLE)) - of_an_element == given

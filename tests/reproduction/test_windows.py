@@ -22,12 +22,15 @@ def test_one_window_for_each_cancer_of_the_test_part_with_the_most_tissues(strip
 
 def test_the_window_is_a_piece_of_its_section(stripes):
     parts = open_parts(stripes, level="5x")
-    for each in choose_windows(parts, 128):
+    shown = choose_windows(parts, 128)
+    assert len(shown) == 2
+    for each in shown:
         assert all((row == row[0]).all() for row in each.truth), "stripes are level"
 
 
 def test_a_section_smaller_than_the_window_is_padded(stripes):
     shown = choose_windows(open_parts(stripes, level="10x"), 256)
+    assert len(shown) == 2
     assert all(each.image.shape == (256, 256, 3) for each in shown)
     assert all((each.truth[96:] == IGNORE).all() and (each.image[96:] == 255).all() for each in shown)
 

@@ -86,7 +86,9 @@ def test_a_memory_comes_back_from_its_state(seed, random):
     other.load_state_dict(memory.state_dict())
     other.update(sections, added)
     memory.update(sections, added)
-    for one, two in zip(memory.recalled(sections), other.recalled(sections), strict=True):
+    recalled = memory.recalled(sections)
+    assert len(recalled) == network.passes == 2
+    for one, two in zip(recalled, other.recalled(sections), strict=True):
         assert all(torch.equal(*parts) for parts in zip(one, two, strict=True))
 
 

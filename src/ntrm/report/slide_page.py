@@ -11,9 +11,9 @@ from ntrm.version import __version__
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d1d22; --soft-ink: #5c5c68; --paper: #fff; --rule: #dedee6; --soft: #f5f5f9;
-  --accent: #8a0f63; --edge: #8c8c9a; --warn: #7a4b00; --warn-paper: #fff4dc; --bad: #a01818; }
+  --accent: #8a0f63; --edge: #8c8c9a; --warn: #7a4b00; --warn-paper: #fff4dc; }
 @media (prefers-color-scheme: dark) { :root { --ink: #ececf2; --soft-ink: #a6a6b4; --paper: #15151a; --rule: #33333d;
-  --soft: #1f1f26; --accent: #ff9fd6; --edge: #8f8f9e; --warn: #ffd58a; --warn-paper: #33280f; --bad: #ff9a9a; } }
+  --soft: #1f1f26; --accent: #ff9fd6; --edge: #8f8f9e; --warn: #ffd58a; --warn-paper: #33280f; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", "Helvetica Neue",
@@ -80,7 +80,7 @@ svg .arrow path { fill: none; stroke: var(--edge); stroke-opacity: .7; } svg .ar
 @page { size: A4; margin: 12mm 13mm; }
 @media print {
   :root { color-scheme: light; --ink: #000; --soft-ink: #444; --paper: #fff; --rule: #ccc; --soft: #f2f2f5;
-    --accent: #8a0f63; --edge: #777; --warn: #5a3700; --warn-paper: #fff4dc; --bad: #a01818; }
+    --accent: #8a0f63; --edge: #777; --warn: #5a3700; --warn-paper: #fff4dc; }
   body { font-size: 9.5pt; line-height: 1.4; } main { max-width: none; padding: 0; } .switch { display: none; }
   h1 { margin-top: .5rem; font-size: 17pt; } h2 { font-size: 12pt; margin: 1.1rem 0 .4rem; }
   h2, h3 { break-after: avoid; } .findings, .figures, .warnings { margin: .5rem 0; }

@@ -152,6 +152,7 @@ def test_a_prior_starts_at_the_contacts_of_the_masks(seed):
     counts = torch.tensor([[0, 6, 2, 0], [6, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0]])
     module.set_prior(counts)
     expected = np.vectorize(literal.stretched)(literal.shares_of_contact(counts.double().numpy()))
+    assert len(module.biases) > 0
     for bias in module.biases:
         assert bias.prior.shape == (2, K, K)
         for head in bias.prior:

@@ -1,9 +1,10 @@
 import json
 import shutil
+from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.service.small import only_slide, segmented, serving, settings_of
+from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
 
 from ntrm.segmentation.memory import remember_failure
 from ntrm.service.adoption import adopt, find_originals, forget_vanished
@@ -78,9 +79,22 @@ def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_pat
     assert list((settings.hidden / UPLOADS).iterdir()) == []
 
 
-def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were_there(tmp_path, model, random):
-    from tests.service.small import RAW, slide_bytes
+def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_path, model, random, monkeypatch):
+    root, out = tmp_path / "root", tmp_path / "out"
+    root.mkdir()
+    (root / "a.tif").write_bytes(slide_bytes(random))
+    monkeypatch.chdir(tmp_path)
+    with serving(settings_of(out, model, roots=(Path("root"),))) as client:
+        for name in ("one", "two"):
+            client.post("/v1/slides", json={"path": "a.tif", "slide_id": name})
+    root.rename(tmp_path / "elsewhere")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with serving(settings_of(out, model, roots=(tmp_path / "link",))) as client:
+        assert [slide["has_image"] for slide in client.get("/v1/slides").json()["slides"]] == [True, True]
+        assert {slide.source for slide in client.hall.store.every()} == {tmp_path / "elsewhere" / "a.tif"}
 
+
+def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were_there(tmp_path, model, random):
     segmented(tmp_path, random)
     settings = settings_of(tmp_path / "out", model, retention_days=0.0)
     with serving(settings) as client:

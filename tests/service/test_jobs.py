@@ -34,6 +34,11 @@ def test_a_slide_comes_back_as_it_went_in(store):
         assert caught.value.status == 404
 
 
+def test_a_whole_number_of_um_per_pixel_is_told_like_any_other(store):
+    store.add(slide(1, mpp=(1, 2)))
+    assert repr(store.every()[0].mpp) == repr(store.claim("w").mpp) == "(1.0, 2.0)"
+
+
 def test_nobody_else_may_read_the_database(tmp_path, store):
     assert (tmp_path / "hidden" / "jobs.sqlite").stat().st_mode & 0o777 == 0o600
 

@@ -1,5 +1,6 @@
 import os
 import unicodedata
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,15 @@ def test_files_below_a_root_are_found_however_they_are_named(roots):
     assert file_under(roots, str(other / "d.svs")) == other / "d.svs"
     assert file_under(roots, "d.svs") == other / "d.svs"
     assert file_under(roots, "good.svs") == inside / "a.svs"
+
+
+def test_a_root_may_be_given_by_a_link_or_from_here(roots, tmp_path, monkeypatch):
+    inside, _ = roots
+    (tmp_path / "way").symlink_to(inside)
+    monkeypatch.chdir(inside / "sub")
+    for root in (tmp_path / "way", Path(".."), Path("..", "..", "way")):
+        for text in ("a.svs", str(inside / "a.svs"), str(tmp_path / "way" / "a.svs")):
+            assert file_under((root,), text) == inside / "a.svs"
 
 
 OUTSIDE = [

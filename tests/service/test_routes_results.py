@@ -11,6 +11,7 @@ from tests.service.small import RAW, only_slide, segmented, serving, settings_of
 
 from ntrm.service import routes_results
 from ntrm.service.routes_results import REPORT_POLICY
+from ntrm.service.shared import THUMBNAILS
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -197,3 +198,12 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
         assert found["tissue"] == "SCC"
         region = client.get(f"{place}/regions/{found['region']}").json()
         assert (region["left_px"], region["top_px"]) == (2 * column, 2 * row)
+
+
+def test_a_thumbnail_that_cannot_be_kept_is_shown_for_all_that(client):
+    place = f"/v1/slides/{only_slide(client)['id']}"
+    folder = client.hall.settings.hidden / THUMBNAILS
+    folder.rmdir()
+    folder.write_bytes(b"no folder: nothing can be written into it")
+    answer = client.get(f"{place}/thumbnail.jpg")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")

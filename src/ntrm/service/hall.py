@@ -95,7 +95,12 @@ class Hall:
         for leftover in (self.settings.hidden / INCOMING).iterdir():
             leftover.unlink(missing_ok=True)
         self._empty_trash()
-        self.reserve.spend(self._take_stock)
+        try:
+            self.reserve.spend(self._take_stock)
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            _log.warning("the disk is full: delete slides, and start the service again")
         self.reserve.fill()
         self._find_originals()
         threading.Thread(target=self.readers.warm_up, daemon=True).start()
@@ -103,6 +108,7 @@ class Hall:
         self.audit.note("start")
 
     def _take_stock(self) -> None:
+        """What an earlier service left, and what other programs did meanwhile."""
         self.supervisor.reclaim(blame=False)
         adopt(self.settings.out, self.store)
         forget_vanished(self.settings.out, self.store)

@@ -84,8 +84,7 @@ class Supervisor:
             return [place.process.pid for place in self._places if place.process and place.process.poll() is None]
 
     def start(self) -> None:
-        """Take up what an earlier service left, then begin."""
-        self.reclaim(blame=False)
+        """Begin."""
         forget_dead(self._settings)
         for thread in self._threads:
             thread.start()

@@ -83,7 +83,7 @@ def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, s
     reads = []
 
     class Reader:
-        def __init__(self, path):
+        def __init__(self, path, **_):
             self._slide = open_slide(path)
             self.info, self.close = self._slide.info, self._slide.close
 
@@ -130,7 +130,7 @@ def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
 def test_a_slide_that_would_take_minutes_for_nothing_is_refused_before_it_is_read(
     tmp_path, store, segmenter, monkeypatch
 ):
-    monkeypatch.setattr(worker, "open_isolated", open_slide)
+    monkeypatch.setattr(worker, "open_isolated", lambda path, **_: open_slide(path))
     monkeypatch.setattr(TiffReader, "read", lambda *_: pytest.fail("it was read"))
     (tmp_path / "a.tif").write_bytes(sparse_slide())
     queued(store, tmp_path / "a.tif")

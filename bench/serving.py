@@ -104,16 +104,29 @@ def texture(seed: int) -> np.ndarray:
 
 
 class Service:
-    def __init__(self, out: Path, root: Path) -> None:
+    """``log`` and ``folder`` (to start in) are those of the results unless told; ``descriptors`` limits the process."""
+
+    def __init__(
+        self,
+        out: Path,
+        root: Path,
+        *,
+        folder: Path | None = None,
+        log: Path | None = None,
+        descriptors: int | None = None,
+    ) -> None:
         self.out, self.root, self.large = out, root, root / "large.tif"
         self.exit_code: int | None = None
         command = [sys.executable, "-m", "ntrm", "serve", str(out), "--port", "0", "--no-open", "--json"]
-        self.log = (out.parent / "serve.log").open("wb")
+        if descriptors is not None:
+            command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *command]
+        self.log = (log or root.parent / "serve.log").open("ab")
         self.process = subprocess.Popen(
             [*command, "--root", str(root)],
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
+            cwd=folder,
             env={**os.environ, "NTRM_TOKEN": TOKEN},
         )
         lines: list[str] = []
@@ -140,6 +153,14 @@ class Service:
         memory = int((folder / "status").read_text().split("VmRSS:")[1].split()[0]) / 1024
         every = {"descriptors": sum(kinds.values()), **dict(sorted(kinds.items()))}
         return {**every, "children": children, "memory_mb": round(memory, 1)}
+
+    def kill(self) -> None:
+        """Without any warning."""
+        self.process.kill()
+        self.process.wait(timeout=60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.log.close()
 
     def stop(self) -> None:
         self.process.terminate()

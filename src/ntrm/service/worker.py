@@ -126,10 +126,6 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
         return progress.reader(open_isolated(path, alone=alone))
 
     until = time.monotonic() + BUSY_SECONDS
-
-    def opened(path: Path, **how: Any) -> SlideReader:
-        return progress.reader(open_isolated(path, **how))
-
     while True:
         outcome = segmenter.segment(given, slide.slide_id, progress, opened)
         # A process that is being killed may hold the slide a moment longer than its place among the workers.

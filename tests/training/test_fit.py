@@ -73,6 +73,7 @@ def test_torchs_own_random_numbers_are_left_alone(train):
 def test_every_weighting_trains_without_a_coarse_head_too(train, weighting):
     result = train(changes={"weighting": weighting, "steps": 4}, options={"coarse": False})
     rows = read_log(result.folder / "log.csv")
+    assert rows[-1]["step"] == 4
     assert all(row["val_initial"] is None and row["train_initial"] is None for row in rows)
     assert all(np.isfinite(row["train_loss"]) for row in rows)
 

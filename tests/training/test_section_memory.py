@@ -46,7 +46,8 @@ def test_a_row_is_the_running_mean_of_what_its_windows_added(name, seed, random)
 def test_nothing_is_recalled_before_the_first_visit(seed):
     torch.manual_seed(seed)
     memory = SectionMemory(build("default"), NUMBERS)
-    assert not any(part.any() for sums in memory.recalled(memory.sections([0, 5])) for part in sums)
+    (recalled,) = memory.recalled(memory.sections([0, 5]))
+    assert not any(part.any() for part in recalled)
 
 
 @pytest.mark.parametrize("name", ["default", "two rounds", "shift", "regions and cancers", "vector", "tokens"])

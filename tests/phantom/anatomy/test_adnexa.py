@@ -24,6 +24,7 @@ def test_adnexa_lie_inside_and_are_spared(seed):
 
 
 def test_adnexa_change_dermis_and_epidermis_only(seed):
+    pixels = 0
     for number in range(seed, seed + 4):
         plan = draw_plan(number, "IEC")
         bare = replace(plan, adnexa=Adnexa((), (), (), ()))
@@ -31,3 +32,5 @@ def test_adnexa_change_dermis_and_epidermis_only(seed):
         # The fat's edge is cut more raggedly than a follicle in its place, so background may change beside it.
         changed = (there != before) & np.isin(there, (FOL, GLD))
         assert np.isin(before[changed], (RET, PAP, INF, HYP, EPI, KER, 8)).all(), f"seed {number}"
+        pixels += changed.sum()
+    assert pixels > 0

@@ -63,6 +63,7 @@ def test_squamous_carcinoma_meets_keratin_and_inflammation(seed):
 
 
 def test_pearls_lie_in_the_carcinoma(seed):
+    pixels = 0
     for number in range(seed, seed + 4):
         plan = draw_plan(number, "SCC")
         bare = replace(plan, lesions=replace(plan.lesions, pearls=()))
@@ -70,3 +71,5 @@ def test_pearls_lie_in_the_carcinoma(seed):
         changed = with_pearls != without
         assert (with_pearls[changed] == KER).all(), f"seed {number}"
         assert (without[changed] == SCC).all(), f"seed {number}"
+        pixels += changed.sum()
+    assert pixels > 0

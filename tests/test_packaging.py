@@ -9,14 +9,19 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from ntrm.version import __version__
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 PINS = {
-    canonicalize_name(name): version
-    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
+    canonicalize_name(name): version for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", CONSTRAINTS, re.M)
 }
 HIDDEN = ["openslide", "shapely", "imagecodecs", "zarr", "pydantic", "pandas", "fastapi", "uvicorn", "ray"]
 HIDDEN += ["timm", "transformers", "onnx", "onnxruntime", "torchvision"]
@@ -52,11 +57,10 @@ def test_every_dependency_is_pinned_exactly():
     assert {canonicalize_name(Requirement(text).name) for text in every} <= PINS.keys()
 
 
-def test_pins_lie_inside_the_ranges_and_torch_is_the_tested_build():
+def test_pins_lie_inside_the_ranges():
     every = PROJECT["dependencies"] + [text for texts in PROJECT["optional-dependencies"].values() for text in texts]
     for requirement in map(Requirement, every):
         assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)]), requirement
-    assert PINS["torch"] == "2.13.0"
 
 
 def test_the_core_carries_no_library_that_breaks_beside_a_cpu_torch():
@@ -71,6 +75,43 @@ PACKAGES = sorted(
     # The service is an extra of its own: its modules may ask for it at the top.
     and "service" not in path.relative_to(ROOT / "src").parts
 )
+
+
+def test_one_version_stands_everywhere():
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == __version__
+    assert PROJECT["dynamic"] == ["version"]
+    newest, *released = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert newest == "Unreleased"
+    # What was released is not released again.
+    assert [Version(text) for text in released] == sorted({Version(text) for text in released}, reverse=True)
+    assert all(Version(text) <= Version(__version__) for text in released)
+
+
+CI = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+STEPS = [step for job in CI["jobs"].values() for step in job["steps"]]
+
+
+def test_continuous_integration_runs_commands_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    known = {*re.findall(r"^([a-z-]+):", makefile, re.M), *re.findall(r"^\$\(VENV\)(/\.\w+):", makefile, re.M)}
+    asked = {target for step in STEPS for target in re.findall(r"^make (\S+)", step.get("run", ""), re.M)}
+    assert {"test", "reproduce-small"} <= asked
+    assert {target.removeprefix(".venv") for target in asked} <= known
+    assert all(re.search(rf"^{name} *\?=", makefile, re.M) for name in CI["env"])
+
+
+def test_continuous_integration_tries_every_python_that_is_promised_on_both_processors():
+    matrix = CI["jobs"]["test"]["strategy"]["matrix"]
+    promised = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    assert matrix["python"] == promised
+    assert SpecifierSet(PROJECT["requires-python"]).contains(promised[0])
+    assert {name.endswith("-arm") for name in matrix["os"]} == {True, False}
+
+
+def test_continuous_integration_is_bounded_and_may_only_read():
+    assert CI["permissions"] == {"contents": "read"}
+    assert all(job["timeout-minutes"] <= 60 and "permissions" not in job for job in CI["jobs"].values())
+    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in STEPS if "uses" in step)
 
 
 def test_every_module_imports_on_a_gpu_box_without_slide_and_service_libraries():
@@ -111,6 +152,6 @@ def test_package_imports_go_one_way():
     for path in (ROOT / "src" / "ntrm").rglob("*.py"):
         package = path.relative_to(ROOT / "src" / "ntrm").parts[0]
         rank = order.index(package) if package in order else -1
-        targets = set(re.findall(r"^\s*from ntrm\.(\w+)[. ]", path.read_text(), re.M)) & set(order)
+        targets = set(re.findall(r"^\s*from ntrm\.(\w+)[. ]", path.read_text(encoding="utf-8"), re.M)) & set(order)
         wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in targets if order.index(name) > rank >= 0]
     assert wrong == []

@@ -1,4 +1,5 @@
 import json
+import os
 import socket
 
 import pytest
@@ -96,3 +97,9 @@ def test_token_files(tmp_path):
     assert "chmod 600" in json.loads(done.stdout)["error"]["mend"]
     assert "0123456789abcdef" not in done.output
     assert serve(tmp_path / "out", "--token-file", tmp_path / "none").exit_code == 1
+
+
+def test_a_token_of_the_environment_is_taken_out_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("NTRM_TOKEN", "short")
+    assert "easy to guess" in serve(tmp_path / "out").output
+    assert "NTRM_TOKEN" not in os.environ

@@ -102,8 +102,10 @@ def start(settings: ServiceSettings, console: Console, *, open_page: bool) -> No
 
 
 def _token(path: Path | None) -> str | None:
+    # No longer in the environment from here on: whatever is started later inherits it.
+    token = os.environ.pop("NTRM_TOKEN", None)
     if path is None:
-        return os.environ.get("NTRM_TOKEN") or None
+        return token or None
     try:
         if path.stat().st_mode & 0o077:
             raise RefusedError("others can read the token", got=path, mend=f"chmod 600 {path}")

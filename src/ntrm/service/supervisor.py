@@ -7,13 +7,13 @@ import logging
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
+from ntrm.children import MODEL, module_command, module_environment
 from ntrm.errors import NtrmError
 from ntrm.service.jobs import JobStore
 from ntrm.service.records import Slide
@@ -211,14 +211,13 @@ def start_worker(settings: ServiceSettings) -> subprocess.Popen[bytes]:
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    places = os.pathsep.join(place for place in sys.path if place)
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ntrm.service.worker"],
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            module_command("ntrm.service.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=descriptor,
-            env={**{key: value for key, value in os.environ.items() if key != "NTRM_TOKEN"}, "PYTHONPATH": places},
+            env=module_environment(*MODEL),
             # Ctrl-C reaches the web process alone, which ends its workers in order.
             start_new_session=True,
         )

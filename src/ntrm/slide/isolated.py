@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import weakref
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ntrm.children import module_command, module_environment
 from ntrm.errors import DataError, check_number
 from ntrm.slide.reading.base import Pixels, SlideInfo, check_request
 from ntrm.slide.reading.wire import rebuild_error, rebuild_info
@@ -168,14 +168,11 @@ def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = Fal
 
 
 def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
-    arguments = [str(pipe.fileno()), str(limits.memory_mb * 2**20), str(limits.seconds)]
-    # The parent's own search path and not the working folder, where a hostile dataset may bring its own modules.
-    places = os.pathsep.join(place for place in sys.path if place)
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-P", "-m", "ntrm.slide.reading.worker", *arguments],
+        module_command("ntrm.slide.reading.worker", pipe.fileno(), limits.memory_mb * 2**20, limits.seconds),
         pass_fds=[pipe.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )

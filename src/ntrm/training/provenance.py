@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 import ntrm
+from ntrm.children import HOME, child_environment
 from ntrm.errors import UsageError
 from ntrm.training.recipe import Recipe
 from ntrm.version import __version__
@@ -101,10 +101,9 @@ def _git(folder: Path, *arguments: str) -> str | None:
     program = shutil.which("git")
     if program is None:
         return None
-    # A hook of another repository names that one in its environment.
-    surroundings = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    # Not git's own variables: a hook of another repository names that one there.
     # Without optional locks, `status` leaves the repository as it is.
-    surroundings |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    surroundings = {**child_environment(*HOME), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(  # noqa: S603 - fixed words, no shell
             [program, "-C", str(folder), *arguments],

@@ -178,13 +178,17 @@ def in_short(error: Exception, path: Path) -> str:
 
     >>> in_short(ValueError("/scans/Jane Doe.svs: cannot parse 'Jane Doe' as a date"), Path("/scans/Jane Doe.svs"))
     'ValueError: …: cannot parse … as a date'
+    >>> in_short(ValueError("invalid in.tif"), Path("in.tif"))
+    'ValueError: invalid …'
     """
     kind = type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return f"{kind}: {error.strerror}"
     text = str(error)
     for spelling in (str(path.absolute()), str(path), path.name, path.stem):
-        text = text.replace(spelling, "…") if spelling else text
+        # Where no letter adjoins it: "a" stands in most words. Alone, a single character is no name.
+        if len(spelling) > 1:
+            text = re.sub(rf"(?<![^\W\d_]){re.escape(spelling)}(?![^\W\d_])", "…", text)
     lines = _QUOTED.sub("…", text).splitlines()
     # A path in another spelling may hold blanks: nothing behind its first stroke is safe.
     line = lines[0].split("/", 1)[0] if lines else ""

@@ -1,0 +1,51 @@
+"""How processes of our own are started: by which command, and with how much of this one's environment.
+
+A child that decodes files from anywhere, or that needs no secret, gets the few variables it works with by name: what
+was put into the environment for somebody else (``NTRM_TOKEN``, keys of a cloud) never reaches it. Whoever loads a model
+also gets what concerns devices, caches and the hub. The trainings of ``ntrm reproduce`` run with the user's own
+environment, as the same trainings would by hand. So do pools of Python's ``multiprocessing`` and Ray's workers, which
+cannot be told otherwise; no service uses them, and slides are read in children of theirs as everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from fnmatch import fnmatchcase
+
+BASE = (
+    # where programs, libraries and temporary files are, and in which language to speak
+    *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "LANG", "LANGUAGE", "LC_*", "TZ"),
+    # how Python itself behaves
+    *("PYTHONHOME", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8", "PYTHONWARNINGS"),
+)
+HOME = ("HOME", "USER", "LOGNAME", "XDG_*")
+MODEL = (
+    *HOME,
+    *("NTRM_CACHE", "NTRM_WEIGHTS"),
+    # devices and threads
+    *("CUDA_*", "NVIDIA_*", "CUBLAS_*", "CUDNN_*", "HIP_*", "HSA_*", "ROCR_*", "TORCH*", "PYTORCH_*", "TRITON_*"),
+    *("OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "GOMP_*", "MALLOC_*"),
+    # the hub, and the way to it; its token is for whoever loads a model and for nobody else
+    *("HF_*", "HUGGINGFACE_*", "*_proxy", "*_PROXY", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+"""What a process that loads a model needs besides."""
+
+
+def child_environment(*wanted: str) -> dict[str, str]:
+    """Variables of ``BASE`` and those that ``wanted`` names (``*`` at either end stands for anything)."""
+    patterns = (*BASE, *wanted)
+    return {key: value for key, value in os.environ.items() if any(fnmatchcase(key, each) for each in patterns)}
+
+
+def module_environment(*wanted: str) -> dict[str, str]:
+    """``child_environment`` for a module of ours, which is found where this process found its own.
+
+    The working folder is not among these places: a hostile dataset may bring its own modules.
+    """
+    return {**child_environment(*wanted), "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+
+
+def module_command(module: str, *arguments: object) -> list[str]:
+    """The command that runs a module of ours."""
+    return [sys.executable, "-P", "-m", module, *(str(argument) for argument in arguments)]

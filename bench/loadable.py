@@ -14,9 +14,9 @@ import numpy as np
 from bench.loadable_files import BANDS, segmenting
 
 import ntrm
-from ntrm.data.annotations.geojson import read_annotations
-from ntrm.data.annotations.importing import import_annotations
-from ntrm.data.annotations.pairing import read_names, read_slide_facts
+from ntrm.annotations.geojson import read_annotations
+from ntrm.annotations.importing import import_annotations
+from ntrm.annotations.pairing import read_names, read_slide_facts
 from ntrm.data.check import check_dataset
 from ntrm.data.decode import read_image, read_mask
 from ntrm.data.layouts import open_dataset
@@ -35,6 +35,7 @@ from ntrm.segmentation.segment import segment
 from ntrm.slide.bands import BandStore
 from ntrm.slide.inputs import find_inputs
 from ntrm.slide.naming import slide_ids
+from ntrm.slide.readers import open_slide
 from ntrm.training.checkpoints import MAGIC, read_checkpoint
 from ntrm.training.recipe import load_recipe
 
@@ -61,7 +62,9 @@ def _load_dataset(root: Path) -> None:
 
 
 def _import(folder: Path, out: Path) -> None:
-    report = import_annotations(folder / "annotations", folder / "annotations", out, mpp=6.7, margin_um=20.0)
+    report = import_annotations(
+        folder / "annotations", folder / "annotations", out, mpp=6.7, margin_um=20.0, open_slide=open_slide
+    )
     for failure in report.failures:
         raise failure.error
 

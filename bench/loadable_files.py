@@ -16,7 +16,7 @@ from tests.evaluation.small import write_dataset as write_plain
 from tests.segmentation.small import paint, write_slide
 
 import ntrm
-from ntrm.data.annotations.importing import import_annotations
+from ntrm.annotations.importing import import_annotations
 from ntrm.data.encode import write_image
 from ntrm.data.survey import MEASUREMENTS
 from ntrm.evaluation.evaluate import evaluate
@@ -29,6 +29,7 @@ from ntrm.slide.bands import BandStore
 from ntrm.slide.checkpoints import Checkpoint
 from ntrm.slide.inputs import find_inputs
 from ntrm.slide.naming import slide_ids
+from ntrm.slide.readers import open_slide
 from ntrm.training.checkpoints import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
 
@@ -84,7 +85,7 @@ def _make_annotations(folder: Path, random: np.random.Generator) -> None:
     (folder / "b.geojson.gz").write_bytes(gzip.compress(text.encode()))
     (folder / "names.csv").write_text("from,to\nEpidermis,EPI\nInk,\n")
     (folder / "facts.csv").write_text("slide,patient,split,mpp\na.tif,p1,train,6.7\nb.tif,p2,test,6.7\n")
-    import_annotations(place, place, folder / "imported-before", mpp=6.7, margin_um=20.0)
+    import_annotations(place, place, folder / "imported-before", mpp=6.7, margin_um=20.0, open_slide=open_slide)
     (folder / "inputs.csv").write_text("slide,slide_id,mpp,age\nannotations/a.tif,one,6.7,54\n")
 
 

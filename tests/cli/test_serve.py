@@ -101,5 +101,5 @@ def test_token_files(tmp_path):
 
 def test_a_token_of_the_environment_is_taken_out_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("NTRM_TOKEN", "short")
-    assert "easy to guess" in serve(tmp_path / "out").output
+    assert "easy to guess" in CliRunner().invoke(app, ["serve", str(tmp_path / "out")]).output
     assert "NTRM_TOKEN" not in os.environ

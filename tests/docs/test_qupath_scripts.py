@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.docs.markdown import ROOT
 
-from ntrm.data.annotations.pairing import case_name
+from ntrm.annotations.pairing import case_name
 from ntrm.export.geojson import write_geojson
 from ntrm.labels import SKIN
 from ntrm.resolution import Resolution

@@ -8,7 +8,7 @@ import shapely
 from PIL import Image
 from scipy import ndimage
 
-from ntrm.data.annotations.importing import import_annotations
+from ntrm.annotations.importing import import_annotations
 from ntrm.data.decode import read_mask
 from ntrm.errors import DataError, UsageError
 from ntrm.export.geojson import write_geojson
@@ -16,6 +16,7 @@ from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.export.polygons import polygons
 from ntrm.labels import IGNORE, SKIN
 from ntrm.resolution import Resolution
+from ntrm.slide.readers import open_slide
 
 MPP = Resolution(2.0, 2.5)
 
@@ -97,7 +98,13 @@ def test_export_then_import_gives_the_same_pixels(tmp_path, mask, packed, factor
         tmp_path / "s.geojson", mask, SKIN, Resolution.square(factor), to_level0=(factor, factor, 0, 0), gzip=packed
     )
     report = import_annotations(
-        tmp_path / "s.png", written.path, tmp_path / "out", mpp=1.0, target_mpp=factor, margin_um=0
+        tmp_path / "s.png",
+        written.path,
+        tmp_path / "out",
+        mpp=1.0,
+        target_mpp=factor,
+        margin_um=0,
+        open_slide=open_slide,
     )
     (case,) = report.imported
     assert case.counts["used"] == written.regions

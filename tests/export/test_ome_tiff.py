@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tifffile
 
-from ntrm.data.annotations.slides import open_slide
 from ntrm.errors import DataError
 from ntrm.export.ome_tiff import SCHEMA, write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.pyramid import halve
@@ -50,11 +49,12 @@ def test_colours_are_those_of_the_schema_and_nothing_is_white(written):
     assert colours[0].tolist() == [255, 255, 255]
 
 
-def test_openslide_and_our_own_import_open_it(written, mask):
-    with open_slide(written) as slide:
-        assert slide.size == mask.shape[::-1]
-        assert slide.resolution.same_as(MPP, 1e-6)
-        assert np.array_equal(slide.read(0, 0, *slide.size), SKIN.colourise(mask, (255, 255, 255)))
+def test_openslide_opens_it_in_its_colours(written, mask):
+    openslide = pytest.importorskip("openslide")
+    with openslide.OpenSlide(written) as slide:
+        assert slide.dimensions == mask.shape[::-1]
+        shown = np.asarray(slide.read_region((0, 0), 0, slide.dimensions))
+    assert np.array_equal(shown[..., :3], SKIN.colourise(mask, (255, 255, 255)))
 
 
 def test_the_xml_follows_the_ome_schema(written):

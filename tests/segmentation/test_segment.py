@@ -227,7 +227,7 @@ def test_files_on_request(tmp_path, slide, mask):
 
 
 def test_polygons_come_back_as_the_mask(tmp_path, slide, mask):
-    from ntrm.data.annotations.importing import import_annotations
+    from ntrm.annotations.importing import import_annotations
 
     run(slide, tmp_path / "out")
     (tmp_path / "json").mkdir()

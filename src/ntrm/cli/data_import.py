@@ -14,7 +14,7 @@ from ntrm.cli.console import Console, command
 from ntrm.cli.options import OutFolder
 
 if TYPE_CHECKING:
-    from ntrm.data.annotations.importing import ImportReport
+    from ntrm.annotations.importing import ImportReport
 
 Slides = Annotated[Path, typer.Argument(metavar="SLIDES", help="Slide or image, or a folder of them.")]
 Annotations = Annotated[Path, typer.Argument(metavar="GEOJSON", help="<slide>.geojson, or a folder of them.")]
@@ -50,8 +50,8 @@ def data_import(
 
     Example: ntrm data import slides/ annotations/ --out dataset --target-mpp 1.34
     """
-    from ntrm.data.annotations.importing import import_annotations
-    from ntrm.data.annotations.pairing import read_names, read_slide_facts
+    from ntrm.annotations.importing import import_annotations
+    from ntrm.annotations.pairing import read_names, read_slide_facts
     from ntrm.labels import SKIN, read_schema
 
     report = import_annotations(

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ntrm.data.annotations.slides import COARSEST_MPP
 from ntrm.data.shrink import shrunk_length
 from ntrm.errors import RefusedError, check_number
 from ntrm.labels import WHITE
 from ntrm.resolution import Resolution
 from ntrm.slide.reading.base import MAX_SIDE, Pixels, SlideInfo, SlideReader
 from ntrm.slide.reading.cache import ArrayCache
+from ntrm.slide.reading.mpp import COARSEST_MPP
 from ntrm.slide.resampling import box_weights, resample
 
 CACHE_BYTES = 128 * 2**20

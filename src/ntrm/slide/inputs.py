@@ -9,11 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ntrm.data.annotations.slides import SUFFIXES
 from ntrm.data.tables import number, read_table
 from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.resolution import Resolution
 
+SUFFIXES = (
+    *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
+    *(".png", ".jpg", ".jpeg"),
+)
+"""Of files that are a slide each."""
 SLIDE_SUFFIXES = (*SUFFIXES, ".dcm")
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
 

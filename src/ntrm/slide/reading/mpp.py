@@ -7,9 +7,10 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from ntrm.data.annotations.slides import COARSEST_MPP
 from ntrm.resolution import PLAUSIBLE_MPP, Resolution
 
+COARSEST_MPP = 20.0
+"""Above this a resolution tag is a printer's (72 dpi says 353 µm/px), not a microscope's."""
 MAX_ANISOTROPY = 4.0
 """Pixels more oblong than this come from damaged tags; line scanners stay far below."""
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ntrm.data.annotations.pairing import (
+from ntrm.annotations.pairing import (
     SlideFacts,
     case_name,
     check_names,

@@ -8,8 +8,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.data.annotations import geojson
-from ntrm.data.annotations.geojson import AnnotationFile, read_annotations
+from ntrm.annotations import geojson
+from ntrm.annotations.geojson import AnnotationFile, read_annotations
 from ntrm.errors import DataError, UsageError
 
 SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]
@@ -183,7 +183,7 @@ def test_binary_rubbish_is_refused(tmp_path, content):
 
 
 def test_a_small_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ntrm.data.annotations.geojson.MAX_BYTES", 1000)
+    monkeypatch.setattr("ntrm.annotations.geojson.MAX_BYTES", 1000)
     path = tmp_path / "a.geojson.gz"
     path.write_bytes(gzip.compress(b" " * 2000))
     with pytest.raises(DataError, match="too large"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,19 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ntrm.data.annotations.geojson import Annotation, read_annotations
-from ntrm.data.annotations.pairing import Pair, SlideFacts, check_names, class_index, pair_files
-from ntrm.data.annotations.rasterise import Area, Grid, paint
-from ntrm.data.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
-from ntrm.data.annotations.slides import Slide, open_slide, read_grid
+from ntrm.annotations.geojson import Annotation, read_annotations
+from ntrm.annotations.pairing import Pair, SlideFacts, check_names, class_index, pair_files
+from ntrm.annotations.rasterise import Area, Grid, paint
+from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
+from ntrm.annotations.slides import Slide, read_grid
 from ntrm.data.encode import write_indexed_mask
 from ntrm.errors import DataError, NtrmError, RefusedError
 from ntrm.files import whole_file
 from ntrm.labels import IGNORE, SKIN, LabelSchema, Mask
 from ntrm.progress import SILENT, Progress
 from ntrm.resolution import TOLERANCE, Resolution
+from ntrm.slide.isolated import open_isolated
+from ntrm.slide.reading.base import SlideReader
 
 MAX_PIXELS = 100_000_000
 """Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""
@@ -87,11 +90,13 @@ def import_annotations(
     target_mpp: float | None = None,
     margin_um: float = MARGIN_UM,
     progress: Progress = SILENT,
+    open_slide: Callable[[Path], SlideReader] = open_isolated,
 ) -> ImportReport:
     """Write slides and their QuPath annotations as a ``plain`` dataset, one case per slide.
 
     Cases that are complete from the same inputs are left alone, so that an interrupted import goes on where it
     stopped; one slide's failure does not stop the others. ``facts`` tells patient, split and µm/px by case name.
+    ``open_slide`` is for those who read files of their own making.
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
     pairing = pair_files(slides, annotations)
@@ -101,7 +106,7 @@ def import_annotations(
         fact = (facts or {}).get(pair.name.lower(), SlideFacts())
         try:
             before = dataset.complete(pair, fact)
-            case = before or _import_pair(pair, fact, dataset)
+            case = before or _import_pair(pair, fact, dataset, open_slide)
         except NtrmError as error:
             failures.append(ImportFailure(pair.slide.name, pair.annotations.name, error))
             continue
@@ -118,11 +123,14 @@ def import_annotations(
     )
 
 
-def _import_pair(pair: Pair, facts: SlideFacts, dataset: ImportedDataset) -> ImportedSlide:
+def _import_pair(
+    pair: Pair, facts: SlideFacts, dataset: ImportedDataset, open_slide: Callable[[Path], SlideReader]
+) -> ImportedSlide:
     """Read one slide and its annotations, write image and mask."""
     options = dataset.options
     found = read_annotations(pair.annotations)
-    with open_slide(pair.slide) as slide:
+    with _named(pair), closing(open_slide(pair.slide)) as reader:
+        slide = Slide(reader)
         native = _resolution(slide, facts.mpp or options.mpp, pair)
         classified = _classify(found.annotations, options, pair)
         counts = {
@@ -157,6 +165,18 @@ def _import_pair(pair: Pair, facts: SlideFacts, dataset: ImportedDataset) -> Imp
     )
 
 
+@contextmanager
+def _named(pair: Pair) -> Iterator[None]:
+    """Errors of readers name no file; here the user knows the slide by its name."""
+    try:
+        yield
+    except NtrmError as error:
+        if pair.slide.name in error.what or pair.annotations.name in error.what:
+            raise
+        what = f"{pair.slide.name}: {error.what}"
+        raise type(error)(what, got=error.got, expected=error.expected, mend=error.mend) from error
+
+
 def _place(slide: Slide, native: Resolution, grid: Grid) -> dict[str, Any]:
     """Where the case lies on its slide, as ``ImportedSlide`` keeps it."""
     return {
@@ -186,7 +206,7 @@ def _resolution(slide: Slide, given: float | None, pair: Pair) -> Resolution:
             f"{pair.slide.name}: the µm per pixel given contradicts the file's",
             got=f"{given:g} µm/px given",
             expected=f"{stated} in the file, within {TOLERANCE:.0%}",
-            mend="leave --mpp out to use the file's; if the file is wrong, save the image as PNG, which carries none",
+            mend="leave --mpp out to use the file's; if the file is wrong, save the image without a resolution, as PNG",
         )
     return Resolution.square(given)
 

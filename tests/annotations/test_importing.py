@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,19 @@ import pytest
 import shapely
 from PIL import Image
 
-from ntrm.data.annotations import importing
-from ntrm.data.annotations.importing import import_annotations
-from ntrm.data.annotations.pairing import SlideFacts
+from ntrm.annotations import importing
+from ntrm.annotations.pairing import SlideFacts
 from ntrm.data.check import check_dataset
 from ntrm.data.decode import read_image, read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.labels import IGNORE, SKIN
 from ntrm.resolution import Resolution
+from ntrm.slide import isolated
+from ntrm.slide.readers import open_slide
+
+# In this process: a child for each slide takes longer than its import.
+import_annotations = partial(importing.import_annotations, open_slide=open_slide)
 
 REAL = os.environ.get("NTRM_REAL_DATA")
 needs_real = pytest.mark.skipif(not REAL, reason="NTRM_REAL_DATA names no folder with real slides")
@@ -369,3 +374,25 @@ def _mean(handle, left, top, right, bottom):
             share = (min(u + 1, right) - max(u, left)) * (min(v + 1, bottom) - max(v, top))
             total += share * np.array(handle.read_region((u, v), 0, (1, 1)))[0, 0, :3]
     return total / ((right - left) * (bottom - top))
+
+
+def test_slides_are_read_in_a_process_of_their_own(folders, monkeypatch):
+    slides, marks, out = folders
+    started = []
+    process = isolated.ReadingProcess
+
+    def start(limits):
+        started.append(process(limits))
+        return started[-1]
+
+    monkeypatch.setattr(isolated, "ReadingProcess", start)
+    report = importing.import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5)
+    assert [case.name for case in report.imported] == ["a"]
+    assert [child.alive for child in started] == [False]
+
+
+def test_a_slide_that_cannot_be_read_is_named(folders):
+    slides, marks, out = folders
+    (slides / "b.png").write_bytes(b"no slide")
+    (failure,) = import_annotations(slides, marks, out, mpp=0.5).failures
+    assert failure.error.what == "b.png: cannot read the slide"

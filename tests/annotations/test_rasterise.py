@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 
-from ntrm.data.annotations import rasterise
-from ntrm.data.annotations.rasterise import Area, Grid, fill, paint
+from ntrm.annotations import rasterise
+from ntrm.annotations.rasterise import Area, Grid, fill, paint
 from ntrm.labels import IGNORE
 
 seeds = st.integers(0, 2**32 - 1)

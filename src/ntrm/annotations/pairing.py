@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ntrm.data.annotations import geojson, slides
+from ntrm.annotations import geojson
 from ntrm.data.cases import SPLITS
 from ntrm.data.tables import number, patient_faults, read_table
 from ntrm.errors import DataError, UsageError, choices_error
 from ntrm.files import PARTIAL
 from ntrm.labels import IGNORE, LabelSchema
 from ntrm.resolution import Resolution
+from ntrm.slide.inputs import SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def case_name(path: Path) -> str:
     >>> case_name(Path("S12 (a).ome.tif")), case_name(Path("S12 (a).ome.tif.geojson.gz"))
     ('S12_a_', 'S12_a_')
     """
-    name, endings = path.name, (*geojson.SUFFIXES, *slides.SUFFIXES, ".ome")
+    name, endings = path.name, (*geojson.SUFFIXES, *SUFFIXES, ".ome")
     while stem := next((name[: -len(end)] for end in endings if name.lower().endswith(end)), ""):
         name = stem
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:190].rstrip(".")
@@ -61,7 +62,7 @@ def case_name(path: Path) -> str:
 
 def pair_files(slide_path: Path, annotation_path: Path) -> Pairing:
     """Slides and annotations by name; two single files belong together whatever their names are."""
-    slide_files = _files(slide_path, slides.SUFFIXES, "slides or images")
+    slide_files = _files(slide_path, SUFFIXES, "slides or images")
     annotation_files = _files(annotation_path, geojson.SUFFIXES, "GeoJSON files")
     if slide_path.is_file() and annotation_path.is_file():
         return Pairing((Pair(case_name(slide_path), slide_path, annotation_path),), (), ())

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ntrm.annotations.pairing import Pair, SlideFacts
 from ntrm.csv_text import rows_text
-from ntrm.data.annotations.pairing import Pair, SlideFacts
 from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.files import remove_partials, sha256_of, whole_file, write_json, write_text
 from ntrm.labels import LabelSchema

@@ -121,8 +121,8 @@ def hostile_files(seed: int, outside: str) -> dict[str, bytes]:
     for number in range(6):
         damaged = bytearray(sound)
         for _ in range(8):
-            # In the header and the directory, where every byte means something.
-            damaged[draw.choice([draw.randrange(8), -1 - draw.randrange(300)])] = draw.randrange(256)
+            # In the header and the directory behind it, where every byte means something.
+            damaged[draw.randrange(250)] = draw.randrange(256)
         found[f"damaged {number}"] = bytes(damaged)
     return found
 

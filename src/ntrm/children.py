@@ -1,4 +1,4 @@
-"""How processes of our own are started: by which command, and with how much of this one's environment.
+"""How processes of our own are started: by which command, with how much of this one's environment and memory.
 
 A child that decodes files from anywhere, or that needs no secret, gets the few variables it works with by name: what
 was put into the environment for somebody else (``NTRM_TOKEN``, keys of a cloud) never reaches it. Whoever loads a model
@@ -10,8 +10,10 @@ cannot be told otherwise; no service uses them, and slides are read in children 
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 BASE = (
     # where programs, libraries and temporary files are, and in which language to speak
@@ -49,3 +51,11 @@ def module_environment(*wanted: str) -> dict[str, str]:
 def module_command(module: str, *arguments: object) -> list[str]:
     """The command that runs a module of ours."""
     return [sys.executable, "-P", "-m", module, *(str(argument) for argument in arguments)]
+
+
+def limit_memory(more: int) -> None:
+    """Limit what this process may reserve from now on, and let it write no core files (they would hold pixels)."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

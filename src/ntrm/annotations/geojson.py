@@ -13,21 +13,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ntrm.annotations.mending import MAX_POINTS, MEMORY_MB, SECONDS, Mended, Ring, mend, points
 from ntrm.errors import DataError, UsageError
 
 SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
-MAX_BYTES = 1 << 30
-"""Unpacked size above which a file is refused: a small .gz can unpack to more than the machine holds."""
+MAX_BYTES = 1 << 28
+"""Unpacked size above which a file is refused: a small .gz can unpack to any size, and reading JSON takes some 13 times
+as much memory."""
 MAX_COORDINATE = 1e7
 """No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
 
 MEND = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
 NOT_AREAS = {"Point", "MultiPoint", "LineString", "MultiLineString"}
-
-Ring = NDArray[np.float64]
-"""Vertices of a closed outline, (n, 2) as x, y in full-resolution pixels."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,8 @@ def read_annotations(path: Path) -> AnnotationFile:
     if importlib.util.find_spec("shapely") is None:
         raise UsageError("polygons need shapely, which is not installed", got=path, mend="pip install shapely")
     counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, mended=0)
-    found = []
+    found: list[tuple[str, Mended | None]] = []
+    crossing: dict[int, tuple[str, list[list[Ring]]]] = {}
     for number, feature in enumerate(_features(_load(path), path), start=1):
         where = f"{path.name}, feature {number}"
         properties = feature.get("properties") or {}
@@ -65,10 +64,27 @@ def read_annotations(path: Path) -> AnnotationFile:
         if str(properties.get("objectType") or properties.get("object_type") or "annotation").lower() != "annotation":
             counts["not_annotations"] += 1
             continue
-        annotation = _annotation(_class_name(properties, where), feature.get("geometry"), where, counts)
-        if annotation is not None:
-            found.append(annotation)
-    return AnnotationFile(tuple(found), dict(counts))
+        name, parts = _class_name(properties, where), _parts(feature.get("geometry"), where)
+        if parts is None:
+            counts["not_areas"] += 1
+            continue
+        drawn = _as_drawn(parts)
+        if drawn is None:
+            crossing[len(found)] = where, parts
+        found.append((name, drawn))
+    areas = [area for _, area in found]
+    mended = mend([parts for _, parts in crossing.values()])
+    if len(mended) < len(crossing):
+        raise _cannot_be_mended(*[*crossing.values()][len(mended)])
+    for place, area in zip(crossing, mended, strict=True):
+        areas[place] = area
+    annotations = [
+        Annotation(name, area.rings, area.area, area.bounds)
+        for (name, _), area in zip(found, areas, strict=True)
+        if area is not None and area.area > 0
+    ]
+    counts["mended"], counts["degenerate"] = len(mended), len(found) - len(annotations)
+    return AnnotationFile(tuple(annotations), dict(counts))
 
 
 def _load(path: Path) -> Any:
@@ -76,7 +92,7 @@ def _load(path: Path) -> Any:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise DataError(f"{path} is too large", got="over 1 GiB", mend="export annotations only, without cells")
+            raise DataError(f"{path} is too large", got="over 256 MiB", mend="export annotations only, without cells")
         return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path}", got=error, mend="check the file, or export it again") from error
@@ -119,26 +135,32 @@ def _class_name(properties: dict[str, Any], where: str) -> str:
     return (value or "").strip()
 
 
-def _annotation(name: str, geometry: Any, where: str, counts: Counter[str]) -> Annotation | None:
-    """One feature as an annotation, or None after counting why there is no area in it."""
+def _parts(geometry: Any, where: str) -> list[list[Ring]] | None:
+    """The polygons of a geometry, those left out that have no inside; None where it is no area at all."""
+    found = [*_polygons(geometry, where)]
+    solid = [[ring for ring in rings if len(ring) >= 3] for rings in found if rings and len(rings[0]) >= 3]
+    return solid if found else None
+
+
+def _as_drawn(parts: list[list[Ring]]) -> Mended | None:
+    """The area of rings that do not cross; None where they have to be mended."""
     import shapely
 
-    outlines = list(_polygons(geometry, where))
-    if not outlines:
-        counts["not_areas"] += 1
+    polygons = [shapely.Polygon(outline, holes) for outline, *holes in parts]
+    area = polygons[0] if len(polygons) == 1 else shapely.MultiPolygon(polygons)
+    if not area.is_valid:
         return None
-    try:
-        parts = [_valid_area(rings) for rings in outlines]
-        area = parts[0][0] if len(parts) == 1 else shapely.union_all([part for part, _ in parts])
-    except shapely.errors.GEOSException as error:
-        raise DataError(f"{where}: the outline cannot be mended", got=error, mend="draw it again") from error
-    counts["mended"] += any(mended for _, mended in parts)
-    if area.area == 0:
-        counts["degenerate"] += 1
-        return None
-    polygons = [part for part in shapely.get_parts(area) if isinstance(part, shapely.Polygon)]
-    rings = tuple(shapely.get_coordinates(ring) for p in polygons for ring in (p.exterior, *p.interiors))
-    return Annotation(name, rings, float(area.area), area.bounds)
+    rings = tuple(shapely.get_coordinates(ring) for each in polygons for ring in (each.exterior, *each.interiors))
+    return Mended(rings, float(area.area), area.bounds)
+
+
+def _cannot_be_mended(where: str, parts: list[list[Ring]]) -> DataError:
+    return DataError(
+        f"{where}: the outline crosses itself too often",
+        got=f"{points(parts):,} points",
+        expected=f"at most {MAX_POINTS:,} points, and crossings that {SECONDS:g} s and {MEMORY_MB} MB suffice for",
+        mend="simplify the shape in QuPath (Objects > Annotations... > Simplify shape), or draw it again",
+    )
 
 
 def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
@@ -187,31 +209,6 @@ def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise DataError(f"{where}: unreadable geometry", got=_short(value), expected="a list of coordinates", mend=MEND)
     return value
-
-
-def _valid_area(rings: list[Ring]) -> tuple[Any, bool]:
-    """The area of one polygon, and whether its outline had to be mended.
-
-    A self-crossing ring keeps its even-odd inside; holes are then taken away, wherever they lie.
-    """
-    import shapely
-
-    solid = [ring for ring in rings if len(ring) >= 3]
-    if not solid or len(rings[0]) < 3:
-        return shapely.Polygon(), False
-    polygon = shapely.Polygon(solid[0], solid[1:])
-    if polygon.is_valid:
-        return polygon, False
-    outline, *holes = (_areas_only(shapely.make_valid(shapely.Polygon(ring))) for ring in solid)
-    return _areas_only(outline.difference(shapely.union_all(holes))), True
-
-
-def _areas_only(geometry: Any) -> Any:
-    """The polygons of a geometry, without the points and lines that mending leaves over."""
-    import shapely
-
-    flat = shapely.get_parts(shapely.get_parts(geometry))
-    return shapely.MultiPolygon([part for part in flat if isinstance(part, shapely.Polygon) and part.area > 0])
 
 
 def _short(value: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.annotations.geojson import Ring
+from ntrm.annotations.mending import Ring
 from ntrm.labels import IGNORE, Mask
 
 CROSSINGS = 1 << 21

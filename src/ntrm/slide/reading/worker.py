@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 from multiprocessing.connection import Connection
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ntrm.children import limit_memory
 from ntrm.errors import NtrmError
 from ntrm.slide.readers import SlideReader, open_slide
 from ntrm.slide.reading.wire import describe
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
     """Serve requests from the pipe until it closes: descriptor, bytes of memory, seconds for a request."""
     descriptor, memory, seconds = (int(argument) for argument in arguments)
     _load_libraries()
-    _limit_memory(memory)
+    limit_memory(memory)
     # By default the alarm ends the process, inside a library's endless loop as well.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -68,14 +68,6 @@ def _load_libraries() -> None:
             __import__(name)
         except (ImportError, OSError):
             continue
-
-
-def _limit_memory(memory: int) -> None:
-    """Limit what this process may reserve from now on, and let it write no core files (they would hold pixels)."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + memory
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from ntrm.files import PARTIAL
 from ntrm.labels import SKIN, LabelSchema
 
 SPAWN = multiprocessing.get_context("spawn")
+LIMIT_S = 300
 
 
 def write_section(folder, random, name="BCC_1", size=(60, 80)):
@@ -192,9 +193,9 @@ def test_processes_that_build_at_once_all_see_whole_sections(tmp_path, random):
     ]
     for builder in builders:
         builder.start()
-    seen = [answers.get(timeout=60) for _ in range(3 * len(cases))]
+    seen = [answers.get(timeout=LIMIT_S) for _ in range(3 * len(cases))]
     for builder in builders:
-        builder.join(timeout=60)
+        builder.join(timeout=LIMIT_S)
     assert [builder.exitcode for builder in builders] == [0, 0, 0]
     assert set(seen) == expected
     assert not list((tmp_path / "cache").rglob(f"{PARTIAL}*"))
@@ -216,11 +217,11 @@ def test_a_build_killed_half_way_leaves_nothing_that_is_read(cache, section):
     case, image, mask = section
     builder = SPAWN.Process(target=build_slowly, args=(cache.folder.parent, case))
     builder.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT_S
     while not (cache.folder / "half-way").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(builder.pid, signal.SIGKILL)
-    builder.join(timeout=60)
+    builder.join(timeout=LIMIT_S)
     assert builder.exitcode == -signal.SIGKILL
     (partial,) = cache.folder.glob(f"{PARTIAL}*")
     assert 0 < partial.stat().st_size < image.nbytes

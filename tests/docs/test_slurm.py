@@ -29,7 +29,7 @@ def run(tmp_path):
         (tmp_path / "script").write_text(script.text)
         place = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "CODE": str(code), "DATA": "skin"}
         ended = subprocess.run(
-            ["bash", "-u", "script"], cwd=tmp_path, env={**place, **SLURM, **more}, check=False, timeout=60
+            ["bash", "-u", "script"], cwd=tmp_path, env={**place, **SLURM, **more}, check=False, timeout=300
         )
         return ended.returncode, (tmp_path / "calls").read_text().splitlines()
 

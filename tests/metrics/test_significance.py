@@ -1,7 +1,8 @@
 """The paired bootstrap against SciPy, against literal resampling, by simulation, and by hand."""
 
+import itertools
 import json
-import time
+import sys
 
 import numpy as np
 import pytest
@@ -263,13 +264,17 @@ def test_what_another_training_may_turn_is_said():
     assert "Other trainings" not in steady.verdict
 
 
-def test_ten_thousand_draws_are_quick(random):
-    """Three seconds are promised: 50 patients, 12 tissues, three seeds."""
+def test_ten_thousand_draws_are_made_together(random):
+    """50 patients, 12 tissues, three seeds: with a call for each draw it would take a minute."""
     a, truth = confusions(random, 50, 12, 0.8)
     b = np.stack([confusions(random, 50, 12, 0.8, truth)[0] for _ in range(3)])
-    start = time.process_time()
-    compare_confusions({"a": a, "b": b}, range(50))
-    assert time.process_time() - start < 3
+    calls = itertools.count()
+    sys.setprofile(lambda _frame, event, _argument: event == "call" and next(calls))
+    try:
+        compare_confusions({"a": a, "b": b}, range(50))
+    finally:
+        sys.setprofile(None)
+    assert next(calls) < 5_000
 
 
 def test_models_scored_on_other_truth_are_refused(random):

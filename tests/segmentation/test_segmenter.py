@@ -148,8 +148,9 @@ def test_a_failure_is_not_written_over_the_work_of_another_process(tmp_path):
     assert remembered(folder)["tables"]["slides"][0]["reason"] == "in time"
 
 
+PIPES = ("stdin", "stdout", "stderr")
 STOPPED = """
-import sys, time
+import sys
 import torch; torch.set_num_threads(1)
 from tests.evaluation.small import ByColour
 from ntrm.cli.app import app
@@ -158,7 +159,7 @@ from ntrm.models.registry import ARCHITECTURES
 class Slow(ByColour):
     def segment(self, x, *, initial, graph):
         print("working", flush=True)
-        time.sleep(0.3)
+        sys.stdin.readline()  # until the signal was sent
         return super().segment(x, initial=initial, graph=graph)
 
 ARCHITECTURES["by-colour"] = Slow
@@ -172,11 +173,11 @@ def test_a_signal_stops_the_command_which_then_goes_on(tmp_path, slides, number,
     ByColour().save_pretrained(tmp_path / "model")
     words = [str(slides), "--model", str(tmp_path / "model"), "--out", str(tmp_path / "out")]
     with subprocess.Popen(
-        [sys.executable, "-c", STOPPED, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", STOPPED, *words], cwd=ROOT, text=True, **dict.fromkeys(PIPES, subprocess.PIPE)
     ) as command:
         assert command.stdout.readline() == "working\n"
         command.send_signal(number)
-        _, said = command.communicate(timeout=300)
+        _, said = command.communicate("\n", timeout=300)
     assert command.returncode == 130, said
     assert "same command goes on" in said
     assert "Traceback" not in said

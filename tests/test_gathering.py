@@ -8,6 +8,7 @@ from tests.models.section.variants import build, patchwork
 from ntrm.data.tiles import cut, tile_windows
 from ntrm.gathering import Gathered, gather, gather_image, one_pass
 from ntrm.models.registry import create
+from ntrm.models.section.network import SectionNTRM
 from ntrm.predictor import Predictor
 from ntrm.stitching import Stitching, stitch
 
@@ -91,8 +92,7 @@ def test_a_pass_that_goes_on_ends_with_the_same_bits(image, seed, random):
 def test_memory_that_runs_out_halves_the_batch(image, seed, monkeypatch):
     whole = gather_image(predictor_of("default", seed, 16), image, 64)
     predictor = predictor_of("default", seed, 16)
-    network = predictor._plain
-    real, sizes = type(network).gather, []
+    real, sizes = SectionNTRM.gather, []
 
     def limited(self, x, **more):
         sizes.append(len(x))
@@ -100,7 +100,7 @@ def test_memory_that_runs_out_halves_the_batch(image, seed, monkeypatch):
             raise torch.OutOfMemoryError("simulated")
         return real(self, x, **more)
 
-    monkeypatch.setattr(type(network), "gather", limited)
+    monkeypatch.setattr(SectionNTRM, "gather", limited)
     halved = gather_image(predictor, image, 64)
     assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
     torch.testing.assert_close(halved[0].features, whole[0].features, rtol=1e-4, atol=1e-4)

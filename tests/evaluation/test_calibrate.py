@@ -226,7 +226,8 @@ def test_findings_and_pictures_lie_beside_the_model(save, data, tmp_path):
 
 
 def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data, truth):
-    predictor = Predictor(load(save(1.0)), "cpu", batch=2)
+    network = load(save(1.0))
+    predictor = Predictor(network, "cpu", batch=2)
     part = open_parts(data)["val"]
     scores, labels, windows = sample_pixels(predictor, part, seed=1)
     assert windows == 3 * 2 + 1 * 2
@@ -238,14 +239,10 @@ def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data, trut
     chosen = np.exp(scores)[labels, np.arange(labels.size)]
     assert chosen.mean() == pytest.approx((np.exp(scores) ** 2).sum(axis=0).mean(), abs=0.05)
     for batch in (1, 5):
-        other = sample_pixels(Predictor(predictor_network(predictor), "cpu", batch=batch), part, seed=1)
+        other = sample_pixels(Predictor(network, "cpu", batch=batch), part, seed=1)
         np.testing.assert_array_equal(other[1], labels)
         np.testing.assert_allclose(other[0], scores, atol=1e-4)
     assert not np.array_equal(sample_pixels(predictor, part, seed=2)[1], labels)
-
-
-def predictor_network(predictor):
-    return predictor._network
 
 
 def test_the_sample_stays_bounded(save, data, truth, monkeypatch):

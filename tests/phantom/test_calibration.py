@@ -12,7 +12,7 @@ from ntrm.labels import SKIN
 from ntrm.phantom.anatomy.plan import draw_plan
 from ntrm.phantom.calibration import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE, calibrate, tissue_share
 from ntrm.phantom.cohort import cancer_quotas
-from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.layout import paint_mask
 
 
 def test_tables_are_shares():
@@ -32,7 +32,7 @@ def test_phantom_resembles_the_real_masks(seed):
     bounds lie at least four standard deviations of a tissue's share away.
     """
     cancers = [cancer for cancer, number in cancer_quotas(40).items() for _ in range(number)]
-    result = calibrate(_paint_mask(draw_plan(seed + k, cancer), 26.8) for k, cancer in enumerate(cancers))
+    result = calibrate(paint_mask(draw_plan(seed + k, cancer), 26.8) for k, cancer in enumerate(cancers))
     assert result.correlation > 0.93
     for name, ratio in result.ratio.items():
         slack = 4.0 if REAL_SHARE[name] < 0.1 else 3.0

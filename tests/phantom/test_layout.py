@@ -18,7 +18,7 @@ from ntrm.labels import CANCERS, SKIN
 from ntrm.phantom.anatomy.plan import CANCER_WEIGHTS, draw_cancer, draw_plan
 from ntrm.phantom.anatomy.specimen import SpecimenParameters, draw_specimen
 from ntrm.phantom.anatomy.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE
-from ntrm.phantom.layout import _paint_mask, layout
+from ntrm.phantom.layout import layout, paint_mask
 
 BKG = SKIN.index("BKG")
 
@@ -56,7 +56,7 @@ def test_another_process_draws_the_same(seed):
 def test_the_cancer_asked_for_is_there(cancer, seed):
     plans = [draw_plan(number, cancer) for number in range(seed, seed + 5)]
     assert all(plan.cancer == cancer for plan in plans)
-    there = [bool((_paint_mask(plan, 13.4) == SKIN.index(cancer)).any()) for plan in plans]
+    there = [bool((paint_mask(plan, 13.4) == SKIN.index(cancer)).any()) for plan in plans]
     assert all(there), f"seeds from {seed}: {there}"
 
 
@@ -81,7 +81,7 @@ def test_truth_fits_the_picture(seed, number):
 
 def test_a_section_is_tissue_on_background(seed):
     for number in range(seed, seed + 6):
-        mask = _paint_mask(draw_plan(number), 20.1)
+        mask = paint_mask(draw_plan(number), 20.1)
         edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
         assert np.mean(edge == BKG) > 0.9, f"seed {number}"
         assert 0.02 < np.mean(mask != BKG) < 0.98, f"seed {number}"
@@ -91,7 +91,7 @@ def test_leaving_out_the_far_background_changes_nothing(seed):
     for number in range(seed, seed + 6):
         plan = draw_plan(number)
         everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
-        np.testing.assert_array_equal(_paint_mask(plan, 20.1), _paint_mask(everywhere, 20.1), err_msg=f"seed {number}")
+        np.testing.assert_array_equal(paint_mask(plan, 20.1), paint_mask(everywhere, 20.1), err_msg=f"seed {number}")
 
 
 def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):

@@ -37,9 +37,14 @@ def image(random):
 
 
 @pytest.fixture
-def predictor(seed):
+def network(seed):
     torch.manual_seed(seed)
-    return Predictor(create("ntrm-paper", classes=12, width=0.125), device="cpu", batch=2)
+    return create("ntrm-paper", classes=12, width=0.125)
+
+
+@pytest.fixture
+def predictor(network):
+    return Predictor(network, device="cpu", batch=2)
 
 
 def run(folder, predictor, grid, windows=None, names=MAPS, **more):
@@ -256,9 +261,8 @@ def test_a_finished_slide_is_not_read_again(tmp_path, predictor, image):
     assert grid.reads == []
 
 
-def test_numbers_that_are_none_are_never_written(tmp_path, predictor, image):
-    predictor._network.requires_grad_(False)
-    for parameter in predictor._network.parameters():
-        parameter.fill_(float("nan"))
+def test_numbers_that_are_none_are_never_written(tmp_path, network, predictor, image):
+    for parameter in network.parameters():
+        parameter.data.fill_(float("nan"))
     with pytest.raises(NtrmError, match="no numbers"):
         run(tmp_path, predictor, ArrayGrid(image))

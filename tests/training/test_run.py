@@ -69,7 +69,7 @@ def test_the_same_run_is_let_in_and_sessions_are_counted(tmp_path):
 def test_differences_are_named(tmp_path, changes, named):
     before = begin(tmp_path / "run")
     run = make_run(before.out, **changes)
-    found = differences(json.loads((before.out / "provenance.json").read_text()), run._identity())
+    found = differences(json.loads((before.out / "provenance.json").read_text()), run.identity())
     assert found.keys() == named
     if named:
         with pytest.raises(RefusedError, match="another one") as caught:
@@ -80,7 +80,7 @@ def test_differences_are_named(tmp_path, changes, named):
 
 
 def test_every_part_of_the_identity_counts(tmp_path):
-    identity = make_run(tmp_path, sections=4, init="some/model")._identity()
+    identity = make_run(tmp_path, sections=4, init="some/model").identity()
     assert set(identity) == set(IDENTITY)
     for name in IDENTITY:
         assert differences({**identity, name: None}, identity)

@@ -16,7 +16,7 @@ NUMBERS = [0, 0, 0, 1, 1, 2, 2, 2, 2, 3]
 def test_a_row_is_the_running_mean_of_what_its_windows_added(name, seed, random):
     torch.manual_seed(seed)
     memory = SectionMemory(build(name), NUMBERS)
-    shapes = [[part.shape[1:] for part in rows] for rows in memory._rows()]
+    shapes = [[part.shape[1:] for part in rows] for rows in memory.recalled(memory.sections([0]))]
     kept = [[np.zeros((4, *shape)) for shape in of_pass] for of_pass in shapes]
     visits = np.zeros(4)
     for _ in range(LONGEST + 20):
@@ -82,7 +82,7 @@ def test_a_memory_comes_back_from_its_state(seed, random):
     network = build("two rounds")
     memory, other = SectionMemory(network, NUMBERS), SectionMemory(network, NUMBERS)
     sections = memory.sections([0, 3, 9])
-    added = [SectionSums(*(torch.rand(3, *part.shape[1:]) for part in rows)) for rows in memory._rows()]
+    added = [SectionSums(*map(torch.rand_like, rows)) for rows in memory.recalled(sections)]
     memory.update(sections, added)
     other.load_state_dict(memory.state_dict())
     other.update(sections, added)

@@ -62,7 +62,7 @@ def layout(seed: int, mpp: float = TRUTH_MPP, cancer: str | None = None) -> Sect
         raise UsageError("resolution out of range", got=f"{mpp} µm/px", expected=f"{low} to {high} µm/px")
     plan = draw_plan(seed, cancer)
     survey = _survey(plan)
-    mask = survey.mask if mpp == TRUTH_MPP else _paint_mask(plan, mpp)
+    mask = survey.mask if mpp == TRUTH_MPP else paint_mask(plan, mpp)
     return Section(mask, mpp, seed, plan.cancer, plan.specimen.biopsy.name, measure(survey))
 
 
@@ -72,7 +72,8 @@ def _grid(plan: Plan, mpp: float) -> Grid:
     return Grid((round(rows * TRUTH_MPP / mpp), round(columns * TRUTH_MPP / mpp)), mpp, (top, left))
 
 
-def _paint_mask(plan: Plan, mpp: float) -> Mask:
+def paint_mask(plan: Plan, mpp: float) -> Mask:
+    """The mask of a section as planned, at ``mpp`` µm per pixel."""
     grid = _grid(plan, mpp)
     mask = np.full(grid.shape, BKG, dtype=np.uint8)
     for at, strip in grid.strips(plan.outline):

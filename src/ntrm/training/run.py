@@ -109,7 +109,7 @@ class Run:
     def check(self) -> None:
         """Make sure that a run that is there already is the very same."""
         before = _read_provenance(self.out)
-        changes = {} if before is None else differences(before, self._identity())
+        changes = {} if before is None else differences(before, self.identity())
         if changes:
             raise RefusedError(
                 "the run in this folder is another one",
@@ -129,7 +129,7 @@ class Run:
             device=self.device,
             parts_fingerprint=self.data,
             extra={
-                **{key: value for key, value in self._identity().items() if key not in ("seed", "recipe", "data")},
+                **{key: value for key, value in self.identity().items() if key not in ("seed", "recipe", "data")},
                 "name": self.name,
                 "encoder_init": encoder_init,
                 "init_report": dict(init_report),
@@ -152,7 +152,8 @@ class Run:
         document = _read_provenance(self.out) or {} if write else {}
         return RunResult(self.out, self.out / MODEL, True, steps, epochs, best, seconds, document)
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """What a run that goes on with this one must have in common with it."""
         values = {name: getattr(self, name) for name in IDENTITY}
         return {**values, "options": dict(self.options), "recipe": self.recipe.as_dict()}
 

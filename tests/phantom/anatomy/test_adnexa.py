@@ -7,7 +7,7 @@ import numpy as np
 from ntrm.phantom.anatomy.adnexa import Adnexa, AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.plan import draw_plan
 from ntrm.phantom.anatomy.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
-from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.layout import paint_mask
 
 MANY = AdnexaParameters(follicles_per_mm=4.0, glands_per_mm=4.0)
 
@@ -28,7 +28,7 @@ def test_adnexa_change_dermis_and_epidermis_only(seed):
     for number in range(seed, seed + 4):
         plan = draw_plan(number, "IEC")
         bare = replace(plan, adnexa=Adnexa((), (), (), ()))
-        there, before = _paint_mask(plan, 20.1), _paint_mask(bare, 20.1)
+        there, before = paint_mask(plan, 20.1), paint_mask(bare, 20.1)
         # The fat's edge is cut more raggedly than a follicle in its place, so background may change beside it.
         changed = (there != before) & np.isin(there, (FOL, GLD))
         assert np.isin(before[changed], (RET, PAP, INF, HYP, EPI, KER, 8)).all(), f"seed {number}"

@@ -6,11 +6,11 @@ from ntrm.data.stats import boundary_counts, boundary_share
 from ntrm.phantom.anatomy.basaloid import _nest_depth
 from ntrm.phantom.anatomy.plan import draw_plan
 from ntrm.phantom.anatomy.skin import BCC, INF
-from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.layout import paint_mask
 
 
 def test_nests_lie_in_inflamed_stroma(seed):
-    masks = [_paint_mask(draw_plan(seed + i, "BCC"), 13.4) for i in range(6)]
+    masks = [paint_mask(draw_plan(seed + i, "BCC"), 13.4) for i in range(6)]
     share = boundary_share(sum(boundary_counts(mask, 12) for mask in masks))[BCC]
     assert share.argmax() == INF
     assert share[INF] > 0.5

@@ -11,14 +11,14 @@ from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.plan import draw_plan
 from ntrm.phantom.anatomy.skin import BCC, EPI, IEC, INF, KER, SCC
 from ntrm.phantom.anatomy.tumours import InSitu, Invasive, add_in_situ, add_mass, envelope
-from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.layout import paint_mask
 
 AXIS = Axis(3000.0)
 
 
 def borders(seed: int, cancer: str, sections: int = 6) -> np.ndarray:
     """Boundary shares over a few sections of one cancer at 13.4 µm/px."""
-    masks = [_paint_mask(draw_plan(seed + i, cancer), 13.4) for i in range(sections)]
+    masks = [paint_mask(draw_plan(seed + i, cancer), 13.4) for i in range(sections)]
     return boundary_share(sum(boundary_counts(mask, 12) for mask in masks))
 
 
@@ -67,7 +67,7 @@ def test_pearls_lie_in_the_carcinoma(seed):
     for number in range(seed, seed + 4):
         plan = draw_plan(number, "SCC")
         bare = replace(plan, lesions=replace(plan.lesions, pearls=()))
-        with_pearls, without = _paint_mask(plan, 20.1), _paint_mask(bare, 20.1)
+        with_pearls, without = paint_mask(plan, 20.1), paint_mask(bare, 20.1)
         changed = with_pearls != without
         assert (with_pearls[changed] == KER).all(), f"seed {number}"
         assert (without[changed] == SCC).all(), f"seed {number}"

@@ -36,6 +36,16 @@ def test_files_below_a_root_are_found_however_they_are_named(roots):
     assert file_under(roots, "good.svs") == inside / "a.svs"
 
 
+def test_what_the_service_keeps_for_itself_is_no_slide_of_a_root(roots):
+    inside, _ = roots
+    (inside / ".service" / "uploads").mkdir(parents=True)
+    (inside / ".service" / "uploads" / "f.svs").write_bytes(b"x")
+    (inside / "linked").symlink_to(inside / ".service")
+    for text in (".service/uploads/f.svs", "linked/uploads/f.svs"):
+        with pytest.raises(ProblemError, match="no such slide"):
+            file_under(roots, text)
+
+
 def test_a_root_may_be_given_by_a_link_or_from_here(roots, tmp_path, monkeypatch):
     inside, _ = roots
     (tmp_path / "way").symlink_to(inside)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ntrm.service.problems import ProblemError
+from ntrm.service.settings import HIDDEN
 
 LONGEST_PATH = 4096
 LONGEST_NAME = 200
@@ -33,8 +34,9 @@ def file_under(roots: Sequence[Path], text: str) -> Path:
             found = (base / given).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             continue
-        # After every link is followed: what counts is where the file lies.
-        if found.is_relative_to(base) and found != base and (found.is_file() or found.is_dir()):
+        # After every link is followed: what counts is where the file lies. The service's own files are no slides.
+        below = found.is_relative_to(base) and found != base and HIDDEN not in found.parts
+        if below and (found.is_file() or found.is_dir()):
             if found.is_dir():
                 raise ProblemError(
                     422, "unreadable", "the path names a folder", expected="the slide's main file", mend="name a file"

@@ -138,10 +138,8 @@ class BoundedProtocol(H11Protocol):
 
     def rank(self) -> int | None:
         """Who goes first: without a request so far, between two requests, not reading the answer; None for no one."""
-        if self.cycle is None:
-            return 0
         if self.idle:
-            return 1
+            return 0 if self.cycle is None else 1
         return 2 if self.flow.write_paused else None
 
 

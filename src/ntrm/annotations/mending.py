@@ -15,7 +15,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -56,9 +56,16 @@ def points(polygons: Polygons) -> int:
 def mend(areas: Sequence[Polygons]) -> list[Mended]:
     """The areas, from the first on, up to one that the limits do not suffice for."""
     known = [*takewhile(lambda polygons: points(polygons) <= MAX_POINTS, areas)]
-    if sum(points(polygons) ** 2 for polygons in known) > AT_ONCE:
-        return [*_mended_apart(known)]
-    return [*takewhile(lambda area: area is not None, map(_mended, known))]  # type: ignore[arg-type]
+    cheap = sum(points(polygons) ** 2 for polygons in known) <= AT_ONCE
+    return [*(_mended_here if cheap else _mended_apart)(known)]
+
+
+def _mended_here(areas: Iterable[Polygons]) -> Iterator[Mended]:
+    for polygons in areas:
+        mended = _mended(polygons)
+        if mended is None:
+            return
+        yield mended
 
 
 def _mended(polygons: Polygons) -> Mended | None:
@@ -116,10 +123,7 @@ def main(seconds: float, memory_mb: int) -> None:
     limit_memory(memory_mb * 2**20)
     # Processor time; by default its alarm ends the process, inside a library's long loop as well.
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    for polygons in asked:
-        mended = _mended([[np.array(ring) for ring in rings] for rings in polygons])
-        if mended is None:
-            return
+    for mended in _mended_here([[np.array(ring) for ring in rings] for rings in polygons] for polygons in asked):
         answer = [[ring.tolist() for ring in mended.rings], mended.area, mended.bounds]
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

@@ -131,10 +131,15 @@ def _tiff_header(path: Path, _start: bytes) -> Header:
         return Header(TIFF, int(page.imagelength), int(page.imagewidth), _tiff_pixels(page))
 
 
+def open_tiff(path: Path) -> tifffile.TiffFile:
+    """A TIFF file without the others that it may name: those of OME-XML, and the stacks and indices beside it."""
+    return tifffile.TiffFile(path, _multifile=False, is_mmstack=False, is_ndtiff=False)
+
+
 @contextmanager
 def open_tiff_page(path: Path) -> Iterator[Any]:
     """First page of a TIFF file."""
-    with tifffile.TiffFile(path) as tif:
+    with open_tiff(path) as tif:
         if not len(tif.pages):
             # The directory is often written last, so that a cut file has lost it.
             raise FaultError("truncated", path, found="no image directory where the header points to")

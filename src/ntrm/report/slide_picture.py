@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.data.headers import open_tiff
 from ntrm.errors import DataError, NtrmError
 from ntrm.labels import RGB, LabelSchema, Tissue
 from ntrm.report.overlay_drawing import font_size
@@ -117,10 +118,8 @@ def _palette(stored: Any) -> list[RGB]:
 @contextmanager
 def _opened(folder: Path) -> Iterator[Any]:
     """The mask's file; whatever is damaged in it is our error."""
-    import tifffile
-
     try:
-        with tifffile.TiffFile(folder / MASK) as stored:
+        with open_tiff(folder / MASK) as stored:
             yield stored
     except FileNotFoundError as error:
         raise DataError(f"{folder.name} has no {MASK}", got="no such file", mend=AGAIN) from error

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.data.headers import open_tiff
 from ntrm.errors import DataError
 from ntrm.slide.reading.cache import ArrayCache
 from ntrm.slide.reading.random_access import RandomAccess
@@ -31,14 +32,12 @@ class LayerFile:
     """A tiled 8-bit pyramid of our own making; each level is half the one before."""
 
     def __init__(self, path: Path, cache: ArrayCache) -> None:
-        import tifffile
-
         status = path.stat()
         self._key = (str(path), status.st_mtime_ns, status.st_size)
         self._cache = cache
         self._file = RandomAccess(path)
         try:
-            with tifffile.TiffFile(path) as tif:
+            with open_tiff(path) as tif:
                 self.levels = tuple(_level(level.keyframe) for level in tif.series[0].levels)
         except (ValueError, TypeError, IndexError, OSError) as error:
             self._file.close()

@@ -92,15 +92,15 @@ class ReadingProcess:
             self._pipe.send_bytes(json.dumps(request).encode())
             if not self._pipe.poll(wait):
                 raise self._end(f"no answer within {self.limits.seconds} s")
-            answer = json.loads(self._pipe.recv_bytes(2**20))
-        except (EOFError, OSError, ValueError) as error:
+            answer = dict(json.loads(self._pipe.recv_bytes(2**20)))
+        except (EOFError, OSError, ValueError, TypeError, RecursionError) as error:
             raise self._end(self._death()) from error
         self._fresh = False
         if "error" in answer:
             raise rebuild_error(answer["error"])
         if "memory" in answer:
             raise self._end(f"more than {self.limits.memory_mb} MB of memory wanted")
-        return dict(answer)
+        return answer
 
     def _death(self) -> str:
         """How the child ended, in words."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
+from ntrm.data.headers import open_tiff
 from ntrm.errors import DataError
 from ntrm.slide.reading.base import (
     Pixels,
@@ -33,14 +34,9 @@ CACHE_BYTES = 96 * 2**20
 """Decoded pieces that are kept, since neighbouring regions share them."""
 
 
-def _one_file(path: Path) -> tifffile.TiffFile:
-    """A TIFF file without the others that it may name: those of OME-XML, and the stacks and indices beside it."""
-    return tifffile.TiffFile(path, _multifile=False, is_mmstack=False, is_ndtiff=False)
-
-
 def is_ome(path: Path) -> bool:
     """Whether a TIFF file carries OME-XML."""
-    with opening(path), _one_file(path) as tif:
+    with opening(path), open_tiff(path) as tif:
         return bool(len(tif.pages)) and bool(tif.is_ome)
 
 
@@ -50,7 +46,7 @@ class TiffReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pieces = ArrayCache(CACHE_BYTES)
-        with opening(path), _one_file(path) as tif:
+        with opening(path), open_tiff(path) as tif:
             self._file = RandomAccess(path)
             series = _first_image(tif)
             self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in series.levels])

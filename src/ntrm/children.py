@@ -56,6 +56,8 @@ def module_command(module: str, *arguments: object) -> list[str]:
 def limit_memory(more: int) -> None:
     """Limit what this process may reserve from now on, and let it write no core files (they would hold pixels)."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = pages * resource.getpagesize() + more
+    limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -33,6 +33,10 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# Tests mean the same under every locale.
+unit: export PYTHONUTF8 = 1
+unit: export PYTHONIOENCODING =
+
 # pytest keeps what it makes of the tests as bytecode: to make it anew takes each of its processes ten seconds.
 unit: $(VENV)/.dev
 	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal

@@ -25,14 +25,14 @@ def child(process):
 def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide):
     expected = open_slide(slide)
     with closing(Reserve(2)) as readers:
-        first = readers._waiting
+        first = readers.waiting
         one = readers.open(slide)
-        second = readers._waiting
+        second = readers.waiting
         other = readers.open(slide)
         assert (one._process, other._process) == (first, second)
         assert child(first).pid != child(second).pid
         # Two were announced, so that no third one waits; a third slide is opened all the same.
-        assert readers._waiting is None
+        assert readers.waiting is None
         third = readers.open(slide)
         for reader in (one, other, third):
             assert reader.info == expected.info
@@ -43,7 +43,7 @@ def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide):
 
 def test_one_that_dies_while_it_waits_costs_nothing(slide):
     with closing(Reserve(1)) as readers:
-        waiting = readers._waiting
+        waiting = readers.waiting
         os.kill(child(waiting).pid, signal.SIGKILL)
         child(waiting).wait()
         reader = readers.open(slide)
@@ -54,15 +54,15 @@ def test_one_that_dies_while_it_waits_costs_nothing(slide):
 
 def test_what_waits_ends_with_the_reserve_and_a_bad_slide_takes_its_child_along(tmp_path, slide):
     with closing(Reserve(0)) as readers:
-        assert readers._waiting is None
+        assert readers.waiting is None
     (tmp_path / "b.svs").write_bytes(b"no slide")
     with closing(Reserve(3)) as readers:
-        first = readers._waiting
+        first = readers.waiting
         with pytest.raises(DataError):
             readers.open(tmp_path / "b.svs")
         assert child(first).poll() is not None
         readers.open(slide).close()
-        last = readers._waiting
+        last = readers.waiting
         assert last.alive
     assert child(last).poll() is not None
     readers.close()
@@ -74,5 +74,5 @@ def test_where_no_child_can_be_started_ahead_the_slide_tells(slide, monkeypatch)
 
     monkeypatch.setattr("ntrm.slide.reserve.ReadingProcess", fails)
     with closing(Reserve(1)) as readers:
-        assert readers._waiting is None
+        assert readers.waiting is None
         readers.open(slide).close()

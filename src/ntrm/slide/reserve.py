@@ -15,17 +15,18 @@ class Reserve:
         slides: how many will be opened at most; no child is started ahead for more.
         limits: what one slide may cost.
 
+    ``waiting`` is the child that was started ahead, if there is one.
     """
 
     def __init__(self, slides: int, limits: Limits | None = None) -> None:
         self._left = slides
         self._limits = limits
-        self._waiting: ReadingProcess | None = None
+        self.waiting: ReadingProcess | None = None
         self._prepare()
 
     def open(self, path: Path, *, alone: bool = False) -> IsolatedReader:
         """Open a slide, and start the child of the next one."""
-        ready, self._waiting = self._waiting, None
+        ready, self.waiting = self.waiting, None
         self._left -= 1
         # One that was killed while it waited is no fault of the slide.
         reader = IsolatedReader(path, self._limits, ready if ready is not None and ready.alive else None, alone=alone)
@@ -34,12 +35,12 @@ class Reserve:
 
     def close(self) -> None:
         """End the child that waits; twice does no harm."""
-        if self._waiting is not None:
-            self._waiting.close()
-        self._waiting, self._left = None, 0
+        if self.waiting is not None:
+            self.waiting.close()
+        self.waiting, self._left = None, 0
 
     def _prepare(self) -> None:
-        if self._left > 0 and self._waiting is None:
+        if self._left > 0 and self.waiting is None:
             # Where none can be started now, the slide that needs one will tell.
             with suppress(OSError):
-                self._waiting = ReadingProcess(self._limits)
+                self.waiting = ReadingProcess(self._limits)

@@ -33,7 +33,7 @@ def arguments(data, out):
     return words + [word for setting in SETTINGS for word in ("--set", setting)]
 
 
-def wait_for(condition, process, seconds=120.0):
+def wait_for(condition, process, seconds=600.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, "the reproduction ended before it could be killed"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ntrm.devices import choose_device, choose_precision
+from ntrm.devices import choose_device, choose_layout, choose_precision
 from ntrm.errors import NtrmError, UsageError
 from ntrm.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
@@ -124,8 +124,7 @@ class Predictor:
         self.device = choose_device(device)
         self.precision = choose_precision(precision, self.device)
         self.batch = batch
-        # Convolutions are fastest with the channels innermost, except on Apple's devices.
-        self._layout = torch.contiguous_format if self.device.type == "mps" else torch.channels_last
+        self._layout = choose_layout(self.device)
         self._multiple = network.multiple
         self.passes = network.passes
         """Passes over a section's windows (``gather``) before it can be predicted; 0 where windows stand alone."""

@@ -89,6 +89,15 @@ def test_half_precision_saves_half_and_loads_in_single(folder, tmp_path):
         torch.testing.assert_close(half.state_dict()[key], value, rtol=1e-3, atol=1e-6)
 
 
+def test_the_bytes_do_not_tell_how_the_weights_lay_in_memory(tmp_path):
+    network = create("ntrm-control", 4, width=0.125)
+    digests = [
+        save_pretrained(network.to(memory_format=layout), tmp_path / str(layout))
+        for layout in (torch.contiguous_format, torch.channels_last)
+    ]
+    assert digests[0] == digests[1]
+
+
 def test_broken_weights_are_not_saved(tmp_path):
     network = create("ntrm-control", 4, width=0.125)
     with torch.no_grad():

@@ -61,6 +61,20 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
     assert weights(tmp_path, "one") == weights(tmp_path, "two") != weights(tmp_path, "three")
 
 
+def test_channels_lie_innermost_on_a_cpu_too(train, monkeypatch):
+    segment, seen = Tiny.segment, []
+
+    def watched(network, x, **more):
+        seen.append(x)
+        seen.append(network.body[0].weight)
+        return segment(network, x, **more)
+
+    monkeypatch.setattr(Tiny, "segment", watched)
+    train(changes={"steps": 2})
+    assert seen
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in seen)
+
+
 def test_torchs_own_random_numbers_are_left_alone(train):
     torch.manual_seed(5)
     expected = torch.rand(3)

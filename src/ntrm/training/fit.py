@@ -15,6 +15,7 @@ from ntrm.data.cases import Dataset
 from ntrm.data.parts import Parts, few_sections, open_parts
 from ntrm.data.stats import boundary_counts
 from ntrm.data.tensors import TileDataset
+from ntrm.devices import choose_layout
 from ntrm.errors import RefusedError, UsageError
 from ntrm.models.base import SegmentationModel
 from ntrm.models.names import network_named
@@ -196,8 +197,7 @@ class _Training:
         if network.wants_prior:
             network.set_prior(torch.from_numpy(class_contacts(training.tiles)))
         frequencies = class_pixels(training.tiles) if recipe.weighting == "dataset" else None
-        if launch.device.type == "cuda":
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network.to(memory_format=choose_layout(launch.device))  # type: ignore[call-overload]
         if recipe.compile:
             network.compile()
         self.say(

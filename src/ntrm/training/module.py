@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ntrm.data.tensors import LoadedTiles
 from ntrm.data.tiles import TILE_SIZE
+from ntrm.devices import choose_layout, fast_gradients
 from ntrm.errors import NtrmError
 from ntrm.models.base import SegmentationModel
 from ntrm.models.output import Segmentation
@@ -164,9 +165,9 @@ class TrainingModule(pl.LightningModule):
         return batch
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Bytes (B, 3, H, W) → what the network expects, channels innermost on a GPU."""
+        """Bytes (B, 3, H, W) → what the network expects."""
         x = (images.float() / 255 - self.mean) / self.std
-        return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cuda" else x
+        return x.contiguous(memory_format=choose_layout(x.device))
 
     # --- steps ---
 
@@ -194,6 +195,11 @@ class TrainingModule(pl.LightningModule):
         loss: Loss = self.loss(output, masks)
         self.watch.add(loss)
         return loss.total
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Gradients of a step."""
+        with fast_gradients(self.network):
+            super().backward(loss, *args, **kwargs)
 
     @contextmanager
     def _remembering(self, step: int) -> Iterator[None]:

@@ -19,8 +19,8 @@ from ntrm.errors import DataError, UsageError
 
 SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
 MAX_BYTES = 1 << 28
-"""Unpacked size above which a file is refused: a small .gz can unpack to any size, and reading JSON takes some 13 times
-as much memory."""
+"""Unpacked size above which a file is refused: a small .gz can unpack to any size, and reading JSON takes up to
+18 times as much memory."""
 MAX_COORDINATE = 1e7
 """No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
 

@@ -118,15 +118,15 @@ def tell(text: str, config: pytest.Config) -> None:
 
 def work(seconds: float, log: Path, paths: list[str]) -> int:
     """One process: import everything once, then go on until the time is up. 0, failures or not, if it came so far."""
-    with tempfile.TemporaryDirectory(prefix="ntrm-fuzz-") as scratch:
-        plain = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "tmp_path_retention_policy=failed"]
-        code = pytest.main([*plain, "--basetemp", f"{scratch}/tests", *paths], plugins=[Rounds(seconds, log)])
-        return 0 if code == pytest.ExitCode.TESTS_FAILED else code
+    plain = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "tmp_path_retention_policy=failed"]
+    code = pytest.main([*plain, "--basetemp", str(log.with_suffix("")), *paths], plugins=[Rounds(seconds, log)])
+    return 0 if code == pytest.ExitCode.TESTS_FAILED else code
 
 
 def entries(log: Path) -> list[dict[str, Any]]:
     """What one process has written."""
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # one that was killed may leave half a line
 
 
 def ended(child: subprocess.Popen[bytes], log: Path, seconds: float) -> list[dict[str, Any]]:
@@ -169,7 +169,14 @@ def main() -> int:
         logs = [Path(scratch) / f"{number}.jsonl" for number in range(workers)]
         children = [subprocess.Popen([*command, "--log", str(log)]) for log in logs]
         latest = time.monotonic() + args.seconds + GRACE
-        waited = (ended(child, log, latest - time.monotonic()) for child, log in zip(children, logs, strict=True))
+        try:
+            waited = [ended(child, log, latest - time.monotonic()) for child, log in zip(children, logs, strict=True)]
+        except KeyboardInterrupt:
+            waited = [entries(log) for log in logs]
+        finally:
+            for child in children:
+                child.kill()
+                child.wait()
         return summary(list(itertools.chain.from_iterable(waited)))
 
 

@@ -52,6 +52,7 @@ class Rounds:
         self.log = log
         self.took: dict[str, float] = {}
         self.failed: Counter[str] = Counter()
+        self.reports: list[pytest.TestReport] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -86,13 +87,20 @@ class Rounds:
         seed = self.draw.randrange(2**31)
         os.environ["NTRM_TEST_SEED"] = str(seed)
         self.write(node=item.nodeid, seed=seed)
-        reports = runtestprotocol(item, log=False, nextitem=item.parent)  # type: ignore[arg-type]
-        for report in filter(lambda each: each.failed, reports):
+        # By way of the hook, around which pytest minds warnings; what follows is the file's next test.
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=item.parent)
+        for report in filter(lambda each: each.failed, self.reports):
             self.failed[item.nodeid] += 1
             session.testsfailed += 1
             self.write(node=item.nodeid, seed=seed, failed=report.longreprtext)
             text = [f"\n{'_' * 30} {item.nodeid}", *(f"{name}\n{body}" for name, body in report.sections)]
             tell("\n".join([*text, report.longreprtext, again(item.nodeid, seed)]), session.config)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Keep the reports instead of showing them."""
+        self.reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        return True
 
     def write(self, **entry: Any) -> None:
         """One line of what happens, for the process that sums up."""

@@ -49,8 +49,8 @@ fuzz: $(VENV)/.dev  ## the tests with random inputs, drawn anew for $(SECONDS) s
 reproduce-small: $(VENV)/.dev  ## the paper's tables and claims in small: writes $(SMALL)/index.html
 	$(BIN)/ntrm phantom build/small-phantom --sections 16 --seed 24 --resolutions 10x,5x
 	NTRM_CACHE=$(CURDIR)/build/small-cache $(BIN)/ntrm reproduce --data build/small-phantom --out $(SMALL) \
-	  --seeds 0 --option width=0.125 --option dim=32 --option tau=0.25 --device cpu --set steps=120 \
-	  --set validate_every=120 --set batch=8 --set window=128 --set overlap=0 --set learning_rate=5e-3 --set workers=0
+	  --seeds 0 --option width=0.125 --option dim=32 --option tau=0.25 --device cpu --set steps=80 \
+	  --set validate_every=80 --set batch=4 --set window=128 --set overlap=0 --set learning_rate=5e-3 --set workers=0
 
 audit: $(VENV)/.audit  ## known vulnerabilities, SBOM (sbom.json), licences (licences.md)
 	$(BIN)/cyclonedx-py environment --output-format JSON --output-file sbom.json $(BIN)/python

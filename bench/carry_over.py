@@ -1,0 +1,653 @@
+"""Which training on synthetic skin carries over to real skin: colours, normal sections, and means at test time.
+
+    python bench/carry_over.py lay --skin-pas skin-pas --out laid
+    python bench/carry_over.py draw --levels 10x,5x --out sections --jobs 16
+    python bench/carry_over.py train --sections sections --laid laid --out study --jobs 12 --plan 'full:10x:0,1,2 …'
+    python bench/carry_over.py table --out study
+
+Networks learn from 140 sections (at 5x 70) of the training part of ``ntrm phantom phantom-290 --sections 290 --seed
+290``, drawn here pixel for pixel alike, and in some arms from 70 (35) without a cancer. They are scored on its
+validation part (43 sections, at 5x 20, whole) and on section A1-1 of skin-pas laid together. Nothing else of skin-pas
+is read: arms are chosen by these scores, and A1-2 is kept for the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+import numpy as np
+import torch
+from bench.colouring import PARTS, Colouring, take_tiles_away
+from bench.skin_pas import Laid, lay, score
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ntrm.data.augmentation.augment import Augment
+from ntrm.data.augmentation.stain_jitter import from_optical_density, optical_density
+from ntrm.data.tiles import GLASS, cut, tile_windows
+from ntrm.evaluation.cancers import cancer_types
+from ntrm.files import write_json
+from ntrm.labels import CANCERS, IGNORE, SKIN
+from ntrm.metrics.confusion import confusion_tensor
+from ntrm.models.base import SegmentationModel
+from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
+from ntrm.models.registry import create
+from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
+from ntrm.phantom.anatomy.plan import Lesions, draw_plan
+from ntrm.phantom.cohort import PlannedSection, laboratory_seed, patient_seed, plan_sections
+from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.noise import derive
+from ntrm.phantom.render import render
+from ntrm.phantom.slide import lay_slide
+from ntrm.phantom.stain import Stain
+from ntrm.resolution import Resolution, level_resolution
+from ntrm.stitching import Stitching
+from ntrm.training.losses import SegmentationLoss
+from ntrm.training.recipe import load_recipe
+from ntrm.training.schedule import learning_rate
+
+PHANTOM_SEED, PHANTOM_SECTIONS = 290, 290
+COUNTS = {
+    "10x": {"train": 140, "val": 43, "normal": 70, "varied": 70, "held-out": 15},
+    "5x": {"train": 70, "val": 20, "varied": 35, "held-out": 8},
+}
+"""Sections of each kind; at 5x, which takes four times as long to draw and to score, half of them."""
+SECTION = "A1-1"
+LEVELS = ("10x", "5x")
+WINDOW = 256
+VARIED = SkinParameters(
+    keratin=(8.0, 120.0), epidermis=(26.0, 170.0), ridge_height=(6.0, 130.0), ridge_wavelength=(80.0, 300.0)
+)
+"""Normal skin from thin to acanthotic; the phantom's own epidermis is 26 to 48 µm thick without its ridges."""
+
+TILE_UM = (90.0, 400.0)
+"""Sides of the squares that the arm ``mosaic`` takes away; tiles of skin-pas are 128 µm wide."""
+
+
+# --- arms ---
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train."""
+
+    colour: Colouring = field(default_factory=Colouring)
+    normal: str = ""
+    """``normal`` or ``varied`` sections without a cancer beside the others."""
+    mosaic: bool = False
+    consistency: float = 0.0
+    """Weight of the divergence between what is said of two colourings of a window; half as many windows a step."""
+    scale: float = 0.0
+    """Windows shrunk or enlarged by up to this share."""
+    width: float = 0.5
+    weights: bool = False
+    """Whether the encoder starts from ImageNet (width 1)."""
+    steps: int = 1000
+    batch: int = 24
+
+
+FULL, HALF, MORE = (Colouring.full(strength) for strength in (1.0, 0.5, 1.5))
+TISSUE, WEAVE = {"tissue": 1.0}, {"weave": 0.6}
+SKIN_TOO: dict[str, Any] = {"normal": "varied", "mosaic": True}
+ARMS: dict[str, Arm] = {
+    "recipe": Arm(),
+    "full": Arm(FULL),
+    "half": Arm(HALF),
+    "more": Arm(MORE),
+    **{f"less-{part}": Arm(FULL.without(part)) for part in PARTS},
+    **{f"only-{part}": Arm(Colouring(**{part: 1.0})) for part in PARTS},
+    "tissue": Arm(replace(FULL, **TISSUE)),
+    "weave": Arm(replace(FULL, **WEAVE)),
+    "consistent": Arm(FULL, consistency=1.0),
+    "scale": Arm(FULL, scale=0.25),
+    "normal": Arm(FULL, normal="normal"),
+    "varied": Arm(FULL, normal="varied"),
+    "mosaic": Arm(FULL, mosaic=True),
+    "recipe-normal": Arm(normal="normal"),
+    "recipe-varied": Arm(normal="varied"),
+    "recipe-mosaic": Arm(mosaic=True),
+    "recipe-weave": Arm(Colouring(**WEAVE)),
+    "all": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO),
+    "all-half": Arm(replace(HALF, **TISSUE, **WEAVE), **SKIN_TOO),
+    "all-recipe": Arm(Colouring(**WEAVE), **SKIN_TOO),
+    "all-less-tissue": Arm(replace(FULL, **WEAVE), **SKIN_TOO),
+    "all-less-weave": Arm(replace(FULL, **TISSUE), **SKIN_TOO),
+    "all-less-mosaic": Arm(replace(FULL, **TISSUE, **WEAVE), normal="varied"),
+    "all-less-varied": Arm(replace(FULL, **TISSUE, **WEAVE), mosaic=True),
+    "all-consistent": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO, consistency=1.0),
+    "all-half-less-tissue": Arm(replace(HALF, **WEAVE), **SKIN_TOO),
+    "wide-recipe": Arm(width=1.0, weights=True),
+    "wide-full": Arm(FULL, width=1.0, weights=True),
+    "wide-all": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO, width=1.0, weights=True),
+    "wide-all-half": Arm(replace(HALF, **TISSUE, **WEAVE), **SKIN_TOO, width=1.0, weights=True),
+    "long-recipe": Arm(steps=3000, batch=32),
+    "long-all": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO, steps=3000, batch=32),
+    "long-all-half": Arm(replace(HALF, **TISSUE, **WEAVE), **SKIN_TOO, steps=3000, batch=32),
+    "long-all-half-less-tissue": Arm(replace(HALF, **WEAVE), **SKIN_TOO, steps=3000, batch=32),
+    "long-all-recipe": Arm(Colouring(**WEAVE), **SKIN_TOO, steps=3000, batch=32),
+}
+"""By name. ``recipe`` is the recipe ``fast`` as it is; ``full`` adds the colours that were first tried."""
+
+
+class Job(NamedTuple):
+    """An arm at a level with a seed."""
+
+    arm: str
+    level: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}_{self.level}_{self.seed}"
+
+
+def read_plan(text: str) -> list[Job]:
+    """Jobs of a plan, such as ``full:10x:0,1 recipe:5x:0``; unknown arms are refused."""
+    jobs = []
+    for word in text.split():
+        arm, level, seeds = word.split(":")
+        if arm not in ARMS or level not in LEVELS:
+            raise SystemExit(f"unknown arm or level: {word}; arms are {', '.join(ARMS)}")
+        jobs += [Job(arm, level, int(seed)) for seed in seeds.split(",")]
+    return jobs
+
+
+# --- sections ---
+
+
+class Sheet(NamedTuple):
+    """A section that is to be drawn."""
+
+    kind: str
+    """``train`` and ``val`` of the phantom; ``normal``, ``varied`` and ``held-out`` without a cancer."""
+    section: PlannedSection
+    level: str
+    out: Path
+
+    @property
+    def path(self) -> Path:
+        return self.out / self.level / self.kind / f"{self.section.name}.npz"
+
+
+def plan_sheets(out: Path, levels: Sequence[str]) -> list[Sheet]:
+    """Every section of the study."""
+    plan = plan_sections(PHANTOM_SECTIONS, PHANTOM_SEED)
+    parts = {split: [each for each in plan if each.split == split] for split in ("train", "val")}
+    return [
+        Sheet(kind, section, level, out)
+        for level in levels
+        for kind, count in COUNTS[level].items()
+        for section in _spaced(parts["val" if kind in ("val", "held-out") else "train"], count)
+    ]
+
+
+def _spaced(sections: Sequence[PlannedSection], count: int) -> list[PlannedSection]:
+    places = np.linspace(0, len(sections) - 1, min(count, len(sections))).round().astype(int)
+    return [sections[place] for place in places]
+
+
+def draw(sheet: Sheet) -> None:
+    """Draw a section and keep it, unless it is there already."""
+    if sheet.path.exists():
+        return
+    section, mpp = sheet.section, level_resolution(sheet.level).x
+    if sheet.kind in ("train", "val"):
+        seed, mask = section.seed, lay_slide(section.seed, mpp, section.cancer).mask
+    else:
+        seed = derive(section.seed, "without a cancer")
+        mask = normal_mask(seed, section.cancer, mpp, VARIED if sheet.kind == "varied" else SkinParameters())
+    stain = Stain.draw(patient_seed(PHANTOM_SEED, section), laboratory_seed(PHANTOM_SEED, section))
+    image = render(mask, mpp, seed, ambiguity=0.5, stain=stain)
+    sheet.path.parent.mkdir(parents=True, exist_ok=True)
+    partial = sheet.path.with_suffix(".part.npz")
+    np.savez(partial, image=image, mask=mask)
+    partial.rename(sheet.path)
+
+
+def normal_mask(seed: int, cancer: str, mpp: float, skin: SkinParameters) -> NDArray[np.uint8]:
+    """The section of ``seed`` without its tumour: the same specimen, cut and damage, and all of its adnexa."""
+    plan = draw_plan(seed, cancer)
+    specimen = plan.specimen
+    adnexa = draw_adnexa(seed, specimen.half_um, specimen.depth_um, lambda _: True, AdnexaParameters())
+    strata = normal_skin(seed, specimen.axis, skin)
+    return _paint_mask(replace(plan, lesions=Lesions(strata), adnexa=adnexa), mpp)
+
+
+class Windows(NamedTuple):
+    """Windows on the device."""
+
+    images: Tensor
+    """(N, 3, S, S) uint8."""
+    masks: Tensor
+    """(N, S, S) uint8."""
+
+
+class Sections(NamedTuple):
+    """Whole sections on the device."""
+
+    images: list[Tensor]
+    """(3, H, W) uint8."""
+    masks: list[Tensor]
+
+
+@cache
+def load_windows(folder: Path, level: str, kind: str, device: str) -> Windows:
+    images, masks = [], []
+    for path in sorted((folder / level / kind).glob("*.npz")):
+        with np.load(path) as kept:
+            image, mask = kept["image"], kept["mask"]
+        for window in tile_windows(*mask.shape, size=WINDOW, overlap=64):
+            images.append(torch.from_numpy(cut(image, window, fill=GLASS)).permute(2, 0, 1))
+            masks.append(torch.from_numpy(cut(mask, window, fill=IGNORE)))
+    return Windows(torch.stack(images).to(device), torch.stack(masks).to(device))
+
+
+@cache
+def load_sections(folder: Path, level: str, kind: str, device: str) -> Sections:
+    found = Sections([], [])
+    for path in sorted((folder / level / kind).glob("*.npz")):
+        with np.load(path) as kept:
+            found.images.append(torch.from_numpy(kept["image"]).permute(2, 0, 1).contiguous().to(device))
+            found.masks.append(torch.from_numpy(kept["mask"]).to(device))
+    return found
+
+
+# --- training ---
+
+
+def train(job: Job, folder: Path, weights: Path | None, device: str) -> SegmentationModel:
+    """A plain loop with the recipe's loss, optimiser, schedule and augmentation, and the arm's own."""
+    arm, recipe = ARMS[job.arm], load_recipe("fast")
+    pools = [load_windows(folder, job.level, kind, device) for kind in ("train", arm.normal) if kind]
+    images, masks = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pools, strict=True))
+    torch.manual_seed(job.seed)
+    network = create("ntrm-control", SKIN, width=arm.width, weights=weights if arm.weights else None)
+    network.to(device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    criterion = SegmentationLoss(
+        len(SKIN), weighting=recipe.weighting, balance=recipe.balance, coarse=recipe.coarse, dice=recipe.dice
+    ).to(device)
+    steps = _Steps(network, criterion, arm.consistency, device)
+    order, chance = torch.Generator().manual_seed(job.seed), torch.Generator(device).manual_seed(job.seed)
+    augment, mpp = Augment.full(), level_resolution(job.level).x
+    sides = (round(TILE_UM[0] / mpp), round(TILE_UM[1] / mpp))
+    windows = arm.batch // 2 if arm.consistency else arm.batch
+    for first in range(0, arm.steps, AUGMENTED_AT_ONCE):
+        some = range(first, min(first + AUGMENTED_AT_ONCE, arm.steps))
+        chosen = torch.randint(len(images), (len(some) * windows,), device=device, generator=chance)
+        batch, target = augment(images[chosen], masks[chosen], order)
+        pictures = batch.float() / 255
+        if arm.scale:
+            pictures, target = _rescale(pictures, target, arm.scale, order)
+        if arm.mosaic:
+            pictures, target = take_tiles_away(pictures, target, chance, sides)
+        coloured = [arm.colour(pictures, target, chance) for _ in range(2 if arm.consistency else 1)]
+        for step, start in zip(some, range(0, len(chosen), windows), strict=True):
+            here = slice(start, start + windows)
+            x, y = torch.cat([each[here] for each in coloured]), target[here].repeat(len(coloured), 1, 1)
+            steps(normalise(x), y, learning_rate(recipe, step, arm.steps))
+    return network.eval()
+
+
+AUGMENTED_AT_ONCE = 10
+"""Steps whose windows are augmented together: asking for the kernels takes longer than the kernels."""
+
+
+class _Steps:
+    """Optimiser steps, on a GPU recorded once and replayed."""
+
+    def __init__(
+        self, network: SegmentationModel, criterion: SegmentationLoss, consistency: float, device: str
+    ) -> None:
+        recipe = load_recipe("fast")
+        self.network, self.criterion, self.consistency, self.device = network, criterion, consistency, device
+        self.clip = recipe.gradient_clip or math.inf
+        on_gpu = device == "cuda"
+        # A number in the device's memory can change between replays.
+        rate = torch.tensor(recipe.learning_rate, device=device) if on_gpu else recipe.learning_rate
+        self.optimiser = torch.optim.AdamW(
+            network.parameters(), lr=rate, weight_decay=recipe.weight_decay, fused=on_gpu, capturable=on_gpu
+        )
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, x: Tensor, y: Tensor, rate: float) -> None:
+        group = self.optimiser.param_groups[0]
+        if self.device != "cuda":
+            group["lr"] = rate
+            self._step(x, y)
+            return
+        group["lr"].fill_(rate)
+        if self.graph is None:
+            self._record(x, y)
+        self.x.copy_(x)
+        self.y.copy_(y)
+        if self.graph is not None:
+            self.graph.replay()
+
+    def _record(self, x: Tensor, y: Tensor) -> None:
+        self.x, self.y = x.clone(), y.clone()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):  # at the smallest rate: what is made on first use must not be recorded
+                self._step(self.x, self.y)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.optimiser.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=aside):
+            self._step(self.x, self.y)
+
+    def _step(self, x: Tensor, y: Tensor) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda", cache_enabled=False):
+            output = self.network(x)
+        loss = self.criterion(output, y).total
+        if self.consistency:
+            loss = loss + self.consistency * _divergence(output.final, y[: len(y) // 2])
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.network.parameters(), self.clip)
+        self.optimiser.step()
+
+
+def normalise(images: Tensor) -> Tensor:
+    """(B, 3, H, W) in [0, 1] → what the network expects."""
+    mean, std = (torch.tensor(each, device=images.device).view(1, 3, 1, 1) for each in (IMAGENET_MEAN, IMAGENET_STD))
+    return ((images - mean) / std).contiguous(memory_format=torch.channels_last)
+
+
+def _divergence(logits: Tensor, target: Tensor) -> Tensor:
+    """Mean over known pixels of the symmetric divergence between the two halves of a batch."""
+    one, other = functional.log_softmax(logits.float(), dim=1).chunk(2)
+    each = ((one.exp() - other.exp()) * (one - other)).sum(dim=1)  # (B, H, W)
+    known = target != IGNORE
+    return torch.where(known, each, 0.0).sum() / known.sum().clamp(min=1) / 2
+
+
+def _rescale(images: Tensor, masks: Tensor, most: float, order: torch.Generator) -> tuple[Tensor, Tensor]:
+    """One factor for the batch, glass and ignore beyond: windows keep their size."""
+    factor = 1 + most * (2 * float(torch.rand(1, generator=order)) - 1)
+    side = images.shape[-1]
+    scaled = functional.interpolate(images, scale_factor=factor, mode="bilinear", antialias=factor < 1)
+    labels = functional.interpolate(masks[:, None].float(), size=scaled.shape[-2:], mode="nearest")[:, 0].byte()
+    if factor >= 1:
+        start = (scaled.shape[-1] - side) // 2
+        here = slice(start, start + side)
+        return scaled[..., here, here], labels[:, here, here]
+    less = side - scaled.shape[-1]
+    rim = (less // 2, less - less // 2) * 2
+    return functional.pad(scaled, rim, value=1.0), functional.pad(labels, rim, value=IGNORE)
+
+
+# --- test time ---
+
+
+@torch.no_grad()
+def probabilities(network: SegmentationModel, image: Tensor, colour: Colouring | None = None, seed: int = 0) -> Tensor:
+    """(3, H, W) uint8 → (K, H, W): windows blended as `ntrm evaluate` does; ``colour`` recolours all of it alike."""
+    height, width = image.shape[-2:]
+    picture = image.unsqueeze(0).float() / 255
+    if colour is not None:
+        generator = torch.Generator(image.device).manual_seed(seed)
+        picture = replace(colour, share=1.0)(picture, None, generator)
+    padded = functional.pad(picture, (0, max(0, WINDOW - width), 0, max(0, WINDOW - height)), value=1.0)[0]
+    stitching = Stitching(WINDOW)
+    places = stitching.windows(*padded.shape[-2:])
+    weights = stitching.weights().to(image.device)
+    total = torch.zeros(len(SKIN), *padded.shape[-2:], device=image.device)
+    sums = torch.zeros(padded.shape[-2:], device=image.device)
+    for start in range(0, len(places), 64):
+        some = places[start : start + 64]
+        batch = torch.stack([padded[(slice(None), *place.slices)] for place in some])
+        with torch.autocast(image.device.type, torch.bfloat16, enabled=image.device.type == "cuda"):
+            final = network(normalise(batch), initial=False).final
+        for place, each in zip(some, final.float().softmax(dim=1), strict=True):
+            total[(slice(None), *place.slices)] += weights * each
+            sums[place.slices] += weights
+    return (total / sums)[:, :height, :width]
+
+
+@contextmanager
+def slide_statistics(network: SegmentationModel, image: Tensor, share: float) -> Iterator[None]:
+    """Batch norm's statistics moved by ``share`` from the training's to the slide's."""
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
+    kept = [(layer.running_mean.clone(), layer.running_var.clone(), layer.momentum) for layer in layers]  # type: ignore[union-attr]
+    height, width = image.shape[-2:]
+    padded = functional.pad(
+        image.unsqueeze(0).float() / 255, (0, max(0, WINDOW - width), 0, max(0, WINDOW - height)), value=1.0
+    )[0]
+    batch = torch.stack(
+        [padded[(slice(None), *place.slices)] for place in Stitching(WINDOW).windows(*padded.shape[-2:])]
+    )
+    for layer in layers:
+        layer.momentum = share
+        layer.train()
+    with torch.no_grad():
+        network(normalise(batch), initial=True)
+    network.eval()
+    yield
+    for layer, (mean, variance, momentum) in zip(layers, kept, strict=True):
+        layer.running_mean, layer.running_var, layer.momentum = mean, variance, momentum
+
+
+def tissue_densities(images: Sequence[Tensor], each: int = 4000) -> Tensor:
+    """(N, 3) optical densities of pixels that are no glass."""
+    found = []
+    for image in images:
+        density = optical_density(image.float() / 255).flatten(1).T
+        density = density[density.mean(dim=1) > 0.1]
+        found.append(density[:: max(1, len(density) // each)])
+    return torch.cat(found)
+
+
+def reinhard(image: Tensor, reference: Tensor) -> Tensor:
+    """The slide with mean and spread of its tissue's optical density, channel by channel, as in the reference."""
+    own = tissue_densities([image])
+    density = optical_density(image.float() / 255).flatten(1).T
+    tissue = density.mean(dim=1, keepdim=True) > 0.1
+    moved = (density - own.mean(0)) / own.std(0) * reference.std(0) + reference.mean(0)
+    return _as_image(torch.where(tissue, moved, density), image)
+
+
+def macenko(image: Tensor, reference: Tensor) -> Tensor:
+    """The slide with its two stains exchanged for the reference's, in colour and in strength (Macenko 2009)."""
+    (own, strength), (other, wanted) = (_stains(each) for each in (tissue_densities([image]), reference))
+    density = optical_density(image.float() / 255).flatten(1)
+    amounts = torch.linalg.pinv(own) @ density * (wanted / strength).unsqueeze(1)
+    return _as_image((other @ amounts).T, image)
+
+
+def _stains(densities: Tensor) -> tuple[Tensor, Tensor]:
+    """(3, 2) unit vectors of two stains and (2,) their 99th percentiles; the bluer first."""
+    _, vectors = torch.linalg.eigh(torch.cov(densities.T))
+    plane = vectors[:, [2, 1]]
+    plane = plane * torch.where(plane.sum(0) < 0, -1.0, 1.0)
+    angles = torch.atan2(*(densities @ plane).T.flip(0))
+    ends = [torch.quantile(angles, share) for share in (0.01, 0.99)]
+    stains = torch.stack([plane @ torch.stack([angle.cos(), angle.sin()]) for angle in ends], dim=1)
+    if stains[0, 0] < stains[0, 1]:  # haematoxylin takes more of the red
+        stains = stains.flip(1)
+    amounts = torch.linalg.pinv(stains) @ densities.T
+    return stains, torch.quantile(amounts, 0.99, dim=1)
+
+
+def _as_image(density: Tensor, image: Tensor) -> Tensor:
+    return (from_optical_density(density).T.reshape(image.shape) * 255).round().byte()
+
+
+TRIED_COLOURINGS = 12
+
+
+def views(network: SegmentationModel, image: Tensor, reference: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """What the network says of a slide, by means used at test time."""
+    plain = probabilities(network, image)
+    yield "plain", plain
+    for name, change in (("reinhard", reinhard), ("macenko", macenko)):
+        yield name, probabilities(network, change(image, reference))
+    for share in (0.5, 1.0):
+        with slide_statistics(network, image, share):
+            yield f"statistics {share:g}", probabilities(network, image)
+    mild = Colouring.full(0.5)
+    several = [probabilities(network, image, mild, seed) for seed in range(TRIED_COLOURINGS)]
+    yield "colourings", torch.stack([plain, *several]).mean(0)
+    moved = reinhard(image, reference)
+    several = [probabilities(network, moved, mild, seed) for seed in range(TRIED_COLOURINGS)]
+    with slide_statistics(network, moved, 0.5):
+        yield "reinhard, statistics 0.5", probabilities(network, moved)
+    yield "reinhard, colourings", torch.stack([probabilities(network, moved), *several]).mean(0)
+
+
+# --- scores ---
+
+
+def score_phantom(network: SegmentationModel, sections: Sections) -> dict[str, Any]:
+    """Whole sections of the validation part, pooled."""
+    table = torch.zeros(len(SKIN), len(SKIN), dtype=torch.int64, device=sections.masks[0].device)
+    for image, mask in zip(*sections, strict=True):
+        table += confusion_tensor(mask, probabilities(network, image).argmax(0).byte(), len(SKIN))
+    counts = table.cpu().numpy().astype(float)
+    right = counts.diagonal()
+    ious = right / np.maximum(counts.sum(0) + counts.sum(1) - right, 1)
+    return {
+        "iou": float(ious.mean()),
+        "accuracy": float(right.sum() / counts.sum()),
+        "tissues": dict(zip(SKIN.names, ious.round(4).tolist(), strict=True)),
+    }
+
+
+def score_normal(network: SegmentationModel, sections: Sections, mpp: float) -> dict[str, Any]:
+    """Drawn sections without a cancer: in how many one is named, and how much of the tissue."""
+    named, shares = 0, []
+    for image, mask in zip(*sections, strict=True):
+        confidence, predicted = probabilities(network, image).max(0)
+        findings = cancer_types(
+            predicted.byte().cpu().numpy(), confidence.clamp(max=1).cpu().numpy(), SKIN, Resolution.square(mpp)
+        )
+        named += any(finding.present for finding in findings)
+        tissue = mask != SKIN.index("BKG")
+        cancer = torch.isin(predicted, torch.tensor([SKIN.index(name) for name in CANCERS], device=mask.device))
+        shares.append(float((cancer & tissue).sum() / tissue.sum()))
+    return {"named": named, "sections": len(shares), "tissue_cancer": statistics.fmean(shares)}
+
+
+def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, device: str) -> dict[str, Any]:
+    """Train, score, and leave one JSON file."""
+    path = out / f"{job.name}.json"
+    if path.exists():
+        return dict(json.loads(path.read_text()))
+    torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    begun = time.perf_counter()
+    network = train(job, folder, weights, device)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    trained = time.perf_counter() - begun
+    print(job.name, f"trained in {trained:.0f} s", flush=True)
+    torch.backends.cudnn.benchmark = False  # sections have many sizes
+    mpp = level_resolution(job.level).x
+    section = Laid.read(laid / f"{SECTION}-{mpp:g}.npz")
+    image = torch.from_numpy(section.image).permute(2, 0, 1).contiguous().to(device)
+    reference = tissue_densities(load_sections(folder, job.level, "val", device).images)
+    row: dict[str, Any] = {"arm": job.arm, "level": job.level, "seed": job.seed, "seconds": trained, "views": {}}
+    for name, found in views(network, image, reference):
+        confidence, predicted = found.max(0)
+        row["views"][name] = score(section, predicted.byte().cpu().numpy(), confidence.clamp(max=1).cpu().numpy())
+    print(job.name, f"seen after {time.perf_counter() - begun:.0f} s", flush=True)
+    row["phantom"] = score_phantom(network, load_sections(folder, job.level, "val", device))
+    row["normal"] = score_normal(network, load_sections(folder, job.level, "held-out", device), mpp)
+    row["all_seconds"] = time.perf_counter() - begun
+    (out / "weights").mkdir(exist_ok=True)
+    torch.save({k: v.half().cpu() for k, v in network.state_dict().items()}, out / "weights" / f"{job.name}.pt")
+    write_json(path, row)
+    return row
+
+
+# --- tables ---
+
+
+def table(rows: Sequence[dict[str, Any]], view: str = "plain") -> str:
+    """Means over seeds, one line for each arm and level, as Markdown."""
+    lines = [
+        "| arm | µm/px | seeds | mean IoU | strict | epidermis right | epidermis cancer | tissue cancer |"
+        " cancer named | phantom val | normal phantom: named |",
+        "|---" * 11 + "|",
+    ]
+    for arm, level in dict.fromkeys((row["arm"], row["level"]) for row in rows):
+        some = [row for row in rows if (row["arm"], row["level"]) == (arm, level)]
+        found = [row["views"][view] for row in some]
+        ious = [each["iou"] for each in found]
+        spread = f" ± {statistics.stdev(ious):.3f}" if len(ious) > 1 else ""
+
+        def mean(key: str, found: list[dict[str, Any]] = found) -> float:
+            return statistics.fmean(each[key] for each in found)
+
+        lines.append(
+            f"| {arm} | {level_resolution(level).x:g} | {len(some)} | {statistics.fmean(ious):.3f}{spread} | "
+            f"{mean('strict'):.3f} | {mean('epidermis_right'):.0%} | {mean('epidermis_cancer'):.0%} | "
+            f"{mean('tissue_cancer'):.1%} | {sum(bool(each['named']) for each in found)} of {len(found)} | "
+            f"{statistics.fmean(row['phantom']['iou'] for row in some):.3f} | "
+            f"{sum(row['normal']['named'] for row in some)} of {sum(row['normal']['sections'] for row in some)} |"
+        )
+    return "\n".join(lines)
+
+
+def read_rows(out: Path) -> list[dict[str, Any]]:
+    """Finished jobs, in the order of the arms."""
+    rows = [json.loads(path.read_text()) for path in out.glob("*.json")]
+    return sorted(rows, key=lambda row: (row["level"] == "5x", list(ARMS).index(row["arm"]), row["seed"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("lay", "draw", "train", "table"))
+    parser.add_argument("--skin-pas", type=Path)
+    parser.add_argument("--levels", default="10x")
+    parser.add_argument("--sections", type=Path)
+    parser.add_argument("--laid", type=Path)
+    parser.add_argument("--weights", type=Path, help="ImageNet weights of ResNet-18")
+    parser.add_argument("--plan", default="", help="ARM:LEVEL:SEEDS …")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args(arguments)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.what == "lay":
+        for level in LEVELS:
+            mpp = level_resolution(level).x
+            lay(asked.skin_pas, SECTION, mpp).save(asked.out / f"{SECTION}-{mpp:g}.npz")
+    elif asked.what == "draw":
+        with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
+            list(pool.map(draw, plan_sheets(asked.out, asked.levels.split(","))))
+    elif asked.what == "train":
+        jobs = read_plan(asked.plan)
+        where = [asked.sections, asked.laid, asked.out, asked.weights, asked.device]
+        with ProcessPoolExecutor(min(asked.jobs, len(jobs)), mp_context=get_context("spawn")) as pool:
+            asked_for = {pool.submit(run, job, *where): job for job in jobs}
+            for done in as_completed(asked_for):
+                said = done.exception() or f"{done.result()['views']['plain']['iou']:.3f}"
+                print(asked_for[done].name, said, flush=True)  # one that failed does not stop the others
+    if asked.what in ("train", "table"):
+        rows = read_rows(asked.out)
+        for view in rows[0]["views"] if rows else ():
+            print(f"\n{view}\n\n{table(rows, view)}")
+
+
+if __name__ == "__main__":
+    main()

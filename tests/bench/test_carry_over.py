@@ -1,0 +1,142 @@
+"""The study of what carries over to real skin: laying tiles together, scoring, colours, normal sections, the plan."""
+
+import numpy as np
+import pytest
+import torch
+from bench.carry_over import (
+    ARMS,
+    COUNTS,
+    SkinParameters,
+    normal_mask,
+    plan_sheets,
+    read_plan,
+    reinhard,
+    tissue_densities,
+)
+from bench.colouring import PARTS, Colouring, take_tiles_away
+from bench.real_skin import spread
+from bench.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score, tissue_ious
+from PIL import Image
+
+from ntrm.labels import CANCERS, IGNORE, SKIN
+
+
+def write_tile(folder, name, colour, label):
+    (folder / "Images").mkdir(parents=True, exist_ok=True)
+    (folder / "Masks").mkdir(exist_ok=True)
+    Image.new("RGB", (512, 512), colour).save(folder / "Images" / f"{name}.jpg")
+    Image.new("L", (512, 512), label).save(folder / "Masks" / f"{name}.png")
+
+
+@pytest.fixture
+def tiles(tmp_path):
+    (tmp_path / "classes.csv").write_text("index,name,r,g,b\n0,DER,1,1,1\n1,EPI,2,2,2\n2,DEJ,3,3,3\n3,BKG,4,4,4\n")
+    for name, colour, label in (
+        ("A_01024_00512", (200, 100, 150), 0),
+        ("A_02048_00512", (90, 60, 140), 1),
+        ("A_02048_01024", (90, 60, 140), 2),
+        ("B_00000_00000", (0, 0, 0), 1),
+    ):
+        write_tile(tmp_path, name, colour, label)
+    return tmp_path
+
+
+def test_tiles_lie_at_their_places_with_glass_and_no_truth_between_them(tiles):
+    laid = lay(tiles, "A", 16.0, rim_um=0)  # 8 pixels a tile
+    assert laid.image.shape == (16, 24, 3)
+    expected = np.full((16, 24), IGNORE)
+    expected[:8, :8], expected[:8, 16:] = TISSUES.index("dermis"), TISSUES.index("epidermis")
+    assert (laid.truth == expected).all()  # the junction is ignored
+    assert laid.there.sum() == 3 * 64
+    assert (laid.image[~laid.there] == 255).all()
+    assert np.abs(laid.image[laid.truth == 1].astype(int) - (90, 60, 140)).max() <= 3
+
+
+def test_a_rim_of_glass_goes_around_a_section_and_it_is_read_as_it_was_kept(tiles, tmp_path):
+    laid = lay(tiles, "B", 16.0, rim_um=32)
+    laid.save(tmp_path / "kept.npz")
+    again = Laid.read(tmp_path / "kept.npz")
+    assert again.mpp == 16.0
+    assert again.image.shape == (12, 12, 3)
+    assert np.argwhere(again.there).min(axis=0).tolist() == [2, 2]
+    assert (again.truth == laid.truth).all()
+
+
+def test_follicle_is_epidermis_by_the_lenient_mapping_alone():
+    truth = np.repeat(np.arange(4, dtype=np.uint8), 2)
+    names = ["RET", "HYP", "EPI", "FOL", "KER", "KER", "BKG", "BCC"]
+    table = confusion(truth, np.array([SKIN.index(name) for name in names], dtype=np.uint8))
+    assert tissue_ious(table, LENIENT) == dict(zip(TISSUES, (1.0, 1.0, 1.0, 0.5), strict=True))
+    assert tissue_ious(table, STRICT) == dict(zip(TISSUES, (0.5, 0.5, 1.0, 0.5), strict=True))
+
+
+def test_cancer_is_wrong_wherever_it_is_named():
+    truth = np.full((40, 40), TISSUES.index("epidermis"), dtype=np.uint8)
+    truth[:20] = TISSUES.index("dermis")
+    truth[0, 0], truth[0, 1] = TISSUES.index("keratin"), TISSUES.index("background")
+    laid = Laid(np.zeros((40, 40, 3), np.uint8), truth, np.ones((40, 40), bool), 6.7)
+    predicted = np.full((40, 40), SKIN.index("BCC"), dtype=np.uint8)
+    found = score(laid, predicted, np.ones((40, 40), np.float32))
+    assert (found["iou"], found["epidermis_cancer"], found["tissue_cancer"]) == (0.0, 1.0, 1.0)
+    assert found["named"] == ["BCC"]
+
+
+@pytest.mark.parametrize("part", [*PARTS, "tissue", "weave"])
+def test_every_part_of_the_colouring_changes_pictures_and_keeps_them_in_range(part, random):
+    images = torch.from_numpy(random.uniform(0.2, 0.9, (8, 3, 32, 32))).float()
+    masks = torch.full((8, 32, 32), SKIN.index("KER"), dtype=torch.uint8)
+    changed = Colouring(**{part: 1.0}, share=1.0)(images, masks, torch.Generator().manual_seed(1))
+    assert not torch.equal(changed, images)
+    assert changed.min() >= 0
+    assert changed.max() <= 1
+
+
+def test_without_strength_or_share_nothing_is_recoloured(random):
+    images = torch.from_numpy(random.uniform(0, 1, (2, 3, 32, 32))).float()
+    for colouring in (Colouring(), Colouring(mix=1.0, gain=1.0, share=0.0)):
+        assert torch.equal(colouring(images, None, torch.Generator().manual_seed(1)), images)
+
+
+def test_where_a_tile_is_taken_away_there_is_glass_and_nothing_is_known():
+    images, masks = torch.zeros(4, 3, 64, 64), torch.zeros(4, 64, 64, dtype=torch.uint8)
+    less, unknown = take_tiles_away(images, masks, torch.Generator().manual_seed(1), (8, 16), share=1.0)
+    gone = unknown == IGNORE
+    assert 0 < gone.float().mean() < 1
+    assert torch.equal(gone, (less == 1).all(dim=1))
+    assert unknown.dtype == masks.dtype
+
+
+def test_a_normal_section_has_skin_and_no_cancer():
+    mask = normal_mask(7, "IEC", 30.0, SkinParameters())
+    found = {SKIN.names[index] for index in np.unique(mask)}
+    assert {"EPI", "RET", "KER"} <= found
+    assert not found & set(CANCERS)
+
+
+def test_reinhard_brings_mean_and_spread_of_the_tissue_to_the_references(random):
+    slide = torch.from_numpy(random.integers(90, 150, (3, 64, 64))).byte()
+    reference = tissue_densities([torch.from_numpy(random.integers(60, 200, (3, 64, 64))).byte()])
+    moved = tissue_densities([reinhard(slide, reference)])
+    assert torch.allclose(moved.mean(0), reference.mean(0), atol=0.05)
+    assert torch.allclose(moved.std(0), reference.std(0), rtol=0.15)
+
+
+def test_a_plan_names_arms_levels_and_seeds():
+    jobs = read_plan("full:10x:0,1 recipe:5x:2")
+    assert [job.name for job in jobs] == ["full_10x_0", "full_10x_1", "recipe_5x_2"]
+    with pytest.raises(SystemExit, match="unknown arm"):
+        read_plan("fulll:10x:0")
+    assert all(arm.batch % 2 == 0 for arm in ARMS.values())
+
+
+def test_no_section_of_the_validation_part_is_learned_from(tmp_path):
+    sheets = plan_sheets(tmp_path, list(COUNTS))
+    learned = {sheet.section.name for sheet in sheets if sheet.kind in ("train", "normal", "varied")}
+    scored = {sheet.section.name for sheet in sheets if sheet.kind in ("val", "held-out")}
+    assert len(learned) > 100
+    assert not learned & scored
+
+
+def test_scores_are_written_with_their_spread():
+    assert spread([0.5, 0.7]) == ".600 ± .141"
+    assert spread([0.25]) == ".250"

@@ -4,6 +4,7 @@
     python bench/carry_over.py draw --levels 10x,5x --out sections --jobs 16
     python bench/carry_over.py train --sections sections --laid laid --out study --jobs 12 --plan 'full:10x:0,1,2 …'
     python bench/carry_over.py table --out study
+    python bench/carry_over.py means --model bundled --sections sections --laid laid --out means --device cpu
 
 Networks learn from 140 sections (at 5x 70) of the training part of ``ntrm phantom phantom-290 --sections 290 --seed
 290``, drawn here pixel for pixel alike, and in some arms from 70 (35) without a cancer. They are scored on its
@@ -23,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,12 +36,12 @@ import numpy as np
 import torch
 from bench.colouring import PARTS, Colouring, take_tiles_away
 from bench.skin_pas import Laid, lay, score
+from bench.slide_colours import MOVES, macenko, recoloured, tissue_densities
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ntrm.data.augmentation.augment import Augment
-from ntrm.data.augmentation.stain_jitter import from_optical_density, optical_density
 from ntrm.data.tiles import GLASS, cut, tile_windows
 from ntrm.evaluation.cancers import cancer_types
 from ntrm.files import write_json
@@ -48,6 +49,7 @@ from ntrm.labels import CANCERS, IGNORE, SKIN
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
+from ntrm.models.hub import load
 from ntrm.models.registry import create
 from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
@@ -446,51 +448,6 @@ def slide_statistics(network: SegmentationModel, image: Tensor, share: float) ->
         layer.running_mean, layer.running_var, layer.momentum = mean, variance, momentum
 
 
-def tissue_densities(images: Sequence[Tensor], each: int = 4000) -> Tensor:
-    """(N, 3) optical densities of pixels that are no glass."""
-    found = []
-    for image in images:
-        density = optical_density(image.float() / 255).flatten(1).T
-        density = density[density.mean(dim=1) > 0.1]
-        found.append(density[:: max(1, len(density) // each)])
-    return torch.cat(found)
-
-
-def reinhard(image: Tensor, reference: Tensor) -> Tensor:
-    """The slide with mean and spread of its tissue's optical density, channel by channel, as in the reference."""
-    own = tissue_densities([image])
-    density = optical_density(image.float() / 255).flatten(1).T
-    tissue = density.mean(dim=1, keepdim=True) > 0.1
-    moved = (density - own.mean(0)) / own.std(0) * reference.std(0) + reference.mean(0)
-    return _as_image(torch.where(tissue, moved, density), image)
-
-
-def macenko(image: Tensor, reference: Tensor) -> Tensor:
-    """The slide with its two stains exchanged for the reference's, in colour and in strength (Macenko 2009)."""
-    (own, strength), (other, wanted) = (_stains(each) for each in (tissue_densities([image]), reference))
-    density = optical_density(image.float() / 255).flatten(1)
-    amounts = torch.linalg.pinv(own) @ density * (wanted / strength).unsqueeze(1)
-    return _as_image((other @ amounts).T, image)
-
-
-def _stains(densities: Tensor) -> tuple[Tensor, Tensor]:
-    """(3, 2) unit vectors of two stains and (2,) their 99th percentiles; the bluer first."""
-    _, vectors = torch.linalg.eigh(torch.cov(densities.T))
-    plane = vectors[:, [2, 1]]
-    plane = plane * torch.where(plane.sum(0) < 0, -1.0, 1.0)
-    angles = torch.atan2(*(densities @ plane).T.flip(0))
-    ends = [torch.quantile(angles, share) for share in (0.01, 0.99)]
-    stains = torch.stack([plane @ torch.stack([angle.cos(), angle.sin()]) for angle in ends], dim=1)
-    if stains[0, 0] < stains[0, 1]:  # haematoxylin takes more of the red
-        stains = stains.flip(1)
-    amounts = torch.linalg.pinv(stains) @ densities.T
-    return stains, torch.quantile(amounts, 0.99, dim=1)
-
-
-def _as_image(density: Tensor, image: Tensor) -> Tensor:
-    return (from_optical_density(density).T.reshape(image.shape) * 255).round().byte()
-
-
 TRIED_COLOURINGS = 12
 
 
@@ -498,15 +455,15 @@ def views(network: SegmentationModel, image: Tensor, reference: Tensor) -> Itera
     """What the network says of a slide, by means used at test time."""
     plain = probabilities(network, image)
     yield "plain", plain
-    for name, change in (("reinhard", reinhard), ("macenko", macenko)):
-        yield name, probabilities(network, change(image, reference))
+    moved = recoloured(image, reference)
+    yield "reinhard", probabilities(network, moved)
+    yield "macenko", probabilities(network, macenko(image, reference))
     for share in (0.5, 1.0):
         with slide_statistics(network, image, share):
             yield f"statistics {share:g}", probabilities(network, image)
     mild = Colouring.full(0.5)
     several = [probabilities(network, image, mild, seed) for seed in range(TRIED_COLOURINGS)]
     yield "colourings", torch.stack([plain, *several]).mean(0)
-    moved = reinhard(image, reference)
     several = [probabilities(network, moved, mild, seed) for seed in range(TRIED_COLOURINGS)]
     with slide_statistics(network, moved, 0.5):
         yield "reinhard, statistics 0.5", probabilities(network, moved)
@@ -579,6 +536,30 @@ def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, dev
     return row
 
 
+def means(model: str, folder: Path, laid: Path, out: Path, device: str, fewest: int) -> None:
+    """A trained model of 10x on A1-1, and on the ``fewest`` smallest sections of the phantom, in other colours."""
+    network = load(model).to(device).eval()
+    sections = load_sections(folder, "10x", "val", device)
+    reference = tissue_densities(sections.images)
+    small = sorted(range(len(sections.images)), key=lambda number: sections.images[number].numel())[:fewest]
+    section = Laid.read(laid / f"{SECTION}-6.7.npz")
+    image = torch.from_numpy(section.image).permute(2, 0, 1).contiguous().to(device)
+    ways = {"as it is": lambda given: given, "macenko": lambda given: macenko(given, reference)}
+    ways |= {name: partial(recoloured, reference=reference, move=move) for name, move in MOVES.items()}
+    rows = {}
+    for name, way in ways.items():
+        confidence, predicted = probabilities(network, way(image)).max(0)
+        row = score(section, predicted.byte().cpu().numpy(), confidence.clamp(max=1).cpu().numpy())
+        some = Sections(
+            [way(sections.images[number]) for number in small], [sections.masks[number] for number in small]
+        )
+        rows[name] = row | {"phantom": score_phantom(network, some)}
+        write_json(out / "means.json", rows)
+        numbers = [row[key] for key in ("iou", "strict", "epidermis_right", "epidermis_cancer", "tissue_cancer")]
+        phantom = rows[name]["phantom"]["iou"]
+        print(name, *(f"{number:.3f}" for number in numbers), row["named"], f"phantom {phantom:.3f}", flush=True)
+
+
 # --- tables ---
 
 
@@ -616,12 +597,14 @@ def read_rows(out: Path) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("lay", "draw", "train", "table"))
+    parser.add_argument("what", choices=("lay", "draw", "train", "means", "table"))
     parser.add_argument("--skin-pas", type=Path)
     parser.add_argument("--levels", default="10x")
     parser.add_argument("--sections", type=Path)
     parser.add_argument("--laid", type=Path)
     parser.add_argument("--weights", type=Path, help="ImageNet weights of ResNet-18")
+    parser.add_argument("--model", default="bundled", help="for means")
+    parser.add_argument("--smallest", type=int, default=24, help="sections of the phantom, for means")
     parser.add_argument("--plan", default="", help="ARM:LEVEL:SEEDS …")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cuda")
@@ -635,6 +618,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif asked.what == "draw":
         with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
             list(pool.map(draw, plan_sheets(asked.out, asked.levels.split(","))))
+    elif asked.what == "means":
+        means(asked.model, asked.sections, asked.laid, asked.out, asked.device, asked.smallest)
     elif asked.what == "train":
         jobs = read_plan(asked.plan)
         where = [asked.sections, asked.laid, asked.out, asked.weights, asked.device]

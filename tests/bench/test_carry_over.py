@@ -3,19 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from bench.carry_over import (
-    ARMS,
-    COUNTS,
-    SkinParameters,
-    normal_mask,
-    plan_sheets,
-    read_plan,
-    reinhard,
-    tissue_densities,
-)
+from bench.carry_over import ARMS, COUNTS, SkinParameters, normal_mask, plan_sheets, read_plan
 from bench.colouring import PARTS, Colouring, take_tiles_away
 from bench.real_skin import spread
 from bench.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score, tissue_ious
+from bench.slide_colours import MOVES, macenko, recoloured, tissue_densities
 from PIL import Image
 
 from ntrm.labels import CANCERS, IGNORE, SKIN
@@ -113,12 +105,24 @@ def test_a_normal_section_has_skin_and_no_cancer():
     assert not found & set(CANCERS)
 
 
-def test_reinhard_brings_mean_and_spread_of_the_tissue_to_the_references(random):
+@pytest.mark.parametrize("name", set(MOVES) - {"strength"})
+def test_a_slide_gets_mean_and_spread_of_the_reference_and_glass_stays_glass(name, random):
     slide = torch.from_numpy(random.integers(90, 150, (3, 64, 64))).byte()
+    slide[:, :8] = 255
     reference = tissue_densities([torch.from_numpy(random.integers(60, 200, (3, 64, 64))).byte()])
-    moved = tissue_densities([reinhard(slide, reference)])
-    assert torch.allclose(moved.mean(0), reference.mean(0), atol=0.05)
-    assert torch.allclose(moved.std(0), reference.std(0), rtol=0.15)
+    moved = recoloured(slide, reference, MOVES[name])
+    assert (moved[:, :8] == 255).all()
+    found = tissue_densities([moved[:, 8:]])
+    assert torch.allclose(found.mean(0), reference.mean(0), atol=0.05)
+    assert torch.allclose(found.std(0), reference.std(0), rtol=0.15)
+
+
+def test_a_slide_stained_like_the_reference_keeps_its_stains(random):
+    stains = torch.tensor([[0.65, 0.07], [0.70, 0.99], [0.29, 0.11]])
+    amounts = torch.from_numpy(random.uniform(0.1, 1.2, (2, 64 * 64))).float()
+    slide = (255 * (-stains @ amounts).exp()).round().byte().view(3, 64, 64)
+    again = macenko(slide, tissue_densities([slide]))
+    assert (again.int() - slide.int()).abs().float().mean() < 3
 
 
 def test_a_plan_names_arms_levels_and_seeds():

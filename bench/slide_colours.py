@@ -1,0 +1,101 @@
+"""A slide brought to the colours of a reference before a network sees it: several ways, all on tissue alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ntrm.data.augmentation.stain_jitter import from_optical_density, optical_density
+
+LEAST_DENSITY = 0.1
+"""Mean optical density from which a pixel is tissue."""
+
+Move = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(N, 3) densities, those of the slide's tissue, those of the reference's → (N, 3)."""
+
+
+def tissue_densities(images: Sequence[Tensor], each: int = 4000) -> Tensor:
+    """(N, 3) optical densities of pixels that are no glass, about ``each`` from every image (3, H, W) of bytes."""
+    found = []
+    for image in images:
+        density = _densities(image)
+        density = density[density.mean(dim=1) > LEAST_DENSITY]
+        found.append(density[:: max(1, len(density) // each)])
+    return torch.cat(found)
+
+
+def strength(density: Tensor, own: Tensor, reference: Tensor) -> Tensor:
+    """Each channel stretched to the reference's mean."""
+    return density * (reference.mean(0) / own.mean(0))
+
+
+def mean_and_spread(density: Tensor, own: Tensor, reference: Tensor) -> Tensor:
+    """Each channel with the reference's mean and standard deviation (Reinhard 2001, in optical density)."""
+    return (density - own.mean(0)) / own.std(0) * reference.std(0) + reference.mean(0)
+
+
+def covariance(density: Tensor, own: Tensor, reference: Tensor) -> Tensor:
+    """The reference's mean and covariance of the three channels."""
+    return (density - own.mean(0)) @ _power(own, -0.5) @ _power(reference, 0.5) + reference.mean(0)
+
+
+def quantiles(density: Tensor, own: Tensor, reference: Tensor) -> Tensor:
+    """Each channel with the reference's distribution."""
+    steps = torch.linspace(0, 1, 101, device=density.device)
+    moved = []
+    for values, here, there in zip(density.T, own.T, reference.T, strict=True):
+        source, target = torch.quantile(here, steps), torch.quantile(there, steps)
+        place = torch.searchsorted(source, values.contiguous()).clamp(1, len(steps) - 1)
+        span = (source[place] - source[place - 1]).clamp(min=1e-6)
+        share = ((values - source[place - 1]) / span).clamp(0, 1)
+        moved.append(target[place - 1] + share * (target[place] - target[place - 1]))
+    return torch.stack(moved, dim=1)
+
+
+MOVES: dict[str, Move] = {
+    "strength": strength, "mean and spread": mean_and_spread, "covariance": covariance, "quantiles": quantiles,
+}  # fmt: skip
+
+
+def recoloured(image: Tensor, reference: Tensor, move: Move = mean_and_spread) -> Tensor:
+    """(3, H, W) bytes, its tissue moved to the reference's colours; glass stays as it is."""
+    density = _densities(image)
+    tissue = density.mean(dim=1, keepdim=True) > LEAST_DENSITY
+    return _as_image(torch.where(tissue, move(density, tissue_densities([image]), reference), density), image)
+
+
+def macenko(image: Tensor, reference: Tensor) -> Tensor:
+    """The slide with its two stains exchanged for the reference's, in colour and in strength (Macenko 2009)."""
+    (own, amount), (other, wanted) = (_stains(each) for each in (tissue_densities([image]), reference))
+    amounts = torch.linalg.pinv(own) @ _densities(image).T * (wanted / amount).unsqueeze(1)
+    return _as_image((other @ amounts).T, image)
+
+
+def _densities(image: Tensor) -> Tensor:
+    return optical_density(image.float() / 255).flatten(1).T  # (H·W, 3)
+
+
+def _as_image(density: Tensor, image: Tensor) -> Tensor:
+    return (from_optical_density(density).T.reshape(image.shape) * 255).round().byte()
+
+
+def _power(densities: Tensor, exponent: float) -> Tensor:
+    """A power of the covariance matrix."""
+    values, vectors = torch.linalg.eigh(torch.cov(densities.T))
+    return vectors @ torch.diag(values.clamp(min=1e-6) ** exponent) @ vectors.T
+
+
+def _stains(densities: Tensor) -> tuple[Tensor, Tensor]:
+    """(3, 2) unit vectors of two stains and (2,) their 99th percentiles; the one that takes more of the red first."""
+    _, vectors = torch.linalg.eigh(torch.cov(densities.T))
+    plane = vectors[:, [2, 1]]
+    plane = plane * torch.where(plane.sum(0) < 0, -1.0, 1.0)
+    angles = torch.atan2(*(densities @ plane).T.flip(0))
+    ends = [torch.quantile(angles, share) for share in (0.01, 0.99)]
+    stains = torch.stack([plane @ torch.stack([angle.cos(), angle.sin()]) for angle in ends], dim=1)
+    if stains[0, 0] < stains[0, 1]:
+        stains = stains.flip(1)
+    amounts = torch.linalg.pinv(stains) @ densities.T
+    return stains, torch.quantile(amounts, 0.99, dim=1)

@@ -275,6 +275,8 @@ def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monke
 
 
 @pytest.mark.slow
+# Of Python 3.13.0 alone.
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python:RuntimeWarning")
 def test_a_compiled_network_says_the_same(random, monkeypatch):
     network = create("ntrm-control", 3, width=0.125)
     images = draw(random, (32, 32), (20, 30), (32, 32))

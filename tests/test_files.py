@@ -1,9 +1,11 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +101,18 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path,
     with pytest.raises(DataError, match="no permission"):
         check_writable(tmp_path / "new" / "below")
     assert asked == [(tmp_path, os.W_OK | os.X_OK)]
+
+
+def test_a_private_file_is_at_no_moment_readable_for_others(tmp_path, monkeypatch):
+    modes = []
+    replace = Path.replace
+
+    def watched(self, target):
+        modes.append(stat.S_IMODE(self.stat().st_mode))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    write_text(tmp_path / "key.csv", "a", private=True)
+    write_text(tmp_path / "table.csv", "a")
+    assert modes[0] == stat.S_IMODE((tmp_path / "key.csv").stat().st_mode) == 0o600
+    assert modes[1] & 0o400

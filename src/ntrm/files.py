@@ -21,11 +21,11 @@ PARTIAL = ".partial-"
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it into place when the block ends well.
 
     A reader sees the old file or the new one, never a part. The suffix is kept, because image
-    libraries choose their format by it.
+    libraries choose their format by it. A ``private`` file is at no moment readable for other users.
     """
     if path.is_dir():
         raise DataError(f"cannot write {path}", got="a folder", expected="the name of a file")
@@ -38,7 +38,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield partial
         with partial.open("rb+") as stream:
             os.fsync(stream.fileno())
-        partial.chmod(0o666 & ~_umask())
+        partial.chmod(0o600 if private else 0o666 & ~_umask())
         partial.replace(path)
     except OSError as error:
         raise DataError(f"cannot write {path}", got=error, mend="check free space and permissions") from error
@@ -66,9 +66,9 @@ def _umask() -> int:
     return mask
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
     """Write a whole UTF-8 text file or nothing."""
-    with whole_file(path) as partial:
+    with whole_file(path, private=private) as partial:
         partial.write_text(text, encoding="utf-8")
 
 

@@ -138,8 +138,7 @@ def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
             taken = {each.lower() for each in known.values()}
             known[name] = next(each for each in iter(_random_id, "") if each not in taken)
         ids.append(known[name])
-    write_text(key_file, rows_text([KEY_COLUMNS, *((known[name], name) for name in sorted(known))]))
-    key_file.chmod(0o600)
+    write_text(key_file, rows_text([KEY_COLUMNS, *((known[name], name) for name in sorted(known))]), private=True)
     return ids
 
 

@@ -60,7 +60,7 @@ def test_a_slide_is_segmented_and_summed_up(tmp_path, store, segmenter, random):
 
 def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, monkeypatch):
     asked = {}
-    monkeypatch.setattr(segmenter, "segment", lambda given, name, _: asked.update({name: given.alone}) or NOT_DONE)
+    monkeypatch.setattr(segmenter, "segment", lambda given, name, *_: asked.update({name: given.alone}) or NOT_DONE)
     for origin in (UPLOAD, PATH):
         now = time.time()
         store.add(Slide(new_id(), origin, origin, origin, tmp_path / "a", None, QUEUED, now, queued=now))

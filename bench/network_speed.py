@@ -2,12 +2,14 @@
 
     python bench/network_speed.py --device cuda --out speed.json
     python bench/network_speed.py --device cpu --batches 4 --parts inference --out speed-cpu.json
+    python bench/network_speed.py --device cpu --parts layouts --widths 0.125,0.5 --others unet-vgg16,mit-b2
 
 Parts: inference (compiled, lowest useful precision, channels-last), both (the same with the coarse head's logits
 returned too), eager (float32, as written), training (a full step: forward, loss, backward, Adam), replayed (the same
-step, forward and backward replayed as CUDA graphs), ceilings (what the machine can copy and multiply), floor
-(operations and bytes of a window against them), memory (peak of the relation module over four sizes), stages (time of
-each stage as K, N and d grow). Times are medians; ratios pair two networks that were timed in turns.
+step, forward and backward replayed as CUDA graphs), layouts (a step on the CPU in both layouts, and with gradients by
+torch's own code, in seconds of processor time), ceilings (what the machine can copy and multiply), floor (operations
+and bytes of a window against them), memory (peak of the relation module over four sizes), stages (time of each stage as
+K, N and d grow). Times are medians; ratios pair two networks that were timed in turns.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from ntrm.models.output import Segmentation
 from ntrm.models.registry import create
 from ntrm.models.trm import RelationConfig, TissueRelation, edges, nodes, regions
+from ntrm.training.losses import SegmentationLoss
 
 PAIR = ("ntrm-control", "ntrm-paper")
 WINDOW = 256
@@ -142,6 +145,39 @@ def training(
     return rows
 
 
+LAYOUTS = {
+    "default": (torch.contiguous_format, True),
+    "channels-last": (torch.channels_last, True),
+    "and torch's own gradients": (torch.channels_last, False),
+}
+"""How weights and pictures lie, and whether oneDNN computes the gradients."""
+
+
+def layouts(names: list[str], widths: list[float], batch: int = 8, window: int = 128) -> list[dict[str, Any]]:
+    """Processor seconds of a whole step on the CPU, as ``ntrm train`` takes it, in each layout."""
+    x, target = torch.randn(batch, 3, window, window), torch.randint(12, (batch, window, window))
+    rows = []
+    for name in names:
+        for width in widths:
+            nets = {layout: create(name, width=width).to(memory_format=kind) for layout, (kind, _) in LAYOUTS.items()}
+            optimisers = {layout: torch.optim.Adam(net.parameters(), lr=1e-4) for layout, net in nets.items()}
+            seconds: dict[str, list[float]] = {layout: [] for layout in LAYOUTS}
+            for _ in range(4):
+                for layout, (kind, by_onednn) in LAYOUTS.items():
+                    begin = time.process_time()
+                    loss = SegmentationLoss(12)(nets[layout](x.contiguous(memory_format=kind)), target).total
+                    torch.backends.mkldnn.enabled = by_onednn
+                    loss.backward()
+                    torch.backends.mkldnn.enabled = True
+                    optimisers[layout].step()
+                    optimisers[layout].zero_grad(set_to_none=True)
+                    seconds[layout].append(time.process_time() - begin)
+            row = {layout: statistics.median(values[1:]) for layout, values in seconds.items()}
+            print(name, width, row, flush=True)
+            rows.append({"network": name, "width": width, "seconds": row})
+    return rows
+
+
 def ceilings(device: str) -> dict[str, float]:
     """Bytes per second of a copy and operations per second of a bfloat16 matrix product."""
     size = 2**28 if device == "cuda" else 2**25
@@ -250,7 +286,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--parts", default="ceilings,memory,stages,eager,inference,training,replayed,both")
     parser.add_argument("--batches", default="4,32,128")
-    parser.add_argument("--others", default="unet-resnet18", help="further networks to time at inference")
+    parser.add_argument("--widths", default="0.125,0.25,0.5", help="of the networks whose layouts are compared")
+    parser.add_argument("--others", default="unet-resnet18", help="further networks to time")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     device, parts = args.device, args.parts.split(",")
@@ -272,6 +309,7 @@ def main() -> None:
         },
         "memory": lambda: relation_memory(device) if device == "cuda" else None,
         "stages": lambda: stages(device),
+        "layouts": lambda: layouts(names, [float(width) for width in args.widths.split(",")]),
     }
     if "ceilings" in parts:
         report["ceilings"] = ceilings(device)

@@ -6,6 +6,7 @@ import platform
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import nn
@@ -89,7 +90,7 @@ def fast_gradients(network: nn.Module) -> Iterator[None]:
     On ARM without SVE, oneDNN has fast convolutions but only reference code for their gradients: torch's own takes a
     third of the time. That one goes group by group, so grouped convolutions (Mix Transformers) stay with oneDNN.
     """
-    backend = torch.backends.mkldnn
+    backend: Any = torch.backends.mkldnn  # its types do not tell that this is a switch
     before = backend.enabled
     if before and _slow_gradients() and not any(_grouped(layer) for layer in network.modules()):
         backend.enabled = False

@@ -20,6 +20,9 @@ from ntrm.training.fit import fit
 from ntrm.training.interruption import InterruptedTrainingError
 from ntrm.training.log import read_log
 
+SMALL = {"width": 0.125, "dim": 8, "layers": 1}
+"""Options of the smallest network with relations."""
+
 
 def weights(tmp_path, out):
     return (tmp_path / out / "model" / "model.safetensors").read_bytes()
@@ -165,7 +168,7 @@ def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monke
 
 
 def test_a_run_begun_as_ntrm_goes_on_only_as_the_network_that_it_was(train, tmp_path):
-    settings = {"options": {"width": 0.125, "dim": 8, "layers": 1}, "changes": {"steps": 4}}
+    settings = {"options": SMALL, "changes": {"steps": 4}}
     train("never", "ntrm-paper", **settings)
     with pytest.raises(InterruptedTrainingError):
         train(arch="ntrm-paper", say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
@@ -201,7 +204,8 @@ def start_training(data, out, tmp_path):
     settings = {**SETTINGS, "steps": 24}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "ntrm", "train", "--arch", "ntrm-paper", "--data", str(data), "--out", str(out)]
-    command += ["--recipe", "fast", "--option", "width=0.125", "--device", "cpu", "--progress", "none", *words]
+    words += [word for key, value in SMALL.items() for word in ("--option", f"{key}={value}")]
+    command += ["--recipe", "fast", "--device", "cpu", "--progress", "none", *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NTRM_CACHE": str(tmp_path / "cache")}
     with (tmp_path / "errors.txt").open("w") as errors:
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
@@ -218,7 +222,7 @@ def wait_for_rounds(process, out, count):
 @pytest.mark.slow
 def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_path, random):
     settings = {"steps": 24}
-    options = {"options": {"width": 0.125}, "device": "cpu", "pictures": False}
+    options = {"options": SMALL, "device": "cpu", "pictures": False}
     fit("ntrm-paper", data, tmp_path / "never", recipe=small_recipe(**settings), **options)
     process = start_training(data, tmp_path / "run", tmp_path)
     try:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import JOBS, Changes, Device, Jobs, Splits
+from ntrm.cli.options import JOBS, Changes, Device, Jobs, Splits, keep_freed_memory
 
 if TYPE_CHECKING:
     from ntrm.reproduction.plan import Plan
@@ -62,6 +62,7 @@ def reproduce(
 
     ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run
     """
+    keep_freed_memory()
     from ntrm.reproduction.paper import SYSTEMS
     from ntrm.reproduction.plan import describe
     from ntrm.reproduction.reproduce import Machine

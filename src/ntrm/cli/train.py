@@ -10,7 +10,7 @@ import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import Changes, Device, Level, Seed, Splits
+from ntrm.cli.options import Changes, Device, Level, Seed, Splits, keep_freed_memory
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 
 WHICH = f"{DEFAULT} stands for {DEFAULT_NETWORK} in this version"
@@ -66,6 +66,7 @@ def train(
 
     torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
     """
+    keep_freed_memory()
     from ntrm.training.fit import fit
     from ntrm.training.launch import find_launch
     from ntrm.training.recipe import load_recipe, parse_overrides

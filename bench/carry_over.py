@@ -55,7 +55,7 @@ from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.plan import Lesions, draw_plan
 from ntrm.phantom.cohort import PlannedSection, laboratory_seed, patient_seed, plan_sections
-from ntrm.phantom.layout import _paint_mask
+from ntrm.phantom.layout import paint_mask
 from ntrm.phantom.noise import derive
 from ntrm.phantom.render import render
 from ntrm.phantom.slide import lay_slide
@@ -230,7 +230,7 @@ def normal_mask(seed: int, cancer: str, mpp: float, skin: SkinParameters) -> NDA
     specimen = plan.specimen
     adnexa = draw_adnexa(seed, specimen.half_um, specimen.depth_um, lambda _: True, AdnexaParameters())
     strata = normal_skin(seed, specimen.axis, skin)
-    return _paint_mask(replace(plan, lesions=Lesions(strata), adnexa=adnexa), mpp)
+    return paint_mask(replace(plan, lesions=Lesions(strata), adnexa=adnexa), mpp)
 
 
 class Windows(NamedTuple):

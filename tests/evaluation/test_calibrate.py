@@ -176,8 +176,8 @@ def test_an_interrupted_write_leaves_the_old_config(save, data, monkeypatch):
     whole_file = files.whole_file
 
     @contextmanager
-    def killed(path):
-        with whole_file(path) as partial:
+    def killed(path, **how):
+        with whole_file(path, **how) as partial:
             yield partial
             if path.name == "config.json":
                 os.truncate(partial, partial.stat().st_size // 2)

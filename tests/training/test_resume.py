@@ -56,9 +56,9 @@ def test_a_finished_run_says_so_and_changes_nothing(train, tmp_path):
 def test_another_run_in_the_folder_is_refused_by_name(train, tmp_path, settings, named):
     train(changes={"steps": 2})
     before = files(tmp_path / "run")
-    changes = {"steps": 2, **settings.pop("changes", {})}
+    changed = {**settings, "changes": {"steps": 2, **settings.get("changes", {})}}
     with pytest.raises(RefusedError, match="another one") as caught:
-        train(resume=True, changes=changes, **settings)
+        train(resume=True, **changed)
     assert named in str(caught.value.got)
     assert files(tmp_path / "run") == before
 

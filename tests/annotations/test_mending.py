@@ -26,7 +26,7 @@ def write(path, *rings):
     return path
 
 
-def same(one, other):
+def assert_same(one, other):
     assert (one.area, one.bounds) == (other.area, other.bounds)
     assert all(np.array_equal(a, b) for a, b in zip(one.rings, other.rings, strict=True))
 
@@ -57,8 +57,10 @@ def test_a_process_of_its_own_gives_the_same(tmp_path, monkeypatch):
     areas = [[[scribble(points)]] for points in (5, 30, 20)]
     here = mend(areas)
     monkeypatch.setattr(mending, "AT_ONCE", 0)
-    for one, other in zip(mend(areas), here, strict=True):
-        same(one, other)
+    there = mend(areas)
+    assert len(there) == len(areas)
+    for one, other in zip(there, here, strict=True):
+        assert_same(one, other)
 
 
 def test_outlines_that_cross_themselves_too_often_are_named_soon(tmp_path, monkeypatch):

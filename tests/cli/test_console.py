@@ -1,6 +1,7 @@
 import errno
 import io
 import json
+import os
 import sys
 
 import pytest
@@ -167,6 +168,8 @@ def test_documents_are_json_in_every_encoding(monkeypatch, encoding):
 def test_a_stream_that_was_closed_before_the_start_takes_everything(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     prepare_streams()
-    with sys.stdout:
+    assert sys.stdout.name == os.devnull
+    with sys.stdout as nowhere:
         Console(json=True).result({"name": STRANGE}, print)
         Console().result({}, lambda to: to.print(STRANGE))
+        assert sys.stdout is nowhere

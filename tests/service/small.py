@@ -65,29 +65,6 @@ def slide_bytes(random, height=90, width=120, mpp=MPP):
     return stream.getvalue()
 
 
-def sparse_slide(side=262_144, tile=4096, mpp=0.25):
-    """A file of 50 kB with a header that promises 262,144 pixels squared, of which none is there."""
-    import io
-    import itertools
-
-    import tifffile
-
-    stream = io.BytesIO()
-    with tifffile.TiffWriter(stream, bigtiff=True) as writer:
-        writer.write(
-            itertools.repeat(b"", (side // tile) ** 2),
-            shape=(side, side, 3),
-            dtype=np.uint8,
-            tile=(tile, tile),
-            photometric="rgb",
-            compression="zlib",
-            resolution=(1e4 / mpp, 1e4 / mpp),
-            resolutionunit="CENTIMETER",
-            metadata=None,
-        )
-    return stream.getvalue()
-
-
 class InProcess:
     """Stands for a ``ReadingProcess``."""
 

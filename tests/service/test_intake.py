@@ -3,8 +3,9 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from bench.hostile import sparse_slide
 from PIL import Image
-from tests.service.small import RAW, serving, settings_of, slide_bytes, sparse_slide
+from tests.service.small import RAW, serving, settings_of, slide_bytes
 from tests.slide import making
 
 from ntrm.service.documents import RetryRequest

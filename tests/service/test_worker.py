@@ -4,9 +4,10 @@ import threading
 import time
 
 import pytest
+from bench.hostile import sparse_slide
 from tests.evaluation.small import ByColour
 from tests.segmentation.small import fingerprints, paint, write_slide
-from tests.service.small import segmented, settings_of, sparse_slide
+from tests.service.small import segmented, settings_of
 
 from ntrm.errors import RefusedError
 from ntrm.segmentation.memory import alone

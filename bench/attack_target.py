@@ -161,4 +161,4 @@ def below(pid: int) -> list[int]:
 
 
 def workers_of(target: Target) -> list[int]:
-    return [pid for pid in below(target.service.process.pid) if "ntrm.service.worker" in command_of(pid)]
+    return [pid for pid in below(target.service.process.pid) if "ntrm.service.jobs.worker" in command_of(pid)]

@@ -41,11 +41,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ntrm.data.augmentation.augment import Augment
+from ntrm.core.io import write_json
+from ntrm.core.labels import CANCERS, IGNORE, SKIN
+from ntrm.core.mpp import Resolution, level_resolution
+from ntrm.data.augment import Augment
 from ntrm.data.tiles import GLASS, cut, tile_windows
 from ntrm.evaluation.cancers import cancer_types
-from ntrm.files import write_json
-from ntrm.labels import CANCERS, IGNORE, SKIN
+from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
@@ -53,15 +55,13 @@ from ntrm.models.hub import load
 from ntrm.models.registry import create
 from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
-from ntrm.phantom.anatomy.plan import Lesions, draw_plan
-from ntrm.phantom.cohort import PlannedSection, laboratory_seed, patient_seed, plan_sections
+from ntrm.phantom.anatomy.section_plan import Lesions, draw_plan
+from ntrm.phantom.glass_slide import lay_slide
 from ntrm.phantom.layout import paint_mask
 from ntrm.phantom.noise import derive
+from ntrm.phantom.patients import PlannedSection, laboratory_seed, patient_seed, plan_sections
 from ntrm.phantom.render import render
-from ntrm.phantom.slide import lay_slide
 from ntrm.phantom.stain import Stain
-from ntrm.resolution import Resolution, level_resolution
-from ntrm.stitching import Stitching
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.recipe import load_recipe
 from ntrm.training.schedule import learning_rate

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ntrm.data.augmentation.stain_jitter import from_optical_density, optical_density
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.data.augment import from_optical_density, optical_density
 
 PARTS = ("mix", "gain", "gamma", "glass", "grey", "sharpen", "noise")
 """Of the randomisation that was first tried; ``tissue`` and ``weave`` are not among them."""

@@ -32,7 +32,7 @@ from bench.fuzzing import FAILED, Tally, finish, options
 from bench.loadable import TARGETS
 from bench.loadable_files import make_all
 
-from ntrm.errors import NtrmError
+from ntrm.core.errors import NtrmError
 
 MEMORY_MB, SECONDS = 1500, 30
 """What loading one document may take, on top of Python and its libraries."""

@@ -27,8 +27,8 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)]
 
 from many_workers import drawn_sections, write_slides
-from ntrm.segmentation.memory import BANDS, DONE, HIDDEN
-from ntrm.slide.bands import JOURNAL
+from ntrm.inference.mask_store import JOURNAL
+from ntrm.pipeline.slide_state import BANDS, DONE, HIDDEN
 
 LOOPBACK = "127.0.0.1"
 BUNDLED_MPP = 6.7

@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ntrm.files import whole_file, write_text
+from ntrm.core.io import whole_file, write_text
 
 Curve = dict[str, dict[int, list[float]]]
 """Mean IoU by arm, number of training sections and seed."""

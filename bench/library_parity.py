@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from ntrm.models.baselines.deeplab import ASPP, RATES
 from ntrm.models.baselines.mit import SegFormer
-from ntrm.models.baselines.unet_vgg import VGGEncoder
+from ntrm.models.baselines.plain_unet import VGGEncoder
 from ntrm.models.blocks import upsample
-from ntrm.models.encoder import ResNetEncoder
+from ntrm.models.encoders import ResNetEncoder
 
 LIMIT = 1e-4
 CLASSES = 12

@@ -14,30 +14,29 @@ import numpy as np
 from bench.loadable_files import BANDS, segmenting
 
 import ntrm
-from ntrm.annotations.geojson import read_annotations
 from ntrm.annotations.importing import import_annotations
 from ntrm.annotations.pairing import read_names, read_slide_facts
-from ntrm.data.check import check_dataset
-from ntrm.data.decode import read_image, read_mask
+from ntrm.annotations.qupath import read_annotations
+from ntrm.core.labels import read_schema
+from ntrm.data.check import check_dataset, read_measurements
+from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.measurements import read_measurements
 from ntrm.data.split import read_split
 from ntrm.evaluation.compare import compare
-from ntrm.evaluation.subject import open_subject
-from ntrm.labels import read_schema
+from ntrm.evaluation.loaded_model import open_subject
+from ntrm.inference.mask_store import BandStore
 from ntrm.models.saving import CONFIG, WEIGHTS
 from ntrm.models.weights import read_tensors
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.slide_state import finished, remembered
 from ntrm.report.cohort import read_cohort
 from ntrm.report.slide_documents import read_slide
 from ntrm.report.slide_picture import read_pictures
-from ntrm.segmentation.memory import finished, remembered
-from ntrm.segmentation.segment import segment
-from ntrm.slide.bands import BandStore
-from ntrm.slide.inputs import find_inputs
-from ntrm.slide.naming import slide_ids
-from ntrm.slide.readers import open_slide
 from ntrm.training.checkpoints import MAGIC, read_checkpoint
 from ntrm.training.recipe import load_recipe
+from ntrm.wsi.inputs import find_inputs
+from ntrm.wsi.naming import slide_ids
+from ntrm.wsi.readers.formats import open_slide
 
 
 @dataclass(frozen=True)

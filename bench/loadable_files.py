@@ -13,25 +13,25 @@ import torch
 from PIL import Image
 from tests.evaluation.small import ByColour, draw_mask
 from tests.evaluation.small import write_dataset as write_plain
-from tests.segmentation.small import paint, write_slide
+from tests.pipeline.small import paint, write_slide
 
 import ntrm
 from ntrm.annotations.importing import import_annotations
-from ntrm.data.encode import write_image
-from ntrm.data.survey import MEASUREMENTS
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import write_image
+from ntrm.data.layouts import MEASUREMENTS
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.labels import SKIN
-from ntrm.resolution import Resolution
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.memory import remember_failure
-from ntrm.segmentation.segment import segment
-from ntrm.slide.bands import BandStore
-from ntrm.slide.checkpoints import Checkpoint
-from ntrm.slide.inputs import find_inputs
-from ntrm.slide.naming import slide_ids
-from ntrm.slide.readers import open_slide
+from ntrm.inference.mask_store import BandStore
+from ntrm.inference.window_checkpoint import Checkpoint
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.slide_state import remember_failure
 from ntrm.training.checkpoints import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
+from ntrm.wsi.inputs import find_inputs
+from ntrm.wsi.naming import slide_ids
+from ntrm.wsi.readers.formats import open_slide
 
 BANDS = (40, 30, {"slide": "a"})
 """Height, width and plan of the stored bands."""

@@ -38,9 +38,9 @@ import tifffile
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.evaluation.subject import open_subject
-from ntrm.phantom.dataset import PhantomOptions, write_phantom
-from ntrm.segmentation.segment import Segmented, segment
+from ntrm.evaluation.loaded_model import open_subject
+from ntrm.phantom.generate import PhantomOptions, write_phantom
+from ntrm.pipeline.batch import Segmented, segment
 
 GLASS = 245
 GAP = 60

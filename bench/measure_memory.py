@@ -22,13 +22,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.export.polygons import polygons
-from ntrm.labels import SKIN
-from ntrm.resolution import Resolution
-from ntrm.segmentation.measuring import measure_pieces
-from ntrm.segmentation.summary import graph_document
-from ntrm.slide.pieces import PieceMap
-from ntrm.slide.stored_map import StoredMap
+from ntrm.inference.mask_store import DiskArray
+from ntrm.pipeline.measurements import graph_document, measure_pieces
+from ntrm.wsi.pieces import PieceMap
 
 MPP, COARSE = Resolution.square(0.5), Resolution.square(16.0)
 TILE = 2048
@@ -91,7 +90,7 @@ def _resident() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def study(labels: StoredMap, confidence: StoredMap) -> dict[str, tuple[float, float]]:
+def study(labels: DiskArray, confidence: DiskArray) -> dict[str, tuple[float, float]]:
     """MiB and seconds of each stage."""
     shape = tuple(-(-side // 32) for side in labels.shape)
     pieces = PieceMap.of(np.ones(shape, dtype=bool), COARSE)
@@ -116,7 +115,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as place:
         paths = draw(Path(place), asked.height, asked.width, asked.grain)
-        with StoredMap(paths[0], asked.height, asked.width) as labels, StoredMap(paths[1], *labels.shape) as confidence:
+        with DiskArray(paths[0], asked.height, asked.width) as labels, DiskArray(paths[1], *labels.shape) as confidence:
             print("| stage | peak above the start, MiB | processor s |\n|---|---|---|")
             for name, (mib, seconds) in study(labels, confidence).items():
                 print(f"| {name} | {mib:.0f} | {seconds:.1f} |")

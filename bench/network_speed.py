@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.models.output import Segmentation
+from ntrm.models.base import Segmentation
 from ntrm.models.registry import create
 from ntrm.models.trm import RelationConfig, TissueRelation, edges, nodes, regions
 from ntrm.training.losses import SegmentationLoss

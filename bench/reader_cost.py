@@ -23,12 +23,12 @@ import tifffile
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from tests.slide import making
+from tests.wsi import making
 
-from ntrm.errors import NtrmError
-from ntrm.slide.isolated import ReadingProcess
-from ntrm.slide.readers import SlideInfo, SlideReader, open_slide
-from ntrm.slide.reading.openslide_reader import OpenSlideReader
+from ntrm.core.errors import NtrmError
+from ntrm.wsi.isolated import ReadingProcess
+from ntrm.wsi.readers.formats import SlideInfo, SlideReader, open_slide
+from ntrm.wsi.readers.openslide_reader import OpenSlideReader
 
 WINDOW = 512
 TILE = (256, 256)

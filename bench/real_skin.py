@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from ntrm.files import write_json
+from ntrm.core.io import write_json
 from ntrm.training.recipe import load_recipe, parse_overrides
 
 SYSTEMS = (

@@ -15,14 +15,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ntrm.data.encode import write_indexed_mask
-from ntrm.data.layouts import open_dataset
-from ntrm.data.parallel import worker_pool
-from ntrm.data.patients import cancer_of, patient_of, section_of
-from ntrm.files import whole_file, write_text
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.io import whole_file, write_text
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.parallel import worker_pool
+from ntrm.data.image_files import write_indexed_mask
+from ntrm.data.layouts import cancer_of, open_dataset, patient_of, section_of
 from ntrm.phantom.artefacts import Artefacts
-from ntrm.phantom.dataset import PhantomOptions, write_phantom
+from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.phantom.noise import derive
 from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain

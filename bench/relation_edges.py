@@ -17,16 +17,16 @@ from bench.relation_scores import Mask, ToldPredictor, predicted
 from numpy.typing import NDArray
 from scipy import stats
 
+from ntrm.core.io import write_json
+from ntrm.core.labels import IGNORE
 from ntrm.data.cache import TileCache
-from ntrm.data.parts import few_sections, open_parts
-from ntrm.evaluation.subject import class_table, open_subject
-from ntrm.files import write_json
+from ntrm.data.split import few_sections, open_parts
+from ntrm.evaluation.loaded_model import class_table, open_subject
 from ntrm.gathering import gather
-from ntrm.labels import IGNORE
+from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.significance import macro_iou
 from ntrm.models.section.network import SectionModel
-from ntrm.stitching import A_QUARTER, Stitching
 
 EDGES = "edges.json"
 SECTIONS, CUTS = 8, 12

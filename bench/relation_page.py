@@ -15,7 +15,7 @@ from bench.relation_scores import SPECKS, graph_scores
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ntrm.files import whole_file, write_text
+from ntrm.core.io import whole_file, write_text
 from ntrm.metrics.significance import macro_iou
 
 Results = Mapping[str, Mapping[str, Runs]]

@@ -25,15 +25,15 @@ from bench.relation_scores import ToldPredictor, graph_counts, graph_scores
 from bench.relation_study import RENDERS
 from torch import Tensor
 
+from ntrm.core.io import write_json
+from ntrm.core.labels import IGNORE
 from ntrm.data.cache import TileCache
-from ntrm.data.parts import open_parts
-from ntrm.evaluation.subject import class_table, open_subject
-from ntrm.files import write_json
-from ntrm.labels import IGNORE
+from ntrm.data.split import open_parts
+from ntrm.evaluation.loaded_model import class_table, open_subject
+from ntrm.inference.sliding_window import A_QUARTER, Stitching, blended_rows
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.graph_agreement import graph_agreement
 from ntrm.metrics.overlap import pooled
-from ntrm.stitching import A_QUARTER, Stitching, blended_rows
 
 WAYS = {"as it was": (0.0, 1), **{f"power {a:g}, {n} times": (a, n) for a, n in product((0.5, 1.0), (1, 3))}}
 """Power and number of turns, by name."""

@@ -18,22 +18,22 @@ from skimage.measure import label
 from torch import Tensor
 from torch.nn import functional
 
+from ntrm.core.io import whole_file
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.data.cache import TileCache
-from ntrm.data.parts import open_parts
+from ntrm.data.split import open_parts
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
+from ntrm.evaluation.loaded_model import class_table, open_subject
 from ntrm.evaluation.sections import Tally
-from ntrm.evaluation.subject import class_table, open_subject
-from ntrm.files import whole_file
 from ntrm.gathering import Context, gather
-from ntrm.labels import IGNORE, LabelSchema
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import A_QUARTER, Stitching, blended_rows, most_probable
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
 from ntrm.metrics.overlap import pooled
-from ntrm.models.output import Segmentation
+from ntrm.models.base import Segmentation
 from ntrm.models.section.sums import SectionSums
-from ntrm.predictor import Predictor
-from ntrm.resolution import Resolution
-from ntrm.stitching import A_QUARTER, Stitching, blended_rows, most_probable
 
 CONFUSIONS = "confusions.npz"
 NEAR = 8

@@ -202,8 +202,8 @@ def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
 
 def work(asked: argparse.Namespace) -> int:
     """A worker: whatever job nobody has begun, one after the other; how many failed."""
-    from ntrm.errors import RefusedError
-    from ntrm.files import write_json
+    from ntrm.core.errors import RefusedError
+    from ntrm.core.io import write_json
     from ntrm.reproduction.locks import holding
 
     failed, longest, begun = 0, 0.0, time.monotonic()
@@ -247,7 +247,7 @@ def report(asked: argparse.Namespace) -> Path | None:
     from bench.relation_page import page
     from bench.relation_report import read_runs
 
-    from ntrm.files import write_text
+    from ntrm.core.io import write_text
 
     rows = list(rows_of(asked))
     if not rows:

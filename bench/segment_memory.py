@@ -60,10 +60,10 @@ import os, sys, threading
 from pathlib import Path
 import torch
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.segmenter import Segmenter
-from ntrm.slide.inputs import SlideInput
-import ntrm.segmentation.one_slide, ntrm.report.slide_report
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.segmenter import Segmenter
+from ntrm.wsi.inputs import SlideInput
+import ntrm.pipeline.slide, ntrm.report.slide_report
 model, slide, out, *flags = sys.argv[1:]
 options = Options(tissue_mask="--no-tissue-mask" not in flags, maps="--maps" in flags,
                   probabilities="--probabilities" in flags)
@@ -222,7 +222,7 @@ def save_model(folder: Path, width: float) -> None:
     """A small network of the usual kind."""
     import torch
 
-    from ntrm.labels import SKIN
+    from ntrm.core.labels import SKIN
     from ntrm.models.registry import create
 
     torch.manual_seed(0)

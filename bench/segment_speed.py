@@ -44,37 +44,36 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.evaluation.subject import Subject, open_subject
-from ntrm.models.base import SegmentationModel
+from ntrm.evaluation.loaded_model import LoadedModel, open_subject
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.wsi_inference import read_tile
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.names import network_named
-from ntrm.models.output import Segmentation
 from ntrm.models.registry import create
-from ntrm.phantom.dataset import PhantomOptions, write_phantom
-from ntrm.predictor import Predictor
-from ntrm.segmentation.beside import one_beside
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.look import look_at
-from ntrm.segmentation.segment import segment
-from ntrm.segmentation.segmenter import Segmenter
-from ntrm.slide.grid import SlideGrid
-from ntrm.slide.inputs import SlideInput
-from ntrm.slide.isolated import open_isolated
-from ntrm.slide.reserve import Reserve
-from ntrm.slide.segment import read_tile
+from ntrm.phantom.generate import PhantomOptions, write_phantom
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.outputs import one_beside
+from ntrm.pipeline.overview import inspect_slide
+from ntrm.pipeline.segmenter import Segmenter
+from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.inputs import SlideInput
+from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.reader_pool import ReaderPool
 
 STAGES = {
-    "open": ("ntrm.slide.isolated", "ReadingProcess.open"),
-    "look": ("ntrm.segmentation.one_slide", "look_at"),
-    "stream": ("ntrm.segmentation.one_slide", "stream"),
-    "network": ("ntrm.predictor", "Predictor.probabilities"),
-    "read (beside)": ("ntrm.slide.segment", "read_tile"),
-    "write (beside)": ("ntrm.slide.bands", "BandStore.append"),
-    "files": ("ntrm.segmentation.one_slide", "derive"),
-    "measure (in files)": ("ntrm.segmentation.derived", "measure_pieces"),
-    "overlay (in files)": ("ntrm.segmentation.derived", "write_overlays"),
-    "ome-tiff (in files, beside)": ("ntrm.segmentation.derived", "write_mask_ome_tiff"),
-    "polygons (in files, beside)": ("ntrm.segmentation.derived", "write_geojson"),
-    "report (in files, beside)": ("ntrm.segmentation.derived", "write_slide_report"),
+    "open": ("ntrm.wsi.isolated", "ReadingProcess.open"),
+    "look": ("ntrm.pipeline.slide", "look_at"),
+    "stream": ("ntrm.pipeline.slide", "stream"),
+    "network": ("ntrm.inference.predictor", "Predictor.probabilities"),
+    "read (beside)": ("ntrm.inference.wsi_inference", "read_tile"),
+    "write (beside)": ("ntrm.inference.mask_store", "BandStore.append"),
+    "files": ("ntrm.pipeline.slide", "derive"),
+    "measure (in files)": ("ntrm.pipeline.outputs", "measure_pieces"),
+    "overlay (in files)": ("ntrm.pipeline.outputs", "write_overlays"),
+    "ome-tiff (in files, beside)": ("ntrm.pipeline.outputs", "write_mask_ome_tiff"),
+    "polygons (in files, beside)": ("ntrm.pipeline.outputs", "write_geojson"),
+    "report (in files, beside)": ("ntrm.pipeline.outputs", "write_slide_report"),
 }
 """Where the stages are called from."""
 NESTED = ("network", *(name for name in STAGES if name.endswith(")")))
@@ -184,7 +183,7 @@ def tiles_of(path: Path, model_mpp: float, options: Options, window: int) -> np.
     """(N, window, window, 3) the windows that the slide needs."""
     with closing(open_isolated(path)) as reader, one_beside() as beside:
         grid = SlideGrid(reader, model_mpp, None)
-        windows = look_at(grid, options, beside).windows(grid, options, window)
+        windows = inspect_slide(grid, options, beside).windows(grid, options, window)
         return np.stack([read_tile(grid, each) for each in windows])
 
 
@@ -245,7 +244,7 @@ def study(
 
 
 def _study(
-    subject: Subject, slide: Path, model: str, folder: Path, repeats: int, batch: int, device: str, slides: int,
+    subject: LoadedModel, slide: Path, model: str, folder: Path, repeats: int, batch: int, device: str, slides: int,
     more: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     options = Options()
@@ -254,7 +253,7 @@ def _study(
     bare(predictor, tiles[:batch])
     rounds = []
     for number in range(repeats):
-        with closing(Reserve(1)) as readers:
+        with closing(ReaderPool(1)) as readers:
             out = folder / f"whole{number}"
             segmenter = Segmenter(model, out, options, device=device, batch=batch, open_slide=readers.open)
             before = bare(predictor, tiles)

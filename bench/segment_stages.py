@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import segment_speed
-from ntrm.data.decode import read_image
-from ntrm.evaluation.subject import open_subject
-from ntrm.models.output import Segmentation
-from ntrm.predictor import Predictor
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.segmenter import Segmenter
+from ntrm.data.image_files import read_image
+from ntrm.evaluation.loaded_model import open_subject
+from ntrm.inference.predictor import Predictor
+from ntrm.models.base import Segmentation
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.segmenter import Segmenter
 
 MPP, TILE, BATCH, ANSWERS = 0.5, 512, 16, 48
 

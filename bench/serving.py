@@ -95,7 +95,7 @@ def encoded(pixels: np.ndarray) -> bytes:
 
 def texture(seed: int) -> np.ndarray:
     """A piece of dermis as the phantom draws it."""
-    from ntrm.labels import SKIN
+    from ntrm.core.labels import SKIN
     from ntrm.phantom.render import render
 
     mask = np.full((TILE, TILE), SKIN.index("RET"), dtype=np.uint8)

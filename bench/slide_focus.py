@@ -24,16 +24,16 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from tests.slide.pictures import clean, out_of_focus
+from tests.wsi.pictures import clean, out_of_focus
 
-from ntrm.data.shrink import area_average
-from ntrm.resolution import Resolution
-from ntrm.slide.focus import as_judged, blur_score, fine_detail, sample_windows
-from ntrm.slide.glass import glass_colour
-from ntrm.slide.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
-from ntrm.slide.quality import FLAGGED
-from ntrm.slide.readers import open_slide
-from ntrm.slide.tissue import find_tissue
+from ntrm.core.mpp import Resolution
+from ntrm.data.resample import area_average
+from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
+from ntrm.wsi.quality.checks import FLAGGED
+from ntrm.wsi.quality.focus import as_judged, blur_score, fine_detail, sample_windows
+from ntrm.wsi.quality.thumbnail import glass_colour
+from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.tissue_mask import find_tissue
 
 BLURS = (0.0, 0.7, 1.0, 1.2, 1.7, 2.5)
 REAL = {"glas": (0.62, 1.24, 2.5), "gleason2019": (1.25, 2.5, 6.7)}

@@ -21,19 +21,19 @@ from scipy import ndimage
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from tests.slide.pictures import BKG, creased
+from tests.wsi.pictures import BKG, creased
 
-from ntrm.data.shrink import area_average
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
+from ntrm.data.resample import area_average
 from ntrm.phantom.artefacts import Artefacts, expose
+from ntrm.phantom.glass_slide import lay_slide
 from ntrm.phantom.noise import derive
 from ntrm.phantom.render import render
-from ntrm.phantom.slide import lay_slide
-from ntrm.slide import folds
-from ntrm.slide.folds import folds_in
-from ntrm.slide.pen import pen_in
-from ntrm.slide.seen import Seen
-from ntrm.slide.tissue import tissue_in
+from ntrm.wsi.quality import folds
+from ntrm.wsi.quality.folds import folds_in
+from ntrm.wsi.quality.pen_marks import pen_in
+from ntrm.wsi.quality.thumbnail import Seen
+from ntrm.wsi.tissue_mask import tissue_in
 
 MPP, SHRUNK = 6.7, 2
 CONTRASTS = (0.2, 0.25, 0.3, 0.35, 0.4)

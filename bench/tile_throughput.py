@@ -25,13 +25,13 @@ import tifffile
 from PIL import Image
 from scipy import ndimage
 
+from ntrm.core.io import write_json
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.data.cache import TileCache
-from ntrm.data.cases import Case, Dataset
-from ntrm.data.decode import read_image, read_mask
+from ntrm.data.dataset import Case, Dataset
+from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.tensors import Place, TileDataset
 from ntrm.data.tiles import GLASS, cut
-from ntrm.files import write_json
-from ntrm.labels import IGNORE, SKIN, LabelSchema
 
 T = TypeVar("T")
 

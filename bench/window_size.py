@@ -19,8 +19,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.evaluation.subject import Subject, open_subject
-from ntrm.stitching import Stitching
+from ntrm.evaluation.loaded_model import LoadedModel, open_subject
+from ntrm.inference.sliding_window import Stitching
 
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 COLUMNS = ("model", "window", "times training", "pixel accuracy", "mean IoU", "Dice", "coarse head IoU", "IoU, points")
@@ -32,7 +32,7 @@ def windows(side: int, multiple: int, factors: tuple[float, ...] = FACTORS) -> l
     return sorted(set(sides))
 
 
-def study(subject: Subject, data: Path, **where: Any) -> list[dict[str, Any]]:
+def study(subject: LoadedModel, data: Path, **where: Any) -> list[dict[str, Any]]:
     """One row for each size of window, the training's own among them."""
     own = subject.config.window
     rows = []

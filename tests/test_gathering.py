@@ -7,10 +7,10 @@ from tests.models.section.variants import build, patchwork
 
 from ntrm.data.tiles import cut, tile_windows
 from ntrm.gathering import Gathered, gather, gather_image, one_pass
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.models.registry import create
 from ntrm.models.section.network import SectionNTRM
-from ntrm.predictor import Predictor
-from ntrm.stitching import Stitching, stitch
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 

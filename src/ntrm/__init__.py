@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 from ntrm.version import __version__
 
 if TYPE_CHECKING:
+    from ntrm.inference.predictor import Predictor
     from ntrm.models.hub import load, save_pretrained
     from ntrm.models.registry import create
-    from ntrm.predictor import Predictor
-    from ntrm.segmentation.segment import segment
-    from ntrm.slide.tables import read_results
+    from ntrm.pipeline.batch import segment
+    from ntrm.results.tables import read_results
 
 __all__ = ["Predictor", "__version__", "create", "load", "read_results", "save_pretrained", "segment"]
 
 _HOME = {
-    "Predictor": "ntrm.predictor",
+    "Predictor": "ntrm.inference.predictor",
     "create": "ntrm.models.registry",
     "load": "ntrm.models.hub",
-    "read_results": "ntrm.slide.tables",
+    "read_results": "ntrm.results.tables",
     "save_pretrained": "ntrm.models.hub",
-    "segment": "ntrm.segmentation.segment",
+    "segment": "ntrm.pipeline.batch",
 }
 
 

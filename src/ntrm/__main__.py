@@ -1,6 +1,6 @@
 """``python -m ntrm`` is ``ntrm``."""
 
-from ntrm.cli.app import main
+from ntrm.cli.main import main
 
 if __name__ == "__main__":
     main()

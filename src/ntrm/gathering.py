@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
+from ntrm.inference.predictor import Image, Predictor
 from ntrm.models.section.sums import SectionSums
-from ntrm.predictor import Image, Predictor
 
 Context = Sequence[SectionSums]
 """Sums of a whole section, one row for each pass."""

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import write_json
+from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import check_dataset
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
-from ntrm.errors import RefusedError, UsageError
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
-from ntrm.files import write_json
 from ntrm.models.hub import BUNDLED
-from ntrm.phantom.dataset import PhantomOptions, write_phantom
-from ntrm.progress import SILENT, Progress
+from ntrm.phantom.generate import PhantomOptions, write_phantom
+from ntrm.pipeline.batch import Segmented, segment
+from ntrm.pipeline.options import Options
 from ntrm.report.dataset_page import dataset_page
 from ntrm.report.page import Markup, paragraph, picture, section, swatch, table
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.segment import Segmented, segment
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""

@@ -11,14 +11,14 @@ from PIL import Image
 
 from ntrm.annotations import importing
 from ntrm.annotations.pairing import SlideFacts
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.data.check import check_dataset
-from ntrm.data.decode import read_image, read_mask
+from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.labels import IGNORE, SKIN
-from ntrm.resolution import Resolution
-from ntrm.slide import isolated
-from ntrm.slide.readers import open_slide
+from ntrm.wsi import isolated
+from ntrm.wsi.readers.formats import open_slide
 
 # In this process: a child for each slide takes longer than its import.
 import_annotations = partial(importing.import_annotations, open_slide=open_slide)

@@ -11,9 +11,9 @@ from ntrm.annotations.pairing import (
     read_names,
     read_slide_facts,
 )
-from ntrm.data.tables import is_good_name
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.data.csv_tables import is_good_name
 
 
 def touch(folder: Path, *names: str) -> Path:

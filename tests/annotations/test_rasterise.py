@@ -7,7 +7,7 @@ from scipy.spatial import Delaunay
 
 from ntrm.annotations import rasterise
 from ntrm.annotations.rasterise import Area, Grid, fill, paint
-from ntrm.labels import IGNORE
+from ntrm.core.labels import IGNORE
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -10,7 +10,7 @@ from bench.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score
 from bench.slide_colours import MOVES, macenko, recoloured, tissue_densities
 from PIL import Image
 
-from ntrm.labels import CANCERS, IGNORE, SKIN
+from ntrm.core.labels import CANCERS, IGNORE, SKIN
 
 
 def write_tile(folder, name, colour, label):

@@ -8,7 +8,7 @@ from bench.damage import OF_KIND
 from bench.fuzz_loaders import fuzz, outcome
 from bench.loadable import TARGETS
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 
 COUNT = 150
 

@@ -8,12 +8,12 @@ import pytest
 import tifffile
 import torch
 from tests.evaluation.small import MPP, schema_of
-from tests.segmentation.small import fingerprints, paint, write_slide
+from tests.pipeline.small import fingerprints, paint, write_slide
 
 from bench import many_workers as bench
 from ntrm.models.registry import create
-from ntrm.segmentation.segment import segment
-from ntrm.slide.inputs import find_inputs, shard_of
+from ntrm.pipeline.batch import segment
+from ntrm.wsi.inputs import find_inputs, shard_of
 
 
 def test_a_sheet_holds_whole_sections_in_turn_on_glass():

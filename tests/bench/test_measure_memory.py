@@ -3,14 +3,14 @@
 import numpy as np
 
 from bench import measure_memory as bench
-from ntrm.slide.stored_map import StoredMap
+from ntrm.inference.mask_store import DiskArray
 
 
 def test_a_ragged_piece_is_drawn_and_watched(tmp_path, seed, monkeypatch):
     monkeypatch.setattr(bench, "TILE", 512)
     height, width = 1300, 1100
     paths = bench.draw(tmp_path, height, width, 20.0, seed)
-    with StoredMap(paths[0], height, width) as labels, StoredMap(paths[1], height, width) as confidence:
+    with DiskArray(paths[0], height, width) as labels, DiskArray(paths[1], height, width) as confidence:
         mask = np.asarray(labels)
         assert {*np.unique(mask[: bench.FRAME])} == {*np.unique(mask[:, -bench.FRAME :])} == {bench.BKG}
         assert (mask[2 * bench.FRAME - 1, bench.FRAME : -bench.FRAME] == bench.KER).all()

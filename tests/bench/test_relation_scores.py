@@ -8,10 +8,10 @@ from bench.relation_scores import ToldPredictor, graph_scores, near_borders, pre
 from skimage.measure import label
 from tests.models.section.variants import CLASSES, build, open_up, patchwork
 
-from ntrm.labels import IGNORE
+from ntrm.core.labels import IGNORE
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.models.registry import create
-from ntrm.predictor import Predictor
-from ntrm.stitching import Stitching, stitch
 
 STITCHING = Stitching(64, 16)
 

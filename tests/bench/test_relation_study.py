@@ -13,8 +13,8 @@ from scipy import stats
 from tests.training.small_data import write_small
 
 from bench import relation_page, relation_study
-from ntrm.data.parts import open_parts
-from ntrm.labels import CANCERS, IGNORE, SKIN
+from ntrm.core.labels import CANCERS, IGNORE, SKIN
+from ntrm.data.split import open_parts
 from ntrm.metrics.significance import macro_iou
 from ntrm.models.registry import ARCHITECTURES, create
 

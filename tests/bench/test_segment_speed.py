@@ -2,14 +2,14 @@
 
 import pytest
 from tests.evaluation.small import MPP, ByColour
-from tests.segmentation.small import paint, write_slide
+from tests.pipeline.small import paint, write_slide
 
 from bench import segment_speed as bench
+from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import save_pretrained
 from ntrm.models.registry import create
-from ntrm.predictor import Predictor
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.segmenter import Segmenter
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.segmenter import Segmenter
 
 
 def test_stages_add_up_to_the_whole(tmp_path, random):

@@ -5,8 +5,8 @@ import torch
 from tests.evaluation.small import ByColour
 
 from bench import segment_stages as bench
-from ntrm.predictor import Predictor
-from ntrm.slide.readers import open_slide
+from ntrm.inference.predictor import Predictor
+from ntrm.wsi.readers.formats import open_slide
 
 
 def test_the_slide_is_the_picture_again_and_again(tmp_path, random):

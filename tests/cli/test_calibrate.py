@@ -6,7 +6,7 @@ from tests.evaluation import gaussians
 from typer.testing import CliRunner
 
 from ntrm.cli.calibrate import calibrate
-from ntrm.data.parts import open_parts
+from ntrm.data.split import open_parts
 
 runner = CliRunner()
 app = typer.Typer()

@@ -10,7 +10,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ntrm.cli.console import Console, command, prepare_streams
-from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
 runner = CliRunner()
 

@@ -4,7 +4,7 @@ import pytest
 from tests.evaluation.small import ByColour, draw_sections, write_dataset
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 from ntrm.models.registry import ARCHITECTURES
 
 runner = CliRunner()

@@ -6,9 +6,8 @@ import typer
 from typer.testing import CliRunner
 
 from ntrm.cli.export import export
-from ntrm.models.base import SegmentationModel
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.hub import save_pretrained
-from ntrm.models.output import Segmentation
 from ntrm.models.registry import ARCHITECTURES, create
 
 pytest.importorskip("onnxruntime", reason="extra export is not installed")

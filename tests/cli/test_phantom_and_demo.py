@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ntrm import tour as tour_module
-from ntrm.cli.app import app
-from ntrm.slide.tables import read_results
+from ntrm.cli.main import app
+from ntrm.results.tables import read_results
 
 runner = CliRunner()
 SMALL = "27"

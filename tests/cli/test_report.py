@@ -6,7 +6,7 @@ import pytest
 from tests.report.segmented import made
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 
 runner = CliRunner()
 

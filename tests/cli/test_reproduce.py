@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
-from ntrm.data.encode import write_image, write_rgb_mask
-from ntrm.labels import SKIN
-from ntrm.resolution import level_resolution
+from ntrm.cli.main import app
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import level_resolution
+from ntrm.data.image_files import write_image, write_rgb_mask
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@ import json
 
 import pytest
 from tests.evaluation.small import MPP, ByColour
-from tests.segmentation.small import paint, write_slide
+from tests.pipeline.small import paint, write_slide
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 from ntrm.models.registry import ARCHITECTURES
 
 runner = CliRunner()

@@ -5,7 +5,7 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 from ntrm.models.registry import create
 from ntrm.reproduction.locks import holding
 

@@ -6,7 +6,7 @@ import pytest
 from tests.training.small_data import SETTINGS, Tiny, write_small
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 from ntrm.models.hub import load
 from ntrm.models.registry import ARCHITECTURES
 

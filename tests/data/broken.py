@@ -8,7 +8,7 @@ import numpy as np
 import tifffile
 from PIL import Image
 
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
 
 HEIGHT, WIDTH = 24, 32
 

@@ -12,12 +12,12 @@ import pytest
 import tifffile
 from PIL import Image
 
+from ntrm.core.errors import DataError
+from ntrm.core.io import PARTIAL
+from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.data import cache as cache_module
 from ntrm.data.cache import CacheSize, TileCache, default_folder
-from ntrm.data.cases import Case
-from ntrm.errors import DataError
-from ntrm.files import PARTIAL
-from ntrm.labels import SKIN, LabelSchema
+from ntrm.data.dataset import Case
 
 SPAWN = multiprocessing.get_context("spawn")
 LIMIT_S = 300

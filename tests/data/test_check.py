@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from tests.data.broken import broken_plain, broken_queensland, image, mask, save, sound_plain, sound_queensland
 
-from ntrm.data.cases import Case
-from ntrm.data.check import _inspect_all, check_dataset
+from ntrm.core.labels import SKIN
+from ntrm.data.check import Task, _inspect_all, check_dataset
+from ntrm.data.dataset import Case
 from ntrm.data.faults import KINDS
-from ntrm.data.inspection import Task
-from ntrm.labels import SKIN
 
 
 def found_in(report):

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.broken import CLASSES, broken_plain, mask, save, sound_plain, sound_queensland
 
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.data.check import check_dataset
-from ntrm.data.layouts import open_dataset
-from ntrm.data.survey import natural, survey_dataset
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.labels import SKIN
-from ntrm.resolution import Resolution
+from ntrm.data.layouts import natural, open_dataset, survey_dataset
 
 
 def test_plain(tmp_path):
@@ -155,7 +154,7 @@ def test_an_unusable_split_file_is_refused(tmp_path, rows, kind, message):
 def test_no_image_is_decoded(tmp_path, monkeypatch):
     sound_plain(tmp_path)
     monkeypatch.setattr(np, "array", None)
-    monkeypatch.setattr("ntrm.data.decode._decode", None)
+    monkeypatch.setattr("ntrm.data.image_files._decode", None)
     assert len(open_dataset(tmp_path)) == 2
 
 

@@ -5,15 +5,13 @@ import numpy as np
 import pytest
 import tifffile
 
-from ntrm.data.decode import read_image, read_mask
-from ntrm.data.encode import write_image, write_indexed_mask, write_rgb_mask
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.io import PARTIAL
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution, level_resolution
+from ntrm.data.image_files import read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.resample import resample_dataset
-from ntrm.data.shrink import area_average, majority_vote
-from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.files import PARTIAL
-from ntrm.labels import SKIN
-from ntrm.resolution import Resolution, level_resolution
+from ntrm.data.resample import area_average, majority_vote, resample_dataset
 
 
 def blotchy(random, height, width):

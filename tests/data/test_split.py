@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.data.cases import SPLITS, Case, Dataset
-from ntrm.data.encode import write_indexed_mask
-from ntrm.data.patients import SKIN_SECTIONS, cancer_of, patient_of
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import SKIN
+from ntrm.data.dataset import SPLITS, Case, Dataset
+from ntrm.data.image_files import write_indexed_mask
+from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, patient_of
 from ntrm.data.split import FRACTIONS, Split, SplitRow, make_split, parse_fractions, read_split, write_split
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.labels import SKIN
 
 SCC_IN_TEST = ["SCC_12", "SCC_17", "SCC_18", "SCC_25", "SCC_39", "SCC_47", "SCC_55", "SCC_60", "SCC_9"]
 """Drawn with seed 0: to change these means that every published split changes."""

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ntrm.data.cases import Case, Dataset
-from ntrm.data.encode import write_indexed_mask
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.data.dataset import Case, Dataset
+from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import boundary_counts, boundary_share, dataset_stats, pixel_counts, tissues_per_tile
-from ntrm.errors import DataError, RefusedError
-from ntrm.labels import IGNORE, SKIN
-from ntrm.resolution import Resolution
 
 K = 4
 MASKS = hnp.arrays(

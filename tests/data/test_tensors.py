@@ -7,12 +7,12 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.data import cache as cache_module
 from ntrm.data.cache import TileCache
-from ntrm.data.cases import Case, Dataset
+from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset, load_tiles
-from ntrm.errors import DataError, RefusedError
-from ntrm.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 
 SIZE = 32
 BACKGROUND = SKIN.index("BKG")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, foreground_windows, grid_positions, tile_windows
-from ntrm.errors import UsageError
-from ntrm.labels import IGNORE
 
 LENGTHS = st.integers(1, 2000)
 SIZES = st.integers(1, 300)

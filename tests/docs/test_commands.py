@@ -10,7 +10,7 @@ import pytest
 from tests.docs.markdown import PAGES, ROOT, blocks
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
 GUIDES = ("README", "install", "quickstart", "data", "development", "train", "evaluate", "reproduce", "cluster")

@@ -7,7 +7,7 @@ import pytest
 import typer
 from tests.docs.markdown import PAGES, ROOT, anchors, blocks, prose
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 

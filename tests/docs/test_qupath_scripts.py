@@ -12,11 +12,11 @@ import pytest
 from tests.docs.markdown import ROOT
 
 from ntrm.annotations.pairing import case_name
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.export.geojson import write_geojson
-from ntrm.labels import SKIN
-from ntrm.resolution import Resolution
-from ntrm.slide.inputs import SlideInput
-from ntrm.slide.naming import slide_ids
+from ntrm.wsi.inputs import SlideInput
+from ntrm.wsi.naming import slide_ids
 
 HOST = Path(__file__).parent / "qupath"
 OURS = {"measurements": {"Perimeter mm": 1.0}, "area": True, "pathClass": "EPI"}

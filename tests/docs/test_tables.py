@@ -10,15 +10,15 @@ from packaging.utils import canonicalize_name
 from tests.docs.markdown import ROOT, table
 from tests.evaluation.small import ByColour, draw_sections, write_dataset
 
-from ntrm.data.augmentation.augment import Augment
-from ntrm.data.cases import Case
+from ntrm.core.labels import SKIN, Tissue
+from ntrm.data.augment import Augment
+from ntrm.data.dataset import Case
 from ntrm.data.faults import KINDS
 from ntrm.data.stats import DatasetStats, count_mask
 from ntrm.evaluation import cancers
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.evaluation.writing import FILES, sections_table
-from ntrm.labels import SKIN, Tissue
 from ntrm.metrics.boundary import TOLERANCES_UM
 from ntrm.reproduction.ablation import FACTORS
 from ntrm.reproduction.paper import SYSTEMS

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from ntrm.labels import LabelSchema, Tissue
+from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.metrics.overlap import pooled
 
 SCHEMA = LabelSchema(tuple(Tissue(k, name, name, (k, k, k)) for k, name in enumerate(("EPI", "BCC", "RET", "BKG"))))

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ntrm.labels import IGNORE
-from ntrm.models.base import SegmentationModel
+from ntrm.core.labels import IGNORE
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
-from ntrm.models.output import Segmentation
 from ntrm.models.registry import ARCHITECTURES, create
 
 NOISE = 25.0

@@ -6,13 +6,12 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ntrm.data.encode import write_image, write_indexed_mask
-from ntrm.labels import IGNORE, LabelSchema, Tissue
-from ntrm.models.base import SegmentationModel
+from ntrm.core.labels import IGNORE, LabelSchema, Tissue
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import write_image, write_indexed_mask
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig
-from ntrm.models.output import Segmentation
 from ntrm.models.section.sums import SectionSums
-from ntrm.resolution import Resolution
 
 MPP = 6.7
 NAMES = ("EPI", "RET", "BKG", "SCC")

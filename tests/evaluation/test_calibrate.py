@@ -12,18 +12,18 @@ from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, wri
 from tests.evaluation.small import COLOURS as PAINT
 from tests.evaluation.small import InSection, draw_mask, write_dataset
 
-from ntrm import files
-from ntrm.data.parts import open_parts
+from ntrm.core import io
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import IGNORE
+from ntrm.data.split import open_parts
 from ntrm.data.tiles import cut, tile_windows
-from ntrm.errors import DataError, RefusedError, UsageError
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
 from ntrm.gathering import gather_image
-from ntrm.labels import IGNORE
+from ntrm.inference.predictor import Predictor
 from ntrm.metrics.calibration import calibration_counts
 from ntrm.models.hub import load
 from ntrm.models.registry import create
-from ntrm.predictor import Predictor
 
 SHAPES = {
     ("one", "train"): (40, 40),
@@ -173,7 +173,7 @@ def test_an_interrupted_write_leaves_the_old_config(save, data, monkeypatch):
     folder = save(3.0)
     before = (folder / "config.json").read_bytes()
 
-    whole_file = files.whole_file
+    whole_file = io.whole_file
 
     @contextmanager
     def killed(path, **how):
@@ -183,12 +183,12 @@ def test_an_interrupted_write_leaves_the_old_config(save, data, monkeypatch):
                 os.truncate(partial, partial.stat().st_size // 2)
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "whole_file", killed)  # what write_json writes through
+    monkeypatch.setattr(io, "whole_file", killed)  # what write_json writes through
     with pytest.raises(KeyboardInterrupt):
         run(folder, data)
     assert (folder / "config.json").read_bytes() == before
     assert load(folder).config.temperature == 1.0
-    monkeypatch.setattr(files, "whole_file", whole_file)
+    monkeypatch.setattr(io, "whole_file", whole_file)
     assert run(folder, data).previous == 1.0
 
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from skimage import measure
 
-from ntrm.data.decode import read_mask
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import read_mask
 from ntrm.evaluation import cancers
 from ntrm.evaluation.cancers import CancerFinding, cancer_types, contact_lengths, presence_confidence, score_cancers
-from ntrm.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.metrics.graph_agreement import interface_lengths
-from ntrm.phantom.cohort import plan_sections
-from ntrm.phantom.slide import lay_slide
-from ntrm.resolution import Resolution
+from ntrm.phantom.glass_slide import lay_slide
+from ntrm.phantom.patients import plan_sections
 
 MPP = Resolution.square(6.7)
 REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "skin-masks"

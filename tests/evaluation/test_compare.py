@@ -8,9 +8,9 @@ import torch
 from tests.evaluation import gaussians
 from tests.evaluation.evaluations import SCHEMA, confusions, truth_counts, write_evaluation
 
-from ntrm.data.parts import open_parts
-from ntrm.errors import RefusedError, UsageError
-from ntrm.evaluation import evaluated, writing
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.data.split import open_parts
+from ntrm.evaluation import result, writing
 from ntrm.evaluation.compare import compare
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.metrics.overlap import pooled
@@ -240,4 +240,4 @@ def test_what_evaluate_writes_is_understood(tmp_path, random, monkeypatch):
 
 
 def test_the_files_have_the_names_that_evaluate_gives_them():
-    assert (evaluated.METRICS, evaluated.CONFUSIONS) == (writing.METRICS, writing.CONFUSIONS)
+    assert (result.METRICS, result.CONFUSIONS) == (writing.METRICS, writing.CONFUSIONS)

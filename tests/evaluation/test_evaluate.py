@@ -5,16 +5,16 @@ import pytest
 import torch
 from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_of, scores_of, write_dataset
 
-from ntrm.data.parts import open_parts
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE
+from ntrm.core.mpp import Resolution
+from ntrm.data.split import open_parts
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.labels import IGNORE
+from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
 from ntrm.models.registry import create
-from ntrm.resolution import Resolution
-from ntrm.stitching import Stitching
 
 HERE = Resolution.square(6.7)
 

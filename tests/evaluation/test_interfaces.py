@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts, interface_name
-from ntrm.labels import IGNORE, SKIN
 from ntrm.models.config import schema_for
 
 

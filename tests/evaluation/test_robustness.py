@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from scipy import ndimage
 
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.evaluation import robustness
 from ntrm.evaluation.robustness import DEGRADATIONS, degraded, robustness_rows
 from ntrm.models.config import schema_for

@@ -3,15 +3,15 @@ import pytest
 import torch
 from tests.evaluation.small import ByColour, draw_mask, draw_sections, schema_of, write_dataset
 
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE
 from ntrm.data.cache import TileCache
-from ntrm.data.parts import open_parts
-from ntrm.errors import DataError
+from ntrm.data.split import open_parts
 from ntrm.evaluation import sections
 from ntrm.evaluation.sections import Tally, confusion_of, predict_section
-from ntrm.labels import IGNORE
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import Rows, Stitching, stitch
 from ntrm.metrics.calibration import calibration_counts
-from ntrm.predictor import Predictor
-from ntrm.stitching import Rows, Stitching, stitch
 
 
 def literal_confusion(truth, prediction, classes):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.evaluation.small import ByColour, count, of_test, scores_of
 
-from ntrm.errors import NtrmError, RefusedError, UsageError
+from ntrm.core.errors import NtrmError, RefusedError, UsageError
 from ntrm.evaluation import writing
 from ntrm.evaluation.evaluate import evaluate
 

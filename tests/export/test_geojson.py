@@ -9,14 +9,14 @@ from PIL import Image
 from scipy import ndimage
 
 from ntrm.annotations.importing import import_annotations
-from ntrm.data.decode import read_mask
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import read_mask
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.export.polygons import polygons
-from ntrm.labels import IGNORE, SKIN
-from ntrm.resolution import Resolution
-from ntrm.slide.readers import open_slide
+from ntrm.wsi.readers.formats import open_slide
 
 MPP = Resolution(2.0, 2.5)
 

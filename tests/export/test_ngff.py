@@ -3,12 +3,12 @@ import sys
 import numpy as np
 import pytest
 
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.export import ngff
 from ntrm.export.ngff import write_labels_zarr
 from ntrm.export.pyramid import halve
-from ntrm.labels import IGNORE, SKIN
-from ntrm.resolution import Resolution
 
 zarr = pytest.importorskip("zarr")
 

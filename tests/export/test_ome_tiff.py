@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tifffile
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import SCHEMA, write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.pyramid import halve
-from ntrm.labels import IGNORE, SKIN
-from ntrm.resolution import Resolution
 
 MPP = Resolution(6.7, 6.5)
 

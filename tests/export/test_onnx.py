@@ -7,15 +7,14 @@ import pytest
 import torch
 from tests.models.shallow import shallow
 
-from ntrm.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.labels import SKIN
 from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx, weights_digest
-from ntrm.labels import SKIN
-from ntrm.models.base import SegmentationModel
+from ntrm.inference.predictor import Predictor
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.hub import save_pretrained
-from ntrm.models.output import Segmentation
 from ntrm.models.registry import ARCHITECTURES, create
-from ntrm.predictor import Predictor
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="extra export is not installed")
 pytest.importorskip("onnxscript", reason="extra export is not installed")

@@ -3,10 +3,10 @@ import pytest
 import shapely
 from scipy import ndimage
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE
 from ntrm.export import polygons as module
 from ntrm.export.polygons import polygons
-from ntrm.labels import IGNORE
 
 
 def noise(random, *, classes=4, block=1):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.evaluation.small import schema_of
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.mpp import Resolution
 from ntrm.export import probabilities as module
 from ntrm.export.probabilities import ProbabilityZarr
-from ntrm.resolution import Resolution
 
 zarr = pytest.importorskip("zarr")
 

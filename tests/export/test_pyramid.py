@@ -3,10 +3,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.export import pyramid
 from ntrm.export.pyramid import halve, label_pyramid
-from ntrm.labels import IGNORE, SKIN
 
 
 def most_frequent(labels):

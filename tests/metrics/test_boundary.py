@@ -11,8 +11,9 @@ from hypothesis.extra import numpy as arrays
 from scipy.ndimage import gaussian_filter
 from skimage.metrics import hausdorff_distance as skimage_hausdorff
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, LabelSchema, Tissue
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, LabelSchema, Tissue
+from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import (
     BoundaryAgreement,
     boundary_agreement,
@@ -20,7 +21,6 @@ from ntrm.metrics.boundary import (
     surface_distances,
     surface_of,
 )
-from ntrm.resolution import Resolution
 
 THREE = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABC")))
 LABELS = st.sampled_from([0, 1, 2])

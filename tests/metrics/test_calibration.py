@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, calibration_counts, fit_temperature
 
 

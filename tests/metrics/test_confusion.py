@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.metrics.confusion import confusion, confusion_tensor, scatter_pairs
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.core.mpp import Resolution
 from ntrm.data.stats import boundary_counts
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.metrics.graph_agreement import (
     GraphAgreement,
     compare_graphs,
@@ -18,7 +19,6 @@ from ntrm.metrics.graph_agreement import (
     interface_lengths,
     section_graph,
 )
-from ntrm.resolution import Resolution
 
 FOUR = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABCD")))
 SIZES = st.tuples(st.integers(1, 8), st.integers(1, 8))

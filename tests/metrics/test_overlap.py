@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.spatial import distance
 from torchmetrics.functional import classification
 
-from ntrm.errors import DataError
-from ntrm.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.errors import DataError
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import MEASURES, mean_defined, overlap, per_section, pooled
 

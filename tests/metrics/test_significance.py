@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.labels import SKIN
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import SKIN
 from ntrm.metrics.overlap import pooled
 from ntrm.metrics.significance import (
     STATISTICS,

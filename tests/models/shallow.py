@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ntrm.models.baselines.mit import MIT
-from ntrm.models.encoder import RESNETS
+from ntrm.models.encoders import RESNETS
 
 ONE_EACH = (1, 1, 1, 1)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ntrm.errors import UsageError
-from ntrm.labels import SKIN
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import SKIN
 from ntrm.models.hub import load, save_pretrained
 from ntrm.models.registry import ARCHITECTURES, create
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models import blocks
 from ntrm.models.blocks import DecoderBlock, check_input, conv_bn_relu, initialise, scaled, upsample
 

@@ -3,15 +3,15 @@
 from tests.phantom.small import small
 
 import ntrm
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import stitch
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.hub import locate
 from ntrm.models.registry import create
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
-from ntrm.predictor import Predictor
-from ntrm.stitching import stitch
 
 
 def test_it_is_small_and_says_what_it_is_not_for():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ntrm.errors import NtrmError, UsageError
-from ntrm.labels import SKIN, LabelSchema
+from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD, ModelConfig, schema_for
 
 

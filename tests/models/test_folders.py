@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.models.empty_hub import EmptyHub
 
-from ntrm.errors import DataError, RefusedError
-from ntrm.files import sha256_of
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import sha256_of
 from ntrm.models import folders
 from ntrm.models.folders import CONFIG, WEIGHTS, local_folder, read_model
 
@@ -57,7 +57,7 @@ def test_the_bundled_weights_are_those_that_its_config_names():
 
 ASK = """
 import json, sys
-from ntrm.errors import RefusedError
+from ntrm.core.errors import RefusedError
 from ntrm.models import folders
 
 folders.SILENCE_S = float(sys.argv[1])

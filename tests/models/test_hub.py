@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ntrm.errors import DataError, NtrmError, RefusedError
-from ntrm.files import sha256_of
-from ntrm.labels import SKIN
+from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.io import sha256_of
+from ntrm.core.labels import SKIN
 from ntrm.models.hub import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS, load, save_pretrained
 from ntrm.models.registry import create
 

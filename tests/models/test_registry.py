@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.models.registry import ARCHITECTURES, create, option_names
 
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
-from ntrm.models.encoder import ResNetEncoder
+from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.weights import find_weights, load_encoder_weights, read_tensors, weights_folder
 
 THIN = 0.125

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
 from ntrm.phantom import noise
 
 

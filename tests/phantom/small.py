@@ -2,7 +2,7 @@
 
 import math
 
-from ntrm.phantom.anatomy.plan import draw_plan
+from ntrm.phantom.anatomy.section_plan import draw_plan
 
 
 def small(seed, cancer=None, among=6):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.phantom.artefacts import Artefacts, expose
 
 GREY = np.full((300, 200, 3), 128, dtype=np.float32)

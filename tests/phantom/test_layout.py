@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from tests.phantom.small import small
 
-from ntrm.errors import UsageError
-from ntrm.labels import CANCERS, SKIN
-from ntrm.phantom.anatomy.plan import CANCER_WEIGHTS, draw_cancer, draw_plan
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import CANCERS, SKIN
+from ntrm.phantom.anatomy.section_plan import CANCER_WEIGHTS, draw_cancer, draw_plan
 from ntrm.phantom.anatomy.specimen import SpecimenParameters, draw_specimen
 from ntrm.phantom.anatomy.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE
 from ntrm.phantom.layout import layout, paint_mask

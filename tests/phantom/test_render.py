@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.phantom.masks import blobs, layered
 
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.phantom import render as render_module
 from ntrm.phantom.artefacts import Artefacts
 from ntrm.phantom.render import render

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.phantom.stain import Stain
 
 SEEDS = st.integers(0, 2**63)

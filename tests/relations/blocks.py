@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.labels import IGNORE, SKIN
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = range(len(SKIN))
 TOP, BOTTOM, LEFT, RIGHT = 20, 90, 15, 165

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from tests.relations.blocks import BCC, block
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, SKIN
-from ntrm.predictor import TissueRelations
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.inference.predictor import TissueRelations
 from ntrm.relations.graph import OUTSIDE, tissue_graph
 from ntrm.relations.measure import measure_piece
 from ntrm.relations.measured import PURPOSE
 from ntrm.relations.network import RelationsMean
 from ntrm.relations.sentences import NOTHING, measurement_sentences
-from ntrm.resolution import Resolution
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)

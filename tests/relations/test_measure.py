@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.relations.blocks import BCC, BKG, BOTTOM, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, SKIN, LabelSchema
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.phantom.layout import layout
 from ntrm.relations.depth import NOTHING_INVADES, invasion_depth
 from ntrm.relations.margins import NO_TUMOUR, NO_TUMOUR_CLASSES, clearance
@@ -15,7 +16,6 @@ from ntrm.relations.measure import measure_piece
 from ntrm.relations.measured import FRAGMENTED, PURPOSE, SCAN_EDGE, Measured
 from ntrm.relations.orientation import orientation
 from ntrm.relations.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
-from ntrm.resolution import Resolution
 
 MPP = Resolution.square(6.7)
 

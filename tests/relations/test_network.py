@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.errors import UsageError
-from ntrm.models.output import TissueGraph
-from ntrm.predictor import TissueRelations
+from ntrm.core.errors import UsageError
+from ntrm.inference.predictor import TissueRelations
+from ntrm.models.base import TissueGraph
 from ntrm.relations.network import NOTE, RelationsMean
 
 NAMES = ("EPI", "PAP", "BKG")

@@ -6,7 +6,8 @@ from scipy import ndimage
 from skimage import measure
 from tests.relations.blocks import BCC, BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block
 
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.relations import outline as module
 from ntrm.relations.body import body_sides, bulk_box, embedded, filled_inlets, without_holes
 from ntrm.relations.corners import two_lines
@@ -14,7 +15,6 @@ from ntrm.relations.measure import measure_piece
 from ntrm.relations.outline import best_arc, trace_outline
 from ntrm.relations.plugs import bridge_plugs
 from ntrm.relations.runs import runs_of
-from ntrm.resolution import Resolution
 
 MPP = Resolution.square(6.7)
 

@@ -5,15 +5,15 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.labels import CANCERS, IGNORE, SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.evaluation.cancers import cancer_types
-from ntrm.labels import CANCERS, IGNORE, SKIN
 from ntrm.relations import runs as runs_module
 from ntrm.relations import survey as survey_module
 from ntrm.relations.cancer_regions import cancers_of
 from ntrm.relations.runs import grown, runs_of
 from ntrm.relations.survey import Surveyor, survey_mask
-from ntrm.resolution import Resolution
 
 MPP = Resolution(x=4.0, y=10.0)
 BKG, RET, SCC = SKIN.index("BKG"), SKIN.index("RET"), SKIN.index("SCC")

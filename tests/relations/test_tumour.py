@@ -5,13 +5,13 @@ import pytest
 from scipy import ndimage
 from tests.relations.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart
 
+from ntrm.core.labels import CANCERS, SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.evaluation.cancers import SMALLEST_REGION_MM2
-from ntrm.labels import CANCERS, SKIN
 from ntrm.relations.measure import measure_piece
 from ntrm.relations.runs import runs_of
 from ntrm.relations.sentences import measurement_sentences
 from ntrm.relations.tumour import NEST_UM, ONLY_STRAYS, find_tumour
-from ntrm.resolution import Resolution
 
 MPP = Resolution(x=5.0, y=8.0)
 SCALE = (8.0, 5.0)

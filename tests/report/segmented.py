@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 from tests.evaluation.small import ByColour
-from tests.segmentation.small import paint, write_slide
+from tests.pipeline.small import paint, write_slide
 
-from ntrm.segmentation.segment import segment
+from ntrm.pipeline.batch import segment
 
 VOID = {"meta", "img", "input", "br"}
 

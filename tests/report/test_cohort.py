@@ -3,9 +3,9 @@ import csv
 import numpy as np
 import pytest
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.report.cohort import MEASURES, read_cohort
-from ntrm.slide.tables import read_results
+from ntrm.results.tables import read_results
 
 
 def rewrite(path, edit):

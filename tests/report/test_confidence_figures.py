@@ -3,8 +3,8 @@ import pytest
 from PIL import Image
 from tests.report.looking import pictures, shown_texts, stumbles
 
-from ntrm.errors import DataError
-from ntrm.labels import SKIN
+from ntrm.core.errors import DataError
+from ntrm.core.labels import SKIN
 from ntrm.metrics.calibration import CalibrationCounts, calibration_counts
 from ntrm.report.confidence_figures import (
     draw_reliability,

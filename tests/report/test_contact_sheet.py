@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ntrm.data.encode import write_image, write_rgb_mask
+from ntrm.core.errors import DataError
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.errors import DataError
-from ntrm.labels import SKIN
 from ntrm.report.contact_sheet import CELL, MARGIN, contact_sheet, thumbnail
-from ntrm.resolution import Resolution
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from ntrm.data.cases import Case
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
+from ntrm.data.dataset import Case
 from ntrm.data.stats import DatasetStats, count_mask
-from ntrm.errors import UsageError
-from ntrm.labels import SKIN, LabelSchema, Tissue
 from ntrm.report.data_figures import draw_stats, stats_figure
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.report.drawing import Sheet, check_format, heat_map, new_figure, write_figure
 
 

@@ -5,8 +5,8 @@ from matplotlib.text import Annotation
 from PIL import Image
 from tests.report.looking import pictures, shown_texts, stumbles
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.metrics.confusion import confusion
 from ntrm.report.evaluation_figures import (
     BROKEN,

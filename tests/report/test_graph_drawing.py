@@ -3,8 +3,8 @@ import pytest
 from matplotlib.patches import FancyArrowPatch
 from tests.report.looking import shown_texts, stumbles
 
-from ntrm.labels import SKIN
-from ntrm.predictor import TissueRelations
+from ntrm.core.labels import SKIN
+from ntrm.inference.predictor import TissueRelations
 from ntrm.report.drawing import new_figure
 from ntrm.report.graph_drawing import draw_graph, edge_width, shown_tissues
 

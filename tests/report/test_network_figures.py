@@ -4,8 +4,8 @@ import torch
 from PIL import Image
 from tests.report.looking import pictures, shown_texts, stumbles
 
-from ntrm.errors import UsageError
-from ntrm.labels import SKIN
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import SKIN
 from ntrm.models.registry import create
 from ntrm.report.drawing import Sheet
 from ntrm.report.network_figures import (

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
+from ntrm.inference.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.models.trm.edges import contacts
 from ntrm.models.trm.regions import propose
-from ntrm.predictor import Predictor
 from ntrm.report.network_trace import Shape, trace_architecture, trace_relation
 
 

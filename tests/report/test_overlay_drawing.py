@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
 from ntrm.report.overlay_drawing import annotated, font_size
 
 GREY = 128

@@ -3,8 +3,8 @@ import pytest
 from matplotlib.colors import to_rgb
 from tests.report.looking import pictures, shown_texts, stumbles
 
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.report.drawing import new_figure
 from ntrm.report.picture_grid import (
     Strip,

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.report.picture_marks import Box, Frame, line_marks, piece_badges, scale_bar, ticks
 from ntrm.report.slide_documents import Measure
 

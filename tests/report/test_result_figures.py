@@ -3,8 +3,8 @@ import pytest
 from PIL import Image
 from tests.report.looking import pictures, shown_texts, stumbles
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.report.result_figures import (
     AblationRow,
     Estimate,

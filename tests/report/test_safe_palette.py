@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 
-from ntrm.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.report.safe_palette import SAFE, safe_palette
 
 # Machado, Oliveira and Fernandes 2009, full strength, on linear RGB.

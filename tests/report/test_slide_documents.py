@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tests.report.segmented import change, document, network_relations
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.report.slide_documents import read_slide
 
 

@@ -6,10 +6,10 @@ import pytest
 from tests.report.segmented import check_safe
 from tests.report.test_cohort import rewrite
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.report.formatting import area_text, confidence_text
 from ntrm.report.slide_overview import MOST_BYTES, write_overview
-from ntrm.slide.tables import read_results
+from ntrm.results.tables import read_results
 
 
 def rows(text):

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.evaluation.small import COLOURS, NAMES
 from tests.report.segmented import document
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.report.slide_documents import read_slide
 from ntrm.report.slide_picture import OPACITY, SIDE, class_colours, data_uri, layer_png, read_pictures, stage
 

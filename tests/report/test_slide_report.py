@@ -4,7 +4,7 @@ import re
 import pytest
 from tests.report.segmented import change, check_safe, document, network_relations
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.report.formatting import area_text, confidence_text, share_text, value_text
 from ntrm.report.page import NOTICE
 from ntrm.report.slide_documents import read_slide

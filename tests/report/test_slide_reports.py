@@ -3,7 +3,7 @@ import shutil
 import pytest
 from tests.report.test_cohort import rewrite
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.report.slide_reports import remake_reports
 
 

@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 from tests.report.looking import pictures, shown_texts, stumbles
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.report.picture_grid import IGNORED
 from ntrm.report.training_figures import (
     WRONG,

@@ -5,9 +5,9 @@ import csv
 import numpy as np
 import pytest
 
-from ntrm.data.encode import write_image, write_rgb_mask
-from ntrm.labels import SKIN
-from ntrm.resolution import level_resolution
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import level_resolution
+from ntrm.data.image_files import write_image, write_rgb_mask
 
 SIDES = {"10x": 96, "5x": 192}
 PLACES = (("BCC_1", "train"), ("SCC_3", "train"), ("IEC_1", "val"), ("BCC_9", "test"), ("SCC_9", "test"))

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
 from ntrm.metrics.overlap import pooled
 from ntrm.reproduction.paper import SYSTEMS
 from ntrm.reproduction.plan import make_plan

@@ -3,7 +3,7 @@ import pytest
 from tests.reproduction.synthetic import confusions, interface_tables, read, tiny_plan, write_all, write_job
 from tests.reproduction.test_tables import facts
 
-from ntrm.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.reproduction.cells import Difference
 from ntrm.reproduction.claims import HELD, LEFT_OUT, NOT_ESTABLISHED, NOT_HELD, claims_table, find_claims, verdict_of
 

@@ -3,10 +3,10 @@ import pytest
 import torch
 from tests.reproduction.synthetic import tiny_plan
 
-from ntrm.errors import UsageError
-from ntrm.labels import SKIN
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import SKIN
+from ntrm.inference.predictor import Predictor
 from ntrm.models.registry import create
-from ntrm.predictor import Predictor
 from ntrm.reproduction.costs import measure_stages, network_cost, networks_table, stages_table
 
 

@@ -3,8 +3,8 @@ import shutil
 
 import pytest
 
-from ntrm.data.parts import open_parts
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
+from ntrm.data.split import open_parts
 from ntrm.reproduction import facts
 from ntrm.reproduction.facts import choose_levels, gather_facts, is_phantom, recall_facts
 from ntrm.training.recipe import load_recipe

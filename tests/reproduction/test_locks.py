@@ -2,7 +2,7 @@ import fcntl
 
 import pytest
 
-from ntrm.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.reproduction.locks import holding
 
 

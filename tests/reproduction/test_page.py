@@ -4,7 +4,7 @@ import pytest
 from tests.reproduction.synthetic import read, tiny_plan, write_all
 from tests.reproduction.test_tables import facts
 
-from ntrm.data.parts import open_parts
+from ntrm.data.split import open_parts
 from ntrm.data.stats import dataset_stats
 from ntrm.reproduction import tables
 from ntrm.reproduction.assemble import Material

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from tests.reproduction.synthetic import tiny_plan
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.registry import create
 from ntrm.reproduction import plan as plans
 from ntrm.reproduction.ablation import FACTORS

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ntrm.cli.app import app
-from ntrm.errors import RefusedError
+from ntrm.cli.main import app
+from ntrm.core.errors import RefusedError
 from ntrm.reproduction.locks import holding
 from ntrm.reproduction.plan import describe
 from ntrm.reproduction.reproduce import reproduce

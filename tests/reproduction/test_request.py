@@ -1,9 +1,9 @@
 import pytest
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import SKIN
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import SKIN
 from ntrm.models import weights
-from ntrm.models.encoder import ResNetEncoder
+from ntrm.models.encoders import ResNetEncoder
 from ntrm.reproduction.request import Request, dry_run, encoder_init, parse_seeds
 from ntrm.training.recipe import load_recipe
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.reproduction.synthetic import confusions, read, tiny_plan, write_all, write_job
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.reproduction.results import dig, evaluation_of, read_outcome
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.reproduction import runner
 from ntrm.reproduction.runner import Slot, Task, make_slots, run_tasks
 

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ntrm.data.parts import open_parts
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.data.split import open_parts
 from ntrm.reproduction.windows import choose_windows
 
 

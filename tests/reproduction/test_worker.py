@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from ntrm.errors import RefusedError
+from ntrm.core.errors import RefusedError
+from ntrm.core.labels import SKIN
 from ntrm.evaluation.interfaces import interface_counts
-from ntrm.labels import SKIN
 from ntrm.reproduction import worker
 
 

@@ -4,8 +4,8 @@ import pytest
 from tests.reproduction.synthetic import tiny_plan
 from typer.main import get_command
 
-from ntrm.cli.app import app
-from ntrm.errors import RefusedError, UsageError
+from ntrm.cli.main import app
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.reproduction.workspace import Workspace
 from ntrm.training.recipe import load_recipe
 

@@ -1,7 +1,7 @@
 import pytest
 from tests.service.small import InProcess, write_model
 
-from ntrm.service import readers
+from ntrm.service.tiles import slide_tiles
 
 
 @pytest.fixture(scope="session")
@@ -13,4 +13,4 @@ def model(tmp_path_factory):
 @pytest.fixture
 def quick_readers(monkeypatch):
     """Slides read in this process: for tests of everything around the reading, since a process each takes long."""
-    monkeypatch.setattr(readers, "ReadingProcess", InProcess)
+    monkeypatch.setattr(slide_tiles, "ReadingProcess", InProcess)

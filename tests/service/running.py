@@ -103,7 +103,7 @@ class Running:
 
     @property
     def workers(self):
-        return children_of(self.process.pid, "ntrm.service.worker")
+        return children_of(self.process.pid, "ntrm.service.jobs.worker")
 
     def kill(self):
         """Without any warning."""

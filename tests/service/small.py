@@ -5,14 +5,14 @@ from contextlib import contextmanager
 import numpy as np
 from starlette.testclient import TestClient
 from tests.evaluation.small import MPP, ByColour, schema_of
-from tests.segmentation.small import paint, write_slide
+from tests.pipeline.small import paint, write_slide
 
 from ntrm.models.registry import create
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.segment import segment
-from ntrm.service.app import create_app
-from ntrm.service.settings import ServiceLimits, ServiceSettings
-from ntrm.slide.readers import open_slide
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import Options
+from ntrm.service.api.app import create_app
+from ntrm.service.core.settings import ServiceLimits, ServiceSettings
+from ntrm.wsi.readers.formats import open_slide
 
 TOKEN = "a-token-for-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
 from tests.service.small import BEARER, HOST, segmented, settings_of
 
-from ntrm.service.app import create_app
-from ntrm.service.documents import ErrorDocument
+from ntrm.service.api.app import create_app
+from ntrm.service.api.documents import ErrorDocument
 
 schemathesis = pytest.importorskip("schemathesis")
 pytestmark = pytest.mark.usefixtures("quick_readers")

@@ -6,19 +6,19 @@ from contextlib import closing
 import numpy as np
 import pytest
 from tests.evaluation.small import MPP
-from tests.segmentation.small import paint, write_slide
+from tests.pipeline.small import paint, write_slide
 from tests.service.running import Running, children_of, is_alive, wait_for
 from tests.service.small import TOKEN, serving, settings_of
 
-from ntrm.data.encode import write_image
-from ntrm.errors import RefusedError
-from ntrm.files import PARTIAL, write_json
-from ntrm.resolution import Resolution
-from ntrm.segmentation.identity import Options
-from ntrm.segmentation.segment import segment
-from ntrm.service.jobs import JobStore
+from ntrm.core.errors import RefusedError
+from ntrm.core.io import PARTIAL, write_json
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import write_image
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import Options
+from ntrm.results.tables import RUN
+from ntrm.service.jobs.database import JobStore
 from ntrm.service.serve import _listening, serve
-from ntrm.slide.tables import RUN
 
 
 def write_tissue(path, side):

@@ -5,8 +5,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from ntrm.models.base import SegmentationModel
-from ntrm.models.output import Segmentation
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.training.recipe import load_recipe
 
 CLASSES = "index,name,r,g,b\n0,left,200,0,0\n1,right,0,200,0\n2,glass,0,0,0\n"

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.cache import TileCache
-from ntrm.data.cases import Case, Dataset
+from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset, load_tiles
-from ntrm.errors import UsageError
-from ntrm.labels import IGNORE, SKIN
 from ntrm.training import batches as batches_module
 from ntrm.training.batches import StepPlan, TileStore
 

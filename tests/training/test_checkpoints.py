@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 
-from ntrm.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.training.checkpoints import KEPT, MAGIC, CheckpointFolder, on_host, read_checkpoint, write_checkpoint
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.reference.loss_literal import soft_dice as literal
 from tests.training.drawn_logits import draw
 
-from ntrm.errors import UsageError
-from ntrm.models.output import Segmentation
+from ntrm.core.errors import UsageError
+from ntrm.models.base import Segmentation
 from ntrm.training.dice_loss import dice_of, dice_totals
 from ntrm.training.losses import SegmentationLoss, class_counts
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.training.small_data import SETTINGS, small_recipe
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.training.checkpoints import CheckpointFolder, read_checkpoint
 from ntrm.training.fit import fit
 from ntrm.training.log import read_log

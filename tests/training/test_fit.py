@@ -7,10 +7,10 @@ import torch
 from PIL import Image
 from tests.training.small_data import ROWS, Tiny, small_recipe, write_small
 
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.data.cache import TileCache
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
-from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.models.hub import load
 from ntrm.training.fit import class_pixels
 from ntrm.training.log import read_log

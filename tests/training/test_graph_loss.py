@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.labels import IGNORE
-from ntrm.models.output import Segmentation
+from ntrm.core.labels import IGNORE
+from ntrm.models.base import Segmentation
 from ntrm.training.graph_loss import graph_loss
 from ntrm.training.losses import SegmentationLoss
 

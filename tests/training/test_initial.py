@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ntrm.errors import DataError, NtrmError, RefusedError
-from ntrm.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.models import weights as weights_module
-from ntrm.models.encoder import ResNetEncoder
+from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.registry import create
 from ntrm.training.initial import InitReport, build_network
 from ntrm.training.recipe import load_recipe

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.training.launch import Launch, find_launch, under_slurm
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}

@@ -14,8 +14,8 @@ from tests.training.drawn_logits import draw
 from torch import multiprocessing
 from torch.nn import functional as F
 
-from ntrm.errors import UsageError
-from ntrm.models.output import Segmentation
+from ntrm.core.errors import UsageError
+from ntrm.models.base import Segmentation
 from ntrm.training.losses import (
     RAREST,
     RunningWeights,

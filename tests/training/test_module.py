@@ -3,10 +3,10 @@ import pytest
 import torch
 from tests.training.small_data import Tiny, small_recipe, write_small
 
+from ntrm.core.errors import NtrmError
 from ntrm.data.cache import TileCache
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
-from ntrm.errors import NtrmError
 from ntrm.models.registry import ARCHITECTURES, create
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.losses import DatasetWeights

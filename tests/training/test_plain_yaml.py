@@ -3,7 +3,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.training.plain_yaml import parse_yaml
 
 PLAIN = st.recursive(

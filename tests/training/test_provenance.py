@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.training import provenance as provenance_module
 from ntrm.training.provenance import describe_device, git_state, provenance, versions
 from ntrm.training.recipe import load_recipe

@@ -7,8 +7,8 @@ from importlib import resources
 import pytest
 import yaml
 
-from ntrm.data.augmentation.augment import Augment
-from ntrm.errors import DataError, NtrmError, UsageError
+from ntrm.core.errors import DataError, NtrmError, UsageError
+from ntrm.data.augment import Augment
 from ntrm.training.plain_yaml import MOST_CHARACTERS
 from ntrm.training.recipe import RECIPES, Recipe, load_recipe, parse_overrides, write_recipe
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from tests.training.small_data import SETTINGS, Tiny, small_recipe
 
-from ntrm.errors import RefusedError
+from ntrm.core.errors import RefusedError
 from ntrm.models.hub import load
 from ntrm.training import validation
 from ntrm.training.fit import fit

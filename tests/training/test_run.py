@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.training.small_data import small_recipe
 
-from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.training.run import IDENTITY, Run, check_folder, differences, read_result
 
 

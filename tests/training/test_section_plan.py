@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.training.section_plan import SectionPlan, section_numbers, section_sizes
 
 SEEDS = st.integers(0, 2**63)

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from tests.training.small_data import small_recipe
 
+from ntrm.core.errors import UsageError
 from ntrm.data.cache import TileCache
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
-from ntrm.errors import UsageError
 from ntrm.models.hub import load
 from ntrm.models.registry import create
 from ntrm.training.batches import StepPlan, TileStore

@@ -1,6 +1,6 @@
 import json
 
-from ntrm.progress import JsonProgress
+from ntrm.core.progress import JsonProgress
 from ntrm.training.ticking import Ticker
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tests.training.small_data import small_recipe
 
-from ntrm.errors import NtrmError, UsageError
+from ntrm.core.errors import NtrmError, UsageError
 from ntrm.training.engine import pl
 from ntrm.training.launch import Launch
 from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained, ran_out_of_memory, sound_attention
@@ -11,7 +11,7 @@ CPU = torch.device("cpu")
 
 
 def test_the_trainer_writes_and_shows_nothing_of_its_own(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr("ntrm.devices.cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda: True)
     callback = pl.Callback()
     trainer = make_trainer(small_recipe(precision="bfloat16", gradient_clip=2), Launch(CPU), tmp_path, callback)
     assert trainer.callbacks == [callback]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.labels import LabelSchema, Tissue
+from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.models.registry import ARCHITECTURES, create
 from ntrm.training.transfer import class_axes, find_transfer
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE
+from ntrm.models.base import Segmentation
 from ntrm.models.config import schema_for
-from ntrm.models.output import Segmentation
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.validation import Tally
 

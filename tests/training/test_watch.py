@@ -4,7 +4,7 @@ from statistics import fmean
 import pytest
 import torch
 
-from ntrm.errors import NtrmError
+from ntrm.core.errors import NtrmError
 from ntrm.training.losses import Loss
 from ntrm.training.watch import INTERVAL, LossWatch, means
 

@@ -6,7 +6,7 @@ Importing takes such a process far longer than training. Each argument is a comm
 import json
 import sys
 
-from ntrm.cli.app import app
+from ntrm.cli.main import app
 
 if __name__ == "__main__":
     for command in sys.argv[1:]:

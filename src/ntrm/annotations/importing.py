@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ntrm.annotations.geojson import Annotation, read_annotations
 from ntrm.annotations.pairing import Pair, SlideFacts, check_names, class_index, pair_files
-from ntrm.annotations.rasterise import Area, Grid, paint
+from ntrm.annotations.qupath import Annotation, read_annotations
+from ntrm.annotations.rasterise import Area, Grid, Slide, paint, read_grid
 from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
-from ntrm.annotations.slides import Slide, read_grid
-from ntrm.data.encode import write_indexed_mask
-from ntrm.errors import DataError, NtrmError, RefusedError
-from ntrm.files import whole_file
-from ntrm.labels import IGNORE, SKIN, LabelSchema, Mask
-from ntrm.progress import SILENT, Progress
-from ntrm.resolution import TOLERANCE, Resolution
-from ntrm.slide.isolated import open_isolated
-from ntrm.slide.reading.base import SlideReader
+from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.io import whole_file
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Mask
+from ntrm.core.mpp import TOLERANCE, Resolution
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.image_files import write_indexed_mask
+from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.readers.reader import SlideReader
 
 MAX_PIXELS = 100_000_000
 """Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""

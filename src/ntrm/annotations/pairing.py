@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ntrm.annotations import geojson
-from ntrm.data.cases import SPLITS
-from ntrm.data.tables import number, patient_faults, read_table
-from ntrm.errors import DataError, UsageError, choices_error
-from ntrm.files import PARTIAL
-from ntrm.labels import IGNORE, LabelSchema
-from ntrm.resolution import Resolution
-from ntrm.slide.inputs import SUFFIXES
+from ntrm.annotations import qupath
+from ntrm.core.errors import DataError, UsageError, choices_error
+from ntrm.core.io import PARTIAL
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.data.csv_tables import number, patient_faults, read_table
+from ntrm.data.dataset import SPLITS
+from ntrm.wsi.inputs import SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def case_name(path: Path) -> str:
     >>> case_name(Path("S12 (a).ome.tif")), case_name(Path("S12 (a).ome.tif.geojson.gz"))
     ('S12_a_', 'S12_a_')
     """
-    name, endings = path.name, (*geojson.SUFFIXES, *SUFFIXES, ".ome")
+    name, endings = path.name, (*qupath.SUFFIXES, *SUFFIXES, ".ome")
     while stem := next((name[: -len(end)] for end in endings if name.lower().endswith(end)), ""):
         name = stem
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:190].rstrip(".")
@@ -63,7 +63,7 @@ def case_name(path: Path) -> str:
 def pair_files(slide_path: Path, annotation_path: Path) -> Pairing:
     """Slides and annotations by name; two single files belong together whatever their names are."""
     slide_files = _files(slide_path, SUFFIXES, "slides or images")
-    annotation_files = _files(annotation_path, geojson.SUFFIXES, "GeoJSON files")
+    annotation_files = _files(annotation_path, qupath.SUFFIXES, "GeoJSON files")
     if slide_path.is_file() and annotation_path.is_file():
         return Pairing((Pair(case_name(slide_path), slide_path, annotation_path),), (), ())
     by_slide, by_annotation = _by_name(slide_files), _by_name(annotation_files)
@@ -117,7 +117,7 @@ def class_index(name: str, schema: LabelSchema, renamed: Mapping[str, str]) -> i
     ``renamed`` comes first (its keys in lower case; an empty target means ignore), then name or title in any case.
     QuPath ends the names of classes that are no tissue in a star; they are ignore.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> [class_index(name, SKIN, {"tumour": "BCC"}) for name in ("Epidermis", "Tumour", "Ignore*", "nail")]
     [0, 9, 255, None]
     """

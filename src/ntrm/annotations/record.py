@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.annotations.pairing import Pair, SlideFacts
-from ntrm.csv_text import rows_text
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.files import remove_partials, sha256_of, whole_file, write_json, write_text
-from ntrm.labels import LabelSchema
-from ntrm.resolution import Resolution
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.version import __version__
 
 RECORD = "provenance.json"

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console as RichConsole
 from rich.table import Table
 
+from ntrm.cli.common import Batch, Device, Level, Seed, Splits
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import Batch, Device, Level, Seed, Splits
 
 if TYPE_CHECKING:
     from ntrm.evaluation.calibrate import Calibrated

@@ -10,8 +10,8 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
+from ntrm.cli.common import Seed
 from ntrm.cli.console import Console, command, count
-from ntrm.cli.options import Seed
 
 if TYPE_CHECKING:
     from ntrm.evaluation.compare import Comparisons

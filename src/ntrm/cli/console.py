@@ -19,8 +19,8 @@ import typer
 from rich.console import Console as RichConsole
 from rich.markup import escape
 
-from ntrm.errors import DataError, NtrmError
-from ntrm.progress import KINDS, SILENT, Progress, make_progress
+from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console as RichConsole
 
+from ntrm.cli.common import JOBS, Jobs
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import JOBS, Jobs
 
 
 @command
@@ -62,6 +62,6 @@ def _serve(results: Path, slides: Path, console: Console) -> None:
         console.note('the viewer:  pip install "ntrm[serve]", then ntrm serve')
         return
     from ntrm.cli.serve import start
-    from ntrm.service.settings import ServiceSettings
+    from ntrm.service.core.settings import ServiceSettings
 
     start(ServiceSettings(out=results, roots=(slides,), port=0), console, open_page=True)

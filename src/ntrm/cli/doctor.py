@@ -16,7 +16,7 @@ def doctor(*, console: Console) -> None:
 
     Example: ntrm doctor --json
     """
-    from ntrm.environment import examine
+    from ntrm.core.environment import examine
 
     report = examine()
 

@@ -11,8 +11,8 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
+from ntrm.cli.common import JOBS, Batch, Device, Jobs, Level, Splits
 from ntrm.cli.console import Console, command, count
-from ntrm.cli.options import JOBS, Batch, Device, Jobs, Level, Splits
 from ntrm.metrics.wording import signed
 
 INTERFACES = 4

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console as RichConsole
 
+from ntrm.cli.common import Seed
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import Seed
 
 
 @command

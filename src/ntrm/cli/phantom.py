@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console as RichConsole
 
+from ntrm.cli.common import JOBS, Jobs, Seed
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import JOBS, Jobs, Seed
 
 
 @command
@@ -33,8 +33,8 @@ def phantom(
 
     Example: ntrm phantom my-phantom --sections 60 --seed 1 --resolutions 10x
     """
-    from ntrm.phantom.dataset import PhantomOptions, write_phantom
-    from ntrm.resolution import parse_levels
+    from ntrm.core.mpp import parse_levels
+    from ntrm.phantom.generate import PhantomOptions, write_phantom
 
     options = PhantomOptions(sections, seed, parse_levels(resolutions), ambiguity, pieces)
     report = write_phantom(out, options, jobs=jobs, progress=console.progress)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ntrm.cli.common import JOBS, Jobs
 from ntrm.cli.console import Console, command, count
-from ntrm.cli.options import JOBS, Jobs
 
 Results = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `ntrm segment` wrote to.")]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console as RichConsole
 
+from ntrm.cli.common import JOBS, Changes, Device, Jobs, Splits, keep_freed_memory
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import JOBS, Changes, Device, Jobs, Splits, keep_freed_memory
 
 if TYPE_CHECKING:
     from ntrm.reproduction.plan import Plan
@@ -63,13 +63,13 @@ def reproduce(
     ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run
     """
     keep_freed_memory()
+    from ntrm.core.mpp import parse_levels
     from ntrm.reproduction.paper import SYSTEMS
     from ntrm.reproduction.plan import describe
     from ntrm.reproduction.reproduce import Machine
     from ntrm.reproduction.reproduce import reproduce as run
     from ntrm.reproduction.request import Request, parse_names, parse_seeds
     from ntrm.reproduction.request import dry_run as show_plan
-    from ntrm.resolution import parse_levels
     from ntrm.training.recipe import parse_overrides
 
     request = Request(

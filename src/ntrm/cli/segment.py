@@ -10,8 +10,8 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
+from ntrm.cli.common import Batch, Device
 from ntrm.cli.console import Console, command, count
-from ntrm.cli.options import Batch, Device
 
 Inputs = Annotated[
     list[Path], typer.Argument(metavar="INPUT…", help="Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…].")
@@ -86,8 +86,8 @@ def segment(
     Example: ntrm segment slides/ --out results
     """
     from ntrm.models.hub import BUNDLED
-    from ntrm.segmentation.identity import Options
-    from ntrm.segmentation.segment import segment as run
+    from ntrm.pipeline.batch import segment as run
+    from ntrm.pipeline.options import Options
 
     if model == BUNDLED:
         console.note("using the bundled model: trained on drawn sections, for trying the software, not for real slides")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ntrm.cli.common import Batch, Device
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import Batch, Device
-from ntrm.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError
 
 if TYPE_CHECKING:
-    from ntrm.service.settings import ServiceSettings
+    from ntrm.service.core.settings import ServiceSettings
 
 Out = Annotated[Path, typer.Argument(metavar="[OUT]", help="Folder of the results; those that are there are shown.")]
 Model = Annotated[str, typer.Option("--model", metavar="M", help="Model folder, hub id or bundled.")]
@@ -61,7 +61,7 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise RefusedError("the service is not installed", got=error, mend='pip install "ntrm[serve]"') from error
-    from ntrm.service.settings import ServiceSettings
+    from ntrm.service.core.settings import ServiceSettings
 
     settings = ServiceSettings(
         out=out,

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console as RichConsole
 
+from ntrm.cli.common import Changes, Device, Level, Seed, Splits, keep_freed_memory
 from ntrm.cli.console import Console, command
-from ntrm.cli.options import Changes, Device, Level, Seed, Splits, keep_freed_memory
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 
 WHICH = f"{DEFAULT} stands for {DEFAULT_NETWORK} in this version"

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.data.cases import Case
-from ntrm.data.decode import read_image, read_mask
-from ntrm.errors import DataError
-from ntrm.files import PARTIAL, sha256_of, whole_file, write_json
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import DataError
+from ntrm.core.io import PARTIAL, sha256_of, whole_file, write_json
+from ntrm.core.labels import LabelSchema
+from ntrm.data.dataset import Case
+from ntrm.data.image_files import read_image, read_mask
 
 FORMAT = 1
 """Rises whenever the same source file would be decoded or stored differently."""

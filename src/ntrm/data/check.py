@@ -1,27 +1,195 @@
-"""Walk a whole dataset, decode every file, and report every fault; nothing stops at the first one."""
+"""One section of a dataset, decoded and judged: the part of the check that runs in parallel."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ntrm.data.cases import SPLITS
-from ntrm.data.decode import MAX_PIXELS
-from ntrm.data.faults import KINDS, Fault, fault
-from ntrm.data.inspection import Outcome, Task, inspect_case
-from ntrm.data.measurements import check_measurements
-from ntrm.data.parallel import parallel_map
-from ntrm.data.patients import patient_of, section_of
-from ntrm.data.survey import Survey, natural, survey_dataset
-from ntrm.errors import DataError
-from ntrm.progress import SILENT, Progress
-from ntrm.resolution import level_factor
+import numpy as np
+
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, DecodedMask, LabelSchema
+from ntrm.core.mpp import level_factor
+from ntrm.core.parallel import parallel_map
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.csv_tables import fault_of, number, read_table
+from ntrm.data.dataset import SPLITS, Case
+from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
+from ntrm.data.image_files import MAX_PIXELS, image_size, read_image, read_mask
+from ntrm.data.layouts import MEASUREMENTS, Survey, natural, patient_of, section_of, survey_dataset
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A case to inspect, and what is needed for it."""
+
+    root: Path
+    case: Case
+    schema: LabelSchema | None
+    tiles: bool
+    """Whether the masks may be tiles of sections, of which some are rightly all background."""
+    max_pixels: int
+
+
+@dataclass
+class Outcome:
+    """What was found out about a case."""
+
+    size: tuple[int, int] | None = None
+    """(height, width) by the image, or else by the mask."""
+    pixels: int = 0
+    strays: int = 0
+    ignored: int = 0
+    faults: list[Fault] = field(default_factory=list)
+
+
+def inspect_case(task: Task) -> Outcome:
+    """Decode image and mask of a case; every fault of theirs is in the outcome."""
+    outcome = Outcome()
+    image, mask = task.case.image, task.case.mask
+    image_at = _attempt(task, outcome, image, image_size) if image else None
+    mask_at = _attempt(task, outcome, mask, image_size) if mask else None
+    outcome.size = image_at or mask_at
+    if image and image_at:
+        _attempt(task, outcome, image, lambda path: read_image(path, max_pixels=task.max_pixels))
+    if mask and mask_at:
+        _inspect_mask(task, outcome, mask)
+    if mask and image_at and mask_at and image_at != mask_at:
+        found = f"image {image_at[1]} × {image_at[0]}, mask {mask_at[1]} × {mask_at[0]}"
+        outcome.faults.append(fault("size-mismatch", _relative(task, mask), found))
+    return outcome
+
+
+def _inspect_mask(task: Task, outcome: Outcome, path: Path) -> None:
+    schema = task.schema
+    if schema is None:
+        return
+    decoded = _attempt(task, outcome, path, lambda path: read_mask(path, schema, max_pixels=task.max_pixels))
+    if decoded is None:
+        return
+    outcome.pixels, outcome.strays, outcome.ignored = decoded.mask.size, decoded.strays, decoded.ignored
+    code = _emptiness(decoded, schema.background_index)
+    if code == "background-only" and task.tiles:
+        return
+    if code:
+        outcome.faults.append(fault(code, _relative(task, path)))
+
+
+def _emptiness(decoded: DecodedMask, background: int | None) -> str:
+    """Code of the fault that a mask without any tissue has, or the empty string."""
+    values = set(np.flatnonzero(np.bincount(decoded.mask.ravel(), minlength=256)).tolist())
+    if values <= {IGNORE}:
+        return "empty-mask"
+    return "background-only" if values <= {IGNORE, background} else ""
+
+
+def _attempt(task: Task, outcome: Outcome, path: Path, read: Callable[[Path], T]) -> T | None:
+    try:
+        return read(path)
+    except FaultError as error:
+        outcome.faults.append(replace(error.fault, file=_relative(task, path)))
+        return None
+
+
+def _relative(task: Task, path: Path) -> str:
+    return printable(path.relative_to(task.root).as_posix())
+
+
+# Pathologists' own measurements, which may come with a dataset as ``measurements.csv``. Columns: ``name`` (a section of
+# the dataset), ``clearance_um`` (tumour to margin) and ``depth_um`` (of invasion), both in µm, of which one may be
+# empty; optionally ``reader`` (who measured) and ``note``. A section may have one row per reader.
+
+
+COLUMNS = ("name", "clearance_um", "depth_um")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one reader measured on one section; None where it was not assessed."""
+
+    clearance_um: float | None
+    depth_um: float | None
+    reader: str = ""
+    note: str = ""
+
+
+Measurements = dict[str, tuple[Measurement, ...]]
+
+
+def read_measurements(root: Path, *, names: Collection[str] | None = None) -> Measurements:
+    """Measurements by section name; empty where the dataset brings none.
+
+    ``names`` are the sections of the dataset, looked up where they are not given.
+    """
+    root = Path(root)
+    if not (root / MEASUREMENTS).exists():
+        return {}
+    known = {case.name for case in survey_dataset(root).cases} if names is None else names
+    measurements, faults = check_measurements(root, known)
+    if faults:
+        first = faults[0]
+        raise DataError(
+            f"{root / MEASUREMENTS} cannot be used ({len(faults)} faults)",
+            got=first.found,
+            expected=first.expected,
+            mend=f"run `ntrm data check {root}` for all faults and how to mend them",
+        )
+    return measurements
+
+
+def check_measurements(root: Path, names: Collection[str]) -> tuple[Measurements, list[Fault]]:
+    """The sound rows, and every fault of the others."""
+    path = root / MEASUREMENTS
+    if not path.exists():
+        return {}, []
+    try:
+        table = read_table(path, COLUMNS)
+    except DataError as error:
+        return {}, [fault_of(error, "bad-measurements", path.name)]
+    sound: dict[str, list[Measurement]] = defaultdict(list)
+    faults = []
+    for line, cells in enumerate(table, start=2):
+        try:
+            measurement = _measurement(cells, names, sound[cells["name"]])
+        except DataError as error:
+            found = f"row {line} ({cells['name']}): {error.what}: {error.got}"
+            faults.append(fault("bad-measurements", path.name, found, expected=str(error.expected or "")))
+        else:
+            sound[cells["name"]].append(measurement)
+    return {name: tuple(rows) for name, rows in sound.items() if rows}, faults
+
+
+def _measurement(cells: dict[str, str], names: Collection[str], others: list[Measurement]) -> Measurement:
+    if cells["name"] not in names:
+        raise DataError("unknown section", got=repr(cells["name"]), expected="a section of the dataset")
+    reader = cells.get("reader", "")
+    if any(other.reader == reader for other in others):
+        raise DataError("a second row of one reader", got=repr(reader), expected="one row per section and reader")
+    clearance, depth = (_micrometres(column, cells[column]) for column in COLUMNS[1:])
+    if clearance is None and depth is None:
+        raise DataError("nothing measured", got="two empty cells", expected="clearance_um or depth_um")
+    return Measurement(clearance, depth, reader, cells.get("note", ""))
+
+
+def _micrometres(column: str, cell: str) -> float | None:
+    if not cell:
+        return None
+    value = number(cell)
+    if value < 0:
+        raise DataError(f"negative {column}", got=cell, expected="0 or more µm")
+    return value
+
+
+# Walk a whole dataset, decode every file, and report every fault; nothing stops at the first one.
+
 
 SIZE_TOLERANCE = 0.01
 """Share by which the sizes of two resolutions may miss the ratio of their factors; a pixel is always allowed."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 
 Severity = Literal["fault", "note"]
 

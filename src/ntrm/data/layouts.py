@@ -1,15 +1,311 @@
-"""Dataset folders as cases, ready for use: the one way in for everything that reads a dataset."""
+"""Which sections of the skin dataset come from one patient: known from its authors, not visible in the files."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
-from ntrm.data.cases import SPLITS, Case, Dataset
-from ntrm.data.faults import Fault
-from ntrm.data.survey import Survey, survey_dataset
-from ntrm.data.tables import patient_faults, read_table
-from ntrm.errors import DataError, NtrmError, RefusedError, choices_error
+from ntrm.core.errors import DataError, NtrmError, RefusedError, choices_error
+from ntrm.core.io import PARTIAL
+from ntrm.core.labels import SKIN, LabelSchema, read_schema
+from ntrm.core.mpp import level_factor, level_resolution
+from ntrm.data.csv_tables import CaseRow, fault_of, is_good_name, patient_faults, read_cases, read_table
+from ntrm.data.dataset import SPLITS, Case, Dataset
+from ntrm.data.faults import Fault, fault
+from ntrm.data.image_files import RGB8, read_header
+
+SKIN_GROUPS = {
+    "BCC": "1-2 5-6 7-8 11-12 19-20-21 23-24 25-26 27-28 33-34 37-38 40-41 46-47 55-56 60-61 83-84",
+    "SCC": "1-2 5-6 10-11 15-16 17-18 34-35",
+    "IEC": "2-3 4-5 6-7 8-9 10-11 13-14 19-20 22-23 27-28 29-30 34-35 43-44 51-52",
+}
+"""Section numbers per cancer type; numbers joined by a hyphen are one patient, every other section is its own."""
+
+SKIN_SECTIONS = {"BCC": 140, "SCC": 60, "IEC": 90}
+"""How many sections the released dataset has per cancer type, numbered from 1."""
+
+_SECTION = re.compile(r"((BCC|SCC|IEC)_[0-9]+)(_[0-9]+)?")
+
+
+def section_of(name: str) -> str:
+    """Section that a file's stem belongs to: tiles cut from a skin section carry a number behind its name.
+
+    >>> section_of("BCC_11_0007"), section_of("BCC_11"), section_of("slide_11_0007")
+    ('BCC_11', 'BCC_11', 'slide_11_0007')
+    """
+    match = _SECTION.fullmatch(name)
+    return match.group(1) if match else name
+
+
+def patient_of(name: str) -> str:
+    """Stable patient id of a section (or of a tile cut from it); a name in no known group is its own patient.
+
+    >>> patient_of("BCC_20"), patient_of("BCC_3"), patient_of("BCC_11_0007"), patient_of("core7")
+    ('BCC_19-20-21', 'BCC_3', 'BCC_11-12', 'core7')
+    """
+    section = section_of(name)
+    return _patient_by_section().get(section, section)
+
+
+def cancer_of(name: str) -> str:
+    """Cancer type that a skin section is filed under, or the empty string.
+
+    >>> cancer_of("IEC_4"), cancer_of("IEC_4_0001"), cancer_of("testA_1")
+    ('IEC', 'IEC', '')
+    """
+    match = _SECTION.fullmatch(name)
+    return match.group(2) if match else ""
+
+
+@cache
+def _patient_by_section() -> dict[str, str]:
+    return {
+        f"{cancer}_{number}": f"{cancer}_{group}"
+        for cancer, groups in SKIN_GROUPS.items()
+        for group in groups.split()
+        for number in group.split("-")
+    }
+
+
+# Which files a dataset folder holds and how they belong together, without decoding any of them.
+
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
+CLASSES, CASES, MEASUREMENTS = "classes.csv", "cases.csv", "measurements.csv"
+
+LEVEL = r"[1-9][0-9]{0,2}x"
+"""Names of the folders of one resolution."""
+
+LAYOUTS = """\
+layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
+            layout plain: Images/, Masks/ (indexed), classes.csv (index,name,r,g,b), cases.csv (name,group,split,mpp)
+            masks alone (for statistics): Masks/*.png or *.png"""
+
+
+@dataclass
+class Survey:
+    """A dataset as it lies on disk: every case that was found, and every fault that shows without decoding."""
+
+    root: Path
+    layout: str
+    schema: LabelSchema | None = None
+    """None where the classes are unknown; then no mask can be read."""
+    cases: list[Case] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def relative(self, path: Path) -> str:
+        """Path as reports show it."""
+        return path.relative_to(self.root).as_posix()
+
+
+@dataclass(frozen=True)
+class Place:
+    """One folder of images and one of masks that belong together."""
+
+    level: str
+    images: Path | None
+    masks: Path
+
+
+def survey_dataset(root: Path) -> Survey:
+    """Walk a dataset folder of any layout; raises only where it is no dataset at all."""
+    if not root.is_dir():
+        raise DataError("no such dataset folder", got=root, expected="a folder", mend="check the path")
+    layout, places = _find_layout(root)
+    survey = Survey(root, layout)
+    for place in places:
+        _pair_up(survey, place)
+    if not survey.cases:
+        survey.faults.append(fault("empty-dataset", "."))
+    _find_schema(survey)
+    _add_rows(survey)
+    _note_missing_levels(survey)
+    survey.cases.sort(key=lambda case: (-level_factor(case.level) if case.level else 0, natural(case.name)))
+    return survey
+
+
+def natural(name: str) -> tuple[list[tuple[int, str] | str], str]:
+    """Sorting key under which numbers count: BCC_2 stands before BCC_10.
+
+    >>> sorted(["BCC_10", "BCC_2"], key=natural)
+    ['BCC_2', 'BCC_10']
+    """
+    parts = re.split(r"([0-9]+)", name)
+    return [_size(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+
+def _size(digits: str) -> tuple[int, str]:
+    """Sorts as the number does; of digits without end Python would make no number."""
+    plain = digits.lstrip("0")
+    return len(plain), plain
+
+
+def _dataset_above(root: Path) -> str:
+    """How to mend a folder that is no dataset, and may be a part of one."""
+    folder = root.parent if root.name in ("Images", "Masks") else root
+    if re.fullmatch(LEVEL, folder.name):
+        folder = folder.parent
+    return "arrange the folders like this" if folder == root else f"give {folder}, which holds Images and Masks"
+
+
+def _find_layout(root: Path) -> tuple[str, list[Place]]:
+    for base in (root, root / "data"):
+        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(LEVEL, folder.name)]
+        places = [
+            Place(folder.name, folder / "Images", folder / "Masks")
+            for folder in levels
+            if (folder / "Images").is_dir() or (folder / "Masks").is_dir()
+        ]
+        if any(place.images and place.images.is_dir() for place in places):
+            return "queensland", places
+        if places:
+            return "masks", [Place(place.level, None, place.masks) for place in places]
+    if (root / "Images").is_dir():
+        return "plain", [Place("", root / "Images", root / "Masks")]
+    if (root / "Masks").is_dir():
+        return "masks", [Place("", None, root / "Masks")]
+    if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
+        return "masks", [Place("", None, root)]
+    raise DataError(
+        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, mend=_dataset_above(root)
+    )
+
+
+def _pair_up(survey: Survey, place: Place) -> None:
+    images = _scan(survey, place.images) if place.images else {}
+    masks = _scan(survey, place.masks)
+    for name in sorted({*images, *masks}):
+        image, mask = images.get(name), masks.get(name)
+        if mask is None and image is not None:
+            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
+        if image is None and mask is not None and place.images:
+            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
+        survey.cases.append(Case(name, image, mask, group=name, level=place.level))
+
+
+def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
+    """Image files of one folder by name; everything that is odd about the folder becomes a fault."""
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        survey.faults.append(fault("unreadable", survey.relative(folder), f"the folder: {error.strerror}"))
+        return {}
+    found: dict[str, Path] = {}
+    first: dict[str, Path] = {}
+    for path in paths:
+        survey.faults += _odd_entry(survey, path)
+        if path.suffix.lower() not in SUFFIXES or path.name.startswith(".") or not path.is_file():
+            continue
+        twin = first.setdefault(path.stem.casefold(), path)
+        if twin != path:
+            survey.faults.append(fault("duplicate-name", survey.relative(path), f"{path.name} beside {twin.name}"))
+        found.setdefault(path.stem, path)
+    return found
+
+
+def _odd_entry(survey: Survey, path: Path) -> list[Fault]:
+    """What is wrong with one entry of a folder, judged by its name and kind alone."""
+    file = survey.relative(path)
+    if path.name.startswith(PARTIAL):
+        return [fault("partial-file", file, "passed over")]
+    if path.suffix.lower() not in SUFFIXES or path.is_dir():
+        known = path.parent == survey.root and path.name in {CLASSES, CASES, MEASUREMENTS}
+        return [] if known else [fault("other-file", file, "a folder" if path.is_dir() else f"a {path.suffix} file")]
+    if not path.is_file():
+        return [fault("unreadable", file, "a broken link" if path.is_symlink() else "no regular file")]
+    faults = []
+    if not is_good_name(path.stem):
+        faults.append(fault("odd-name", file, repr(path.name)))
+    if not path.resolve().is_relative_to(survey.root.resolve()):
+        faults.append(fault("outside-link", file, str(path.resolve())))
+    return faults
+
+
+def _find_schema(survey: Survey) -> None:
+    path = survey.root / CLASSES
+    if path.exists():
+        try:
+            survey.schema = read_schema(path)
+        except NtrmError as error:
+            survey.faults.append(fault_of(error, "bad-classes", CLASSES))
+    elif survey.layout == "queensland" or (survey.layout == "masks" and _is_rgb(survey.cases)):
+        survey.schema = SKIN
+    else:
+        mend = "write it; for one level of the skin dataset give the folder above the level instead"
+        survey.faults.append(fault("bad-classes", CLASSES, "no such file", mend=mend))
+
+
+def _is_rgb(cases: Iterable[Case]) -> bool:
+    """Whether the first mask that can be opened is RGB, and thus says by its colours what it shows."""
+    for case in cases:
+        try:
+            return case.mask is not None and read_header(case.mask).pixels == RGB8
+        except DataError:
+            continue
+    return False
+
+
+def _add_rows(survey: Survey) -> None:
+    """Give every case its patient, split, cancer type and µm/px."""
+    rows: dict[str, CaseRow] = {}
+    plain = survey.layout == "plain"
+    path = next((base / CASES for base in (survey.root, survey.root / "data") if (base / CASES).exists()), None)
+    if path is not None:
+        rows, faults = _read_rows(path, {case.name for case in survey.cases}, mpp_needed=plain)
+        survey.faults += faults
+    elif plain:
+        survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
+    survey.cases = [_complete(case, rows.get(case.name), survey.layout) for case in survey.cases]
+    if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
+        survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
+
+
+def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[str, CaseRow], list[Fault]]:
+    try:
+        rows, faults = read_cases(path, mpp_needed=mpp_needed)
+    except DataError as error:
+        return {}, [fault_of(error, "bad-cases", path.name)]
+    lacking = [fault("bad-cases", path.name, f"no row for {name}") for name in sorted(names - set(rows), key=natural)]
+    surplus = sorted(set(rows) - names, key=natural)
+    faults += lacking + [fault("bad-cases", path.name, f"row {name!r} without a file") for name in surplus]
+    faults += [fault("odd-name", path.name, repr(name)) for name in surplus if name and not is_good_name(name)]
+    return rows, faults
+
+
+def _complete(case: Case, row: CaseRow | None, layout: str) -> Case:
+    case = replace(
+        case,
+        group=patient_of(section_of(case.name)),
+        cancer=cancer_of(case.name),
+        resolution=level_resolution(case.level) if case.level else None,
+    )
+    if row is None:
+        return case
+    return replace(
+        case,
+        group=row.group,
+        split=row.split,
+        cancer=row.cancer or case.cancer,
+        resolution=case.resolution or row.resolution,
+    )
+
+
+def _note_missing_levels(survey: Survey) -> None:
+    levels_of: dict[str, set[str]] = defaultdict(set)
+    for case in survey.cases:
+        levels_of[case.name].add(case.level)
+    every = set().union(*levels_of.values())
+    for name in sorted(levels_of, key=natural):
+        for level in sorted(every - levels_of[name], key=level_factor):
+            survey.faults.append(fault("missing-level", name, f"not at {level}"))
+
+
+# Dataset folders as cases, ready for use: the one way in for everything that reads a dataset.
+
 
 _SHOWN = 5
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.data.cases import SPLITS, Case, Dataset
-from ntrm.data.decode import read_mask
-from ntrm.data.parallel import parallel_map
-from ntrm.data.patients import section_of
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.parallel import parallel_map
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.dataset import SPLITS, Case, Dataset
+from ntrm.data.image_files import read_mask
+from ntrm.data.layouts import section_of
 from ntrm.data.tiles import TILE_SIZE, tile_windows
-from ntrm.errors import DataError, RefusedError
-from ntrm.labels import IGNORE, LabelSchema
-from ntrm.progress import SILENT, Progress
 
 Counts = NDArray[np.int64]
 IndexMask = NDArray[np.integer[Any]]

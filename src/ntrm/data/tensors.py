@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils import data as torch_data
 
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import CachedSection, TileCache
-from ntrm.data.cases import Case, Dataset
+from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, tile_windows
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE, LabelSchema
-from ntrm.progress import SILENT, Progress
 
 
 class Tile(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import UsageError
-from ntrm.labels import IGNORE, WHITE
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE, WHITE
 
 TILE_SIZE = 256
 """Side of a tile in pixels, as in the paper."""

@@ -20,24 +20,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import write_json, write_text
+from ntrm.core.labels import IGNORE
+from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
-from ntrm.data.cases import Dataset
-from ntrm.data.parts import Parts, few_sections, open_parts
+from ntrm.data.dataset import Dataset
+from ntrm.data.split import DatasetSplits, few_sections, open_parts
 from ntrm.data.tensors import TileDataset
-from ntrm.errors import DataError, RefusedError, UsageError
+from ntrm.evaluation.loaded_model import class_table, open_subject
 from ntrm.evaluation.sections import BINS, Tally
-from ntrm.evaluation.subject import class_table, open_subject
-from ntrm.files import write_json, write_text
 from ntrm.gathering import Context, gather_image
-from ntrm.labels import IGNORE
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
-from ntrm.models.card import model_card
 from ntrm.models.hub import BUNDLED
-from ntrm.models.saving import CARD, CONFIG
-from ntrm.predictor import Predictor
-from ntrm.progress import SILENT, Progress
-from ntrm.stitching import Stitching, stitch
+from ntrm.models.saving import CARD, CONFIG, model_card
 from ntrm.version import __version__
 
 PIXELS_PER_WINDOW = 2_000
@@ -219,7 +218,7 @@ def _draw(truth: Labels, most: int, seed: Sequence[int]) -> NDArray[np.int64]:
 
 
 def count_calibration(
-    predictor: Predictor, parts: Parts, part: Dataset, table: Labels, progress: Progress = SILENT
+    predictor: Predictor, parts: DatasetSplits, part: Dataset, table: Labels, progress: Progress = SILENT
 ) -> CalibrationCounts:
     """Confidence against accuracy over the stitched sections of a part."""
     stitching, cache = Stitching(predictor.config.window), TileCache()
@@ -266,7 +265,9 @@ def card_with_temperature(card: str, temperature: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_findings(found: Calibrated, predictor: Predictor, parts: Parts, part: Dataset, *, pictures: bool) -> None:
+def _write_findings(
+    found: Calibrated, predictor: Predictor, parts: DatasetSplits, part: Dataset, *, pictures: bool
+) -> None:
     found.out.mkdir(parents=True, exist_ok=True)
     for path in (found.out / RELIABILITY, *_map_paths(found.out)):
         path.unlink(missing_ok=True)  # of an earlier calibration
@@ -311,7 +312,7 @@ def _claim(out: Path) -> Path:
     return out
 
 
-def _describe(parts: Parts, part: Dataset, split: str) -> dict[str, Any]:
+def _describe(parts: DatasetSplits, part: Dataset, split: str) -> dict[str, Any]:
     return {
         "fingerprint": parts.fingerprint(split),
         "split": split,

@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import CANCERS, LabelSchema
-from ntrm.resolution import Resolution
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.mpp import Resolution
 
 SMALLEST_REGION_MM2 = 0.002
 """A disc 50 µm across, 45 pixels at 10x. Smaller ones in real masks are mostly slips of the annotator's pen."""
@@ -102,7 +102,7 @@ def cancer_types(
 
     ``confidence`` is the probability of the class in ``mask`` at each pixel; None for a truth, which is certain.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> mask = np.full((30, 30), SKIN.index("RET"))
     >>> mask[5:25, 5:25] = SKIN.index("BCC")
     >>> finding = cancer_types(mask, None, SKIN, Resolution.square(6.7))[0]

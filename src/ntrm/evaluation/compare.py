@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.csv_text import rows_text
-from ntrm.errors import RefusedError, UsageError, choices_error
-from ntrm.evaluation.evaluated import METRICS, Evaluated, read_evaluation
-from ntrm.files import write_json, write_text
+from ntrm.core.errors import RefusedError, UsageError, choices_error
+from ntrm.core.io import rows_text, write_json, write_text
+from ntrm.evaluation.result import METRICS, Evaluated, read_evaluation
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions
 

@@ -12,26 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.data.cases import Dataset
-from ntrm.data.parts import Parts, open_parts
-from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
-from ntrm.evaluation.pictures import Gallery
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.dataset import Dataset
+from ntrm.data.split import DatasetSplits, open_parts
+from ntrm.evaluation.loaded_model import class_table, open_subject
 from ntrm.evaluation.result import Evaluation
 from ntrm.evaluation.robustness import degraded, robustness_rows
 from ntrm.evaluation.sections import (
+    MasksToMeasure,
     PredictedSection,
     SectionCounts,
     SectionResult,
     confusion_of,
+    measure,
     predict_section,
+    stream_map,
 )
-from ntrm.evaluation.subject import class_table, open_subject
-from ntrm.evaluation.writing import claim_folder, write_evaluation
+from ntrm.evaluation.writing import Gallery, claim_folder, write_evaluation
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.metrics.confusion import Counts
 from ntrm.models.base import SegmentationModel
-from ntrm.predictor import Predictor
-from ntrm.progress import SILENT, Progress
-from ntrm.stitching import A_QUARTER, Stitching
 
 
 def evaluate(
@@ -113,7 +114,7 @@ class _Work:
     """What the sections go through, and what is kept of each: counts, but no maps."""
 
     predictor: Predictor
-    parts: Parts
+    parts: DatasetSplits
     part: Dataset
     table: NDArray[np.uint8]
     stitching: Stitching
@@ -157,7 +158,7 @@ class _Work:
             yield confusion_of(self.predictor, image, predicted.truth, stitching=self.stitching)
 
 
-def _describe(parts: Parts, part: Dataset, split: str) -> dict[str, Any]:
+def _describe(parts: DatasetSplits, part: Dataset, split: str) -> dict[str, Any]:
     return {
         "fingerprint": parts.fingerprint(split),
         "split": split,

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import CANCERS, LabelSchema
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.metrics.boundary import check_masks
 
 REACH = 3
@@ -32,7 +32,7 @@ Counts = NDArray[np.int64]
 def interface_name(one: str, other: str, schema: LabelSchema) -> str:
     """The name of an interface, whichever tissue comes first: a cancer is named first, then the order of the classes.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> interface_name("RET", "BCC", SKIN), interface_name("KER", "EPI", SKIN)
     ('BCC-RET', 'EPI-KER')
     """
@@ -105,7 +105,7 @@ def interface_counts(
 ) -> InterfaceCounts:
     """Count one section; ``initial`` is what the coarse head says, None without one.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> truth, initial, final = np.array([[9, 9, 3, 3]]), np.array([[9, 3, 3, 9]]), np.array([[9, 9, 9, 3]])
     >>> interface_counts(truth, final, initial, SKIN, reach=1).of("BCC", "RET")
     {'pixels': 2, 'initial_wrong': 1, 'wrong': 1, 'corrected': 1, 'broken': 1}

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ntrm.core.errors import DataError
+from ntrm.core.labels import LabelSchema
 from ntrm.evaluation.cancers import score_cancers
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.evaluation.robustness import RobustnessRow
 from ntrm.evaluation.sections import SectionResult
-from ntrm.labels import LabelSchema
+from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.boundary import BoundaryAgreement
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.confusion import Counts
 from ntrm.metrics.graph_agreement import GraphAgreement
 from ntrm.metrics.overlap import Overlap, per_section, pooled
-from ntrm.stitching import Stitching
+from ntrm.metrics.significance import pixel_accuracy
+from ntrm.models.names import network_saved_as
 from ntrm.version import __version__
 
 
@@ -121,3 +130,121 @@ class Evaluation:
 def _false_positives(confusion: Counts, index: int) -> int:
     """Pixels called this class that are another."""
     return int(confusion[:, index].sum() - confusion[index, index])
+
+
+# An evaluation read back from its folder, and checked: what ``ntrm evaluate`` wrote, for those who compare.
+
+
+METRICS, CONFUSIONS = "metrics.json", "confusions.npz"
+
+TRAITS = ("arch", "options", "recipe", "init", "encoder_init", "data", "sections", "level", "mpp")
+"""What tells models of one name apart, beside how they were stitched; the seed does not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """One evaluation, read back and checked."""
+
+    folder: Path
+    name: str
+    """The model's name, or its architecture."""
+    traits: Mapping[str, str]
+    """Everything that tells models apart, flat, as text."""
+    seed: int | None
+    """Of its training; None where it is not known."""
+    sha256: str | None
+    data: Mapping[str, Any]
+    """Fingerprint, split, resolution."""
+    classes: tuple[str, ...]
+    sections: tuple[str, ...]
+    patients: tuple[str, ...]
+    confusions: NDArray[np.int64] = field(repr=False)
+    """(S, K, K)"""
+
+
+def read_evaluation(folder: Path) -> Evaluated:
+    """Read an evaluation back, and refuse one that is incomplete or whose files do not belong together."""
+    document = _read_metrics(folder / METRICS)
+    arrays = _read_confusions(folder / CONFUSIONS)
+    try:
+        model, data = document["model"], document["data"]
+        model = {**model, "arch": network_saved_as(str(model["arch"]))}
+        found = Evaluated(
+            folder=folder,
+            name=str(model.get("name") or model["arch"]),
+            traits=_traits({**{key: model.get(key) for key in TRAITS}, "stitching": document.get("stitching")}),
+            seed=None if model["seed"] is None else int(model["seed"]),
+            sha256=None if model.get("sha256") is None else str(model["sha256"]),
+            data={key: data.get(key) for key in ("fingerprint", "split", "level", "mpp")},
+            classes=tuple(map(str, document["classes"])),
+            sections=tuple(arrays["names"].astype(str).ravel().tolist()),
+            patients=tuple(arrays["patients"].astype(str).ravel().tolist()),
+            confusions=arrays["final"],
+        )
+        accuracy = document["pooled"]["pixel_accuracy"]
+        pooled = None if accuracy is None else float(accuracy)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DataError(
+            f"{folder / METRICS} cannot be understood",
+            got=f"{type(error).__name__}: {error}",
+            mend="evaluate again with this version of ntrm",
+        ) from error
+    _check_whole(found, pooled)
+    return found
+
+
+def _traits(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values as one flat table: ``{"options": {"width": 0.5}}`` becomes ``{"width": "0.5"}``."""
+    flat: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            inner = prefix if key == "options" else f"{prefix}{key}."
+            flat.update(_traits(dict(sorted(value.items())), inner))
+        else:
+            flat[prefix + key] = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return flat
+
+
+def _check_whole(found: Evaluated, pooled: float | None) -> None:
+    """Refuse counts that do not fit the sections and classes, or that are not the ones the scores came from."""
+    count, classes = len(found.sections), len(found.classes)
+    fits = found.confusions.shape == (count, classes, classes) and found.confusions.dtype.kind in "iu"
+    if not fits or len(found.patients) != count or len(set(found.sections)) != count or not count:
+        raise DataError(
+            f"{found.folder / CONFUSIONS} does not fit its evaluation",
+            got=f"{count} sections, {len(found.patients)} patients, {found.confusions.dtype} {found.confusions.shape}",
+            expected=f"whole numbers (S, {classes}, {classes}) for S sections of different names",
+            mend="evaluate again",
+        )
+    total = found.confusions.sum(axis=0).astype(np.float64)
+    accuracy = pixel_accuracy(total[None])[0]
+    if pooled is None or not abs(accuracy - pooled) < 1e-9:
+        raise DataError(
+            f"{METRICS} and {CONFUSIONS} of {found.folder} are not of one evaluation",
+            got=f"pixel accuracy {pooled} and {accuracy:.6f}",
+            expected="the same score of both",
+            mend="evaluate again",
+        )
+
+
+def _read_metrics(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise DataError(
+            f"{path.parent} holds no evaluation",
+            got=f"no {METRICS}",
+            expected="a folder that `ntrm evaluate --out` wrote",
+        )
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="evaluate again") from error
+    return document if isinstance(document, dict) else {}
+
+
+def _read_confusions(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        # Opened here: numpy leaves a file open that turns out to be no archive.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name: archive[name] for name in ("names", "patients", "final")}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", mend="evaluate again") from error

@@ -14,14 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.data.augmentation.augment import gaussian_blur
-from ntrm.data.augmentation.jpeg import compress
-from ntrm.data.augmentation.stain_jitter import jitter_stains
-from ntrm.errors import DataError
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import DataError
+from ntrm.core.labels import LabelSchema
+from ntrm.data.augment import compress, gaussian_blur, jitter_stains
+from ntrm.inference.predictor import Image, check_image
 from ntrm.metrics.confusion import Counts
 from ntrm.metrics.overlap import pooled
-from ntrm.predictor import Image, check_image
 
 BLOCK = 1024
 """Side in pixels of the pieces that are degraded at a time, so that memory is bounded; a multiple of ``HALO``."""

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import UsageError, check_number
+from ntrm.core.errors import UsageError, check_number
+from ntrm.core.io import whole_file
+from ntrm.core.labels import LabelSchema, Tissue
+from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.export.polygons import Region, polygons
-from ntrm.files import whole_file
-from ntrm.labels import LabelSchema, Tissue
-from ntrm.resolution import Resolution
 from ntrm.version import __version__
 
 DECIMALS = 3

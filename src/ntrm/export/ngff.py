@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ntrm.errors import DataError, UsageError
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.export.pyramid import MEANING, Level, Rows, label_pyramid
-from ntrm.labels import LabelSchema
-from ntrm.resolution import Resolution
 from ntrm.version import __version__
 
 CHUNK = 1024

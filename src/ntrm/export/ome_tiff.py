@@ -18,10 +18,10 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
+from ntrm.core.io import whole_file
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.export.pyramid import MEANING, Level, Rows, byte_pyramid, label_pyramid
-from ntrm.files import whole_file
-from ntrm.labels import LabelSchema
-from ntrm.resolution import Resolution
 from ntrm.version import __version__
 
 TILE = 512

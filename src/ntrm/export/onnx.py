@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ntrm.environment import EXTRAS
-from ntrm.errors import RefusedError, UsageError
-from ntrm.files import whole_file
+from ntrm.core.environment import EXTRAS
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import whole_file
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.version import __version__

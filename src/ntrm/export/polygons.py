@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE
 
 BAND_PIXELS = 1 << 22
 """Pixels looked at together."""

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.export.ngff import VERSION, multiscale, zarr_library
 from ntrm.export.pyramid import SMALLEST, halve_mean
-from ntrm.labels import LabelSchema
-from ntrm.resolution import Resolution
 from ntrm.version import __version__
 
 ROWS, COLUMNS, CHUNK = 256, 4096, 256

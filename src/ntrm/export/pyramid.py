@@ -16,8 +16,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE, LabelSchema
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, LabelSchema
 
 SMALLEST = 256
 """Levels are added until one fits into a square of this side."""

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.data.stats import pixel_counts
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, LabelSchema
-from ntrm.resolution import Resolution
 
 TOLERANCES_UM = (10.0, 25.0, 50.0)
 """Default tolerances: one pixel, diagonals included, at 10x (6.7 µm/px), and about four and seven."""
@@ -123,7 +123,7 @@ def boundary_agreement(
 ) -> BoundaryAgreement:
     """Compare the surfaces of every tissue of ``schema`` in two masks of one section.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> truth = np.repeat([[0, 0, 3, 3, 3]], 4, axis=0)
     >>> prediction = np.repeat([[0, 0, 0, 3, 3]], 4, axis=0)
     >>> agreement = boundary_agreement(truth, prediction, SKIN, Resolution(10, 10), tolerances_um=(5, 10))

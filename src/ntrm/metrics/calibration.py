@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from ntrm.errors import DataError, check_number
-from ntrm.labels import IGNORE
+from ntrm.core.errors import DataError, check_number
+from ntrm.core.labels import IGNORE
 from ntrm.metrics.confusion import Counts
 
 Floats = NDArray[np.float64]

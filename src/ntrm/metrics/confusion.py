@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ntrm.errors import DataError, check_number
-from ntrm.labels import IGNORE
+from ntrm.core.errors import DataError, check_number
+from ntrm.core.labels import IGNORE
 
 Counts = NDArray[np.int64]
 

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.errors import UsageError, check_number
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.data.stats import pixel_counts
-from ntrm.errors import UsageError, check_number
-from ntrm.labels import IGNORE, LabelSchema
 from ntrm.metrics.boundary import check_masks, harmonic_mean
-from ntrm.resolution import Resolution
 
 MIN_LENGTH_UM = 50.0
 """Shorter contacts, up to seven pixel sides at 10x, are touches in passing, not relations.
@@ -192,7 +192,7 @@ def section_graph(
 ) -> SectionGraph:
     """The graph of tissues of one mask.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> section_graph(np.array([[0, 5], [0, 5]]), SKIN, Resolution(40, 40)).edges
     (('EPI', 'PAP'),)
     """
@@ -215,7 +215,7 @@ def graph_agreement(
 ) -> GraphAgreement:
     """Compare the section graphs of two masks of one section.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> truth, prediction = np.array([[7, 0, 5]]), np.array([[7, 0, 3]])
     >>> agreement = graph_agreement(truth, prediction, SKIN, Resolution(60, 60))
     >>> agreement.precision, agreement.recall, agreement.relative_error

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import DataError
+from ntrm.core.labels import LabelSchema
 from ntrm.metrics.confusion import Counts
 
 Floats = NDArray[np.float64]
@@ -70,7 +70,7 @@ class Overlap:
 def overlap(confusion: NDArray[np.integer], schema: LabelSchema) -> Overlap:
     """Scores of one table of counts (K, K), truth in rows.
 
-    >>> from ntrm.labels import Tissue
+    >>> from ntrm.core.labels import Tissue
     >>> pair = LabelSchema((Tissue(0, "A", "", (0, 0, 0)), Tissue(1, "B", "", (9, 9, 9))))
     >>> scores = overlap(np.array([[3, 1], [0, 0]]), pair)
     >>> scores.pixel_accuracy, scores.per_class["iou"].tolist(), scores.macro["recall"]

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ntrm.errors import DataError, RefusedError, UsageError, check_number, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, choices_error
 from ntrm.metrics.wording import signed
 
 Values = NDArray[np.float64]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError, check_number
+from ntrm.core.errors import UsageError, check_number
 
 
 def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1) -> nn.Sequential:

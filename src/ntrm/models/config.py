@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ntrm.errors import RefusedError, UsageError
-from ntrm.labels import SKIN, LabelSchema, Tissue
-from ntrm.resolution import Resolution
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.mpp import Resolution
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -1,14 +1,161 @@
-"""Encoders by name: our ResNets, or any pyramid of timm's behind the extra ``encoders``."""
+"""ResNet encoders with torchvision's key names, so that public ImageNet weights load unchanged."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError
-from ntrm.models.encoder import ResNetEncoder, Stages
+from ntrm.core.errors import UsageError, choices_error
+from ntrm.models.blocks import conv7_by_blocks, initialise, scaled
+
+Stages = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""E1 … E5 at 1/2, 1/4, 1/8, 1/16 and 1/32 of the input size (1/32 becomes 1/16 or 1/8 with dilation)."""
+
+
+@dataclass(frozen=True)
+class ResNetShape:
+    """What tells one ResNet from another."""
+
+    blocks: tuple[int, int, int, int]
+    bottleneck: bool
+
+
+RESNETS = {
+    "resnet18": ResNetShape((2, 2, 2, 2), bottleneck=False),
+    "resnet34": ResNetShape((3, 4, 6, 3), bottleneck=False),
+    "resnet50": ResNetShape((3, 4, 6, 3), bottleneck=True),
+}
+
+
+def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:
+    padding = dilation * (kernel // 2)
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation=dilation, bias=False)
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions and a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, planes: int, stride: int, before: int = 1, dilation: int = 1) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, planes, 3, stride, before)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = _conv(planes, planes, 3, 1, dilation)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = _shortcut(inputs, planes, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) → (B, planes, H/stride, W/stride)."""
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        result: Tensor = self.relu(out + (x if self.downsample is None else self.downsample(x)))
+        return result
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3, 1×1 convolutions and a shortcut; the stride sits on the 3×3 as in torchvision."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, planes: int, stride: int, before: int = 1, dilation: int = 1) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, planes, 1)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = _conv(planes, planes, 3, stride, before)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.conv3 = _conv(planes, planes * 4, 1)
+        self.bn3 = nn.BatchNorm2d(planes * 4)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = _shortcut(inputs, planes * 4, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) → (B, 4·planes, H/stride, W/stride)."""
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.relu(self.bn2(self.conv2(out)))
+        out = self.bn3(self.conv3(out))
+        result: Tensor = self.relu(out + (x if self.downsample is None else self.downsample(x)))
+        return result
+
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
+    if stride == 1 and inputs == outputs:
+        return None
+    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+
+class ResNetEncoder(nn.Module):
+    """Features at five scales; ``output_stride`` 16 or 8 trades the last strides for dilation (for DeepLab)."""
+
+    def __init__(self, name: str = "resnet18", width: float = 1.0, output_stride: int = 32) -> None:
+        super().__init__()
+        if name not in RESNETS:
+            raise choices_error("unknown encoder", name, [*RESNETS, "timm:<name>"])
+        if output_stride not in (8, 16, 32):
+            raise UsageError("unknown output stride", got=output_stride, expected="8, 16 or 32")
+        shape = RESNETS[name]
+        block = Bottleneck if shape.bottleneck else BasicBlock
+        planes = [scaled(64 * 2**k, width) for k in range(4)]
+        self.stem = planes[0]
+        self.channels = (planes[0], *(p * block.expansion for p in planes))
+        self.conv1 = nn.Conv2d(3, self.stem, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(self.stem)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.layer1 = self._stage(block, self.stem, planes[0], shape.blocks[0])
+        self.layer2 = self._stage(block, self.channels[1], planes[1], shape.blocks[1], stride=2)
+        self.layer3 = self._stage(block, self.channels[2], planes[2], shape.blocks[2], 2, dilate=output_stride < 16)
+        self.layer4 = self._stage(
+            block,
+            self.channels[3],
+            planes[3],
+            shape.blocks[3],
+            2,
+            dilate=output_stride < 32,
+            before=16 // output_stride,
+        )
+        initialise(self)
+
+    @staticmethod
+    def _stage(
+        block: type[BasicBlock | Bottleneck],
+        inputs: int,
+        planes: int,
+        count: int,
+        stride: int = 1,
+        *,
+        dilate: bool = False,
+        before: int = 1,
+    ) -> nn.Sequential:
+        """A row of blocks.
+
+        With ``dilate`` the stride becomes dilation of everything behind the convolution that had it; ``before`` is
+        the dilation that an earlier stage has already brought. torchvision and timm do the same.
+        """
+        before = max(before, 1)
+        after = before * stride if dilate else before
+        stride = 1 if dilate else stride
+        first = block(inputs, planes, stride, before, after)
+        rest = [block(planes * block.expansion, planes, 1, after, after) for _ in range(count - 1)]
+        return nn.Sequential(first, *rest)
+
+    def forward(self, x: Tensor) -> Stages:
+        """(B, 3, H, W) → E1 … E5; E1 is the stem before the max-pool."""
+        stem = conv7_by_blocks(x, self.conv1.weight) if x.is_cuda else self.conv1(x)
+        e1 = self.relu(self.bn1(stem))
+        e2 = self.layer1(self.maxpool(e1))
+        e3 = self.layer2(e2)
+        e4 = self.layer3(e3)
+        e5 = self.layer4(e4)
+        return e1, e2, e3, e4, e5
+
+
+# Encoders by name: our ResNets, or any pyramid of timm's behind the extra ``encoders``.
+
 
 STRIDES = [2, 4, 8, 16, 32]
 

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ntrm.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.files import sha256_of
-from ntrm.labels import LabelSchema, Tissue
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.io import sha256_of
+from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.models.config import ModelConfig
 from ntrm.models.names import network_saved_as
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED, CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS, locate, read_model
 from ntrm.models.registry import create

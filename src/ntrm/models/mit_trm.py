@@ -1,18 +1,64 @@
-"""The tissue relation module in another network: SegFormer's fused features, refined by the graph of tissues."""
+"""The parts of SegFormer with a relation of tissues on its fused features.
+
+As in ``halves``, they are made in two steps, so that a network can draw its relation between or after them.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ntrm.models.base import SegmentationModel
-from ntrm.models.blocks import upsample
-from ntrm.models.fused import fused_half, spread_half
-from ntrm.models.halves import related_channels
-from ntrm.models.output import Segmentation
+from ntrm.models.base import Segmentation, SegmentationModel
+from ntrm.models.baselines.mit import MIT, make_segformer
+from ntrm.models.blocks import DecoderBlock, initialise, scaled, upsample
 from ntrm.models.trm import RelationConfig, TissueRelation
+from ntrm.models.unet import CoarseHead, related_channels
+
+
+class FusedHalf(NamedTuple):
+    """Up to the 1/8 grid."""
+
+    body: nn.Module
+    """(B, 3, H, W) → an output whose ``logits`` are the fused features (B, 256, H/4, W/4)."""
+    shrink: nn.Sequential
+    """(B, 256, H/4, W/4) → (B, 128, H/8, W/8)."""
+    coarse: CoarseHead
+
+
+class SpreadHalf(NamedTuple):
+    """From the 1/8 grid to the grid of the fused features."""
+
+    decoder: DecoderBlock
+    classify: nn.Conv2d
+
+
+def fused_half(classes: int, size: str, width: float, drop_path: float) -> FusedHalf:
+    """Transformer, convolution to the 1/8 grid and coarse head; the convolution is initialised in ``spread_half``."""
+    body = make_segformer(size, classes, width, drop_path)
+    # Without its classifier the decoder gives the features that all four stages were fused into.
+    body.set_submodule("decode_head.classifier", nn.Identity())
+    inner = related_channels(width)
+    shrink = nn.Sequential(
+        nn.Conv2d(scaled(MIT[size].decoder, width), inner, kernel_size=3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(inner),
+        nn.ReLU(inplace=True),
+    )
+    return FusedHalf(body, shrink, CoarseHead(inner, classes, width, steps=0))
+
+
+def spread_half(classes: int, size: str, width: float, shrink: nn.Sequential) -> SpreadHalf:
+    """Decoder block and classifier; ``shrink`` of the first half is initialised with them."""
+    outputs = scaled(96, width)
+    decoder = DecoderBlock(related_channels(width), scaled(MIT[size].decoder, width), outputs)
+    classify = nn.Conv2d(outputs, classes, kernel_size=1)
+    for part in (shrink, decoder, classify):
+        initialise(part)
+    return SpreadHalf(decoder, classify)
+
+
+# The tissue relation module in another network: SegFormer's fused features, refined by the graph of tissues.
 
 
 class MiTTRM(SegmentationModel):

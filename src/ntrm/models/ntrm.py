@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ntrm.models.base import SegmentationModel
+from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
 from ntrm.models.blocks import upsample
-from ntrm.models.halves import first_half, related_channels, second_half
-from ntrm.models.output import Segmentation, TissueGraph
 from ntrm.models.trm import RelationConfig, TissueRelation
+from ntrm.models.unet import first_half, related_channels, second_half
 
 
 class NTRM(SegmentationModel):

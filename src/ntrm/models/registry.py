@@ -11,14 +11,13 @@ from typing import Any
 
 from torch import nn
 
-from ntrm.errors import UsageError, choices_error
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.baselines.attention_unet import AttentionUNet
 from ntrm.models.baselines.deeplab import DeepLabV3Plus
 from ntrm.models.baselines.mit import SegFormer
-from ntrm.models.baselines.unet import ResNetUNet
-from ntrm.models.baselines.unet_vgg import VGGUNet
+from ntrm.models.baselines.plain_unet import ResNetUNet, VGGUNet
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.mit_trm import MiTTRM
 from ntrm.models.names import DEFAULT, network_named

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ntrm.errors import DataError, RefusedError, choices_error
+from ntrm.core.errors import DataError, RefusedError, choices_error
 
 IMAGENET_HUB = {
     "resnet18": "timm/resnet18.tv_in1k",

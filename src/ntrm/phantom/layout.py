@@ -7,18 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ntrm.errors import UsageError
-from ntrm.labels import Mask
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import Mask
 from ntrm.phantom.anatomy.adnexa import paint_adnexa
-from ntrm.phantom.anatomy.basaloid import paint_nests, paint_stroma
 from ntrm.phantom.anatomy.damage import paint_damage
-from ntrm.phantom.anatomy.frame import Grid
+from ntrm.phantom.anatomy.frame import BKG, HYP, Grid, Skin, Where
 from ntrm.phantom.anatomy.layers import Fat, paint_dermis, paint_surface
-from ntrm.phantom.anatomy.plan import Plan, draw_plan
-from ntrm.phantom.anatomy.skin import BKG, HYP, Skin, Where
+from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.anatomy.truth import SectionTruth, Survey, measure
-from ntrm.phantom.anatomy.tumours import paint_mass_details
+from ntrm.phantom.anatomy.tumours import paint_mass_details, paint_nests, paint_stroma
 
 TRUTH_MPP = 6.7
 """Truth is measured on this grid whatever resolution is asked for; pictures are whole numbers of its pixels."""

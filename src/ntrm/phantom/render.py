@@ -8,17 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import IGNORE, SKIN, Mask
-from ntrm.phantom.artefacts import Artefacts, Picture, expose
-from ntrm.phantom.ink import Ink
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, Mask
+from ntrm.core.mpp import Resolution
+from ntrm.phantom.artefacts import Artefacts, Ink, Picture, expose
 from ntrm.phantom.noise import derive
 from ntrm.phantom.stain import Stain
 from ntrm.phantom.texture.grid import Window, block_mean
 from ntrm.phantom.texture.paint import paint
 from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.table import EMPTY
-from ntrm.resolution import Resolution
 
 _FINEST_SEEN_UM = 3.4
 """Coarser pictures are painted at a half (a third …) of their µm/px and averaged: fibres and nuclei are finer."""

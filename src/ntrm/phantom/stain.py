@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.phantom.noise import Field, generator
 
 Vector = tuple[float, float, float]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.labels import CANCERS
+
 # The rule itself, below what looks for regions in a mask that is held as a whole.
 from ntrm.evaluation.cancers import SMALLEST_REGION_MM2, CancerFinding, Regions, finding_of
-from ntrm.labels import CANCERS
 from ntrm.relations.survey import BACKGROUND, DOWN, LEFT, NOTHING, RIGHT, UP, Survey
 
 

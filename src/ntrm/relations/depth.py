@@ -6,13 +6,13 @@ Carcinoma in situ (IEC) does not invade; specks do not count.
 
 from __future__ import annotations
 
-from ntrm.labels import LabelSchema, Mask
+from ntrm.core.labels import LabelSchema, Mask
+from ntrm.core.mpp import Resolution
 from ntrm.relations.measured import SCAN_EDGE, Measured, not_assessed
 from ntrm.relations.nearest import extreme_of
 from ntrm.relations.outline import Outline, trace_outline
 from ntrm.relations.runs import runs_of
 from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour
-from ntrm.resolution import Resolution
 
 INVASIVE = ("BCC", "SCC")
 NOTHING_INVADES = "no invasive tumour in the piece"

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
-from ntrm.labels import LabelSchema, Mask
+from ntrm.core.errors import DataError
+from ntrm.core.labels import LabelSchema, Mask
+from ntrm.core.mpp import Resolution
 from ntrm.relations.measured import PURPOSE
 from ntrm.relations.network import NetworkRelations
 from ntrm.relations.outline import check_mask
 from ntrm.relations.regions import RegionTable
 from ntrm.relations.survey import Survey, survey_mask
-from ntrm.resolution import Resolution
 
 OUTSIDE = "outside"
 DIGITS = 6
@@ -161,7 +161,7 @@ def tissue_graph(
 ) -> TissueGraph:
     """The graph of one piece, 255 meaning outside; a confidence of ``full`` is certainty.
 
-    >>> from ntrm.labels import SKIN
+    >>> from ntrm.core.labels import SKIN
     >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), SKIN, Resolution.square(10))
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
     [('EPI', 'PAP'), ('EPI', 'KER'), ('PAP', 'outside')]

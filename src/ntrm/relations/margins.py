@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.labels import CANCERS, LabelSchema, Mask
+from ntrm.core.labels import CANCERS, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
 from ntrm.relations.measured import FRAGMENTED, SCAN_EDGE, Measured, not_assessed
 from ntrm.relations.nearest import extreme_of, nearest_of
 from ntrm.relations.outline import Outline, trace_outline
 from ntrm.relations.runs import runs_of
 from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour
-from ntrm.resolution import Resolution
 
 DEEP_WITHIN_DEG = 45.0
 DEEP_RUN_UM = 300.0

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ntrm.labels import CANCERS, LabelSchema, Mask
+from ntrm.core.labels import CANCERS, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
 from ntrm.relations.depth import INVASIVE, depth_of
 from ntrm.relations.margins import Clearance, clearance_of
 from ntrm.relations.measured import PURPOSE, Measured
@@ -14,7 +15,6 @@ from ntrm.relations.orientation import orientation_of
 from ntrm.relations.outline import Outline, check_mask, trace_outline
 from ntrm.relations.survey import Survey, survey_mask
 from ntrm.relations.tumour import tumour_of
-from ntrm.resolution import Resolution
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 
 PURPOSE = "for research, not for diagnosis"
 

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ntrm.errors import UsageError
-from ntrm.models.output import TissueGraph
-from ntrm.predictor import TissueRelations
+from ntrm.core.errors import UsageError
+from ntrm.inference.predictor import TissueRelations
+from ntrm.models.base import TissueGraph
 
 Floats = NDArray[np.float64]
 DIGITS = 6

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
 from ntrm.relations.body import body_sides, bulk_box, embedded, find_body
 from ntrm.relations.corners import settle_ends
 from ntrm.relations.plugs import bridge_plugs
 from ntrm.relations.runs import Runs, runs_of
-from ntrm.resolution import Resolution
 
 Points = NDArray[np.float64]
 Where = NDArray[np.bool_]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.mpp import Resolution
 from ntrm.relations.runs import Runs
-from ntrm.resolution import Resolution
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ntrm.labels import CANCERS
+from ntrm.core.labels import CANCERS
 from ntrm.relations.measured import PURPOSE, Measured
 from ntrm.report.formatting import area_text
 

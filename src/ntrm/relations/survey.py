@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
-from ntrm.labels import CANCERS, IGNORE, LabelSchema, Mask
+from ntrm.core.errors import DataError
+from ntrm.core.labels import CANCERS, IGNORE, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
 from ntrm.relations.regions import Contacts, Parts, RegionTable, contacts_of, joined, parts_of
 from ntrm.relations.runs import Runs, components, runs_of, stretched
-from ntrm.resolution import Resolution
 
 Ints = NDArray[np.int64]
 Where = NDArray[np.bool_]

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
 from ntrm.evaluation.cancers import SMALLEST_REGION_MM2
-from ntrm.labels import LabelSchema
 from ntrm.relations.nearest import nearest_of
 from ntrm.relations.runs import Runs
 from ntrm.relations.survey import Survey, Surveyor
-from ntrm.resolution import Resolution
 
 Points = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ntrm.csv_text import by_column, read_rows
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.io import by_column, read_rows
 from ntrm.report.slide_documents import OUTSIDE, read_document
 
 AGAIN = "run the same ntrm segment again: it keeps what is done and writes the tables anew"

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.labels import LabelSchema
+from ntrm.core.labels import LabelSchema
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.report.drawing import (
     BLUE,

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from ntrm.data.cases import Case, Dataset
-from ntrm.data.decode import read_image, read_mask
-from ntrm.errors import DataError
-from ntrm.files import whole_file
-from ntrm.labels import LabelSchema
-from ntrm.progress import SILENT, Progress
+from ntrm.core.errors import DataError
+from ntrm.core.io import whole_file
+from ntrm.core.labels import LabelSchema
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.dataset import Case, Dataset
+from ntrm.data.image_files import read_image, read_mask
 
 CELL = 220
 """Side of a thumbnail in pixels."""

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from ntrm.core.labels import LabelSchema
 from ntrm.data.stats import DatasetStats
-from ntrm.labels import LabelSchema
 from ntrm.report.drawing import FAINT, INK, check_format, heat_map, new_figure, plain, set_title, write_figure
 
 __all__ = ["check_format", "draw_boundary_share", "draw_pixel_share", "draw_stats", "stats_figure"]

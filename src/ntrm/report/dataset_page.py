@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ntrm.data.cases import Dataset
+from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import CheckReport
+from ntrm.data.dataset import Dataset
 from ntrm.data.stats import DatasetStats
-from ntrm.progress import SILENT, Progress
 from ntrm.report.contact_sheet import contact_sheet
 from ntrm.report.data_figures import stats_figure
 from ntrm.report.page import Markup, paragraph, picture, section, swatch, table, write_page

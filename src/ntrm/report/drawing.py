@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.errors import choices_error
-from ntrm.files import whole_file
+from ntrm.core.errors import choices_error
+from ntrm.core.io import whole_file
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import DataError
+from ntrm.core.labels import LabelSchema
 from ntrm.report.confidence_figures import reliability_figure, uncertainty_figure
 from ntrm.report.drawing import FAINT, INK, heat_map, new_figure, say_nothing_here, set_title, write_figure
 from ntrm.report.picture_grid import (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import FancyArrowPatch
 
-from ntrm.labels import LabelSchema
-from ntrm.predictor import TissueRelations
+from ntrm.core.labels import LabelSchema
+from ntrm.inference.predictor import TissueRelations
 from ntrm.report.drawing import FAINT, INK, plain, say_nothing_here
 
 THIN, THICK = 0.5, 5.0

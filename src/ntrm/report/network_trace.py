@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import LabelSchema
+from ntrm.inference.predictor import Predictor, TissueRelations
 from ntrm.models.base import SegmentationModel
 from ntrm.models.ntrm import NTRM
 from ntrm.models.trm import RelationConfig, TissueRelation
-from ntrm.predictor import Predictor, TissueRelations
 
 WINDOW = 256
 """Side of the window whose sizes the architecture is drawn with."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import NtrmError
-from ntrm.labels import RGB, LabelSchema
+from ntrm.core.errors import NtrmError
+from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report.formatting import share_text
 from ntrm.report.picture_marks import Badge, Frame, Mark, Point, ScaleBar, line_marks, piece_badges, scale_bar, ticks
 from ntrm.report.slide_documents import measures_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ntrm.files import write_text
+from ntrm.core.io import write_text
 from ntrm.version import __version__
 
 NOTICE = "Research use only. Not a medical device; not for diagnosis."

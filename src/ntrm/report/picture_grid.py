@@ -16,8 +16,8 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
 
-from ntrm.errors import DataError, UsageError
-from ntrm.labels import RGB, LabelSchema
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report.drawing import FAINT, INK, new_figure, plain, say_nothing_here
 
 CELL = 2.35

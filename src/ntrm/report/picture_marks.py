@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.errors import check_number
+from ntrm.core.errors import check_number
 from ntrm.report.slide_documents import Measure, Piece
 
 LINES = {

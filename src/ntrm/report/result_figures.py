@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.errors import DataError, UsageError, check_number
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import DataError, UsageError, check_number
+from ntrm.core.labels import LabelSchema
 from ntrm.report.drawing import (
     BLUE,
     FAINT,

@@ -6,7 +6,7 @@ eyes (Machado et al. 2009, full strength): 0.15 for any two, against 0.016 in th
 
 from __future__ import annotations
 
-from ntrm.labels import RGB, LabelSchema
+from ntrm.core.labels import RGB, LabelSchema
 
 SAFE: tuple[RGB, ...] = (
     (0, 34, 119),

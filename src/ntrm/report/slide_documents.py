@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 
 SUMMARY, GRAPH = "summary.json", "graph.json"
 OUTSIDE = "outside"

@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from ntrm.errors import NtrmError
-from ntrm.files import write_text
-from ntrm.labels import RGB
+from ntrm.core.errors import NtrmError
+from ntrm.core.io import write_text
+from ntrm.core.labels import RGB
 from ntrm.report.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.report.cohort_plots import borders, composition, histogram
 from ntrm.report.formatting import NONE, area_text, confidence_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from ntrm.labels import RGB
+from ntrm.core.labels import RGB
 from ntrm.report.page import NOTICE, Markup
 from ntrm.version import __version__
 

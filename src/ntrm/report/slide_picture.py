@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.data.headers import open_tiff
-from ntrm.errors import DataError, NtrmError
-from ntrm.labels import RGB, LabelSchema, Tissue
+from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.labels import RGB, LabelSchema, Tissue
+from ntrm.data.image_files import open_tiff
 from ntrm.report.overlay_drawing import font_size
 from ntrm.report.page import Markup
 from ntrm.report.picture_marks import (

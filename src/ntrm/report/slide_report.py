@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ntrm.files import write_text
-from ntrm.labels import LabelSchema
+from ntrm.core.io import write_text
+from ntrm.core.labels import LabelSchema
 from ntrm.report.page import Markup
 from ntrm.report.safe_palette import safe_palette
 from ntrm.report.slide_documents import Piece, Slide, read_slide

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.data.parallel import parallel_map
-from ntrm.errors import NtrmError
-from ntrm.progress import SILENT, Progress
+from ntrm.core.errors import NtrmError
+from ntrm.core.parallel import parallel_map
+from ntrm.core.progress import SILENT, Progress
 from ntrm.report.cohort import read_cohort
 from ntrm.report.slide_overview import write_overview
 from ntrm.report.slide_report import write_slide_report

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ntrm.labels import CANCERS, LabelSchema
+from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.report.formatting import NONE, area_text, confidence_text, share_text, value_text
 from ntrm.report.page import Markup
 from ntrm.report.relation_svg import LEAST_SHOWN, network_svg, strongest, tissue_graph_svg

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ntrm.labels import LabelSchema
+from ntrm.core.labels import LabelSchema
 from ntrm.report.drawing import (
     BLUE,
     GREEN,

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ntrm.data.parts import Parts
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import DatasetStats, dataset_stats
+from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
-from ntrm.predictor import Predictor
-from ntrm.progress import SILENT, Progress
 from ntrm.reproduction import figures, tables
 from ntrm.reproduction.cells import Table
 from ntrm.reproduction.claims import claims_table
@@ -38,7 +38,7 @@ class Material:
 
 def assemble(
     workspace: Workspace,
-    parts: Parts,
+    parts: DatasetSplits,
     results: Results,
     facts: Mapping[str, Facts],
     device: str,
@@ -59,7 +59,7 @@ def assemble(
 
 
 def make_tables(
-    results: Results, facts: Mapping[str, Facts], parts: Parts, windows: Sequence[Shown], device: str
+    results: Results, facts: Mapping[str, Facts], parts: DatasetSplits, windows: Sequence[Shown], device: str
 ) -> dict[str, Table]:
     """All tables that the results allow, by name."""
     plan, window = results.plan, results.plan.recipe.window
@@ -83,7 +83,7 @@ def make_tables(
 def draw_figures(
     results: Results,
     facts: Mapping[str, Facts],
-    parts: Parts,
+    parts: DatasetSplits,
     windows: Sequence[Shown],
     stats: DatasetStats,
     found: Mapping[str, Table],

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from ntrm.csv_text import rows_text
-from ntrm.files import write_text
+from ntrm.core.io import rows_text, write_text
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import MINUS, signed, with_minus
 from ntrm.report.page import Markup, escape, paragraph, table

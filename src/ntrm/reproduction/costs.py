@@ -16,13 +16,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntrm.errors import UsageError
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import LabelSchema
+from ntrm.inference.predictor import Predictor
 from ntrm.models.config import Option
 from ntrm.models.ntrm import NTRM
 from ntrm.models.registry import create
 from ntrm.models.trm import TissueRelation, edges, nodes, regions
-from ntrm.predictor import Predictor
 from ntrm.reproduction.cells import Cell, Table
 from ntrm.reproduction.plan import Variant
 

@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.io import write_json
+from ntrm.core.labels import LabelSchema
+from ntrm.core.parallel import parallel_map
+from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
-from ntrm.data.cases import SPLITS, Case, Dataset
+from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.layouts import open_dataset
-from ntrm.data.parallel import parallel_map
-from ntrm.data.parts import Parts
+from ntrm.data.split import DatasetSplits
 from ntrm.data.tiles import foreground_windows, tile_windows
-from ntrm.errors import UsageError, choices_error
-from ntrm.files import write_json
-from ntrm.labels import LabelSchema
-from ntrm.progress import SILENT, Progress
 from ntrm.training.recipe import Recipe
 
 
@@ -59,7 +59,7 @@ def choose_levels(data: Path, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def gather_facts(
-    parts: Parts, level: str, recipe: Recipe, memory: Path, *, jobs: int = 1, progress: Progress = SILENT
+    parts: DatasetSplits, level: str, recipe: Recipe, memory: Path, *, jobs: int = 1, progress: Progress = SILENT
 ) -> Facts:
     """Facts about the data; every section is decoded into the cache on the way, once for all runs.
 
@@ -77,7 +77,7 @@ def gather_facts(
     return facts
 
 
-def _facts(parts: Parts, level: str, counts: list[tuple[int, int]]) -> Facts:
+def _facts(parts: DatasetSplits, level: str, counts: list[tuple[int, int]]) -> Facts:
     cases = list(parts.whole)
     by_part = {part: [k for k, case in enumerate(cases) if case.split == part] for part in SPLITS}
     empty = [part for part, members in by_part.items() if not members]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ntrm.core.labels import LabelSchema
 from ntrm.data.stats import DatasetStats
-from ntrm.labels import LabelSchema
+from ntrm.inference.predictor import Prediction, Predictor
 from ntrm.models.hub import load
-from ntrm.predictor import Prediction, Predictor
 from ntrm.report.data_figures import stats_figure
 from ntrm.report.evaluation_figures import Improvement, improvement_figure
 from ntrm.report.network_figures import architecture_figure, pipeline_figure, trm_figure

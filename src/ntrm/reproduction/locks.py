@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ntrm.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
 
 
 @contextmanager

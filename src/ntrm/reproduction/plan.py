@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
-from ntrm.errors import UsageError, choices_error
+from ntrm.core.errors import UsageError, choices_error
 from ntrm.models.config import Option
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named
 from ntrm.models.registry import ARCHITECTURES, option_names

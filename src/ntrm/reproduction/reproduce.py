@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.progress import SILENT, Progress
+from ntrm.core.processes import terminated_like_interrupted
+from ntrm.core.progress import SILENT, Progress
 from ntrm.reproduction.assemble import assemble
 from ntrm.reproduction.locks import holding
 from ntrm.reproduction.plan import Job, Plan, describe
@@ -16,7 +17,6 @@ from ntrm.reproduction.request import Request
 from ntrm.reproduction.results import DONE, Results, dig, evaluation_of
 from ntrm.reproduction.runner import Ended, Slot, make_slots, run_tasks
 from ntrm.reproduction.tables import ACCURACY, DICE, IOU
-from ntrm.stopping import terminated_like_interrupted
 
 Say = Callable[[str], None]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ntrm.data.parts import Parts, open_parts
-from ntrm.errors import NtrmError, UsageError
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.labels import LabelSchema
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.split import DatasetSplits, open_parts
 from ntrm.models.config import Option
-from ntrm.progress import SILENT, Progress
 from ntrm.reproduction.facts import Facts, choose_levels, gather_facts, recall_facts
 from ntrm.reproduction.paper import SYSTEMS
 from ntrm.reproduction.plan import IMAGENET, SCRATCH, Plan, make_plan
@@ -61,7 +61,7 @@ class Request:
         """Levels to work at, coarsest first."""
         return choose_levels(self.data, self.resolutions)
 
-    def parts(self, level: str) -> Parts:
+    def parts(self, level: str) -> DatasetSplits:
         """The data at one level."""
         return open_parts(self.data, level=level or None, split_file=self.split_file)
 

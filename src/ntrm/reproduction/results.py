@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.csv_text import by_column, read_rows
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
+from ntrm.core.io import by_column, read_rows
 from ntrm.reproduction.cells import Score
 from ntrm.reproduction.plan import Job, Plan, Variant
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from ntrm.devices import choose_device
-from ntrm.errors import UsageError, check_number
-from ntrm.files import write_json
+from ntrm.core.devices import choose_device
+from ntrm.core.errors import UsageError, check_number
+from ntrm.core.io import write_json
 from ntrm.reproduction.worker import GUARD, INTERRUPTED
 
 POLL_S = 0.1

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.labels import CANCERS, IGNORE
 from ntrm.data.cache import TileCache
-from ntrm.data.cases import Case
-from ntrm.data.parts import Parts
+from ntrm.data.dataset import Case
+from ntrm.data.split import DatasetSplits
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
-from ntrm.labels import CANCERS, IGNORE
 
 VISIBLE = 0.005
 """Share of a window from which on a tissue counts as shown."""
@@ -43,7 +43,7 @@ class _Candidate:
         return sum(share >= VISIBLE for share in self.shares)
 
 
-def choose_windows(parts: Parts, size: int) -> tuple[Shown, ...]:
+def choose_windows(parts: DatasetSplits, size: int) -> tuple[Shown, ...]:
     """One window each of BCC, SCC and IEC as far as the test part has them; else three of different sections."""
     schema, found = parts.schema, _candidates(parts, size)
     cancers = [name for name in CANCERS if name in schema.names]
@@ -62,7 +62,7 @@ def choose_windows(parts: Parts, size: int) -> tuple[Shown, ...]:
     return tuple(rows)
 
 
-def _candidates(parts: Parts, size: int) -> list[_Candidate]:
+def _candidates(parts: DatasetSplits, size: int) -> list[_Candidate]:
     found = []
     for case in parts["test"]:
         section = TileCache().open(case, parts.schema)
@@ -73,7 +73,7 @@ def _candidates(parts: Parts, size: int) -> list[_Candidate]:
     return found
 
 
-def _show(parts: Parts, candidate: _Candidate, name: str) -> Shown:
+def _show(parts: DatasetSplits, candidate: _Candidate, name: str) -> Shown:
     section = TileCache().open(candidate.case, parts.schema)
     image = cut(section.image, candidate.window, fill=GLASS)
     truth = cut(section.mask, candidate.window, fill=IGNORE)

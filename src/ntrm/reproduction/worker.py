@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ntrm.errors import NtrmError
+from ntrm.core.errors import NtrmError
+from ntrm.core.io import whole_file
 from ntrm.evaluation.interfaces import InterfaceCounts
-from ntrm.files import whole_file
 from ntrm.reproduction.locks import holding
 from ntrm.reproduction.results import EVALUATION, INTERFACES
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.errors import RefusedError, UsageError
-from ntrm.files import write_json
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import write_json
 from ntrm.reproduction.plan import Job
 from ntrm.reproduction.results import EVALUATION
 from ntrm.reproduction.runner import Task

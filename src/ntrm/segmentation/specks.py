@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.files import whole_file
-from ntrm.labels import IGNORE
+from ntrm.core.io import whole_file
+from ntrm.core.labels import IGNORE
 from ntrm.relations.runs import components, runs_of, stretched
 from ntrm.relations.survey import band_rows
 

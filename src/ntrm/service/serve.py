@@ -15,15 +15,14 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from ntrm.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.reproduction.locks import holding
-from ntrm.service.app import create_app
-from ntrm.service.connections import bounded
-from ntrm.service.model_check import check_model
-from ntrm.service.model_facts import read_facts
-from ntrm.service.settings import ServiceSettings
-from ntrm.service.shared import SERVER_LOCK
-from ntrm.slide.tables import RUN
+from ntrm.results.tables import RUN
+from ntrm.service.api.app import create_app
+from ntrm.service.api.connections import bounded
+from ntrm.service.core.model_info import check_model, read_facts
+from ntrm.service.core.paths import SERVER_LOCK
+from ntrm.service.core.settings import ServiceSettings
 
 BACKLOG = 128
 """Connections that are taken at once, before any of them can be refused: few beside the descriptors there are."""

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ntrm.core.io import remove_partials
+from ntrm.core.progress import SILENT, Progress
 from ntrm.data.tiles import Window
-from ntrm.files import remove_partials
 from ntrm.gathering import Context, Gathered, one_pass
+from ntrm.inference.mask_store import fingerprint
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.window_checkpoint import Checkpoint, Checkpoints
+from ntrm.inference.wsi_inference import PixelGrid, reading_ahead
 from ntrm.models.section.sums import SectionSums
-from ntrm.predictor import Predictor
-from ntrm.progress import SILENT, Progress
-from ntrm.slide.bands import fingerprint
-from ntrm.slide.checkpoints import Checkpoint, Checkpoints
-from ntrm.slide.segment import PixelGrid, reading_ahead
 
 FOLDER = "pass-{}"
 SHAPE = "shape"

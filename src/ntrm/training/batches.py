@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
+from ntrm.core.errors import UsageError, check_number, choices_error
+from ntrm.core.progress import SILENT, Progress
 from ntrm.data.tensors import LoadedTiles, Tile, TileDataset
-from ntrm.errors import UsageError, check_number, choices_error
-from ntrm.progress import SILENT, Progress
 
 RESIDENT = ("auto", "yes", "no")
 SHARE_OF_CUDA = 0.3

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from ntrm.core.progress import Progress
 from ntrm.data.tensors import TileDataset
-from ntrm.progress import Progress
 from ntrm.training.checkpoints import CheckpointFolder, State, on_host
 from ntrm.training.engine import pl
 from ntrm.training.interruption import Interruption

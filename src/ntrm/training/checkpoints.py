@@ -21,8 +21,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from ntrm.errors import DataError, RefusedError
-from ntrm.files import remove_partials, sha256_of, whole_file
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import remove_partials, sha256_of, whole_file
 from ntrm.models.weights import read_tensors
 
 MAGIC = b"ntrm-ckpt/1\n"

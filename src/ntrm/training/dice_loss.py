@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ntrm.labels import IGNORE
+from ntrm.core.labels import IGNORE
 
 
 def dice_totals(logits: Tensor, target: Tensor, ignore: int = IGNORE) -> Tensor:

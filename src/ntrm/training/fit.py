@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ntrm.data.cases import Dataset
-from ntrm.data.parts import Parts, few_sections, open_parts
+from ntrm.core.devices import choose_layout
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.dataset import Dataset
+from ntrm.data.split import DatasetSplits, few_sections, open_parts
 from ntrm.data.stats import boundary_counts
 from ntrm.data.tensors import TileDataset
-from ntrm.devices import choose_layout
-from ntrm.errors import RefusedError, UsageError
 from ntrm.models.base import SegmentationModel
 from ntrm.models.names import network_named
-from ntrm.progress import SILENT, Progress
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.callbacks import CHECKPOINTS, RunKeeper
 from ntrm.training.checkpoints import CheckpointFolder
@@ -258,7 +258,7 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def _part(parts: Parts, split: str) -> Dataset:
+def _part(parts: DatasetSplits, split: str) -> Dataset:
     if not any(case.split == split for case in parts.whole):
         raise RefusedError(
             f"{parts.whole.root}: no section is in the split {split}",

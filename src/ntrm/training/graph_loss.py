@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ntrm.labels import IGNORE
+from ntrm.core.labels import IGNORE
 from ntrm.models.section.nodes import contact_shares
 from ntrm.models.section.sums import contact
 

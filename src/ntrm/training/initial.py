@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from ntrm.errors import RefusedError
-from ntrm.files import sha256_of
-from ntrm.labels import LabelSchema
+from ntrm.core.errors import RefusedError
+from ntrm.core.io import sha256_of
+from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.hub import load
 from ntrm.models.registry import DEFAULT_ENCODERS, create

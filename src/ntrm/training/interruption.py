@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 import torch.distributed as dist
 
-from ntrm.errors import NtrmError
+from ntrm.core.errors import NtrmError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ntrm.devices import choose_device
-from ntrm.errors import UsageError, check_number
+from ntrm.core.devices import choose_device
+from ntrm.core.errors import UsageError, check_number
 
 
 @dataclass(frozen=True)

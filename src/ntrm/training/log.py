@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ntrm.files import write_text
+from ntrm.core.io import write_text
 
 COLUMNS = (
     "step", "epoch", "train_loss", "train_final", "train_initial", "val_loss", "val_final", "val_initial", "val_iou",

@@ -17,9 +17,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError, check_number, choices_error
-from ntrm.labels import IGNORE
-from ntrm.models.output import Segmentation
+from ntrm.core.errors import UsageError, check_number, choices_error
+from ntrm.core.labels import IGNORE
+from ntrm.models.base import Segmentation
 from ntrm.training.dice_loss import dice_of, dice_totals
 from ntrm.training.graph_loss import graph_loss
 

@@ -13,12 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ntrm.core.devices import choose_layout, fast_gradients
+from ntrm.core.errors import NtrmError
 from ntrm.data.tensors import LoadedTiles
 from ntrm.data.tiles import TILE_SIZE
-from ntrm.devices import choose_layout, fast_gradients
-from ntrm.errors import NtrmError
-from ntrm.models.base import SegmentationModel
-from ntrm.models.output import Segmentation
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.engine import pl
 from ntrm.training.losses import Loss, SegmentationLoss

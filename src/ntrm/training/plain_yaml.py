@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from ntrm.errors import DataError
+from ntrm.core.errors import DataError
 
 MOST_CHARACTERS = 64_000
 """A recipe is a page of text; anything larger is not one."""

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 import ntrm
-from ntrm.children import HOME, child_environment
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
+from ntrm.core.processes import HOME, child_environment
 from ntrm.training.recipe import Recipe
 from ntrm.version import __version__
 

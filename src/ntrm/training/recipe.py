@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from ntrm.data.augmentation.augment import Augment
-from ntrm.errors import DataError, UsageError, check_number, choices_error
-from ntrm.files import write_text
+from ntrm.core.errors import DataError, UsageError, check_number, choices_error
+from ntrm.core.io import write_text
+from ntrm.data.augment import Augment
 from ntrm.training.losses import WEIGHTINGS
 from ntrm.training.plain_yaml import MOST_CHARACTERS, parse_yaml
 

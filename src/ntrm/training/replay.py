@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ntrm.models.base import SegmentationModel
-from ntrm.models.output import Segmentation
+from ntrm.models.base import Segmentation, SegmentationModel
 
 Forward = Callable[[Tensor], Segmentation]
 

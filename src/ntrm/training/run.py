@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ntrm.errors import DataError, RefusedError, UsageError
-from ntrm.files import PARTIAL, remove_partials, write_json
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import PARTIAL, remove_partials, write_json
 from ntrm.models.names import network_saved_as
 from ntrm.models.saving import CONFIG
 from ntrm.training.provenance import provenance

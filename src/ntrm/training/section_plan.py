@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.errors import UsageError, check_number
 from ntrm.data.tensors import TileDataset
-from ntrm.errors import UsageError, check_number
 from ntrm.training.batches import StepPlan, checked_step
 
 _SECTIONS = 3  # what a seed is used for, beside order, chance and dropout

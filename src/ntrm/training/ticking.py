@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ntrm.progress import Progress
+from ntrm.core.progress import Progress
 
 
 class Ticker:
     """Drives ``Progress.track`` from outside.
 
-    >>> from ntrm.progress import SILENT
+    >>> from ntrm.core.progress import SILENT
     >>> ticker = Ticker(SILENT, total=2, label="steps")
     >>> ticker.tick(); ticker.close()
     """

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ntrm.devices import choose_precision
-from ntrm.errors import NtrmError, UsageError
+from ntrm.core.devices import choose_precision
+from ntrm.core.errors import NtrmError, UsageError
 from ntrm.training.engine import SLURMEnvironment, pl
 from ntrm.training.launch import Launch, under_slurm
 from ntrm.training.recipe import Recipe

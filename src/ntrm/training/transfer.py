@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ntrm.labels import LabelSchema
+from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.registry import create
 

@@ -16,12 +16,11 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from ntrm.errors import DataError
-from ntrm.labels import IGNORE, LabelSchema
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.overlap import overlap
-from ntrm.models.base import SegmentationModel
-from ntrm.models.output import Segmentation
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.section.sums import SectionSums
 from ntrm.training.dice_loss import dice_of, dice_totals
 from ntrm.training.losses import SegmentationLoss, class_counts

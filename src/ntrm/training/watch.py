@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ntrm.errors import NtrmError
+from ntrm.core.errors import NtrmError
 from ntrm.training.losses import Loss
 
 INTERVAL = 20

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from ntrm.models.baselines.deeplab import ASPP, RATES, DeepLabV3Plus, PooledBatchNorm
-from ntrm.models.encoder import ResNetEncoder
+from ntrm.models.encoders import ResNetEncoder
 
 
 def atrous(x: Tensor, weight: Tensor, rate: int) -> Tensor:

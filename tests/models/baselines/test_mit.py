@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.baselines.mit import SegFormer, make_segformer
 
 PUBLISHED = {

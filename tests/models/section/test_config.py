@@ -1,6 +1,6 @@
 import pytest
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.registry import create
 from ntrm.models.section.config import SectionConfig
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tests.models.section.variants import build, patchwork
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.registry import create
 from ntrm.models.section.context import gather_section
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from tests.models.section.variants import CLASSES, build, open_up, patchwork
 
-from ntrm.errors import UsageError
-from ntrm.labels import IGNORE
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE
 from ntrm.models.registry import create
 from ntrm.models.section.further import by_cells, random_blobs, shares_on_grid
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ntrm.devices import fast_gradients
+from ntrm.core.devices import fast_gradients
 from ntrm.models.registry import create
 
 SECTIONS = torch.tensor([0, 0, 1, 1])

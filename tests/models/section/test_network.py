@@ -5,7 +5,7 @@ import torch
 from tests.models.section.variants import CLASSES, VARIANTS, build, patchwork
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.hub import load, save_pretrained
 from ntrm.models.registry import create
 

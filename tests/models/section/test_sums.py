@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.section.sums import SectionSums
 
 

@@ -9,7 +9,7 @@ import torch
 from tests.reference.trm_literal import LiteralResult, tissue_relation
 from torch import Tensor
 
-from ntrm.models.output import TissueGraph
+from ntrm.models.base import TissueGraph
 from ntrm.models.trm import RelationConfig, TissueRelation
 
 

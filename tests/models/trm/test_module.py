@@ -9,7 +9,7 @@ from tests.models.trm.literal import assert_same, literal, module_with
 from tests.reference.draws import coarse_prediction, parameters
 from tests.reference.trm_literal import VARIANTS
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.trm import RelationConfig, TissueRelation
 
 COMBINATIONS = [dict(zip(VARIANTS, values, strict=True)) for values in itertools.product(*VARIANTS.values())]

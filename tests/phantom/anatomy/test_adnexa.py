@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from ntrm.phantom.anatomy.adnexa import Adnexa, AdnexaParameters, draw_adnexa
-from ntrm.phantom.anatomy.plan import draw_plan
-from ntrm.phantom.anatomy.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
+from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
+from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.layout import paint_mask
 
 MANY = AdnexaParameters(follicles_per_mm=4.0, glands_per_mm=4.0)

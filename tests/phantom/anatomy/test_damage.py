@@ -6,8 +6,8 @@ import numpy as np
 from scipy.ndimage import label
 
 from ntrm.phantom.anatomy.damage import Damage
-from ntrm.phantom.anatomy.plan import draw_plan
-from ntrm.phantom.anatomy.skin import BKG, HYP, KER, RET
+from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET
+from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.anatomy.specimen import SpecimenParameters, draw_specimen
 from ntrm.phantom.layout import paint_mask
 

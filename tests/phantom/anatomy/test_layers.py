@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.anatomy.frame import Axis, Frame, Grid
+from ntrm.phantom.anatomy.frame import BKG, EPI, HYP, INF, KER, PAP, RET, Axis, Frame, Grid, Skin
 from ntrm.phantom.anatomy.layers import (
     Fat,
     SkinParameters,
@@ -16,7 +16,6 @@ from ntrm.phantom.anatomy.layers import (
     spread,
     stretches,
 )
-from ntrm.phantom.anatomy.skin import BKG, EPI, HYP, INF, KER, PAP, RET, Skin
 from ntrm.phantom.noise import profile
 
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.anatomy.frame import Axis, Frame, Grid
+from ntrm.phantom.anatomy.frame import BKG, FOL, GLD, RET, Axis, Frame, Grid, Skin, Wobble
 from ntrm.phantom.anatomy.shapes import Blob, Streak, paint
-from ntrm.phantom.anatomy.skin import BKG, FOL, GLD, RET, Skin, Wobble
 
 
 def canvas(mpp: float = 4.0) -> Skin:

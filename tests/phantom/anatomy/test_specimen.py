@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ntrm.labels import CANCERS
+from ntrm.core.labels import CANCERS
 from ntrm.phantom.anatomy.specimen import SIZE_FACTORS, SpecimenParameters, draw_specimen
 
 

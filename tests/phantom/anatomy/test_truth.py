@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.anatomy.skin import BCC, BKG, IEC, RET, SCC
+from ntrm.phantom.anatomy.frame import BCC, BKG, IEC, RET, SCC
 from ntrm.phantom.anatomy.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE, NO_TUMOUR, Survey, measure
 
 SIDE = 60

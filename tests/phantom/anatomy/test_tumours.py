@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from ntrm.data.stats import boundary_counts, boundary_share
-from ntrm.phantom.anatomy.frame import Axis
+from ntrm.phantom.anatomy.frame import BCC, EPI, IEC, INF, KER, SCC, Axis
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
-from ntrm.phantom.anatomy.plan import draw_plan
-from ntrm.phantom.anatomy.skin import BCC, EPI, IEC, INF, KER, SCC
+from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.anatomy.tumours import InSitu, Invasive, add_in_situ, add_mass, envelope
 from ntrm.phantom.layout import paint_mask
 

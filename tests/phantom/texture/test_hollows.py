@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
 from ntrm.phantom.texture.grid import Window
 from ntrm.phantom.texture.hollows import HOLLOWS, MOST_ROOM, Spots, septum
 from ntrm.phantom.texture.scene import Scene

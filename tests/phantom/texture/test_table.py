@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.phantom.texture.table import EMPTY, LOOK_ALIKE, PARAMETERS, TEXTURES, members, texture_table
 
 

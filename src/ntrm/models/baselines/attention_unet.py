@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.models.base import SegmentationModel
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import conv_bn_relu, initialise, scaled, upsample
-from ntrm.models.output import Segmentation
 
 CHANNELS = (64, 128, 256, 512, 1024)
 

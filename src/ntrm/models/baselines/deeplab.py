@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.models.base import SegmentationModel
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import conv_bn_relu, initialise, scaled, upsample
-from ntrm.models.encoder import ResNetEncoder
-from ntrm.models.output import Segmentation
+from ntrm.models.encoders import ResNetEncoder
 
 RATES = (6, 12, 18)
 """Dilation of the pyramid's 3×3 convolutions at an output stride of 16."""

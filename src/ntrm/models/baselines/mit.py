@@ -7,10 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError, check_number, choices_error
-from ntrm.models.base import SegmentationModel
+from ntrm.core.errors import UsageError, check_number, choices_error
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import scaled, upsample
-from ntrm.models.output import Segmentation
 
 HEADS = (1, 2, 5, 8)
 

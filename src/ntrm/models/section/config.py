@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ntrm.errors import UsageError, check_number, choices_error
+from ntrm.core.errors import UsageError, check_number, choices_error
 
 CHOICES = {
     "scope": ("section", "window"),

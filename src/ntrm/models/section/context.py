@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.base import SegmentationModel
 from ntrm.models.section.sums import SectionSums
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.blocks import upsample
-from ntrm.models.fused import fused_half, spread_half
-from ntrm.models.halves import related_channels
+from ntrm.models.mit_trm import fused_half, spread_half
 from ntrm.models.section.config import SectionConfig
 from ntrm.models.section.network import Begun, SectionModel
 from ntrm.models.section.relation import SectionRelation
+from ntrm.models.unet import related_channels
 
 
 class MiTSection(SectionModel):

@@ -9,16 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ntrm.errors import UsageError
-from ntrm.models.base import SegmentationModel
+from ntrm.core.errors import UsageError
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import check_input, upsample
-from ntrm.models.encoder import Stages
-from ntrm.models.halves import first_half, related_channels, second_half
-from ntrm.models.output import Segmentation
+from ntrm.models.encoders import Stages
 from ntrm.models.section.config import SectionConfig
 from ntrm.models.section.further import shares_on_grid
 from ntrm.models.section.relation import Related, SectionRelation
 from ntrm.models.section.sums import SectionSums
+from ntrm.models.unet import first_half, related_channels, second_half
 
 
 class Begun(NamedTuple):

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError
-from ntrm.models.output import TissueGraph
+from ntrm.core.errors import UsageError
+from ntrm.models.base import TissueGraph
 from ntrm.models.section.config import SectionConfig
 from ntrm.models.section.further import FurtherNodes, random_blobs
 from ntrm.models.section.layers import EdgeBias, GraphLayer

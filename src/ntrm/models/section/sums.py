@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ntrm.errors import UsageError
+from ntrm.core.errors import UsageError
 
 RADII = (2, 8)
 """Cells of 8 pixels within which tissues are near each other: at 6.7 µm/px about 0.1 and 0.4 mm."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
-from ntrm.errors import UsageError, check_number, choices_error
+from ntrm.core.errors import UsageError, check_number, choices_error
+from ntrm.models.base import TissueGraph
 from ntrm.models.blocks import conv_bn_relu, initialise
-from ntrm.models.output import TissueGraph
 from ntrm.models.trm.edges import EdgeEmbedding, EdgeWeight, contacts, link
 from ntrm.models.trm.message_passing import LAYERS
 from ntrm.models.trm.nodes import pool, replace_absent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ntrm.devices import full_precision_on_cpu
+from ntrm.core.devices import full_precision_on_cpu
 
 EPSILON = 1e-6
 """Keeps the average of an empty mask finite."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.devices import full_precision_on_cpu
+from ntrm.core.devices import full_precision_on_cpu
 
 
 class Projection(nn.Module):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET, Place, Skin
 from ntrm.phantom.anatomy.layers import Span, between, spread
 from ntrm.phantom.anatomy.shapes import Blob, Streak, paint
-from ntrm.phantom.anatomy.skin import EPI, FOL, GLD, HYP, INF, KER, PAP, RET, Place, Skin
 from ntrm.phantom.noise import generator
 
 

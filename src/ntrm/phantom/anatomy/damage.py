@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ntrm.phantom.anatomy.frame import BCC, BKG, EPI, FOL, GLD, HYP, IEC, INF, KER, PAP, RET, SCC, Skin
 from ntrm.phantom.anatomy.layers import Span, between, spread
 from ntrm.phantom.anatomy.shapes import Blob, Streak, paint
-from ntrm.phantom.anatomy.skin import BCC, BKG, EPI, FOL, GLD, HYP, IEC, INF, KER, PAP, RET, SCC, Skin
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.noise import generator
 

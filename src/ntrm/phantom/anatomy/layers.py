@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.phantom.anatomy.frame import Axis, Curve
-from ntrm.phantom.anatomy.skin import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Skin, Where
+from ntrm.phantom.anatomy.frame import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Axis, Curve, Skin, Where
 from ntrm.phantom.noise import Field, derive, generator, profile
 
 Span = tuple[float, float]

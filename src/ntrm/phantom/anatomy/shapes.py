@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ntrm.phantom.anatomy.skin import Place, Skin, Window
+from ntrm.phantom.anatomy.frame import Place, Skin, Window
 from ntrm.phantom.noise import Field
 
 MAX_UNEVEN = 3.5

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation, binary_erosion
 from scipy.spatial import cKDTree
 
-from ntrm.labels import CANCERS, SKIN, Mask
-from ntrm.phantom.anatomy.skin import BCC, IEC, SCC, Where
+from ntrm.core.labels import CANCERS, SKIN, Mask
+from ntrm.phantom.anatomy.frame import BCC, IEC, SCC, Where
 from ntrm.phantom.noise import Field
 
 NO_SURFACE = "no skin surface in the section"

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.phantom.noise import Field, derive
-from ntrm.phantom.texture.cells import cells_at
-from ntrm.phantom.texture.grid import Places
+from ntrm.phantom.texture.grid import Places, cells_at
 from ntrm.phantom.texture.scene import FAT_CELL_UM, FAT_CELLS
 
 MOST_ROOM = 5.0

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.labels import SKIN
+from ntrm.core.labels import SKIN
 from ntrm.phantom.noise import Field
 from ntrm.phantom.texture import strands
 from ntrm.phantom.texture.grid import CoarseMap, Places, Window
 from ntrm.phantom.texture.hollows import HOLLOWS, NEST_SEPTUM, Spots, septum
-from ntrm.phantom.texture.nuclei import splat
-from ntrm.phantom.texture.population import nuclei_near
+from ntrm.phantom.texture.nuclei import nuclei_near, splat
 from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.table import CONNECTIVE, members
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.labels import IGNORE, SKIN
+from ntrm.core.labels import IGNORE, SKIN
 
 
 @dataclass(frozen=True, kw_only=True)

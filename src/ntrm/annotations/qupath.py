@@ -1,0 +1,341 @@
+"""Outlines that cross themselves or each other, made into areas: within bounds, since crossings grow with the square.
+
+A point lies in a polygon if the outline goes around it an odd number of times and no hole does; it lies in the area if
+it lies in any of the polygons. All rings are cut at their crossings, the faces between them are found, and a point of
+each face decides for the whole of it. GEOS's own mends were no choice: ``make_valid`` of the kind "linework" has the
+same result and needs minutes for 400 points, "structure" and ``buffer(0)`` fill or drop what an outline goes around
+twice.
+
+What may take long is done in a process of its own, whose memory and time are limited.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.processes import limit_memory, module_command, module_environment
+
+Ring = NDArray[np.float64]
+"""Vertices of a closed outline, (n, 2) as x, y in full-resolution pixels."""
+Polygons = Sequence[Sequence[Ring]]
+"""Polygons, each an outline and its holes."""
+
+MAX_POINTS = 200_000
+"""Of an area that has to be mended; whoever draws by hand sets some thousands."""
+AT_ONCE = 10_000
+"""Pairs of points up to which mending a file's areas takes no process: a tenth of a second at worst."""
+MEMORY_MB = 1024
+SECONDS = 30.0
+"""Of processor time for all areas of a file, so that a busy machine mends as much as a quiet one."""
+
+
+@dataclass(frozen=True)
+class Mended:
+    """An area whose rings cross no more: its even-odd inside is the area."""
+
+    rings: tuple[Ring, ...]
+    area: float
+    bounds: tuple[float, float, float, float]
+
+
+def points(polygons: Polygons) -> int:
+    """How many an area has."""
+    return sum(len(ring) for rings in polygons for ring in rings)
+
+
+def mend(areas: Sequence[Polygons]) -> list[Mended]:
+    """The areas, from the first on, up to one that the limits do not suffice for."""
+    known = [*takewhile(lambda polygons: points(polygons) <= MAX_POINTS, areas)]
+    cheap = sum(points(polygons) ** 2 for polygons in known) <= AT_ONCE
+    return [*(_mended_here if cheap else _mended_apart)(known)]
+
+
+def _mended_here(areas: Iterable[Polygons]) -> Iterator[Mended]:
+    for polygons in areas:
+        mended = _mended(polygons)
+        if mended is None:
+            return
+        yield mended
+
+
+def _mended(polygons: Polygons) -> Mended | None:
+    import shapely
+
+    try:
+        # Rings cut wherever they meet, each piece once.
+        lines = shapely.union_all([shapely.LinearRing(ring) for rings in polygons for ring in rings])
+        faces = shapely.get_parts(shapely.polygonize([lines]))
+        inside = _inside(polygons, shapely.STRtree(shapely.point_on_surface(faces)))
+    except shapely.errors.GEOSException:
+        return None
+    kept = faces[inside]
+    if not len(kept):
+        return Mended((), 0.0, (0.0, 0.0, 0.0, 0.0))
+    rings = [shapely.get_coordinates(ring) for face in kept for ring in (face.exterior, *face.interiors)]
+    return Mended(tuple(rings), float(shapely.area(kept).sum()), tuple(shapely.total_bounds(kept).tolist()))
+
+
+def _inside(polygons: Polygons, places: Any) -> NDArray[np.bool_]:
+    """Which places lie in any of the polygons; GEOS counts how often a ring is crossed on the way to a point."""
+    import shapely
+
+    inside = np.zeros(len(places), dtype=bool)
+    for rings in polygons:
+        here = np.zeros(len(places), dtype=bool)
+        for number, ring in enumerate(rings):
+            here[places.query(shapely.Polygon(ring), predicate="contains")] = number == 0
+        inside |= here
+    return inside
+
+
+def _mended_apart(areas: Sequence[Polygons]) -> Iterator[Mended]:
+    """In a child, which answers area by area: however it ends, all before the one that ended it are there."""
+    asked = [[[ring.tolist() for ring in rings] for rings in polygons] for polygons in areas]
+    done = subprocess.run(  # noqa: S603 - our own interpreter and module
+        module_command("ntrm.annotations.qupath", SECONDS, MEMORY_MB),
+        input=json.dumps(asked).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=module_environment(),
+        check=False,
+    )
+    # What follows the last line's end is half an answer.
+    for line in done.stdout.split(b"\n")[:-1]:
+        rings, area, bounds = json.loads(line)
+        yield Mended(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
+
+
+def main(seconds: float, memory_mb: int) -> None:
+    """Mend what the input asks for, and end at the first area that the limits do not suffice for."""
+    import shapely  # noqa: F401 - before memory is limited
+
+    asked = json.load(sys.stdin)
+    limit_memory(memory_mb * 2**20)
+    # Processor time; by default its alarm ends the process, inside a library's long loop as well.
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    for mended in _mended_here([[np.array(ring) for ring in rings] for rings in polygons] for polygons in asked):
+        answer = [[ring.tolist() for ring in mended.rings], mended.area, mended.bounds]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]))
+
+
+# Annotations out of QuPath's GeoJSON: areas with a class name, made valid; everything else is counted.
+
+
+SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
+MAX_BYTES = 1 << 28
+"""Unpacked size above which a file is refused: a small .gz can unpack to any size, and reading JSON takes up to
+18 times as much memory."""
+MAX_COORDINATE = 1e7
+"""No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
+
+MEND = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
+NOT_AREAS = {"Point", "MultiPoint", "LineString", "MultiLineString"}
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One annotated area: the even-odd inside of its rings (outlines and holes alike)."""
+
+    name: str
+    """Class name as written by QuPath; empty if unclassified."""
+    rings: tuple[Ring, ...] = field(repr=False)
+    area: float
+    bounds: tuple[float, float, float, float]
+    """x and y of the top left, x and y of the bottom right."""
+
+
+@dataclass(frozen=True)
+class AnnotationFile:
+    """The areas of one file in the file's order, and what was left out or mended, counted."""
+
+    annotations: tuple[Annotation, ...]
+    counts: Mapping[str, int]
+    """``not_annotations`` (cells, detections, tiles), ``not_areas`` (points, lines), ``degenerate``, ``mended``."""
+
+
+def read_annotations(path: Path) -> AnnotationFile:
+    """Areas drawn in QuPath, from a FeatureCollection, a single Feature or a bare list of features."""
+    if importlib.util.find_spec("shapely") is None:
+        raise UsageError("polygons need shapely, which is not installed", got=path, mend="pip install shapely")
+    counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, mended=0)
+    found: list[tuple[str, Mended | None]] = []
+    crossing: dict[int, tuple[str, list[list[Ring]]]] = {}
+    for number, feature in enumerate(_features(_load(path), path), start=1):
+        where = f"{path.name}, feature {number}"
+        properties = feature.get("properties") or {}
+        if not isinstance(properties, dict):
+            raise DataError(f"{where}: unreadable properties", got=_short(properties), expected="an object", mend=MEND)
+        if str(properties.get("objectType") or properties.get("object_type") or "annotation").lower() != "annotation":
+            counts["not_annotations"] += 1
+            continue
+        name, parts = _class_name(properties, where), _parts(feature.get("geometry"), where)
+        if parts is None:
+            counts["not_areas"] += 1
+            continue
+        drawn = _as_drawn(parts)
+        if drawn is None:
+            crossing[len(found)] = where, parts
+        found.append((name, drawn))
+    areas = [area for _, area in found]
+    mended = mend([parts for _, parts in crossing.values()])
+    if len(mended) < len(crossing):
+        raise _cannot_be_mended(*[*crossing.values()][len(mended)])
+    for place, area in zip(crossing, mended, strict=True):
+        areas[place] = area
+    annotations = [
+        Annotation(name, area.rings, area.area, area.bounds)
+        for (name, _), area in zip(found, areas, strict=True)
+        if area is not None and area.area > 0
+    ]
+    counts["mended"], counts["degenerate"] = len(mended), len(found) - len(annotations)
+    return AnnotationFile(tuple(annotations), dict(counts))
+
+
+def _load(path: Path) -> Any:
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise DataError(f"{path} is too large", got="over 256 MiB", mend="export annotations only, without cells")
+        return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="check the file, or export it again") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path} is not readable as JSON",
+            got=f"{type(error).__name__}: {error}",
+            expected="a whole UTF-8 GeoJSON file",
+            mend=MEND,
+        ) from error
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _features(document: Any, path: Path) -> list[dict[str, Any]]:
+    features = document
+    if isinstance(document, dict):
+        features = document.get("features") if document.get("type") == "FeatureCollection" else [document]
+    if not isinstance(features, list):
+        raise DataError(f"{path} holds no features", got=_short(document), expected="a FeatureCollection", mend=MEND)
+    for number, feature in enumerate(features, start=1):
+        if not isinstance(feature, dict) or feature.get("type") != "Feature":
+            raise DataError(
+                f"{path}: entry {number} is no Feature", got=_short(feature), expected="Features", mend=MEND
+            )
+    return features
+
+
+def _class_name(properties: dict[str, Any], where: str) -> str:
+    """Name of the classification, which QuPath writes as an object and other programs as plain text."""
+    value = properties.get("classification")
+    if isinstance(value, dict):
+        value = value.get("name") or value.get("names")
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = ": ".join(value)  # QuPath's own way to write a class derived from another
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"{where}: unreadable classification", got=_short(value), expected="a name", mend=MEND)
+    return (value or "").strip()
+
+
+def _parts(geometry: Any, where: str) -> list[list[Ring]] | None:
+    """The polygons of a geometry, those left out that have no inside; None where it is no area at all."""
+    found = [*_polygons(geometry, where)]
+    solid = [[ring for ring in rings if len(ring) >= 3] for rings in found if rings and len(rings[0]) >= 3]
+    return solid if found else None
+
+
+def _as_drawn(parts: list[list[Ring]]) -> Mended | None:
+    """The area of rings that do not cross; None where they have to be mended."""
+    import shapely
+
+    polygons = [shapely.Polygon(outline, holes) for outline, *holes in parts]
+    area = polygons[0] if len(polygons) == 1 else shapely.MultiPolygon(polygons)
+    if not area.is_valid:
+        return None
+    rings = tuple(shapely.get_coordinates(ring) for each in polygons for ring in (each.exterior, *each.interiors))
+    return Mended(rings, float(area.area), area.bounds)
+
+
+def _cannot_be_mended(where: str, parts: list[list[Ring]]) -> DataError:
+    return DataError(
+        f"{where}: the outline crosses itself too often",
+        got=f"{points(parts):,} points",
+        expected=f"at most {MAX_POINTS:,} points, and crossings that {SECONDS:g} s and {MEMORY_MB} MB suffice for",
+        mend="simplify the shape in QuPath (Objects > Annotations... > Simplify shape), or draw it again",
+    )
+
+
+def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
+    """Every polygon in a geometry as its outline and holes; collections are opened without recursion."""
+    stack = [geometry]
+    while stack:
+        part = stack.pop()
+        if part is None:
+            continue
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "GeometryCollection":
+            stack.extend(reversed(_list(part.get("geometries"), where)))
+        elif kind == "MultiPolygon":
+            yield from (_rings(polygon, where) for polygon in _list(part.get("coordinates"), where))
+        elif kind == "Polygon":
+            yield _rings(part.get("coordinates"), where)
+        elif not isinstance(kind, str) or kind not in NOT_AREAS:
+            raise DataError(
+                f"{where}: unknown geometry", got=_short(part), expected="Polygon or MultiPolygon", mend=MEND
+            )
+
+
+def _rings(coordinates: Any, where: str) -> list[Ring]:
+    return [_ring(ring, where) for ring in _list(coordinates, where)]
+
+
+def _ring(points: Any, where: str) -> Ring:
+    try:
+        ring = np.array([point[:2] for point in _list(points, where)], dtype=np.float64).reshape(-1, 2)
+    except (TypeError, ValueError, OverflowError, KeyError) as error:
+        raise DataError(
+            f"{where}: unreadable coordinates", got=error, expected="pairs of numbers", mend=MEND
+        ) from error
+    # Written so that NaN fails the comparison as well.
+    if not (np.abs(ring) <= MAX_COORDINATE).all():
+        raise DataError(
+            f"{where}: impossible coordinates",
+            got=f"{ring[~(np.abs(ring) <= MAX_COORDINATE)][0]:g}",
+            expected=f"full-resolution pixels, finite and at most {MAX_COORDINATE:g}",
+            mend=MEND,
+        )
+    return ring
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DataError(f"{where}: unreadable geometry", got=_short(value), expected="a list of coordinates", mend=MEND)
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"

@@ -1,0 +1,1 @@
+"""What every other package stands on: errors, labels, µm/px, files, processes, devices, progress."""

@@ -1,0 +1,108 @@
+"""Where networks run and in which number format: chosen by name, or by what is present."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+
+from ntrm.core.errors import UsageError, choices_error
+
+DEVICES = ("auto", "cpu", "cuda", "cuda:N", "mps")
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def choose_device(name: str) -> torch.device:
+    """Device by name; ``auto`` is the fastest one present.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    present = ["cuda"] * bool(cards) + ["mps"] * torch.backends.mps.is_available() + ["cpu"]
+    if name == "auto":
+        return torch.device(present[0])
+    present += [f"cuda:{index}" for index in range(cards)]
+    if name in present:
+        return torch.device(name)
+    if not re.fullmatch(r"cuda(:\d+)?|mps", name):
+        raise choices_error("unknown device", name, DEVICES)
+    raise UsageError(
+        "this machine has no such device, or torch cannot use it",
+        got=name,
+        expected=f"one of auto, {', '.join(present)}",
+        mend="`ntrm doctor` tells what torch sees here",
+    )
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """Number format by name; ``auto`` is what the device is good at.
+
+    A processor without bfloat16 arithmetic would imitate it some fifty times slower: there, float32 is taken instead.
+
+    >>> choose_precision("auto", torch.device("cpu"))
+    torch.float32
+    """
+    if name == "auto":
+        if device.type != "cuda":
+            return torch.float32
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    if name not in PRECISIONS:
+        raise choices_error("unknown precision", name, ["auto", *PRECISIONS])
+    if name == "bfloat16" and device.type == "cpu" and not cpu_has_bfloat16():
+        return torch.float32
+    return PRECISIONS[name]
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether this processor computes in bfloat16 by itself."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001 - torch has no public name for it
+
+
+def full_precision_on_cpu(device: torch.device) -> AbstractContextManager[None]:
+    """For matrix products under autocast: a processor's run in float32.
+
+    Where it has no bfloat16, torch would warn at the first one and switch oneDNN off for the rest of the process.
+    """
+    return torch.autocast("cpu", enabled=False) if device.type == "cpu" else nullcontext()
+
+
+def choose_layout(device: torch.device) -> torch.memory_format:
+    """How pictures and weights lie in memory: convolutions are fastest with the channels innermost.
+
+    Not on Apple's GPUs.
+
+    >>> choose_layout(torch.device("cpu"))
+    torch.channels_last
+    """
+    return torch.contiguous_format if device.type == "mps" else torch.channels_last
+
+
+@contextmanager
+def fast_gradients(network: nn.Module) -> Iterator[None]:
+    """Gradients of a network's convolutions by the faster code that the processor has.
+
+    On ARM without SVE, oneDNN has fast convolutions but only reference code for their gradients: torch's own takes a
+    third of the time. That one goes group by group, so grouped convolutions (Mix Transformers) stay with oneDNN.
+    """
+    backend: Any = torch.backends.mkldnn  # its types do not tell that this is a switch
+    before = backend.enabled
+    if before and _slow_gradients() and not any(_grouped(layer) for layer in network.modules()):
+        backend.enabled = False
+    try:
+        yield
+    finally:
+        backend.enabled = before
+
+
+def _slow_gradients() -> bool:
+    return platform.machine() in ("aarch64", "arm64") and not torch.backends.cpu.get_cpu_capability().startswith("SVE")
+
+
+def _grouped(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Conv2d) and layer.groups > 1

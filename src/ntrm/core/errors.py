@@ -1,0 +1,108 @@
+"""Every error a user can meet: what was got, what was expected, how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class NtrmError(Exception):
+    """Base of all errors that NTRM raises on purpose.
+
+    The command line prints the message and leaves with ``exit_code``; a traceback of an
+    ``NtrmError`` is never shown to a user unless asked for with ``-v``.
+
+    >>> print(NtrmError("mask has the wrong size", got="10 x 10", expected="20 x 20", mend="export it again"))
+    mask has the wrong size
+      got:      10 x 10
+      expected: 20 x 20
+      to mend:  export it again
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, got: object = None, expected: object = None, mend: str = "") -> None:
+        self.what = what
+        self.got = got
+        self.expected = expected
+        self.mend = mend
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        rows = [self.what]
+        if self.got is not None:
+            rows.append(f"  got:      {self.got}")
+        if self.expected is not None:
+            rows.append(f"  expected: {self.expected}")
+        if self.mend:
+            rows.append(f"  to mend:  {self.mend}")
+        return "\n".join(rows)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling, and errors do cross process borders.
+        return (_rebuild, (type(self), self.what, self.got, self.expected, self.mend))
+
+
+def _rebuild(kind: type[NtrmError], what: str, got: object, expected: object, mend: str) -> NtrmError:
+    return kind(what, got=got, expected=expected, mend=mend)
+
+
+class DataError(NtrmError):
+    """A file or a dataset is not what it should be."""
+
+
+class UsageError(NtrmError):
+    """The command or the call itself is wrong."""
+
+    exit_code = 2
+
+
+class RefusedError(NtrmError):
+    """Going on would be unsafe or would mix what does not belong together (a missing µm/px, for one)."""
+
+    exit_code = 3
+
+
+def choices_error(what: str, got: str, choices: object) -> UsageError:
+    """Error for an unknown name; lists the names that are known.
+
+    >>> raise choices_error("unknown tissue", "EPL", ["EPI", "GLD"])
+    Traceback (most recent call last):
+    ...
+    ntrm.core.errors.UsageError: unknown tissue
+      got:      EPL
+      expected: one of EPI, GLD
+    """
+    names = ", ".join(str(choice) for choice in choices)  # type: ignore[attr-defined]
+    return UsageError(what, got=got, expected=f"one of {names}")
+
+
+def check_number(what: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
+    """Refuse what is no number (or no whole one) between ``low`` and ``high``.
+
+    >>> check_number("width", "wide", 0, 4)
+    Traceback (most recent call last):
+    ...
+    ntrm.core.errors.UsageError: impossible width
+      got:      'wide'
+      expected: a number from 0 to 4
+    """
+    kinds = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(f"impossible {what}", got=repr(value), expected=f"{kind} from {low:g} to {high:g}")
+
+
+def columns_mend(columns: Sequence[str]) -> str:
+    r"""How to mend a CSV table whose first line was read as these columns.
+
+    >>> columns_mend(["name;group"])
+    'save it with commas between the cells, not semicolons, and with points in numbers (0.5)'
+    >>> columns_mend(["name\tgroup"])[:52]
+    'save it with commas between the cells, not tabs, and'
+    >>> columns_mend(["nam", "group"])
+    'correct the first line'
+    """
+    for between, name in ((";", "semicolons"), ("\t", "tabs")):
+        if any(between in column for column in columns):
+            return f"save it with commas between the cells, not {name}, and with points in numbers (0.5)"
+    return "correct the first line"

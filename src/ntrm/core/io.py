@@ -1,0 +1,186 @@
+"""Writing that never leaves half a file behind, and fingerprints of what was read."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, Protocol
+
+from ntrm.core.errors import DataError
+
+_UMASK = threading.Lock()
+
+PARTIAL = ".partial-"
+"""Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
+
+
+@contextmanager
+def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; rename it into place when the block ends well.
+
+    A reader sees the old file or the new one, never a part. The suffix is kept, because image
+    libraries choose their format by it. A ``private`` file is at no moment readable for other users.
+    """
+    if path.is_dir():
+        raise DataError(f"cannot write {path}", got="a folder", expected="the name of a file")
+    partial = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        partial = Path(name)
+        yield partial
+        with partial.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        partial.chmod(0o600 if private else 0o666 & ~_umask())
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(f"cannot write {path}", got=error, mend="check free space and permissions") from error
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse, before long work, a folder that nothing can be written to; one that is not there yet is not made."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise DataError(
+            f"cannot write to {folder}",
+            got="no permission" if there.is_dir() else f"{there} is no folder",
+            mend="choose another --out, or change its permissions",
+        )
+
+
+def _umask() -> int:
+    # There is no call that reads the mask without setting it: two threads at once would leave each other's behind.
+    with _UMASK:
+        mask = os.umask(0o022)
+        os.umask(mask)
+    return mask
+
+
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a whole UTF-8 text file or nothing."""
+    with whole_file(path, private=private) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a whole JSON file or nothing; keys keep their order."""
+    # Piece by piece: the text of a large document takes more memory than the document.
+    with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
+        json.dump(document, stream, indent=2, ensure_ascii=False, allow_nan=False)
+        stream.write("\n")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def remove_partials(folder: Path) -> int:
+    """Delete what a killed run left in ``folder``; returns how many files went."""
+    leftovers = list(folder.glob(f"{PARTIAL}*"))
+    for leftover in leftovers:
+        leftover.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+# CSV text that a spreadsheet takes for text: no cell runs as a formula, and every cell reads back as it was.
+
+
+_STARTS = "=+-@\t\r\n＝＋－＠"
+"""What makes a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
+
+_HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
+"""Numbers, and grades such as ``++``: there is nothing in them to compute."""
+
+
+class _Writable(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+
+def guarded(text: str) -> str:
+    """A cell for ``text``: with an apostrophe before what a spreadsheet would compute.
+
+    An apostrophe goes before apostrophes, too, that stand before such a text: ``original`` takes exactly one away.
+
+    >>> [guarded(text) for text in ("=1+1", "-1.5", "++", "BCC", "'=1+1", "'tis")]
+    ["'=1+1", '-1.5', '++', 'BCC', "''=1+1", "'tis"]
+    """
+    return f"'{text}" if _computes(text.lstrip("'")) else text
+
+
+def original(cell: str) -> str:
+    """The text that ``guarded`` made ``cell`` of.
+
+    >>> [original(cell) for cell in ("'=1+1", "-1.5", "''=1+1", "'tis")]
+    ['=1+1', '-1.5', "'=1+1", "'tis"]
+    """
+    return cell[1:] if cell[:1] == "'" and _computes(cell.lstrip("'")) else cell
+
+
+def _computes(text: str) -> bool:
+    return text != "" and text[0] in _STARTS and _HARMLESS.fullmatch(text) is None
+
+
+class _Lines:
+    """Ends every row with a line feed alone.
+
+    The writer quotes what occurs in its own line ends: it is given both characters, or a carriage return in a cell
+    would end the row there.
+    """
+
+    def __init__(self, stream: _Writable) -> None:
+        self.stream = stream
+
+    def write(self, line: str, /) -> object:
+        return self.stream.write(line.removesuffix("\r\n") + "\n")
+
+
+def write_rows(stream: _Writable, rows: Iterable[Iterable[object]]) -> None:
+    """Write rows, the header first. Texts are guarded; numbers stay as they are, and None is an empty cell."""
+    writer = csv.writer(_Lines(stream), lineterminator="\r\n")
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+
+
+def rows_text(rows: Iterable[Iterable[object]]) -> str:
+    r"""Rows as ``write_rows`` writes them.
+
+    >>> rows_text([("slide", "grade", "shift"), ("a", "@home", -2)])
+    "slide,grade,shift\na,'@home,-2\n"
+    """
+    stream = io.StringIO()
+    write_rows(stream, rows)
+    return stream.getvalue()
+
+
+def read_rows(stream: Iterable[str], *, strip: bool = False) -> Iterator[list[str]]:
+    """Rows, the header first and blank lines left out; ``strip`` takes away the blanks around a cell.
+
+    The stream must have been opened with ``newline=""``.
+    """
+    for row in csv.reader(stream):
+        if row:
+            yield [original(cell.strip() if strip else cell) for cell in row]
+
+
+def by_column(columns: Sequence[str], row: Iterable[str]) -> dict[str, str]:
+    """The cells of a row by their column; those that are missing at its end are empty.
+
+    >>> by_column(["name", "split"], ["a"])
+    {'name': 'a', 'split': ''}
+    """
+    return dict(zip(columns, chain(row, repeat("")), strict=False))

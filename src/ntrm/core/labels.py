@@ -1,0 +1,297 @@
+"""Tissue classes, their names and colours: the single source. A bare index means nothing without its schema."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_mend
+from ntrm.core.io import by_column, read_rows, write_rows
+
+IGNORE = 255
+"""Mask value of pixels about which nothing is known; never a class."""
+
+PALETTE_DISTANCE = 16.0
+"""RGB distance within which a stray colour is its nearest class; the skin palette's closest colours are 36 apart."""
+
+WHITE = (255, 255, 255)
+
+RGB = tuple[int, int, int]
+Mask = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Tissue:
+    """One class: its index in masks and logits, its short name, what it stands for, its colour."""
+
+    index: int
+    name: str
+    title: str
+    rgb: RGB
+
+    @property
+    def explanation(self) -> str:
+        """What it stands for, where the name does not say so itself."""
+        return "" if self.title == self.name else self.title
+
+
+@dataclass(frozen=True)
+class DecodedMask:
+    """Indices read from an RGB mask, and how many pixels were not of an exact palette colour."""
+
+    mask: Mask
+    strays: int
+    """Pixels whose colour is in no palette, whether they could be mapped or not."""
+    ignored: int
+    """Those of the strays that became ``IGNORE``: white, near-white or too far from every class."""
+    worst: tuple[tuple[RGB, int], ...] = ()
+    """The most frequent stray colours with their counts."""
+
+    @property
+    def stray_share(self) -> float:
+        """Strays over all pixels."""
+        return self.strays / max(self.mask.size, 1)
+
+
+@dataclass(frozen=True)
+class LabelSchema:
+    """An ordered set of classes.
+
+    >>> SKIN.index("BCC"), SKIN["BCC"].title
+    (9, 'basal cell carcinoma')
+    """
+
+    tissues: tuple[Tissue, ...]
+    background: str | None = None
+    """Name of the class that is not tissue, if there is one."""
+    name: str = field(default="custom", compare=False)
+
+    def __post_init__(self) -> None:
+        _check_tissues(self.tissues)
+        if self.background is not None and self.background not in self.names:
+            raise choices_error("the background class is not among the classes", self.background, self.names)
+
+    def __len__(self) -> int:
+        return len(self.tissues)
+
+    def __getitem__(self, name: str) -> Tissue:
+        return self.tissues[self.index(name)]
+
+    def index(self, name: str) -> int:
+        """Index of the class called ``name``."""
+        try:
+            return self._index_by_name[name]
+        except KeyError:
+            raise choices_error("unknown class", name, self.names) from None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Short names in index order."""
+        return tuple(tissue.name for tissue in self.tissues)
+
+    @cached_property
+    def _index_by_name(self) -> dict[str, int]:
+        return {tissue.name: tissue.index for tissue in self.tissues}
+
+    @property
+    def background_index(self) -> int | None:
+        """Index of the background class, or None."""
+        return None if self.background is None else self.index(self.background)
+
+    @cached_property
+    def palette(self) -> NDArray[np.uint8]:
+        """Colours as a (K, 3) array."""
+        return np.array([tissue.rgb for tissue in self.tissues], dtype=np.uint8)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Short hash of names in order: equal fingerprints mean that indices may be compared."""
+        return hashlib.sha256("\n".join(self.names).encode()).hexdigest()[:12]
+
+    def colourise(self, mask: NDArray[np.integer], ignore_rgb: RGB = (128, 128, 128)) -> NDArray[np.uint8]:
+        """RGB picture of an index mask.
+
+        >>> SKIN.colourise(np.array([[0, 8]])).tolist()
+        [[[73, 0, 106], [0, 0, 0]]]
+        """
+        table = np.full((256, 3), ignore_rgb, dtype=np.uint8)
+        table[: len(self)] = self.palette
+        return table[np.asarray(mask)]
+
+    def decode(self, rgb: NDArray[np.uint8], distance: float | None = None) -> DecodedMask:
+        """Indices of an RGB mask.
+
+        A palette colour is its class. Any other colour is a stray: the nearest class within ``distance``
+        (default ``PALETTE_DISTANCE``, at most half the palette's smallest gap) takes it, unless white is
+        nearer still; what is nearer to white or too far from everything becomes ``IGNORE``.
+
+        >>> SKIN.decode(np.array([[[73, 0, 106], [74, 1, 106], [255, 255, 255]]], dtype=np.uint8)).mask.tolist()
+        [[0, 0, 255]]
+        """
+        if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8:
+            raise DataError("an RGB mask must be 8-bit with three channels", got=f"{rgb.dtype} {rgb.shape}")
+        codes = (rgb[..., 0].astype(np.uint32) << 16 | rgb[..., 1].astype(np.uint32) << 8 | rgb[..., 2]).ravel()
+        # Masks are made of long runs of one colour: sorting the runs is several times quicker than the pixels.
+        starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: codes.size]
+        lengths = np.diff(starts, append=codes.size)
+        colours, run_of = np.unique(codes[starts], return_inverse=True)
+        counts = np.bincount(run_of, weights=lengths, minlength=len(colours)).astype(np.int64)
+        found = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.float64)
+        index_of, exact = self._classify(found, self.decode_distance if distance is None else distance)
+        stray = np.flatnonzero(~exact)
+        order = stray[np.argsort(counts[stray], kind="stable")[::-1]][:5]
+        return DecodedMask(
+            mask=np.repeat(index_of[run_of], lengths).reshape(rgb.shape[:2]),
+            strays=int(counts[stray].sum()),
+            ignored=int(counts[stray][index_of[stray] == IGNORE].sum()),
+            worst=tuple(((int(found[i, 0]), int(found[i, 1]), int(found[i, 2])), int(counts[i])) for i in order),
+        )
+
+    @cached_property
+    def decode_distance(self) -> float:
+        """Distance within which a stray colour is unambiguous: never above half the palette's smallest gap."""
+        palette = self.palette.astype(np.float64)
+        gaps = np.linalg.norm(palette[:, None] - palette[None], axis=2)
+        smallest = gaps[np.triu_indices(len(self), 1)].min(initial=np.inf)
+        return float(min(PALETTE_DISTANCE, smallest / 2))
+
+    def _classify(self, colours: NDArray[np.float64], distance: float) -> tuple[Mask, NDArray[np.bool_]]:
+        gaps = np.linalg.norm(colours[:, None] - self.palette[None].astype(np.float64), axis=2)  # (colours, K)
+        nearest = gaps.argmin(axis=1)
+        gap = gaps[np.arange(len(colours)), nearest]
+        whiteness = np.linalg.norm(colours - np.array(WHITE, dtype=np.float64), axis=1)
+        known = (gap == 0) | ((gap <= distance) & (gap < whiteness))
+        return np.where(known, nearest, IGNORE).astype(np.uint8), gap == 0
+
+    def remap_table(self, source: LabelSchema, names: dict[str, str] | None = None) -> NDArray[np.uint8]:
+        """Lookup table (256 entries) from ``source``'s indices to ours, matched by name.
+
+        ``names`` renames source classes first; a source class mapped to the empty string becomes ``IGNORE``.
+
+        >>> other = LabelSchema((Tissue(0, "BCC", "", (1, 1, 1)), Tissue(1, "EPI", "", (2, 2, 2))))
+        >>> SKIN.remap_table(other)[:2].tolist()
+        [9, 0]
+        """
+        rename = names or {}
+        unknown = sorted(set(rename) - set(source.names))
+        if unknown:
+            raise choices_error("the renaming names unknown classes", ", ".join(unknown), source.names)
+        table = np.full(256, IGNORE, dtype=np.uint8)
+        lost = []
+        for tissue in source.tissues:
+            target = rename.get(tissue.name, tissue.name)
+            if target in self._index_by_name:
+                table[tissue.index] = self._index_by_name[target]
+            elif target:
+                lost.append(target)
+        if lost:
+            raise RefusedError(
+                "classes without a counterpart",
+                got=", ".join(lost),
+                expected=", ".join(self.names),
+                mend="map each of them to a known class, or to the empty string for ignore",
+            )
+        return table
+
+    def write_csv(self, path: Path) -> None:
+        """Write ``classes.csv`` (index, name, r, g, b, title)."""
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            write_rows(stream, [["index", "name", "r", "g", "b", "title"]])
+            write_rows(stream, ([t.index, t.name, *t.rgb, t.title] for t in self.tissues))
+
+
+def _check_tissues(tissues: Sequence[Tissue]) -> None:
+    if not 1 <= len(tissues) <= IGNORE:
+        raise UsageError("wrong number of classes", got=len(tissues), expected=f"1 to {IGNORE}")
+    if [t.index for t in tissues] != list(range(len(tissues))):
+        raise DataError(
+            "class indices must count up from 0",
+            got=[t.index for t in tissues],
+            expected=list(range(len(tissues))),
+            mend="number the rows of classes.csv 0, 1, 2, … without gaps",
+        )
+    for what, values in (("name", [t.name for t in tissues]), ("colour", [t.rgb for t in tissues])):
+        twice = sorted({str(v) for v in values if values.count(v) > 1})  # type: ignore[arg-type]
+        if twice:
+            raise DataError(f"two classes share a {what}", got=", ".join(twice), mend=f"give each its own {what}")
+    for tissue in tissues:
+        if not re.fullmatch(r"[^\x00-\x1f,]{1,64}", tissue.name) or tissue.name != tissue.name.strip():
+            raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 printable characters")
+        if not all(0 <= channel <= 255 for channel in tissue.rgb):
+            raise DataError(f"colour of {tissue.name} out of range", got=tissue.rgb, expected="numbers from 0 to 255")
+
+
+def _find_background(names: Iterable[str]) -> str | None:
+    return next((name for name in names if name.lower() in {"bkg", "background", "bg"}), None)
+
+
+def read_schema(path: Path) -> LabelSchema:
+    """Schema from a ``classes.csv`` with columns index, name, r, g, b and optionally title."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            columns, *cells = [*read_rows(stream, strip=True)] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="write it with columns index,name,r,g,b") from error
+    if not {"index", "name", "r", "g", "b"} <= set(columns):
+        raise DataError(
+            f"{path} has the wrong columns",
+            got=", ".join(columns) or "an empty file",
+            expected="columns index,name,r,g,b with whole numbers",
+            mend=columns_mend(columns),
+        )
+    rows = [by_column(columns, row) for row in cells]
+    try:
+        tissues = tuple(
+            Tissue(
+                index=int(row["index"]),
+                name=row["name"],
+                title=row.get("title") or row["name"],
+                rgb=(int(row["r"]), int(row["g"]), int(row["b"])),
+            )
+            for row in rows
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"cannot understand {path}",
+            got=f"{type(error).__name__}: {error}",
+            expected="columns index,name,r,g,b with whole numbers",
+            mend="compare with the table in docs/data.md",
+        ) from error
+    return LabelSchema(tissues, background=_find_background(t.name for t in tissues), name=path.parent.name or "custom")
+
+
+SKIN = LabelSchema(
+    tissues=tuple(
+        Tissue(index, name, title, rgb)
+        for index, (name, title, rgb) in enumerate(
+            [
+                ("EPI", "epidermis", (73, 0, 106)),
+                ("GLD", "glands", (108, 0, 115)),
+                ("INF", "inflammation", (145, 1, 122)),
+                ("RET", "reticular dermis", (181, 9, 130)),
+                ("FOL", "hair follicle", (216, 47, 148)),
+                ("PAP", "papillary dermis", (236, 85, 157)),
+                ("HYP", "hypodermis", (254, 246, 242)),
+                ("KER", "keratin", (248, 123, 168)),
+                ("BKG", "background", (0, 0, 0)),
+                ("BCC", "basal cell carcinoma", (127, 255, 255)),
+                ("SCC", "squamous cell carcinoma", (127, 255, 142)),
+                ("IEC", "intra-epidermal carcinoma", (255, 127, 127)),
+            ]
+        )
+    ),
+    background="BKG",
+    name="skin",
+)
+"""The 12 tissues of the Queensland non-melanoma skin cancer dataset, in its order."""
+
+CANCERS = ("BCC", "SCC", "IEC")
+"""The cancer types among the skin tissues."""

@@ -1,0 +1,113 @@
+"""µm per pixel, and the downsample factors that relate one resolution to another. Nothing here guesses."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from ntrm.core.errors import RefusedError, UsageError
+
+TOLERANCE = 0.05
+"""Two resolutions within 5 % of each other count as the same."""
+
+PLAUSIBLE_MPP = (0.05, 100.0)
+"""Outside this range a number is a mistake (nm, mm, dots per inch), not a scan of tissue."""
+
+BASE_MPP = 0.67
+"""µm/px of the skin dataset's originals; its folders 1x … 10x are downsample factors of this."""
+
+LEVELS = ("1x", "2x", "5x", "10x")
+
+
+@dataclass(frozen=True, order=True)
+class Resolution:
+    """µm per pixel along x and y.
+
+    >>> Resolution(0.5, 0.5).downsampled(4)
+    Resolution(x=2.0, y=2.0)
+    >>> Resolution(0.5, 0.5).same_as(Resolution(0.51, 0.5))
+    True
+    """
+
+    x: float
+    y: float
+
+    def __post_init__(self) -> None:
+        low, high = PLAUSIBLE_MPP
+        for axis, value in (("x", self.x), ("y", self.y)):
+            if not (math.isfinite(value) and low <= value <= high):
+                raise RefusedError(
+                    f"implausible µm per pixel along {axis}",
+                    got=value,
+                    expected=f"a number between {low} and {high} µm/px",
+                    mend="look the scan resolution up in the scanner's metadata and give it with --mpp or in cases.csv",
+                )
+            # 1 and 1.0 are one resolution, and must be told alike in every output.
+            object.__setattr__(self, axis, float(value))
+
+    @classmethod
+    def square(cls, mpp: float) -> Resolution:
+        """Same µm/px along both axes."""
+        return cls(float(mpp), float(mpp))
+
+    @property
+    def mean(self) -> float:
+        """Geometric mean of x and y: the side of a square pixel of the same area."""
+        return math.sqrt(self.x * self.y)
+
+    @property
+    def pixel_area_um2(self) -> float:
+        """Area of one pixel in µm²."""
+        return self.x * self.y
+
+    def downsampled(self, factor: float) -> Resolution:
+        """Resolution after shrinking the image by ``factor``."""
+        return Resolution(self.x * factor, self.y * factor)
+
+    def factor_to(self, coarser: Resolution) -> tuple[float, float]:
+        """Downsample factors (x, y) that lead from here to ``coarser``."""
+        return coarser.x / self.x, coarser.y / self.y
+
+    def same_as(self, other: Resolution, tolerance: float = TOLERANCE) -> bool:
+        """Whether both axes agree within ``tolerance`` (relative, symmetric)."""
+        return all(abs(a - b) <= tolerance * max(a, b) for a, b in ((self.x, other.x), (self.y, other.y)))
+
+    def __str__(self) -> str:
+        same = math.isclose(self.x, self.y, rel_tol=1e-9)
+        return f"{self.x:g} µm/px" if same else f"{self.x:g} × {self.y:g} µm/px"
+
+
+def level_factor(level: str) -> int:
+    """Downsample factor behind a level's name.
+
+    >>> level_factor("10x")
+    10
+    """
+    match = re.fullmatch(r"([1-9][0-9]{0,2})x", level)
+    if match is None:
+        raise UsageError(
+            "unknown resolution level", got=repr(level), expected="a downsample factor such as 1x, 2x, 5x or 10x"
+        )
+    return int(match.group(1))
+
+
+def level_resolution(level: str, base: float = BASE_MPP) -> Resolution:
+    """µm/px of a level of the skin dataset.
+
+    >>> level_resolution("10x")
+    Resolution(x=6.7, y=6.7)
+    """
+    return Resolution.square(round(base * level_factor(level), 6))
+
+
+def parse_levels(text: str) -> tuple[str, ...]:
+    """Levels from a comma-separated list, coarsest first, without repeats.
+
+    >>> parse_levels("2x,10x,2x")
+    ('10x', '2x')
+    """
+    levels = {level.strip() for level in text.split(",") if level.strip()}
+    if not levels:
+        raise UsageError("no resolution level given", got=repr(text), expected="for example 10x or 10x,5x,2x")
+    return tuple(sorted(levels, key=level_factor, reverse=True))

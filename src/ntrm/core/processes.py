@@ -1,0 +1,90 @@
+"""How processes of our own are started: by which command, with how much of this one's environment and memory.
+
+A child that decodes files from anywhere, or that needs no secret, gets the few variables it works with by name: what
+was put into the environment for somebody else (``NTRM_TOKEN``, keys of a cloud) never reaches it. Whoever loads a model
+also gets what concerns devices, caches and the hub. The trainings of ``ntrm reproduce`` run with the user's own
+environment, as the same trainings would by hand. So do pools of Python's ``multiprocessing`` and Ray's workers, which
+cannot be told otherwise; no service uses them, and slides are read in children of theirs as everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import FrameType
+
+BASE = (
+    # where programs, libraries and temporary files are, and in which language to speak
+    *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "LANG", "LANGUAGE", "LC_*", "TZ"),
+    # how Python itself behaves
+    *("PYTHONHOME", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8", "PYTHONWARNINGS"),
+)
+HOME = ("HOME", "USER", "LOGNAME", "XDG_*")
+MODEL = (
+    *HOME,
+    *("NTRM_CACHE", "NTRM_WEIGHTS"),
+    # devices and threads
+    *("CUDA_*", "NVIDIA_*", "CUBLAS_*", "CUDNN_*", "HIP_*", "HSA_*", "ROCR_*", "TORCH*", "PYTORCH_*", "TRITON_*"),
+    *("OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "GOMP_*", "MALLOC_*"),
+    # the hub, and the way to it; its token is for whoever loads a model and for nobody else
+    *("HF_*", "HUGGINGFACE_*", "*_proxy", "*_PROXY", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+"""What a process that loads a model needs besides."""
+
+
+def child_environment(*wanted: str) -> dict[str, str]:
+    """Variables of ``BASE`` and those that ``wanted`` names (``*`` at either end stands for anything)."""
+    patterns = (*BASE, *wanted)
+    return {key: value for key, value in os.environ.items() if any(fnmatchcase(key, each) for each in patterns)}
+
+
+def module_environment(*wanted: str) -> dict[str, str]:
+    """``child_environment`` for a module of ours, which is found where this process found its own.
+
+    The working folder is not among these places: a hostile dataset may bring its own modules.
+    """
+    return {**child_environment(*wanted), "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+
+
+def module_command(module: str, *arguments: object) -> list[str]:
+    """The command that runs a module of ours."""
+    return [sys.executable, "-P", "-m", module, *(str(argument) for argument in arguments)]
+
+
+def limit_memory(more: int) -> None:
+    """Limit what this process may reserve from now on, and let it write no core files (they would hold pixels)."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = pages * resource.getpagesize() + more
+    limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+# SIGTERM ends long work as Ctrl-C does: in order, so that the same command goes on later.
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt inside the block; in other threads than the main one nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        # None: the handler before was not Python's, and cannot be set from here.
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)

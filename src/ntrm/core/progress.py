@@ -1,0 +1,88 @@
+"""Progress of long work, with the time left, for people (a bar) and for programs (JSON lines). Always on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+from ntrm.core.errors import choices_error
+
+T = TypeVar("T")
+KINDS = ("bar", "json", "none")
+
+
+class Progress(Protocol):
+    """What long-running functions accept; ``track`` hands the items through unchanged."""
+
+    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
+        """Yield ``items`` while showing how far they are."""
+        ...
+
+
+class SilentProgress:
+    """Shows nothing."""
+
+    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
+        """Yield ``items``."""
+        yield from items
+
+
+class JsonProgress:
+    """One JSON object per line on stderr, at most a few per second, and always a last one."""
+
+    interval_s = 0.25
+
+    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
+        """Yield ``items``; report label, done, total, seconds gone and left."""
+        start = last = time.monotonic()
+        done = 0
+        for done, item in enumerate(items, start=1):
+            yield item
+            now = time.monotonic()
+            if now - last >= self.interval_s and done < total:
+                self._report(label, done, total, now - start)
+                last = now
+        self._report(label, done, total, time.monotonic() - start)
+
+    @staticmethod
+    def _report(label: str, done: int, total: int, gone: float) -> None:
+        left = gone / done * (total - done) if done else None
+        event = {"event": "progress", "label": label, "done": done, "total": total, "seconds": round(gone, 2)}
+        event["seconds_left"] = None if left is None else round(left, 2)
+        sys.stderr.write(json.dumps(event) + "\n")
+        sys.stderr.flush()
+
+
+class BarProgress:
+    """A bar with count and time left."""
+
+    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
+        """Yield ``items`` under a bar."""
+        from rich import progress as rich_progress
+        from rich.console import Console
+
+        columns = (
+            rich_progress.TextColumn("{task.description}"),
+            rich_progress.BarColumn(),
+            rich_progress.MofNCompleteColumn(),
+            rich_progress.TimeElapsedColumn(),
+            rich_progress.TextColumn("left"),
+            rich_progress.TimeRemainingColumn(),
+        )
+        with rich_progress.Progress(*columns, console=Console(stderr=True)) as bar:
+            yield from bar.track(items, total=total, description=label)
+
+
+SILENT = SilentProgress()
+
+
+def make_progress(kind: str) -> Progress:
+    """Progress by name: ``bar``, ``json`` or ``none``. A bar needs a terminal; elsewhere it stays silent."""
+    if kind not in KINDS:
+        raise choices_error("unknown kind of progress", kind, KINDS)
+    if kind == "json":
+        return JsonProgress()
+    return BarProgress() if kind == "bar" and sys.stderr.isatty() else SILENT

@@ -1,0 +1,409 @@
+"""Small tensors to where the images are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE
+
+
+def send(small: Tensor, like: Tensor) -> Tensor:
+    """``small`` on the device of ``like``, without waiting for that device.
+
+    Torch waits for all earlier work of a GPU before it copies from memory that the system may move: a training step
+    whose augmentation has a dozen such copies could never be prepared while the step before is computed.
+    """
+    if like.device.type == "cuda" and small.device.type == "cpu":
+        return small.pin_memory().to(like.device, non_blocking=True)
+    return small.to(like.device)
+
+
+# What JPEG does to an image, on tensors and on any device: 8×8 cosine transform, quantisation, halved chroma. The
+# lossless half of JPEG (entropy coding) changes no pixel and is left out. The rest follows libjpeg's defaults (JFIF
+# colours, 4:2:0, its quality scale), so that an image comes out as it would from a scanner's file.
+
+
+_TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168735892, -0.331264108, 0.5), (0.5, -0.418687589, -0.081312411))
+
+# Annex K of ITU-T T.81.
+_LUMA = (
+    (16, 11, 10, 16, 24, 40, 51, 61),
+    (12, 12, 14, 19, 26, 58, 60, 55),
+    (14, 13, 16, 24, 40, 57, 69, 56),
+    (14, 17, 22, 29, 51, 87, 80, 62),
+    (18, 22, 37, 56, 68, 109, 103, 77),
+    (24, 35, 55, 64, 81, 104, 113, 92),
+    (49, 64, 78, 87, 103, 121, 120, 101),
+    (72, 92, 95, 98, 112, 100, 103, 99),
+)
+_CHROMA = (
+    (17, 18, 24, 47, 99, 99, 99, 99),
+    (18, 21, 26, 66, 99, 99, 99, 99),
+    (24, 26, 56, 99, 99, 99, 99, 99),
+    (47, 66, 99, 99, 99, 99, 99, 99),
+    *((99,) * 8,) * 4,
+)
+
+
+def compress(images: Tensor, quality: Tensor) -> Tensor:
+    """Images (B, 3, H, W) in [0, 1] as they look after JPEG at ``quality`` (B, 1 to 100)."""
+    height, width = images.shape[-2:]
+    pad_right, pad_bottom = -width % 16, -height % 16
+    padded = functional.pad(images.float() * 255, (0, pad_right, 0, pad_bottom), mode="replicate").round()
+    to_ycbcr = torch.tensor(_TO_YCBCR)  # on the CPU, where inverting it is no reason to wait for a device
+    ycbcr = torch.einsum("ij,bjhw->bihw", send(to_ycbcr, images), padded).round()  # chroma centred on 0
+    luma = _quantise(ycbcr[:, :1] - 128, send(_table(_LUMA, quality), images)) + 128
+    halved = functional.avg_pool2d(ycbcr[:, 1:], 2).round()
+    chroma = _quantise(halved, send(_table(_CHROMA, quality), images))
+    chroma = functional.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)
+    merged = torch.cat([luma, chroma], dim=1)
+    rgb = torch.einsum("ij,bjhw->bihw", send(to_ycbcr.inverse(), images), merged).round().clamp(0, 255)
+    return (rgb[..., :height, :width] / 255).to(images.dtype)
+
+
+def _table(base: tuple[tuple[int, ...], ...], quality: Tensor) -> Tensor:
+    """Quantisation steps (B, 8, 8) of libjpeg's quality scale."""
+    quality = quality.round().clamp(1, 100)
+    percent = torch.where(quality < 50, (5000 / quality).floor(), 200 - 2 * quality)
+    steps = torch.tensor(base, device=quality.device, dtype=torch.float32)
+    return ((steps * percent[:, None, None] + 50) / 100).floor().clamp(1, 255)
+
+
+def _cosines(device: torch.device) -> Tensor:
+    """The orthonormal 8-point cosine transform: rows are frequencies."""
+    frequency, position = torch.arange(8.0, device=device)[:, None], torch.arange(8.0, device=device)
+    cosines = (math.pi / 8 * (position + 0.5) * frequency).cos() / 2
+    return torch.where(frequency == 0, cosines / math.sqrt(2), cosines)
+
+
+def _quantise(channels: Tensor, table: Tensor) -> Tensor:
+    """Channels (B, C, H, W) with the cosine coefficients of each 8×8 block rounded to multiples of ``table``."""
+    batch, count, height, width = channels.shape
+    cosines = _cosines(channels.device)
+    blocks = channels.reshape(batch, count, height // 8, 8, width // 8, 8).transpose(3, 4)  # (B, C, H/8, W/8, 8, 8)
+    table = table[:, None, None, None]
+    coefficients = ((cosines @ blocks @ cosines.T) / table).round() * table
+    blocks = (cosines.T @ coefficients @ cosines).round()
+    return blocks.transpose(3, 4).reshape(batch, count, height, width).clamp(-128, 127)
+
+
+# Other laboratories' stains: haematoxylin and eosin varied in optical-density space. Light through tissue follows
+# Beer–Lambert: the optical density ``OD = -log((I + 1) / 256)`` of a pixel is the sum over stains of concentration
+# times the stain's colour vector. A batch of stain strengths is thus one 3×3 matrix and one offset per image.
+
+
+HAEMATOXYLIN = (0.650, 0.704, 0.286)
+EOSIN = (0.072, 0.990, 0.105)
+"""Optical densities of the pure stains in red, green and blue (Ruifrok and Johnston 2001)."""
+
+
+def stain_matrix(haematoxylin: tuple[float, ...] = HAEMATOXYLIN, eosin: tuple[float, ...] = EOSIN) -> Tensor:
+    """Unit colour vectors of haematoxylin, eosin and what neither explains, as rows of a (3, 3) matrix."""
+    first, second = torch.tensor(haematoxylin), torch.tensor(eosin)
+    stains = torch.stack([first, second, torch.linalg.cross(first, second)])
+    return functional.normalize(stains, dim=1)
+
+
+def optical_density(images: Tensor) -> Tensor:
+    """Optical density of images in [0, 1]: 0 for glass, log 256 for black."""
+    return -((images * 255 + 1) / 256).log()
+
+
+def from_optical_density(density: Tensor) -> Tensor:
+    """Images in [0, 1] of an optical density; inverse of ``optical_density``."""
+    return ((256 * density.clamp(0, math.log(256)).neg().exp() - 1) / 255).clamp(0, 1)
+
+
+def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor, stains: Tensor | None = None) -> Tensor:
+    """Images with every stain's concentration c replaced by ``scale · c + shift``.
+
+    Args:
+        images: (B, 3, H, W) in [0, 1].
+        scale: (B, 2), haematoxylin and eosin; 1 changes nothing.
+        shift: (B, 2); 0 changes nothing.
+        stains: (3, 3) as ``stain_matrix`` gives; for slides whose own vectors are known.
+
+    """
+    stains = (stain_matrix() if stains is None else stains).to(scale)
+    scale = torch.cat([scale, torch.ones_like(scale[:, :1])], dim=1)  # the remainder is left alone
+    # In row vectors c = od · stains⁻¹ and od' = (c · scale + shift) · stains; below od is a column.
+    mixing = stains.T @ (scale[:, :, None] * stains.T.inverse())  # (B, 3, 3)
+    offset = shift @ stains[:2]  # (B, 3)
+    mixing, offset = send(mixing, images).to(images.dtype), send(offset, images).to(images.dtype)
+    density = torch.einsum("bij,bjhw->bihw", mixing, optical_density(images)) + offset[:, :, None, None]
+    return from_optical_density(density)
+
+
+# Augmentation of tiles, image and mask together: whole batches of tensors, on any device, from an explicit generator.
+# The functions take one parameter per sample and are deterministic; ``Augment`` draws the parameters. They are drawn on
+# the generator's device and kept on the CPU: a CPU generator gives the same augmentation wherever the batch is.
+
+
+def flip(batch: Tensor, across: Tensor, down: Tensor) -> Tensor:
+    """Images or masks (B, …, H, W), mirrored left–right where ``across`` (B, bool) and top–bottom where ``down``."""
+    batch = torch.where(_per_sample(across, batch), batch.flip(-1), batch)
+    return torch.where(_per_sample(down, batch), batch.flip(-2), batch)
+
+
+def turn(batch: Tensor, quarters: Tensor) -> Tensor:
+    """Images or masks (B, …, H, W), turned anticlockwise by ``quarters`` (B, whole numbers) right angles."""
+    quarters = quarters % 4
+    odd = quarters % 2 == 1
+    batch = torch.where(_per_sample(quarters >= 2, batch), batch.flip((-2, -1)), batch)
+    if not odd.any():
+        return batch
+    if batch.shape[-1] != batch.shape[-2]:
+        raise UsageError(
+            "only square tiles can be turned by 90 degrees", got=f"{tuple(batch.shape[-2:])} (height, width)"
+        )
+    return torch.where(_per_sample(odd, batch), batch.transpose(-2, -1).flip(-2), batch)
+
+
+def rotate_images(images: Tensor, degrees: Tensor) -> Tensor:
+    """Images (B, 3, H, W) in [0, 1], rotated anticlockwise by ``degrees`` (B); glass where nothing is known."""
+    grid = _rotation_grid(images, degrees)
+    # Sampling continues with zeros, so the image is inverted for what comes in to be white.
+    return 1 - functional.grid_sample(1 - images, grid, mode="bilinear", align_corners=False)
+
+
+def rotate_masks(masks: Tensor, degrees: Tensor) -> Tensor:
+    """Masks (B, H, W), rotated like the images; the nearest label, and ignore where nothing is known."""
+    offset = (masks.float() - IGNORE)[:, None]  # ignore becomes the zero that sampling continues with
+    grid = _rotation_grid(offset, degrees)
+    rotated = functional.grid_sample(offset, grid, mode="nearest", align_corners=False)
+    return (rotated[:, 0] + IGNORE).to(masks.dtype)
+
+
+def _rotation_grid(batch: Tensor, degrees: Tensor) -> Tensor:
+    """Where each output pixel comes from, (B, H, W, 2), in the coordinates of ``grid_sample``."""
+    height, width = batch.shape[-2:]
+    angle = send(degrees, batch).to(batch.dtype) * (math.pi / 180)
+    cosine, sine, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+    # Coordinates run from -1 to 1 along both axes; the ratio of the sides keeps angles true.
+    rows = [cosine, -sine * height / width, zero, sine * width / height, cosine, zero]
+    matrix = torch.stack(rows, dim=1).reshape(-1, 2, 3)
+    return functional.affine_grid(matrix, [len(batch), 1, height, width], align_corners=False)
+
+
+def brighten(images: Tensor, factor: Tensor) -> Tensor:
+    """Images (B, 3, H, W) in [0, 1] under a lamp ``factor`` (B) times as bright; what is too bright is white."""
+    return (images * _per_sample(factor.to(images.dtype), images)).clamp(max=1)
+
+
+def gaussian_blur(images: Tensor, sigma: Tensor, widest: float | None = None) -> Tensor:
+    """Images (B, 3, H, W) blurred with standard deviation ``sigma`` (B) in pixels; the border pixel is continued.
+
+    The kernel is cut at four deviations of the ``widest`` blur, or of the widest in the batch where none is given: with
+    it, what becomes of an image does not depend on the others.
+    """
+    batch, channels, height, _ = images.shape
+    radius = max(1, math.ceil(4 * (float(sigma.max()) if widest is None else widest)))
+    offsets = torch.arange(-radius, radius + 1, device=images.device)
+    kernel = torch.exp(-0.5 * (offsets / send(sigma, images).to(images.dtype).clamp(min=1e-3)[:, None]) ** 2)
+    kernel = (kernel / kernel.sum(dim=1, keepdim=True)).repeat_interleave(channels, dim=0)[:, None]  # (3B, 1, taps)
+    padded = functional.pad(images, (radius,) * 4, mode="replicate")
+    padded = padded.reshape(1, batch * channels, height + 2 * radius, -1)
+    blurred = functional.conv2d(padded, kernel[:, :, None, :], groups=batch * channels)
+    blurred = functional.conv2d(blurred, kernel[:, :, :, None], groups=batch * channels)
+    return blurred.reshape(images.shape)
+
+
+def _per_sample(flags: Tensor, batch: Tensor) -> Tensor:
+    return send(flags, batch).reshape(-1, *[1] * (batch.ndim - 1))
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What may happen to a tile, and how often. Made without arguments it changes nothing.
+
+    >>> images, masks = torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.zeros(2, 8, 8, dtype=torch.uint8)
+    >>> images, masks = Augment.paper()(images, masks, torch.Generator().manual_seed(1))
+    >>> images.shape, images.dtype, masks.shape
+    (torch.Size([2, 3, 8, 8]), torch.uint8, torch.Size([2, 8, 8]))
+    """
+
+    flip: float = 0.0
+    """Probability of a flip, separately left–right and top–bottom."""
+    turn: float = 0.0
+    """Probability of a turn by 90, 180 or 270 degrees."""
+    rotate: float = 0.0
+    """Probability of a free rotation."""
+    rotate_degrees: float = 45.0
+    """Largest free rotation, either way."""
+    stain: float = 0.0
+    """Probability of other stain strengths."""
+    stain_scale: float = 0.25
+    """Largest relative change of a stain's concentration."""
+    stain_shift: float = 0.05
+    """Largest optical density of a stain added or taken away everywhere."""
+    light: float = 0.0
+    """Probability of another brightness, glass included: lamps and white balances differ between scanners."""
+    light_scale: float = 0.2
+    """Largest relative change of the brightness."""
+    blur: float = 0.0
+    """Probability of a Gaussian blur."""
+    blur_sigma: tuple[float, float] = (0.3, 1.5)
+    """Range of its standard deviation in pixels."""
+    jpeg: float = 0.0
+    """Probability of JPEG compression."""
+    jpeg_quality: tuple[float, float] = (40.0, 95.0)
+    """Range of its quality."""
+
+    def __post_init__(self) -> None:
+        for name in ("flip", "turn", "rotate", "stain", "light", "blur", "jpeg"):
+            _check_between(f"probability of {name}", 0, 1, getattr(self, name))
+        _check_between("rotate_degrees", 0, 180, self.rotate_degrees)
+        _check_between("stain_scale", 0, 1, self.stain_scale)
+        _check_between("stain_shift", 0, 1, self.stain_shift)
+        _check_between("light_scale", 0, 0.9, self.light_scale)
+        _check_between("blur_sigma", 0, 16, *self.blur_sigma)
+        _check_between("jpeg_quality", 1, 100, *self.jpeg_quality)
+
+    @classmethod
+    def none(cls) -> Augment:
+        """Nothing at all."""
+        return cls()
+
+    @classmethod
+    def paper(cls) -> Augment:
+        """Flips and rotations, by right angles and by up to 45 degrees."""
+        return cls(flip=0.5, turn=0.75, rotate=0.5)
+
+    @classmethod
+    def full(cls) -> Augment:
+        """Everything, for models that shall serve other laboratories and scanners."""
+        return cls(flip=0.5, turn=0.75, rotate=0.5, stain=0.8, light=0.5, blur=0.2, jpeg=0.3)
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        images: Tensor,
+        masks: Tensor,
+        generator: torch.Generator,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        sections: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The augmented batch; the given one is left as it is.
+
+        Where ``world`` processes share a batch, this one holding the samples ``[rank::world]`` of it, each sample is
+        augmented as it is where one process holds the whole batch and the generator is the same. With ``sections``
+        the processes share sections in this way, not samples, and stain and lamp are one for each section.
+
+        Args:
+            images: (B, 3, H, W), bytes or floats in [0, 1]; the result has the same type.
+            masks: (B, H, W), any whole-number type.
+            generator: source of all randomness.
+            rank: which of the processes this is.
+            world: how many processes share the batch.
+            sections: how many sections the batch holds, with equally many windows each, one section after the other.
+
+        """
+        _check_batch(images, masks)
+        if sections is not None and (sections < 1 or len(images) % sections):
+            raise UsageError(
+                "the batch is not made of whole sections",
+                got=f"{len(images)} windows of {sections} sections",
+                expected="equally many windows of each",
+            )
+        if not 0 <= rank < world:
+            raise UsageError("impossible process", got=f"rank {rank} of {world}", expected="a rank from 0, below world")
+        draw = _Draw(len(images), generator, rank, world, sections)
+        with torch.autocast(images.device.type, enabled=False):  # half precision would shift colours and coordinates
+            moved, masks = self._move(_as_float(images), masks, draw)
+            recoloured = self._recolour(moved, draw)
+        return _as_dtype(recoloured, images.dtype), masks
+
+    def _move(self, images: Tensor, masks: Tensor, draw: _Draw) -> tuple[Tensor, Tensor]:
+        across, down, turned = draw.chance(self.flip), draw.chance(self.flip), draw.chance(self.turn)
+        quarters = turned * draw.between(1, 4).long()
+        images, masks = (turn(flip(batch, across, down), quarters) for batch in (images, masks))
+        chosen, degrees = draw.chosen(self.rotate), draw.between(-self.rotate_degrees, self.rotate_degrees)
+        images = _change(images, chosen, lambda some: rotate_images(some, degrees[chosen]))
+        return images, _change(masks, chosen, lambda some: rotate_masks(some, degrees[chosen]))
+
+    def _recolour(self, images: Tensor, draw: _Draw) -> Tensor:
+        """Stain, then lamp, then optics, then file format: the order in which a slide meets them."""
+        slide = draw.by_section()
+        stained, lit = slide.chosen(self.stain), slide.chosen(self.light)
+        blurred, compressed = draw.chosen(self.blur), draw.chosen(self.jpeg)
+        scale = torch.stack([slide.between(1 - self.stain_scale, 1 + self.stain_scale) for _ in "HE"], dim=1)
+        shift = torch.stack([slide.between(-self.stain_shift, self.stain_shift) for _ in "HE"], dim=1)
+        brightness = slide.between(1 - self.light_scale, 1 + self.light_scale)
+        sigma, quality = draw.between(*self.blur_sigma), draw.between(*self.jpeg_quality)
+        images = _change(images, stained, lambda some: jitter_stains(some, scale[stained], shift[stained]))
+        images = _change(images, lit, lambda some: brighten(some, brightness[lit]))
+        images = _change(images, blurred, lambda some: gaussian_blur(some, sigma[blurred], self.blur_sigma[1]))
+        return _change(images, compressed, lambda some: compress(some, quality[compressed]))
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """Random parameters, one per sample: drawn for the samples of all processes, and those of this one taken."""
+
+    count: int
+    generator: torch.Generator
+    rank: int = 0
+    world: int = 1
+    sections: int | None = None
+    shared: bool = False
+    """Whether the windows of a section share a parameter."""
+
+    def by_section(self) -> _Draw:
+        """The same for all windows of a section, where the batch has sections."""
+        return replace(self, shared=self.sections is not None)
+
+    def between(self, low: float, high: float) -> Tensor:
+        groups = self.sections or self.count
+        windows = self.count // groups  # of a section; 1 where samples stand alone
+        drawn = groups * self.world * (1 if self.shared else windows)
+        uniform = torch.rand(drawn, generator=self.generator, device=self.generator.device).cpu()
+        own = uniform.view(groups * self.world, -1)[self.rank :: self.world].expand(-1, windows)
+        return low + (high - low) * own.flatten()
+
+    def chance(self, probability: float) -> Tensor:
+        return self.between(0, 1) < probability
+
+    def chosen(self, probability: float) -> Tensor:
+        return self.chance(probability).nonzero()[:, 0]
+
+
+def _change(batch: Tensor, chosen: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """``batch`` with the ``chosen`` samples changed; the work is done for these only."""
+    if not len(chosen):
+        return batch
+    index = send(chosen, batch)
+    return batch.index_copy(0, index, change(batch[index]))
+
+
+def _as_float(images: Tensor) -> Tensor:
+    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
+
+
+def _as_dtype(images: Tensor, dtype: torch.dtype) -> Tensor:
+    return (images * 255).round().to(dtype) if dtype == torch.uint8 else images.to(dtype)
+
+
+def _check_between(name: str, low: float, high: float, *values: float) -> None:
+    if list(values) != sorted(values) or not all(low <= value <= high for value in values):
+        got = values[0] if len(values) == 1 else values
+        raise UsageError(f"augmentation: {name} out of range", got=got, expected=f"{low} to {high}, the smaller first")
+
+
+def _check_batch(images: Tensor, masks: Tensor) -> None:
+    if images.ndim != 4 or images.shape[1] != 3 or masks.shape != (len(images), *images.shape[2:]):
+        raise UsageError(
+            "images and masks do not fit together",
+            got=f"{tuple(images.shape)} and {tuple(masks.shape)}",
+            expected="(B, 3, H, W) and (B, H, W)",
+        )
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise UsageError("unknown kind of images", got=images.dtype, expected="uint8, or floats in [0, 1]")

@@ -1,1 +1,0 @@
-"""Image and mask changed together, on tensors: geometry, stain, blur, compression."""

@@ -1,0 +1,149 @@
+"""The small CSV tables that come with a dataset, read row by row with every fault named."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from ntrm.core.errors import DataError, NtrmError, columns_mend
+from ntrm.core.io import by_column, read_rows
+from ntrm.core.mpp import Resolution
+from ntrm.data.dataset import SPLITS
+from ntrm.data.faults import Fault, fault
+
+GOOD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+"""Names that are safe as a file, a folder, a link and a CSV cell everywhere."""
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """One row of ``cases.csv``."""
+
+    name: str
+    group: str
+    split: str | None
+    resolution: Resolution | None
+    cancer: str
+
+
+def is_good_name(name: str) -> bool:
+    """Whether a name has no odd characters.
+
+    >>> [is_good_name(name) for name in ("BCC_1", "a b", "-rf", ".hidden", "../up", "ends.")]
+    [True, False, False, False, False, False]
+    """
+    return GOOD_NAME.fullmatch(name) is not None and not name.endswith(".")
+
+
+def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
+    """Rows of a CSV file with a header, cells stripped; raises where a needed column is missing."""
+    return read_columns(path, needed)[1]
+
+
+def read_columns(
+    path: Path, needed: tuple[str, ...], *, strip: bool = True
+) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """The names of the columns, and the rows by them."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            header, *rows = [*read_rows(stream, strip=strip)] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read {path.name}", got=error, mend="save it as CSV in UTF-8") from error
+    columns = tuple(header)
+    missing = [column for column in needed if column not in columns]
+    if missing or "" in columns or len(set(columns)) < len(columns):
+        raise DataError(
+            f"{path.name} has the wrong columns",
+            got=", ".join(columns) or "an empty file",
+            expected=f"columns {','.join(needed)}, each once, none without a name",
+            mend=columns_mend(columns),
+        )
+    wide = next((line for line, row in enumerate(rows, start=2) if any(row[len(columns) :])), None)
+    if wide is not None:
+        raise DataError(f"{path.name} has a row with too many cells", got=f"row {wide}", mend="quote cells with commas")
+    return columns, [by_column(columns, row) for row in rows]
+
+
+def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, CaseRow], list[Fault]]:
+    """Rows of ``cases.csv`` by name, and what is wrong with them.
+
+    Columns name, group, split; mpp where it is needed; optionally mpp_y and cancer. An empty split means not split yet.
+    """
+    table = read_table(path, ("name", "group", "split"))
+    rows: dict[str, CaseRow] = {}
+    faults: list[Fault] = []
+    if mpp_needed and table and "mpp" not in table[0]:
+        faults.append(fault("no-mpp", path.name, "no column mpp"))
+        mpp_needed = False
+    for line, cells in enumerate(table, start=2):
+        where = f"row {line} ({cells['name']})"
+        faults += [fault("bad-cases", path.name, f"{where}: {found}") for found in _row_faults(cells, rows)]
+        resolution = None
+        if mpp_needed or cells.get("mpp"):
+            try:
+                resolution = Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
+            except NtrmError as error:
+                faults.append(fault("no-mpp", path.name, f"{where}: {error.got}"))
+        rows.setdefault(cells["name"], _case_row(cells, resolution))
+    return rows, faults + patient_faults(path.name, [(row.name, row.group, row.split) for row in rows.values()])
+
+
+def _case_row(cells: dict[str, str], resolution: Resolution | None) -> CaseRow:
+    return CaseRow(
+        name=cells["name"],
+        group=cells["group"] or cells["name"],
+        split=cells["split"] if cells["split"] in SPLITS else None,
+        resolution=resolution,
+        cancer=cells.get("cancer", ""),
+    )
+
+
+def _row_faults(cells: dict[str, str], rows: dict[str, CaseRow]) -> list[str]:
+    found = []
+    if not cells["name"]:
+        found.append("no name")
+    if cells["name"] in rows:
+        found.append("a second row for this name")
+    if not cells["group"]:
+        found.append("no group (patient)")
+    if cells["split"] not in {*SPLITS, ""}:
+        found.append(f"unknown split {cells['split']!r}, not one of {', '.join(SPLITS)}")
+    return found
+
+
+def fault_of(error: NtrmError, code: str, file: str) -> Fault:
+    """The fault that an error about a table amounts to."""
+    found = error.what if error.got is None else f"{error.what}: {error.got}"
+    return fault(code, file, found, expected=str(error.expected or ""), mend=error.mend)
+
+
+def patient_faults(file: str, rows: list[tuple[str, str, str | None]]) -> list[Fault]:
+    """Patients in more than one split, from rows (name, group, split)."""
+    members: dict[str, dict[str, str]] = defaultdict(dict)
+    for name, group, split in rows:
+        if split is not None:
+            members[group].setdefault(split, name)
+    return [
+        fault("patient-split", file, f"{group}: " + ", ".join(f"{name} in {split}" for split, name in splits.items()))
+        for group, splits in members.items()
+        if len(splits) > 1
+    ]
+
+
+def number(text: str) -> float:
+    """Finite number from a cell.
+
+    >>> number("0.5")
+    0.5
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError("not a number", got=repr(text) if text else "an empty cell", expected="a number such as 0.5")
+    return value

@@ -1,0 +1,72 @@
+"""What a dataset is once its layout has been understood: cases with image, mask, patient, split and µm/px."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ntrm.core.errors import choices_error
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One section at one resolution."""
+
+    name: str
+    image: Path | None
+    mask: Path | None
+    group: str
+    """Patient (or slide): all cases of one group belong into one split."""
+    split: str | None = None
+    resolution: Resolution | None = None
+    level: str = ""
+    """Folder of the queensland layout ("10x"); empty for the plain layout."""
+    cancer: str = ""
+    """Stratum for splitting: the cancer type the section was filed under, if any."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Cases of one layout and one label schema, in a stable order."""
+
+    root: Path
+    layout: str
+    """``queensland``, ``plain`` or ``masks`` (masks alone, enough for statistics)."""
+    schema: LabelSchema
+    cases: tuple[Case, ...] = field(repr=False)
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(self.cases)
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Resolution levels present, coarsest first; ``("",)`` for layouts without levels."""
+        from ntrm.core.mpp import level_factor
+
+        return tuple(sorted({c.level for c in self.cases}, key=lambda level: -level_factor(level) if level else 0))
+
+    def at_level(self, level: str) -> Dataset:
+        """The cases of one resolution level."""
+        if level not in self.levels:
+            raise choices_error(f"no such resolution in {self.root}", level, self.levels)
+        return self.where(level=level)
+
+    def in_split(self, split: str) -> Dataset:
+        """The cases of one split."""
+        present = sorted({c.split for c in self.cases if c.split})
+        if split not in present:
+            raise choices_error(f"no such split in {self.root}", split, present or ["(no case has a split)"])
+        return self.where(split=split)
+
+    def where(self, **equal: object) -> Dataset:
+        """The cases whose attributes equal the given values."""
+        keep = (c for c in self.cases if all(getattr(c, key) == value for key, value in equal.items()))
+        return replace(self, cases=tuple(keep))

@@ -1,0 +1,402 @@
+"""What an image file says about itself before any pixel is decoded, and whether all of it is there.
+
+Files are told apart by their first bytes, never by their extension. The libraries underneath are lenient in
+places (a PNG without its end, a JPEG strip cut short inside a TIFF, strips that were never written); here
+everything that is missing is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+
+from ntrm.core.io import whole_file
+from ntrm.core.labels import IGNORE, RGB, DecodedMask, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
+from ntrm.data.faults import FaultError
+
+PNG, JPEG, TIFF = "PNG", "JPEG", "TIFF"
+RGB8, GREY8, PALETTE = "8-bit RGB", "8-bit grey", "palette"
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", PNG),
+    (b"\xff\xd8\xff", JPEG),
+    (b"II*\x00", TIFF),
+    (b"MM\x00*", TIFF),
+    (b"II+\x00", TIFF),
+    (b"MM\x00+", TIFF),
+)
+_PNG_COLOURS = {0: "grey", 2: "RGB", 3: PALETTE, 4: "grey with alpha", 6: "RGB with alpha"}
+_JPEG_MODES = {"L": GREY8, "RGB": RGB8, "CMYK": "8-bit CMYK"}
+_FLOAT = 3  # TIFF SampleFormat
+
+BROKEN = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    AttributeError,
+    SyntaxError,
+    EOFError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+"""What the decoders are known to raise on damaged files; none of it may reach a user as a traceback."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Container, size and pixel format in words."""
+
+    kind: str
+    height: int
+    width: int
+    pixels: str
+
+
+@contextmanager
+def decoding(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder raises into one of our errors; what it would log or warn about is said there too."""
+    log = logging.getLogger("tifffile")
+    log.addFilter(_mute)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except PermissionError as error:
+        raise FaultError(
+            "unreadable", path, found="no permission to read it", mend="change the file's permissions"
+        ) from error
+    except BROKEN as error:
+        found = f"{type(error).__name__}: {error}".strip(": ")
+        raise FaultError("truncated" if "truncated" in found.lower() else "unreadable", path, found=found) from error
+    finally:
+        log.removeFilter(_mute)
+
+
+def _mute(_record: logging.LogRecord) -> bool:
+    return False
+
+
+def read_header(path: Path) -> Header:
+    """Header of a PNG, JPEG or TIFF file; cheap, whatever size the file claims to have."""
+    with decoding(path):
+        with path.open("rb") as stream:
+            start = stream.read(33)
+        kind = next((kind for magic, kind in _MAGIC if start.startswith(magic)), None)
+        if kind is None:
+            found = f"bytes {start[:8]!r}" if start else "an empty file"
+            raise FaultError("unreadable", path, found=found, expected="a PNG, JPEG or TIFF file")
+        header = {PNG: _png_header, JPEG: _jpeg_header, TIFF: _tiff_header}[kind](path, start)
+    if header.height < 1 or header.width < 1:
+        raise FaultError("unreadable", path, found=f"a size of {header.width} × {header.height}")
+    return header
+
+
+def check_complete(path: Path, header: Header) -> None:
+    """Raise unless every part of the file that its header promises is there."""
+    with decoding(path):
+        {PNG: _check_png, JPEG: _check_jpeg, TIFF: _check_tiff}[header.kind](path)
+
+
+def _png_header(path: Path, start: bytes) -> Header:
+    if len(start) < 33:
+        raise FaultError("truncated", path, found=f"{len(start)} bytes")
+    chunk, width, height, bits, colour = struct.unpack(">4sIIBB", start[12:26])
+    if chunk != b"IHDR" or colour not in _PNG_COLOURS:
+        raise FaultError("unreadable", path, found="a PNG file without a valid header")
+    name = _PNG_COLOURS[colour]
+    return Header(PNG, height, width, name if name == PALETTE else f"{bits}-bit {name}")
+
+
+def _jpeg_header(path: Path, _start: bytes) -> Header:
+    # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
+    with JpegImageFile(path) as image:
+        return Header(JPEG, image.height, image.width, _JPEG_MODES.get(image.mode, image.mode))
+
+
+def _tiff_header(path: Path, _start: bytes) -> Header:
+    with open_tiff_page(path) as page:
+        return Header(TIFF, int(page.imagelength), int(page.imagewidth), _tiff_pixels(page))
+
+
+def open_tiff(path: Path) -> tifffile.TiffFile:
+    """A TIFF file without the others that it may name: those of OME-XML, and the stacks and indices beside it."""
+    return tifffile.TiffFile(path, _multifile=False, is_mmstack=False, is_ndtiff=False)
+
+
+@contextmanager
+def open_tiff_page(path: Path) -> Iterator[Any]:
+    """First page of a TIFF file."""
+    with open_tiff(path) as tif:
+        if not len(tif.pages):
+            # The directory is often written last, so that a cut file has lost it.
+            raise FaultError("truncated", path, found="no image directory where the header points to")
+        page = tif.pages[0]
+        _check_tags(path, tif, page.offset)
+        yield page
+
+
+def _check_tags(path: Path, tif: Any, offset: int) -> None:
+    """Every tag's value must lie inside the file: a tag that is lost would silently get its default."""
+    form, stream = tif.tiff, tif.filehandle
+    if form.is_ndpi:
+        return
+    stream.seek(offset)
+    (number,) = struct.unpack(form.tagnoformat, stream.read(form.tagnosize))
+    for _ in range(number):
+        _code, kind, count, value = struct.unpack(form.tagheaderformat, stream.read(form.tagsize))
+        size = count * struct.calcsize(tifffile.TIFF.DATA_FORMATS.get(kind, "0s"))
+        # A value too long for its entry stands elsewhere, and the entry holds its offset.
+        start = struct.unpack(form.offsetformat, value)[0] if size > form.tagoffsetthreshold else 0
+        if start + size > stream.size:
+            raise FaultError("truncated", path, found="an image directory whose values lie beyond the end of the file")
+
+
+def _tiff_pixels(page: Any) -> str:
+    bits, samples, alpha = page.bitspersample, page.samplesperpixel, bool(page.extrasamples)
+    number = f"{bits}-bit" + (" float" if page.sampleformat == _FLOAT else "")
+    photometric = tifffile.PHOTOMETRIC(page.photometric).name
+    jpeg = page.compression in {tifffile.COMPRESSION.JPEG, tifffile.COMPRESSION.OJPEG}
+    if page.imagedepth != 1:
+        return f"{page.imagedepth} planes deep"
+    if samples == 3 and not alpha and (photometric == "RGB" or (photometric == "YCBCR" and jpeg)):
+        return f"{number} RGB"
+    if samples == 1 and photometric == "MINISBLACK":
+        return f"{number} grey"
+    if samples == 1 and photometric == "PALETTE" and bits == 8:
+        return PALETTE
+    name = {"SEPARATED": "CMYK", "MINISWHITE": "inverted grey", "MINISBLACK": "grey"}.get(photometric, photometric)
+    return f"{number} {name} with {samples} samples" + (" and alpha" if alpha else "")
+
+
+def _check_png(path: Path) -> None:
+    """Walk the chunks: each whole, its checksum right, the last one the end mark."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        stream.seek(8)
+        chunk = b""
+        while chunk != b"IEND":
+            head = stream.read(8)
+            length, chunk = struct.unpack(">I4s", head) if len(head) == 8 else (size, b"")
+            if stream.tell() + length + 4 > size:
+                raise FaultError("truncated", path, found="a PNG file without its end")
+            body, checksum = stream.read(length), stream.read(4)
+            if zlib.crc32(body, zlib.crc32(chunk)) != int.from_bytes(checksum, "big"):
+                raise FaultError("unreadable", path, found=f"a wrong checksum in a {chunk!r} part of the PNG file")
+
+
+def _check_jpeg(path: Path) -> None:
+    """Look for the end mark near the end (some writers pad); missing scan data is noticed by the decoder."""
+    tail = 65536
+    with path.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - tail))
+        if b"\xff\xd9" not in stream.read():
+            raise FaultError("truncated", path, found="a JPEG file without its end mark")
+
+
+def _check_tiff(path: Path) -> None:
+    """Every strip or tile must have been written and must lie inside the file."""
+    size = path.stat().st_size
+    with open_tiff_page(path) as page:
+        wanted = prod(page.chunked)
+        parts = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+    there = sum(offset > 0 and count > 0 and offset + count <= size for offset, count in parts)
+    if there < wanted:
+        raise FaultError("truncated", path, found=f"{there} of {wanted} strips or tiles")
+
+
+# Image and mask files as arrays: strictly 8-bit, complete, and never larger than a stated limit.
+
+
+MAX_PIXELS = 400_000_000
+"""Largest image that is decoded: a small file may claim any size, and decoding costs up to 10 bytes per pixel."""
+
+MAX_STRAY = 0.01
+"""Largest share of a mask's pixels that may have a colour outside the palette."""
+
+_BAND_PIXELS = 4_000_000
+"""Colours are looked up in bands of rows of about this size, which bounds the memory of the look-up."""
+
+Pixels = NDArray[np.uint8]
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """(height, width) from the header alone."""
+    header = read_header(Path(path))
+    return header.height, header.width
+
+
+def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> Pixels:
+    """Pixels (H, W, 3) of an 8-bit RGB PNG, JPEG or TIFF file."""
+    header = _affordable(path := Path(path), max_pixels)
+    if header.pixels != RGB8:
+        raise FaultError("not-rgb8", path, found=header.pixels)
+    return _decode(path, header)[0]
+
+
+def read_mask(
+    path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS, max_stray: float = MAX_STRAY
+) -> DecodedMask:
+    """Class indices of a mask: RGB by the schema's palette, indexed by value; 255 is ignore."""
+    header = _affordable(path := Path(path), max_pixels)
+    if header.kind == JPEG or header.pixels not in {RGB8, GREY8, PALETTE}:
+        raise FaultError("mask-format", path, found=f"{header.kind}, {header.pixels}")
+    pixels, palette = _decode(path, header)
+    if pixels.ndim == 3:
+        return _by_palette(path, pixels, schema, max_stray)
+    return _by_value(path, pixels, palette, schema)
+
+
+def _affordable(path: Path, max_pixels: int) -> Header:
+    header = read_header(path)
+    if header.height * header.width > max_pixels:
+        raise FaultError(
+            "too-large",
+            path,
+            found=f"{header.width} × {header.height} pixels",
+            expected=f"at most {max_pixels:,} pixels",
+        )
+    return header
+
+
+def _decode(path: Path, header: Header) -> tuple[Pixels, list[RGB]]:
+    """Pixels as they are stored, and the palette of an indexed PNG."""
+    check_complete(path, header)
+    with decoding(path):
+        if header.kind == PNG:
+            pixels, palette = _with_pillow(PngImageFile, path)
+        elif header.kind == JPEG:
+            pixels, palette = _with_pillow(JpegImageFile, path)
+        else:
+            pixels, palette = _read_tiff(path), []
+    channels = (3,) if header.pixels == RGB8 else ()
+    if pixels.shape != (header.height, header.width, *channels) or pixels.dtype != np.uint8:
+        raise FaultError("unreadable", path, found=f"{pixels.dtype} pixels of shape {pixels.shape}")
+    return pixels, palette
+
+
+def _with_pillow(plugin: type[PngImageFile | JpegImageFile | TiffImageFile], path: Path) -> tuple[Pixels, list[RGB]]:
+    # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
+    with plugin(path) as image:
+        image.load()
+        flat = image.getpalette("RGB") or [] if image.mode == "P" else []
+        return np.array(image), [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
+
+
+def _read_tiff(path: Path) -> Pixels:
+    with open_tiff_page(path) as page:
+        try:
+            pixels = page.asarray()
+        except ValueError as error:
+            # Without imagecodecs tifffile knows few compressions; Pillow brings its own libtiff.
+            if "imagecodecs" not in str(error):
+                raise
+            return _with_pillow(TiffImageFile, path)[0]
+        if page.axes == "SYX":
+            pixels = np.moveaxis(pixels, 0, -1)
+    return cast(Pixels, np.ascontiguousarray(pixels))
+
+
+def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema, max_stray: float) -> DecodedMask:
+    rows = max(1, _BAND_PIXELS // pixels.shape[1])
+    bands = [schema.decode(pixels[start : start + rows]) for start in range(0, len(pixels), rows)]
+    worst: Counter[Any] = Counter()
+    for band in bands:
+        worst.update(dict(band.worst))
+    decoded = DecodedMask(
+        mask=np.concatenate([band.mask for band in bands]),
+        strays=sum(band.strays for band in bands),
+        ignored=sum(band.ignored for band in bands),
+        worst=tuple(worst.most_common(5)),
+    )
+    if decoded.stray_share > max_stray:
+        colours = ", ".join(f"{colour} × {count}" for colour, count in decoded.worst[:3])
+        raise FaultError(
+            "stray-colours",
+            path,
+            found=f"{decoded.stray_share:.1%} of the pixels, most often {colours}",
+            expected=f"at most {max_stray:.1%} of the pixels outside the palette of {', '.join(schema.names)}",
+        )
+    return decoded
+
+
+def _by_value(path: Path, pixels: Pixels, palette: list[RGB], schema: LabelSchema) -> DecodedMask:
+    counts = np.bincount(pixels.ravel(), minlength=256)
+    outside = [value for value in range(len(schema), IGNORE) if counts[value]]
+    if outside:
+        found = ", ".join(f"{value} in {counts[value]} pixels" for value in outside[:3])
+        raise FaultError("index-range", path, found=found, expected=f"0 to {len(schema) - 1}, or {IGNORE} for ignore")
+    class_of = {tissue.rgb: tissue for tissue in schema.tissues}
+    for value, colour in enumerate(palette[: len(schema)]):
+        named = class_of.get(colour)
+        if counts[value] and named is not None and named.index != value:
+            raise FaultError(
+                "palette-order",
+                path,
+                found=f"index {value} ({schema.names[value]}) has the colour of {named.name}, {colour}",
+            )
+    return DecodedMask(mask=pixels, strays=0, ignored=0)
+
+
+# Images and masks to files as the skin dataset has them: RGB TIFF with µm/px, RGB or indexed PNG masks.
+
+
+IGNORE_RGB = (255, 255, 255)
+"""Colour of unknown pixels in RGB masks: white is no tissue's colour and reads back as ignore."""
+
+
+def write_image(path: Path, image: NDArray[np.uint8], resolution: Resolution) -> None:
+    """Write an RGB TIFF, deflated in strips, with its µm/px in its tags; its bytes depend on nothing else."""
+    pixels_per_cm = (1e4 / resolution.x, 1e4 / resolution.y)
+    with whole_file(path) as partial:
+        tifffile.imwrite(
+            partial,
+            np.ascontiguousarray(image),
+            photometric="rgb",
+            compression="zlib",
+            predictor=False,
+            rowsperstrip=64,
+            resolution=pixels_per_cm,
+            resolutionunit="CENTIMETER",
+            software="ntrm",
+            metadata=None,
+        )
+
+
+def write_rgb_mask(path: Path, mask: Mask, schema: LabelSchema) -> None:
+    """Write a mask in its palette's colours; ignore becomes white, which reads back as ignore."""
+    with whole_file(path) as partial:
+        Image.fromarray(schema.colourise(mask, ignore_rgb=IGNORE_RGB)).save(partial, format="PNG", compress_level=6)
+
+
+def write_indexed_mask(path: Path, mask: Mask, schema: LabelSchema) -> None:
+    """Write a mask as indexed PNG: the pixel is the class index, 255 is ignore, the palette is for looking at."""
+    picture = Image.fromarray(mask)
+    palette = np.zeros((256, 3), dtype=np.uint8)
+    palette[: len(schema)] = schema.palette
+    palette[IGNORE] = IGNORE_RGB
+    picture.putpalette(palette.tobytes())
+    with whole_file(path) as partial:
+        picture.save(partial, format="PNG", compress_level=6)

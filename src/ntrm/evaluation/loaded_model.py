@@ -1,0 +1,119 @@
+"""What is evaluated: a network with the facts that name it, and whether it fits a dataset at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.torch import save as to_bytes
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import sha256_of
+from ntrm.core.mpp import Resolution
+from ntrm.data.split import DatasetSplits
+from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
+from ntrm.models.hub import load, locate
+from ntrm.models.saving import WEIGHTS
+
+PROVENANCE = "provenance.json"
+"""What a training leaves beside the folder of its model."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A network and where it comes from."""
+
+    network: SegmentationModel = field(repr=False)
+    sha256: str
+    """Of the weights."""
+    provenance: dict[str, Any]
+    """Of its training; empty where it is not known."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """Everything the network says of itself."""
+        return self.network.config
+
+    def as_dict(self) -> dict[str, Any]:
+        """The part ``model`` of ``metrics.json``; what is not known is None."""
+        config = self.config
+        return {
+            "name": config.name,
+            "arch": config.arch,
+            "options": dict(config.options),
+            "version": config.version,
+            "sha256": self.sha256,
+            **{
+                key: self.provenance.get(key) for key in ("seed", "recipe", "encoder_init", "level", "sections", "init")
+            },
+            "mpp": config.mpp,
+            "window": config.window,
+            "temperature": config.temperature,
+            "data": config.data,
+        }
+
+
+def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
+    """Load a network from a folder, a hub id or ``bundled``, or take one in memory as it is."""
+    if isinstance(model, SegmentationModel):
+        return LoadedModel(model, _sha256_in_memory(model), {})
+    folder = locate(model)
+    network = load(folder)  # refuses weights that are not those its config names
+    return LoadedModel(network, sha256_of(folder / WEIGHTS), _read_provenance(folder.resolve().parent / PROVENANCE))
+
+
+def class_table(config: ModelConfig, parts: DatasetSplits) -> NDArray[np.uint8]:
+    """(256,) from the dataset's classes to the network's, matched by name.
+
+    Refuses a dataset of another resolution, or with classes that the network does not know.
+    """
+    _check_resolution(config, parts)
+    unknown = [name for name in parts.schema.names if name not in config.schema.names]
+    if unknown:
+        raise RefusedError(
+            f"the network does not know every class of {parts.whole.root}",
+            got=", ".join(unknown),
+            expected=f"only classes of the network: {', '.join(config.schema.names)}",
+            mend="choose a network trained on these classes, or rename them in classes.csv",
+        )
+    return config.schema.remap_table(parts.schema)
+
+
+def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
+    if config.mpp is None:
+        raise RefusedError(
+            "the network does not say for which µm/px it is",
+            got="none",
+            expected=f"{parts.resolution}, as {parts.whole.root} has",
+            mend="train it, or state it with network.describe(mpp=…) before saving",
+        )
+    own = Resolution.square(config.mpp)
+    if not own.same_as(parts.resolution):
+        raise RefusedError(
+            "network and dataset differ in resolution",
+            got=f"{parts.resolution} in {parts.whole.root}",
+            expected=f"{own}, at which the network was trained",
+            mend="choose that level with --resolution, or make it with `ntrm data resample`",
+        )
+
+
+def _sha256_in_memory(network: SegmentationModel) -> str:
+    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
+    return hashlib.sha256(to_bytes(state)).hexdigest()
+
+
+def _read_provenance(path: Path) -> dict[str, Any]:
+    """What the training says of itself; nothing where the model was copied away from its run."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend="copy the run again, or the model without it") from error
+    return document if isinstance(document, dict) else {}

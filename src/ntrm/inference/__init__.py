@@ -1,0 +1,1 @@
+"""Images of any size through a network: windows, blending, slides streamed to disk."""

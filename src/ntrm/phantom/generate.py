@@ -1,0 +1,204 @@
+"""A phantom dataset on disk: the skin dataset's layout, with cases and truth, resumable and the same for every run.
+
+Sections are drawn by independent processes. A section counts as done once its note lies in ``.progress``, which is
+written after its pictures; the notes become ``truth.json`` at the end. A killed run therefore goes on where it
+stopped, and no reader ever meets half a file.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import remove_partials, rows_text, write_json, write_text
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import LEVELS, level_resolution
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.image_files import write_image, write_rgb_mask
+from ntrm.phantom.glass_slide import Slide, lay_slide
+from ntrm.phantom.patients import PlannedSection, laboratory_seed, patient_seed, plan_sections
+from ntrm.phantom.render import render
+from ntrm.phantom.stain import Stain
+from ntrm.version import __version__
+
+DEFAULT_AMBIGUITY = 0.5
+OPTIONS_FILE = "phantom.json"
+TRUTH_FILE = "truth.json"
+CASES_FILE = "cases.csv"
+NOTES = ".progress"
+
+
+@dataclass(frozen=True)
+class PhantomOptions:
+    """What a phantom dataset is made from; kept in ``phantom.json`` so that two recipes never mix in one folder."""
+
+    sections: int
+    seed: int = 0
+    levels: tuple[str, ...] = ("10x",)
+    ambiguity: float = DEFAULT_AMBIGUITY
+    pieces: int = 1
+
+    def __post_init__(self) -> None:
+        unknown = [level for level in self.levels if level not in LEVELS]
+        if unknown or not self.levels:
+            raise UsageError("unknown resolution", got=", ".join(unknown) or "none", expected=", ".join(LEVELS))
+        if not 0.0 <= self.ambiguity <= 1.0:
+            raise UsageError("ambiguity out of range", got=self.ambiguity, expected="a number from 0 to 1")
+        if self.sections < 1 or self.pieces < 1:
+            raise UsageError(
+                "nothing to draw",
+                got=f"{self.sections} sections of {self.pieces} pieces",
+                expected="at least 1 of each",
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``phantom.json``."""
+        return {"ntrm": __version__, **asdict(self), "levels": list(self.levels)}
+
+
+@dataclass(frozen=True)
+class PhantomReport:
+    """What was written."""
+
+    out: Path
+    options: PhantomOptions
+    drawn: int
+    kept: int
+    cancers: dict[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "out": str(self.out),
+            **self.options.as_dict(),
+            "drawn": self.drawn,
+            "kept": self.kept,
+            "cancers": self.cancers,
+        }
+
+
+def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress: Progress = SILENT) -> PhantomReport:
+    """Draw the dataset, or what is missing of it, into ``out``."""
+    _claim(out, options)
+    plan = plan_sections(options.sections, options.seed)
+    finished = _read_truth(out)
+    todo = [section for section in plan if not _is_done(out, section, options, finished)]
+    tasks = [(out, options, section) for section in todo]
+    for _ in progress.track(_draw_all(tasks, jobs), len(tasks), "drawing sections"):
+        pass
+    _finish(out, plan, options)
+    cancers = {cancer: sum(s.cancer == cancer for s in plan) for cancer in ("BCC", "SCC", "IEC")}
+    return PhantomReport(out, options, drawn=len(todo), kept=len(plan) - len(todo), cancers=cancers)
+
+
+def _claim(out: Path, options: PhantomOptions) -> None:
+    """Make sure that ``out`` is ours: empty, or begun with the very same options."""
+    if out.exists() and not out.is_dir():
+        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+    kept = out / OPTIONS_FILE
+    if not kept.exists():
+        if out.exists() and any(out.iterdir()):
+            raise RefusedError(
+                "the folder holds something that is no phantom", got=out, mend="choose an empty or a new folder"
+            )
+        write_json(kept, options.as_dict())
+        return
+    before = _read_object(kept)
+    if before != options.as_dict():
+        raise RefusedError(
+            "the folder was begun with other options",
+            got=options.as_dict(),
+            expected=before,
+            mend="give the same options to go on, or choose a new folder",
+        )
+
+
+def _is_done(out: Path, section: PlannedSection, options: PhantomOptions, finished: dict[str, Any]) -> bool:
+    noted = section.name in finished or _read_note(out, section.name) is not None
+    return noted and all(path.exists() for level in options.levels for path in _paths(out, level, section))
+
+
+def _paths(out: Path, level: str, section: PlannedSection) -> tuple[Path, Path]:
+    return out / level / "Images" / f"{section.name}.tif", out / level / "Masks" / f"{section.name}.png"
+
+
+def _read_truth(out: Path) -> dict[str, Any]:
+    path = out / TRUTH_FILE
+    sections = _read_object(path).get("sections") if path.exists() else {}
+    if not isinstance(sections, dict):
+        raise RefusedError(f"{path} is not what a phantom writes", got="no sections", mend="choose a new folder")
+    return sections
+
+
+def _read_note(out: Path, name: str) -> dict[str, Any] | None:
+    path = out / NOTES / f"{name}.json"
+    return _read_object(path) if path.exists() else None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise RefusedError(f"cannot read {path}", got=error, mend="choose a new folder") from error
+
+
+def _draw_all(tasks: list[tuple[Path, PhantomOptions, PlannedSection]], jobs: int) -> Iterator[str]:
+    if jobs == 1 or len(tasks) < 2:
+        yield from map(_draw, tasks)
+        return
+    # Spawned processes share nothing with this one, so what they draw cannot depend on how many there are.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context)
+    try:
+        yield from pool.map(_draw, tasks)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> str:
+    """Draw one section at every level, then note it as done."""
+    out, options, section = task
+    stain = Stain.draw(patient_seed(options.seed, section), laboratory_seed(options.seed, section))
+    for level in options.levels:
+        resolution = level_resolution(level)
+        slide = lay_slide(section.seed, resolution.x, section.cancer, options.pieces)
+        image = render(slide.mask, resolution.x, section.seed, ambiguity=options.ambiguity, stain=stain)
+        image_path, mask_path = _paths(out, level, section)
+        write_image(image_path, image, resolution)
+        write_rgb_mask(mask_path, slide.mask, SKIN)
+    write_json(out / NOTES / f"{section.name}.json", _truth(section, slide))
+    return section.name
+
+
+def _truth(section: PlannedSection, slide: Slide) -> dict[str, Any]:
+    cancers = sorted({cancer for piece in slide.pieces for cancer in piece.truth.cancers})
+    return {
+        "patient": section.patient,
+        "laboratory": section.laboratory,
+        "filed_under": section.cancer,
+        "cancers": cancers,
+        "pieces": [piece.as_dict() for piece in slide.pieces],
+    }
+
+
+def _finish(out: Path, plan: tuple[PlannedSection, ...], options: PhantomOptions) -> None:
+    kept = _read_truth(out)
+    truth = {section.name: _read_note(out, section.name) or kept[section.name] for section in plan}
+    write_text(out / CASES_FILE, _cases_table(plan))
+    write_json(out / TRUTH_FILE, {"options": options.as_dict(), "sections": truth})
+    shutil.rmtree(out / NOTES, ignore_errors=True)
+    for level in options.levels:
+        for folder in ("Images", "Masks"):
+            remove_partials(out / level / folder)
+
+
+def _cases_table(plan: tuple[PlannedSection, ...]) -> str:
+    columns = ["name", "group", "split", "cancer", "laboratory"]
+    return rows_text([columns, *([s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan)])

@@ -1,0 +1,1 @@
+"""Slides from file to tables: what ``ntrm segment`` does."""

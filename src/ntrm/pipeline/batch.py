@@ -1,0 +1,174 @@
+"""Many slides, one after the other: what fails is told, the others go on, and the same command goes on later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ntrm.core.errors import RefusedError, UsageError, choices_error
+from ntrm.core.mpp import Resolution
+from ntrm.core.processes import terminated_like_interrupted
+from ntrm.core.progress import SILENT, Progress
+from ntrm.models.base import SegmentationModel
+from ntrm.models.hub import BUNDLED
+from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.scheduler import Task
+from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate
+from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
+from ntrm.wsi.naming import slide_ids, told_apart
+from ntrm.wsi.reader_pool import ReaderPool
+
+CLUSTERS = ("ray",)
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """What became of all."""
+
+    out: Path
+    slides: tuple[Outcome, ...]
+    identity: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    """What was made of inputs that were not quite clear."""
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        """Slides without results."""
+        return tuple(slide for slide in self.slides if slide.status in ("failed", "busy"))
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all is there; 3 if every slide was refused; else 1."""
+        if not self.failed:
+            return 0
+        return RefusedError.exit_code if all(slide.refused for slide in self.slides) else 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"out": str(self.out), "slides": [slide.as_dict() for slide in self.slides], **self.identity}
+
+
+def segment(
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    model: str | Path | SegmentationModel = "bundled",
+    mpp: float | Resolution | None = None,
+    options: Options | None = None,
+    device: str = "auto",
+    batch: int = 16,
+    shard: str | None = None,
+    pseudonymise: str | Path | None = None,
+    cluster: str | None = None,
+    workers: int | None = None,
+    progress: Progress = SILENT,
+) -> Segmented:
+    """Segment slides and images into masks, polygons, relations and tables under ``out``.
+
+    Args:
+        inputs: a slide, a folder, a CSV (slide, optionally slide_id, mpp, mpp_y, covariates), or several of these.
+        out: folder of the results; where it holds some of the same model and options, what is missing is added.
+        model: folder, hub id or ``bundled``, or a network in memory.
+        mpp: µm/px of the slides, instead of what their files tell; a row of a CSV may state its own.
+        options: what changes results.
+        device: ``auto`` takes cuda, then mps, then cpu.
+        batch: windows predicted at a time.
+        shard: ``I/N``: only every N-th slide from the I-th on.
+        pseudonymise: a key file outside ``out``; outputs then bear random names that only this file explains.
+        cluster: ``ray``: share the slides among workers, on this machine or on the cluster of ``RAY_ADDRESS``.
+        workers: how many; by default one for each GPU, or one for two cores.
+        progress: one bar for slides, one within.
+
+    """
+    _check_cluster(cluster, workers, model)
+    folder = Path(out)
+    stated = Resolution.square(mpp) if isinstance(mpp, int | float) else mpp
+    several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    slides = find_inputs(several, stated, out=folder)
+    ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
+    named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
+    tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
+    covariates, chosen = _covariates(slides), options or Options()
+    with terminated_like_interrupted():
+        if cluster is None or not tasks or isinstance(model, SegmentationModel):
+            # The first child that reads starts beside the loading of the network.
+            with closing(ReaderPool(len(tasks))) as readers:
+                segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, open_slide=readers.open)
+                segmenter.claim(covariates)
+                outcomes, identity = _one_by_one(segmenter, tasks, progress), segmenter.identity
+        else:
+            outcomes, identity = _on_cluster(tasks, folder, model, chosen, device, batch, covariates, workers, progress)
+        tabulate(folder, identity, covariates, report=chosen.report)
+    notes = _notes(slides, ids, names=pseudonymise is None)
+    return Segmented(folder, tuple(outcomes), identity.as_dict(), notes)
+
+
+def _notes(slides: Sequence[SlideInput], ids: Sequence[str], *, names: bool) -> tuple[str, ...]:
+    often = sum(slide.times > 1 for slide in slides)
+    notes = [f"given more than once, segmented once: {often} slide{'' if often == 1 else 's'}"] if often else []
+    if names:
+        notes += [f"{slide_id} is {path}" for slide_id, path in told_apart(slides, ids).items()]
+    return tuple(notes)
+
+
+def _check_cluster(cluster: str | None, workers: int | None, model: str | Path | SegmentationModel) -> None:
+    if cluster is not None and cluster not in CLUSTERS:
+        raise choices_error("unknown kind of cluster", cluster, CLUSTERS)
+    if workers is not None and cluster is None:
+        raise UsageError("workers without a cluster", got=f"--workers {workers}", mend="add --cluster ray")
+    if cluster is not None and isinstance(model, SegmentationModel):
+        raise UsageError(
+            "a network in memory cannot go to a cluster",
+            got=type(model).__name__,
+            expected="a folder, a hub id or bundled",
+            mend="save it with save_pretrained, and give the folder",
+        )
+
+
+def _one_by_one(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
+    outcomes = [*progress.track(_outcomes(segmenter, tasks, progress), len(tasks), "slides")]
+    # Whoever worked on a slide that was busy may be through by now.
+    return [
+        segmenter.segment(task.slide, task.slide_id, progress) if outcome.status == "busy" else outcome
+        for task, outcome in zip(tasks, outcomes, strict=True)
+    ]
+
+
+def _outcomes(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -> Iterator[Outcome]:
+    """In the order of the tasks; the files of a slide are written while the network works on the next."""
+    rest: Callable[[], Outcome] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-finish") as behind:
+        for task in tasks:
+            before = None if rest is None else behind.submit(rest)
+            rest = segmenter.begin(task.slide, task.slide_id, progress)
+            if before is not None:
+                yield before.result()
+        if rest is not None:
+            yield rest()
+
+
+def _on_cluster(
+    tasks: Sequence[Task],
+    out: Path,
+    model: str | Path,
+    options: Options,
+    device: str,
+    batch: int,
+    covariates: Sequence[str],
+    workers: int | None,
+    progress: Progress,
+) -> tuple[list[Outcome], Identity]:
+    from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
+
+    # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
+    place = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
+    orders = Orders(place, out, options, device, batch, tuple(covariates))
+    return segment_on_ray(tasks, orders, workers=workers, progress=progress)
+
+
+def _covariates(slides: Iterable[SlideInput]) -> list[str]:
+    return [*dict.fromkeys(name for slide in slides for name in slide.covariates)]

@@ -1,0 +1,324 @@
+"""What the mask of a slide says, piece by piece: areas, tissue graph, margins, depth, orientation, cancers.
+
+A piece is read once, in bands of rows; only what is thinned for its outline is held as a whole. For research, not for
+diagnosis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.data.tiles import Window
+from ntrm.evaluation.cancers import CancerFinding
+from ntrm.export.polygons import Region
+from ntrm.inference.wsi_inference import FULL
+from ntrm.relations.cancer_regions import cancers_of
+from ntrm.relations.graph import TissueGraph, graph_of
+from ntrm.relations.measure import measurements
+from ntrm.relations.measured import Measured
+from ntrm.relations.outline import Outline, stride_for, trace_thinned
+from ntrm.relations.runs import runs_of
+from ntrm.relations.sentences import measurement_sentences
+from ntrm.relations.survey import Survey, Surveyor, band_rows
+from ntrm.segmentation.specks import Given
+from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.pieces import Piece, PieceMap
+from ntrm.wsi.quality.checks import Quality
+
+Bytes = NDArray[np.uint8]
+EDGE_UM = 20.0
+"""A body nearer than this to the scan's edge is taken to be cut off by it."""
+MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
+
+
+@dataclass(frozen=True, eq=False)
+class PieceFindings:
+    """What one piece says. Lines and boxes are in pixels of the slide's mask."""
+
+    piece: Piece
+    window: Window
+    touches_edge: bool
+    """Whether its body reaches the edge of the scan, by the mask; the tissue seen from afar is a little too large."""
+    areas_mm2: dict[str, float]
+    """By class; classes that are not there have 0."""
+    measured: dict[str, Measured]
+    """By the names of ``MEASUREMENTS``."""
+    cancers: tuple[CancerFinding, ...]
+    graph: TissueGraph
+    text: tuple[str, ...]
+    """Graph and measurements in plain words."""
+
+    @property
+    def number(self) -> int:
+        """Of the piece, from 1."""
+        return self.piece.number
+
+
+def measure_pieces(
+    labels: Bytes, confidence: Bytes, pieces: PieceMap, *, schema: LabelSchema, resolution: Resolution
+) -> Iterator[PieceFindings]:
+    """Measure each of the pieces in the slide's maps (H, W), which may lie on disk."""
+    shape = labels.shape[0], labels.shape[1]
+    for piece in pieces.pieces:
+        window = piece.window(pieces.mpp, resolution, shape)
+        survey, outline = _looked_at(labels, confidence, pieces, piece, window, schema, resolution)
+        yield _measure(piece, window, survey, outline, shape)
+
+
+def _looked_at(
+    labels: Bytes,
+    confidence: Bytes,
+    pieces: PieceMap,
+    piece: Piece,
+    window: Window,
+    schema: LabelSchema,
+    resolution: Resolution,
+) -> tuple[Survey, Outline]:
+    """Pass over the piece, band by band; what belongs to other pieces is nothing."""
+    surveyor, rows = Surveyor(window.width, schema), band_rows(window.width)
+    stride = stride_for((window.height, window.width))
+    thinned = np.empty((-(-window.height // stride), -(-window.width // stride)), dtype=np.uint8)
+    for top in range(0, window.height, rows):
+        band = Window(window.top + top, window.left, min(rows, window.height - top), window.width)
+        inside = pieces.inside(piece.number, resolution, band)
+        mask = np.where(inside, labels[band.slices], np.uint8(IGNORE))
+        surveyor.add(mask, confidence[band.slices])
+        first = -(-top // stride)
+        kept = mask[first * stride - top :: stride, ::stride]
+        thinned[first : first + len(kept)] = kept
+    return surveyor.survey(resolution, FULL), trace_thinned(thinned, stride, schema, resolution)
+
+
+def _measure(piece: Piece, window: Window, survey: Survey, outline: Outline, shape: tuple[int, int]) -> PieceFindings:
+    graph, cancers = graph_of(survey), cancers_of(survey)
+    cut_off = piece.touches_edge and _at_edge(outline, window, shape)
+    found = measurements(survey, outline, touches_edge=cut_off, present=[each.name for each in cancers if each.present])
+    every = (found.orientation, found.clearance.deep, found.clearance.lateral, found.depth)
+    measured = dict(zip(MEASUREMENTS, every, strict=True))
+    return PieceFindings(
+        piece=piece,
+        window=window,
+        touches_edge=cut_off,
+        areas_mm2=_areas(survey.pixels, survey.schema, survey.resolution),
+        measured={name: each.shifted(window.top, window.left) for name, each in measured.items()},
+        cancers=cancers,
+        graph=graph,
+        text=(*graph.sentences(), *measurement_sentences(found)),
+    )
+
+
+def _at_edge(outline: Outline, window: Window, shape: tuple[int, int]) -> bool:
+    """Whether the body in ``window`` comes so near to the edge of the scan that this may have cut it off."""
+    if outline.bulk is None:
+        return True
+    corner = np.array([window.top, window.left])
+    before, behind = outline.bulk[:2] + corner, np.array(shape) - 1 - (outline.bulk[2:] + corner)
+    return bool((np.minimum(before, behind) * outline.scale_um).min() <= EDGE_UM)
+
+
+def class_areas(labels: Bytes, schema: LabelSchema, resolution: Resolution, rows: int = 1024) -> dict[str, float]:
+    """Area in mm² of each class, counted in bands of rows."""
+    counts = np.zeros(256)
+    for top in range(0, labels.shape[0], rows):
+        found = runs_of(np.asarray(labels[top : top + rows]))
+        counts += np.bincount(found.value, weights=found.length, minlength=256)
+    return _areas(counts, schema, resolution)
+
+
+def _areas(pixels: NDArray[Any], schema: LabelSchema, resolution: Resolution) -> dict[str, float]:
+    return {name: float(pixels[k]) * resolution.pixel_area_um2 / 1e6 for k, name in enumerate(schema.names)}
+
+
+def tissue_area(areas_mm2: dict[str, float], schema: LabelSchema) -> float:
+    """All classes but the background."""
+    return sum(area for name, area in areas_mm2.items() if name != schema.background)
+
+
+def fractions(areas_mm2: dict[str, float], schema: LabelSchema) -> dict[str, float | None]:
+    """Share of each class but the background in the tissue; None where there is no tissue."""
+    whole = tissue_area(areas_mm2, schema)
+    return {name: area / whole if whole else None for name, area in areas_mm2.items() if name != schema.background}
+
+
+def slide_cancers(pieces: Sequence[PieceFindings]) -> dict[str, dict[str, Any]]:
+    """By cancer: present if in any piece, as sure as the surest piece, areas and regions together."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in (finding for piece in pieces for finding in piece.cancers):
+        so_far = found.setdefault(each.name, {"present": False, "confidence": 0.0, "area_mm2": 0.0, "regions": 0})
+        so_far["present"] |= each.present
+        so_far["confidence"] = max(so_far["confidence"], each.confidence)
+        so_far["area_mm2"] += each.area_mm2
+        so_far["regions"] += each.regions
+    return found
+
+
+def least(pieces: Sequence[PieceFindings], name: str) -> float | None:
+    """The smallest of a measurement over the pieces that have it."""
+    return min((value for piece in pieces if (value := piece.measured[name].value) is not None), default=None)
+
+
+def greatest(pieces: Sequence[PieceFindings], name: str) -> float | None:
+    """The largest of a measurement over the pieces that have it."""
+    return max((value for piece in pieces if (value := piece.measured[name].value) is not None), default=None)
+
+
+# What was found on a slide as rows of the four tables. Boxes are in pixels of the slide's full resolution, counted from
+# the scanned part's top left, as QuPath counts them.
+
+
+Row = dict[str, Any]
+
+
+def slide_row(
+    slide_id: str,
+    areas_mm2: dict[str, float],
+    pieces: Sequence[PieceFindings],
+    quality: Quality,
+    *,
+    grid: SlideGrid,
+    schema: LabelSchema,
+) -> Row:
+    """The row of ``slides``."""
+    info = grid.reader.info
+    return {
+        "slide_id": slide_id,
+        "status": "done",
+        "warnings": "; ".join(quality.warnings),
+        "reader": info.reader,
+        "width_px": info.area[2],
+        "height_px": info.area[3],
+        "slide_mpp_x_um": grid.source.x,
+        "slide_mpp_y_um": grid.source.y,
+        "mask_mpp_um": grid.model_mpp,
+        "mask_width_px": grid.width,
+        "mask_height_px": grid.height,
+        "pieces": len(pieces),
+        "tissue_area_mm2": tissue_area(areas_mm2, schema),
+        "deep_clearance_mm": least(pieces, "deep_clearance"),
+        "lateral_clearance_mm": least(pieces, "lateral_clearance"),
+        "invasion_depth_mm": greatest(pieces, "invasion_depth"),
+        **_by_class(areas_mm2, schema),
+        **_cancers(slide_cancers(pieces)),
+        **{f"quality_{name}": value for name, value in plain_quality(quality).items()},
+    }
+
+
+def piece_row(slide_id: str, found: PieceFindings, *, grid: SlideGrid, schema: LabelSchema) -> Row:
+    """A row of ``pieces``."""
+    row: Row = {"slide_id": slide_id, "piece": found.number, **box_cells(found.window, grid)}
+    row |= {"touches_edge": found.touches_edge, "tissue_area_mm2": tissue_area(found.areas_mm2, schema)}
+    for name in MEASUREMENTS:
+        unit = "deg" if name == "orientation" else "mm"
+        row |= {f"{name}_{unit}": found.measured[name].value, f"{name}_reason": found.measured[name].reason}
+    cancers = {each.name: each.as_dict() for each in found.cancers}
+    return {**row, **_by_class(found.areas_mm2, schema), **_cancers(cancers)}
+
+
+def region_row(slide_id: str, region: Region, piece: int, *, grid: SlideGrid, schema: LabelSchema) -> Row:
+    """A row of ``regions``; its number is that of the polygon."""
+    left, top, right, bottom = region.bounds
+    scale = grid.resolution
+    return {
+        "slide_id": slide_id,
+        "piece": piece,
+        "region": region.number,
+        "tissue": schema.names[region.class_index],
+        "area_mm2": region.pixels * scale.pixel_area_um2 / 1e6,
+        "perimeter_mm": (region.sides_x * scale.x + region.sides_y * scale.y) / 1e3,
+        "mean_confidence": None if region.confidence is None else region.confidence / FULL,
+        **box_cells(Window(top, left, bottom - top, right - left), grid),
+    }
+
+
+def interface_rows(slide_id: str, found: PieceFindings) -> Iterator[Row]:
+    """Rows of ``interfaces``: each pair of tissues that touch, once, and each with the outside."""
+    graph = found.graph
+    for i, j in graph.interfaces:
+        yield {
+            "slide_id": slide_id,
+            "piece": found.number,
+            "tissue_a": graph.names[i],
+            "tissue_b": graph.names[j],
+            "boundary_mm": float(graph.boundary_mm[i, j]),
+            "share_of_a": float(graph.boundary_share[i, j]),
+            "share_of_b": float(graph.boundary_share[j, i]),
+            "contacts": int(graph.contact_counts[i, j]),
+        }
+
+
+def box_cells(window: Window, grid: SlideGrid) -> Row:
+    """A box of the mask in pixels of the full resolution."""
+    across, down = grid.to_level0[:2]
+    return {
+        "left_px": round(window.left * across, 3),
+        "top_px": round(window.top * down, 3),
+        "width_px": round(window.width * across, 3),
+        "height_px": round(window.height * down, 3),
+    }
+
+
+def plain_quality(quality: Quality) -> Row:
+    """Flags and scores as plain truth values and numbers, as JSON wants them."""
+    return {name: float(value) if name.endswith("_score") else bool(value) for name, value in quality.columns.items()}
+
+
+def _by_class(areas_mm2: dict[str, float], schema: LabelSchema) -> Row:
+    areas = {f"area_{name}_mm2": area for name, area in areas_mm2.items() if name != schema.background}
+    return {**areas, **{f"fraction_{name}": share for name, share in fractions(areas_mm2, schema).items()}}
+
+
+def _cancers(found: dict[str, dict[str, Any]]) -> Row:
+    row: Row = {}
+    for name, finding in found.items():
+        row |= {f"cancer_{name}": finding["present"], f"cancer_{name}_confidence": finding["confidence"]}
+    return row
+
+
+# What was found on a slide as the documents ``graph.json`` and ``summary.json``. For research, not for diagnosis.
+
+
+def graph_document(found: PieceFindings) -> dict[str, Any]:
+    """The tissue graph of one piece, as NetworkX reads it, and in words."""
+    return {"piece": found.number, "text": list(found.graph.sentences()), "graph": found.graph.as_node_link()}
+
+
+def summary_document(
+    areas_mm2: dict[str, float], pieces: Sequence[PieceFindings], quality: Quality, *, schema: LabelSchema
+) -> dict[str, Any]:
+    """Slide first, then its pieces; lines are in pixels of the mask."""
+    return {
+        "quality": plain_quality(quality),
+        "warnings": list(quality.warnings),
+        "tissue_area_mm2": tissue_area(areas_mm2, schema),
+        "areas_mm2": areas_mm2,
+        "tissue_fractions": fractions(areas_mm2, schema),
+        "cancers": slide_cancers(pieces),
+        "pieces": [_piece(piece, schema) for piece in pieces],
+    }
+
+
+def specks_document(given: Given, resolution: Resolution) -> dict[str, Any]:
+    """How many regions were given to what lies around them, and how much area."""
+    return {"regions": given.regions, "area_mm2": given.pixels * resolution.pixel_area_um2 / 1e6}
+
+
+def _piece(found: PieceFindings, schema: LabelSchema) -> dict[str, Any]:
+    window = found.window
+    return {
+        "number": found.number,
+        "mask_box_px": {"top": window.top, "left": window.left, "height": window.height, "width": window.width},
+        "touches_edge": found.touches_edge,
+        "tissue_area_mm2": tissue_area(found.areas_mm2, schema),
+        "areas_mm2": found.areas_mm2,
+        "tissue_fractions": fractions(found.areas_mm2, schema),
+        "measurements": {name: found.measured[name].as_dict() for name in MEASUREMENTS},
+        "cancers": [finding.as_dict() for finding in found.cancers],
+        "text": list(found.text),
+    }

@@ -1,0 +1,212 @@
+"""One thread beside the others, for the work of one slide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.io import write_json
+from ntrm.core.labels import LabelSchema
+from ntrm.export.geojson import write_geojson
+from ntrm.export.ngff import write_labels_zarr
+from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
+from ntrm.export.polygons import Region
+from ntrm.export.probabilities import ProbabilityZarr
+from ntrm.inference.mask_store import CONFIDENCE, INITIAL, LABELS, DiskArray
+from ntrm.inference.wsi_inference import FULL
+from ntrm.pipeline.measurements import (
+    Row,
+    class_areas,
+    graph_document,
+    interface_rows,
+    measure_pieces,
+    piece_row,
+    region_row,
+    slide_row,
+    specks_document,
+    summary_document,
+)
+from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.overview import SlideOverview
+from ntrm.pipeline.pictures import write_overlays, write_plain
+from ntrm.relations.network import NetworkRelations
+from ntrm.report.slide_report import write_slide_report
+from ntrm.segmentation.specks import Given
+from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.pieces import PieceMap
+
+
+@contextmanager
+def one_beside() -> Iterator[Executor]:
+    """A thread that does one task after the other; what has not begun when the block ends is not done any more."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="ntrm-beside")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+# The files of a finished slide, from its maps on disk: mask, polygons, graph, summary, picture. No clock, no names. The
+# same maps give the same bytes, so that it does not matter when a run was killed.
+
+
+Bytes = NDArray[np.uint8]
+MASK, POLYGONS, GRAPH, SUMMARY = "mask.ome.tif", "regions.geojson", "graph.json", "summary.json"
+ZARR, PROBABILITIES = "labels.zarr", "probabilities.zarr"
+INITIAL_MASK, CONFIDENCE_MAP = "initial.ome.tif", "confidence.ome.tif"
+COUNTED = 1 << 22
+"""Pixels whose classes are counted together, about."""
+TOGETHER = 1 << 26
+"""Pixels of a slide up to which it is measured while its polygons are made: each of the two takes memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class SlidePrediction:
+    """What the network said of a slide, perhaps without specks."""
+
+    maps: Mapping[str, DiskArray]
+    """(H, W) by name: labels, confidence, and the coarse head's labels where they were asked for."""
+    probabilities: ProbabilityZarr | None = None
+    network: NetworkRelations | None = None
+    """Its relations of tissues; None for networks that have none."""
+    given: Given | None = None
+    """What was given away as specks; None where nobody asked for that."""
+
+    def array(self, name: str) -> Bytes:
+        """A map as those see it who only ask for its rows and rectangles."""
+        return cast("Bytes", self.maps[name])
+
+
+def derive(
+    folder: Path,
+    slide_id: str,
+    found: SlidePrediction,
+    *,
+    look: SlideOverview,
+    grid: SlideGrid,
+    schema: LabelSchema,
+    identity: Identity,
+    options: Options,
+) -> dict[str, list[Row]]:
+    """Write everything that can be told from what was found; returns the rows of the tables.
+
+    Mask, polygons and report are written by a thread beside what is measured and drawn.
+    """
+    labels, confidence = found.array(LABELS), found.array(CONFIDENCE)
+    resolution = grid.resolution
+    places = PieceMap.of(look.tissue_of(labels, schema, options), look.resolution)
+    about = {"slide_id": slide_id, **identity.as_dict(), "grid": grid.as_dict()}
+    with one_beside() as beside:
+        masks = beside.submit(_write_masks, folder, slide_id, found, grid, schema, identity, options)
+
+        def polygons() -> Future[list[Row]]:
+            return beside.submit(_write_polygons, folder, slide_id, labels, confidence, places, grid, schema, about)
+
+        early = polygons() if grid.height * grid.width <= TOGETHER else None
+        pieces = [*measure_pieces(labels, confidence, places, schema=schema, resolution=resolution)]
+        regions = early or polygons()
+        areas = class_areas(labels, schema, resolution, rows=max(1, COUNTED // grid.width))
+        network = None if found.network is None else found.network.as_dict()
+        write_json(folder / GRAPH, {**about, "network": network, "pieces": [graph_document(piece) for piece in pieces]})
+        summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
+        summary["specks"] = None if found.given is None else specks_document(found.given, resolution)
+        write_json(folder / SUMMARY, summary)
+        write_plain(folder, look.picture)
+        # All that it reads is there once the mask is, which comes before it in that thread.
+        report = beside.submit(write_slide_report, folder) if options.report else None
+        write_overlays(folder, look.picture, labels, schema, resolution, summary)
+        masks.result()
+        if report is not None:
+            report.result()
+        return {
+            "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
+            "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
+            "regions": regions.result(),
+            "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],
+        }
+
+
+def _write_masks(
+    folder: Path,
+    slide_id: str,
+    found: SlidePrediction,
+    grid: SlideGrid,
+    schema: LabelSchema,
+    identity: Identity,
+    options: Options,
+) -> None:
+    """The mask, and the files on request."""
+    labels, resolution, words = found.array(LABELS), grid.resolution, plain_words(slide_id, grid, identity)
+    write_mask_ome_tiff(folder / MASK, labels, schema, resolution, name=slide_id, metadata=words)
+    if options.zarr:
+        write_labels_zarr(folder / ZARR, labels, schema, resolution, metadata=words)
+    if options.maps:
+        write_confidence_ome_tiff(
+            folder / CONFIDENCE_MAP, found.array(CONFIDENCE), resolution, name=slide_id, metadata=words
+        )
+    if INITIAL in found.maps:
+        write_mask_ome_tiff(
+            folder / INITIAL_MASK, found.array(INITIAL), schema, resolution, name=slide_id, metadata=words
+        )
+    if found.probabilities is not None:
+        found.probabilities.complete(folder / PROBABILITIES, words)
+
+
+def plain_words(slide_id: str, grid: SlideGrid, identity: Identity) -> dict[str, str]:
+    """What every file says of its origin, where only keys and texts are possible."""
+    transform = " ".join(f"{value:.9g}" for value in grid.to_level0)
+    return {
+        "slide_id": slide_id,
+        **{key: str(value) for key, value in identity.cells().items() if key != "ntrm_version"},
+        "slide µm/px": f"{grid.source.x:.9g} {grid.source.y:.9g}",
+        "to level 0 (sx sy ox oy)": transform,
+        "options": " ".join(f"{key}={value}" for key, value in identity.options.items()),
+        "purpose": identity.as_dict()["purpose"],
+    }
+
+
+def _write_polygons(
+    folder: Path,
+    slide_id: str,
+    labels: Bytes,
+    confidence: Bytes,
+    places: PieceMap,
+    grid: SlideGrid,
+    schema: LabelSchema,
+    about: dict[str, Any],
+) -> list[Row]:
+    """The file for QuPath; returns the rows of ``regions``, of the very regions that it holds."""
+    rows: list[Row] = []
+
+    def note(region: Region) -> dict[str, float]:
+        # In which its first pixel lies.
+        left, top = (int(value) for value in region.exterior[0])
+        piece = places.number_at(top, left, grid.resolution)
+        rows.append(region_row(slide_id, region, piece, grid=grid, schema=schema))
+        return {"Piece": float(piece)}
+
+    options = about["options"]
+    write_geojson(
+        folder / POLYGONS,
+        labels,
+        schema,
+        grid.resolution,
+        to_level0=grid.to_level0,
+        bounds=grid.reader.info.bounds,
+        simplify_um=options["simplify_um"],
+        gzip=options["gzip"],
+        confidence=confidence,
+        confidence_full=FULL,
+        skip=() if schema.background is None else (schema.background,),
+        measurements=note,
+        document=about,
+        identity=slide_id,
+    )
+    return rows

@@ -1,0 +1,86 @@
+"""A slide at low resolution: where its tissue lies, and whether it is fit to be segmented."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import RefusedError
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.data.tiles import Window
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.pictures import sampled
+from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
+from ntrm.wsi.quality.checks import Quality, quality_of
+from ntrm.wsi.quality.focus import as_judged, sample_windows
+from ntrm.wsi.quality.pen_marks import pen_in
+from ntrm.wsi.quality.synthetic_image import drawn_share
+from ntrm.wsi.quality.thumbnail import Seen
+from ntrm.wsi.tissue_mask import tissue_in, windows_with_tissue
+
+
+@dataclass(frozen=True, eq=False)
+class SlideOverview:
+    """What the slide shows from afar."""
+
+    picture: NDArray[np.uint8]
+    resolution: Resolution
+    tissue: NDArray[np.bool_]
+    judged: Future[Quality]
+
+    @property
+    def quality(self) -> Quality:
+        """Whether the slide is fit to be segmented; waits until that is known."""
+        return self.judged.result()
+
+    def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
+        """Those that need the network."""
+        return self._seeing(options.stitching(window).windows(grid.height, grid.width), grid, options)
+
+    def windows_once(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
+        """Those that cover the same about once, for networks that go over the slide first."""
+        return self._seeing(options.stitching(window).side_by_side(grid.height, grid.width), grid, options)
+
+    def _seeing(self, windows: tuple[Window, ...], grid: SlideGrid, options: Options) -> tuple[Window, ...]:
+        if not options.tissue_mask:
+            return windows
+        return windows_with_tissue(windows, self.tissue, self.resolution, grid.resolution)
+
+    def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
+        """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""
+        if options.tissue_mask:
+            return self.tissue
+        seen = sampled(labels, (self.tissue.shape[0], self.tissue.shape[1]))
+        background = IGNORE if schema.background_index is None else schema.background_index
+        return np.asarray((seen != IGNORE) & (seen != background))
+
+
+def inspect_slide(grid: SlideGrid, options: Options, beside: Executor) -> SlideOverview:
+    """Find tissue, and have the slide judged ``beside``; refuses a poor one where that was asked for."""
+    picture, resolution = thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp))
+    seen = Seen.of(picture, resolution)
+    pen = pen_in(seen)
+    tissue = tissue_in(seen, pen)
+    windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
+    # Focus shows at the resolution that the network sees, not from afar.
+    read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
+    samples = [as_judged(sample, grid.resolution) for sample in read] or None
+    drawn = drawn_share(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
+    judged = beside.submit(quality_of, seen, tissue, pen, samples=samples, drawn=drawn)
+    look = SlideOverview(picture, resolution, tissue, judged)
+    if options.strict and look.quality.serious:
+        raise RefusedError(
+            "the slide is of poor quality",
+            got="; ".join(look.quality.warnings),
+            mend=f"{'name the image' if look.quality.drawn.flag else 'scan it again'}, or run without --strict",
+        )
+    return look
+
+
+def _anywhere(grid: SlideGrid, tissue: NDArray[np.bool_], resolution: Resolution) -> tuple[Window, ...]:
+    """Windows all over a slide on which no tissue was found."""
+    return sample_windows(np.ones_like(tissue), resolution, grid.resolution, (grid.height, grid.width))

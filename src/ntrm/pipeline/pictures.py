@@ -1,0 +1,152 @@
+"""Small pictures of a segmented slide, sampled from masks that stay on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.io import whole_file
+from ntrm.core.labels import IGNORE, RGB, LabelSchema
+from ntrm.core.mpp import Resolution
+
+OVERLAY, PLAIN, THUMBNAIL = "overlay.png", "slide.jpg", "thumbnail.jpg"
+
+OPACITY = 0.45
+"""Of the tissue colours over the slide's own."""
+SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
+"""Longer side of the overlay: letters need pixels, and people do not look at more."""
+PLAIN_SIDE = 1600
+THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
+"""A page may show a thousand thumbnails."""
+PNG_LEVEL = 4
+"""Of compression: half the time of the usual 6, and 2 % more bytes."""
+ROWS = 256
+
+Image = NDArray[np.uint8]
+
+
+def sampled(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """``labels`` at the pixels nearest to those of a picture of ``shape`` that shows the same.
+
+    >>> sampled(np.arange(8).reshape(2, 4), (1, 2)).tolist()
+    [[5, 7]]
+    """
+    if tuple(labels.shape) == shape:
+        return np.asarray(labels[:])
+    rows, columns = (
+        np.minimum(((np.arange(size) + 0.5) * full / size).astype(np.int64), full - 1)
+        for size, full in zip(shape, labels.shape, strict=True)
+    )
+    # Row by row: fancy indexing of both axes at once would read the whole map.
+    return np.stack([np.asarray(labels[row])[columns] for row in rows])
+
+
+def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> Image:
+    """The slide's picture with the tissues' colours over it; background and what was not looked at stay as they are."""
+    seen = sampled(labels, (picture.shape[0], picture.shape[1])).astype(np.uint8)
+    background = IGNORE if schema.background_index is None else schema.background_index
+    mixed = picture.copy()
+    # In bands: as floats, a large picture takes eight times its memory.
+    for top in range(0, len(picture), ROWS):
+        part, shown = seen[top : top + ROWS], mixed[top : top + ROWS]
+        tissue = (part != IGNORE) & (part != background)
+        shown[tissue] = np.rint((1 - OPACITY) * shown[tissue] + OPACITY * schema.colourise(part[tissue]))
+    return mixed
+
+
+def write_plain(folder: Path, picture: Image) -> None:
+    """Write the slide alone."""
+    _write_bytes(folder / PLAIN, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+
+
+def write_overlays(
+    folder: Path,
+    picture: Image,
+    labels: NDArray[np.uint8],
+    schema: LabelSchema,
+    resolution: Resolution,
+    summary: Mapping[str, Any],
+) -> None:
+    """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
+
+    ``labels`` are the whole mask, ``resolution`` its µm/px, ``summary`` what ``summary.json`` holds.
+    """
+    from ntrm.report.overlay_drawing import annotated
+
+    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+    # Read from disk once; the smaller picture is sampled from this.
+    seen = sampled(labels, (large.shape[0], large.shape[1])).astype(np.uint8)
+    mixed = overlay(large, seen, schema)
+    drawn = annotated(
+        mixed,
+        schema,
+        (labels.shape[0], labels.shape[1]),
+        resolution.x,
+        pieces=summary["pieces"],
+        fractions=summary["tissue_fractions"],
+        seen=mean_colours(mixed, seen, schema),
+    )
+    write_png(folder / OVERLAY, drawn)
+    small = resized(picture, 1, THUMBNAIL_SIDE)
+    _write_bytes(folder / THUMBNAIL, small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
+
+
+def mean_colours(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> dict[str, RGB]:
+    """Mean colour of each class that is there, in a picture that shows the same as ``labels``."""
+    seen = sampled(labels, (picture.shape[0], picture.shape[1]))
+    counts = np.bincount(seen.ravel(), minlength=256)
+    sums = [np.bincount(seen.ravel(), weights=picture[..., k].ravel(), minlength=256) for k in range(3)]
+    present = [tissue for tissue in schema.tissues if counts[tissue.index]]
+    means = {
+        tissue.name: [round(float(part[tissue.index] / counts[tissue.index])) for part in sums] for tissue in present
+    }
+    return {name: (red, green, blue) for name, (red, green, blue) in means.items()}
+
+
+def resized(picture: Image, smallest: int, largest: int) -> Image:
+    """A picture whose longer side has from ``smallest`` to ``largest`` pixels; as it is where it already has."""
+    from PIL import Image as Pillow
+
+    side = max(picture.shape[:2])
+    wanted = min(max(side, smallest), largest)
+    if wanted == side:
+        return picture
+    height, width = (max(1, round(length * wanted / side)) for length in picture.shape[:2])
+    return np.asarray(Pillow.fromarray(picture).resize((width, height), Pillow.Resampling.BICUBIC))
+
+
+def jpeg(picture: Image, quality: int) -> bytes:
+    """Nothing but pixels in it, and the same bytes for the same pixels."""
+    from PIL import Image as Pillow
+
+    stream = BytesIO()
+    Pillow.fromarray(picture).save(stream, format="JPEG", quality=quality, subsampling=0, optimize=True)
+    return stream.getvalue()
+
+
+def small_jpeg(picture: Image, most: int) -> bytes:
+    """As good as ``most`` bytes allow; a picture that fits with no quality is made smaller."""
+    while True:
+        for quality in (80, 70, 60, 50, 40):
+            content = jpeg(picture, quality)
+            if len(content) <= most:
+                return content
+        picture = resized(picture, 1, max(picture.shape[:2]) * 3 // 4)
+
+
+def write_png(path: Path, picture: Image) -> None:
+    """A whole PNG file or none; nothing but pixels in it."""
+    from PIL import Image as Pillow
+
+    with whole_file(path) as partial:
+        Pillow.fromarray(picture).save(partial, format="PNG", compress_level=PNG_LEVEL)
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    with whole_file(path) as partial:
+        partial.write_bytes(content)

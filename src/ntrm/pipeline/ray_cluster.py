@@ -1,0 +1,372 @@
+"""How many workers a cluster can hold, and which part of it each of them gets."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ntrm.core.errors import NtrmError, RefusedError, UsageError, check_number
+from ntrm.core.processes import terminated_like_interrupted
+from ntrm.core.progress import Progress
+from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.scheduler import Job, Spreading, Task, Worker, WorkerLostError
+from ntrm.pipeline.segmenter import Outcome, Segmenter
+
+THREADS = 2
+"""Cores of a worker without a GPU: slides side by side use cores better than threads in one slide."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What each worker reserves."""
+
+    workers: int
+    device: str
+    cpus: int
+    gpus: float
+
+
+def share_out(resources: Mapping[str, float], device: str, workers: int | None) -> Share:
+    """A worker on each GPU, or several where more are asked for than there are; without GPUs one for two cores.
+
+    >>> share_out({"CPU": 32, "GPU": 4}, "auto", None)
+    Share(workers=4, device='cuda', cpus=1, gpus=1.0)
+    >>> share_out({"CPU": 32, "GPU": 4}, "auto", 6).gpus
+    0.5
+    """
+    if workers is not None:
+        check_number("number of workers", workers, 1, 100_000, whole=True)
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(
+            "on a cluster no single device can be chosen", got=device, expected="auto, cpu or cuda", mend="leave it out"
+        )
+    gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
+    if device == "cuda" and not gpus:
+        raise UsageError("the cluster has no GPU", got="--device cuda", mend="take --device auto or cpu")
+    if gpus and device != "cpu":
+        count = workers or gpus
+        # Equal parts of whole cards: seven workers on four cards are two on each card, not 1.75.
+        return Share(count, "cuda", 1, 1 / math.ceil(count / gpus))
+    count = workers or max(1, cpus // THREADS)
+    return Share(count, "cpu", min(THREADS, max(1, cpus // count)), 0.0)
+
+
+# Joining a Ray cluster that is there already: a wrong address is told soon, where Ray would try for minutes.
+
+
+ADDRESS = "RAY_ADDRESS"
+LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's switch for "the loopback interface alone", if it is 0; in spite of its name it works on Linux."""
+REACH_S = 20.0
+"""How long the head of a cluster may take to answer."""
+CLIENT = "ray://"
+"""Before the address of a Ray client's server."""
+HERE = ("localhost", "127.0.0.1", "::1")
+"""Hosts in whose place Ray puts what it takes for the address of this machine."""
+
+
+def join_settings() -> dict[str, str]:
+    """What Ray reads from the environment: one attempt, of about 40 s, and not twenty of them."""
+    return {"RAY_gcs_server_port_wait_time_s": "1"}
+
+
+@contextmanager
+def joined(ray: Any, address: str, quiet: dict[str, Any]) -> Iterator[None]:
+    """Be part of the cluster at ``address``."""
+    _check_reachable(ray, address)
+    try:
+        _join(ray, address, quiet)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _join(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+    try:
+        ray.init(address=address, **quiet)
+    except Exception as error:
+        # Ray raises plain exceptions, too; any other kind is a bug.
+        if type(error) is not Exception and not isinstance(error, OSError | RuntimeError | ValueError):
+            raise
+        raise RefusedError(
+            f"the cluster of {ADDRESS} cannot be joined",
+            got=f"{address}: {str(error).strip().partition(os.linesep)[0]}",
+            expected="host:port of `ray start --head`, the same versions of Python and Ray, and the same token",
+            mend="look with `ray status` whether it runs; see docs/cluster.md for tokens",
+        ) from error
+
+
+def _check_reachable(ray: Any, address: str) -> None:
+    host, colon, port = address.removeprefix(CLIENT).rpartition(":")
+    host = host.strip("[]")
+    if not colon or not port.isdigit():
+        return  # "auto" and the like: Ray's own words
+    error = _refusal(host, int(port))
+    if error is not None:
+        raise RefusedError(
+            f"no cluster answers at {ADDRESS}", got=f"{address}: {error}", mend="start it with `ray start --head`"
+        )
+    taken = host if address.startswith(CLIENT) or host not in HERE else str(ray.util.get_node_ip_address())
+    if taken != host and (error := _refusal(taken, int(port))) is not None:
+        raise RefusedError(
+            f"Ray takes {host} for {taken}, where no cluster answers",
+            got=f"{taken}:{port}: {error}",
+            expected=f"a cluster that listens at {taken}, or the setting that keeps Ray on the loopback interface",
+            mend=f"set {LOOPBACK_ONLY}=0 here as where the cluster was started",
+        )
+
+
+def _refusal(host: str, port: int) -> OSError | None:
+    """Why nobody answers there."""
+    try:
+        socket.create_connection((host, port), timeout=REACH_S).close()
+    except OSError as error:
+        return error
+    return None
+
+
+# Slides on a Ray cluster: actors that hold the network, one for each GPU or as many as asked for. Everything sent to an
+# actor is plain data: paths, options, names. Results go to the shared folder by the same code as in one process.
+# Without RAY_ADDRESS a cluster of this machine alone is started, reachable from this machine alone and with a token of
+# its own, and ended again.
+
+
+LOOPBACK = "127.0.0.1"
+START_S = 900.0
+"""How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine."""
+TICK_S = 1.0
+"""Between two looks at the clock and at signals while waiting."""
+STARTS = 3
+"""Attempts to start a cluster of this machine."""
+STORE_BYTES = 100 * 2**20
+"""Ray's object store; the smallest that it takes without complaint, since no pixels travel through it."""
+LONGEST_FOLDER = 40
+"""Characters: Ray adds about sixty, and the path of a socket may have 107."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What every worker needs to know before the first slide."""
+
+    model: str
+    out: Path
+    options: Options
+    device: str
+    batch: int
+    covariates: tuple[str, ...]
+
+
+class SlideWorker:
+    """What an actor does."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._segmenter: Segmenter | None = None
+
+    def ready(self) -> Identity:
+        """Load the network, and see that its results belong into the folder."""
+        orders = self._orders
+        self._segmenter = Segmenter(orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch)
+        self._segmenter.claim(orders.covariates)
+        return self._segmenter.identity
+
+    def segment(self, task: Task, patience_s: float) -> Outcome:
+        """Do what is missing of a slide; one that seems held is asked for again until ``patience_s`` are over."""
+        if self._segmenter is None:
+            self.ready()
+            return self.segment(task, patience_s)
+        until = time.monotonic() + patience_s
+        while True:
+            outcome = self._segmenter.segment(task.slide, task.slide_id)
+            if outcome.status != "busy" or time.monotonic() >= until:
+                return outcome
+            time.sleep(TICK_S)
+
+
+class RayPool:
+    """Actors of one run; ends with all of them."""
+
+    def __init__(self, ray: Any, orders: Orders, share: Share) -> None:
+        self._ray = ray
+        self._orders = orders
+        # Ray must not restart or repeat anything behind our back: the slide's bands and attempts are counted here.
+        limits = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "max_task_retries": 0}
+        self._actor = ray.remote(**limits)(SlideWorker)
+        self._actors: set[Any] = set()
+        self._ready_once = False
+        self._asked = time.monotonic()
+
+    def start(self) -> tuple[Worker, Job]:
+        """As ``Pool.start``."""
+        actor = self._actor.remote(self._orders)
+        self._actors.add(actor)
+        return actor, actor.ready.remote()
+
+    def submit(self, worker: Worker, task: Task, patience_s: float) -> Job:
+        """As ``Pool.submit``."""
+        job: Job = worker.segment.remote(task, patience_s)  # type: ignore[attr-defined]
+        return job
+
+    def wait(self, jobs: Collection[Job]) -> Job:
+        """As ``Pool.wait``; refuses to wait for ever for a first worker."""
+        while True:
+            ended: list[Job] = self._ray.wait([*jobs], num_returns=1, timeout=TICK_S)[0]
+            if ended:
+                return ended[0]
+            if not self._ready_once and time.monotonic() - self._asked > START_S:
+                raise RefusedError(
+                    "the cluster starts no worker",
+                    got=f"none within {START_S:.0f} s",
+                    expected="free GPUs, or free CPUs with --device cpu",
+                    mend="look with `ray status` whether others hold them, or take fewer --workers",
+                )
+
+    def result(self, job: Job) -> Identity | Outcome:
+        """As ``Pool.result``."""
+        try:
+            answer: Identity | Outcome = self._ray.get(job)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, NtrmError):
+                raise error.cause from None
+            cause = type(error.cause).__name__
+            raise WorkerLostError(
+                f"a worker failed: {cause}", mend="look into the logs of Ray on its machine"
+            ) from error
+        except self._ray.exceptions.RayError as error:
+            raise WorkerLostError(
+                "the worker process was lost", got=type(error).__name__, mend="it was killed, or its memory was full"
+            ) from error
+        self._ready_once = True
+        return answer
+
+    def discard(self, worker: Worker) -> None:
+        """As ``Pool.discard``."""
+        self._actors.discard(worker)
+        self._ray.kill(worker, no_restart=True)
+
+    def close(self) -> None:
+        """End every actor; what one was doing loses a band at most."""
+        for actor in [*self._actors]:
+            self.discard(actor)
+
+
+def segment_on_ray(
+    tasks: Sequence[Task], orders: Orders, *, workers: int | None, progress: Progress
+) -> tuple[list[Outcome], Identity]:
+    """Segment slides on the cluster; outcomes come in the order of ``tasks``."""
+    ray = _import_ray()
+    orders = replace(orders, out=orders.out.absolute())
+    # Actors run in another folder, perhaps on another machine.
+    tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
+    # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
+    with _connected(ray, workers), terminated_like_interrupted():
+        share = share_out(ray.cluster_resources(), orders.device, workers)
+        pool = RayPool(ray, replace(orders, device=share.device), share)
+        spreading = Spreading(pool, share.workers, orders.out)
+        try:
+            ended = {each.slide_id: each for each in progress.track(spreading.run(tasks), len(tasks), "slides")}
+        finally:
+            pool.close()
+    if spreading.identity is None:
+        raise WorkerLostError("no worker was ever ready")
+    return [ended[task.slide_id] for task in tasks], spreading.identity
+
+
+def _import_ray() -> Any:
+    """Ray reads its settings when it is imported, so that they stand in the environment before."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    for name, value in (join_settings() if os.environ.get(ADDRESS) else _own_settings()).items():
+        os.environ.setdefault(name, value)
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise UsageError("--cluster ray needs an extra", got=error, mend='pip install "ntrm[cluster]"') from error
+
+
+def _own_settings() -> dict[str, str]:
+    """For a cluster that we start ourselves: whoever reaches a port of Ray can run programs as its user."""
+    return {
+        LOOPBACK_ONLY: "0",
+        # Other users of this machine reach the loopback interface, too. A token that stands in the environment
+        # alone leaves no file behind.
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    }
+
+
+@contextmanager
+def _connected(ray: Any, workers: int | None) -> Iterator[None]:
+    """Join the cluster of RAY_ADDRESS or one that the caller has joined, else start and end one of our own."""
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    if ray.is_initialized():
+        yield
+    elif address := os.environ.get(ADDRESS):
+        with joined(ray, address, quiet):
+            yield
+    else:
+        with _own_cluster(ray, workers, quiet):
+            yield
+
+
+@contextmanager
+def _own_cluster(ray: Any, workers: int | None, quiet: dict[str, Any]) -> Iterator[None]:
+    cores = max(len(os.sched_getaffinity(0)), workers or 1)
+    own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": STORE_BYTES, **quiet}
+    # Ray's logs go with the run: they may hold names of files.
+    folder = _short_folder()
+    try:
+        _start(ray, folder, own)
+        _check_loopback(ray)
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(ray: Any, folder: Path, options: dict[str, Any]) -> None:
+    """Ray gives its own processes half a minute to start, which a busy machine may exceed."""
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init(address="local", _node_ip_address=LOOPBACK, _temp_dir=str(folder), **options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if type(error) is not Exception and not isinstance(error, RuntimeError | ConnectionError):
+                raise
+            if not left:
+                raise RefusedError(
+                    "Ray did not start",
+                    got=f"{STARTS} attempts; {type(error).__name__}",
+                    expected="a machine with a core to spare",
+                    mend="try again later, or run without --cluster",
+                ) from error
+
+
+def _check_loopback(ray: Any) -> None:
+    addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
+    if addresses != {LOOPBACK}:
+        raise RefusedError(
+            "Ray would listen to the network",
+            got=", ".join(sorted(addresses)),
+            expected=LOOPBACK,
+            mend=f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before",
+        )
+
+
+def _short_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="ntrm-"))
+    if len(str(folder)) <= LONGEST_FOLDER:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="ntrm-", dir="/tmp"))

@@ -1,0 +1,249 @@
+"""Why a slide failed, in one line that may be written anywhere: no file name, no folder, nothing that was quoted."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from ntrm.core.errors import NtrmError, RefusedError
+from ntrm.core.progress import SILENT, Progress
+from ntrm.evaluation.loaded_model import open_subject
+from ntrm.inference.predictor import Predictor
+from ntrm.models.base import SegmentationModel
+from ntrm.pipeline.options import Identity, Options, check_out, claim
+from ntrm.pipeline.slide import Work, predict_slide
+from ntrm.pipeline.slide_state import BusyError, remember_failure, remembered
+from ntrm.reproduction.locks import holding
+from ntrm.results.tables import write_tables
+from ntrm.wsi.inputs import SlideInput
+from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.naming import without_name
+from ntrm.wsi.readers.reader import SlideReader
+
+LONGEST = 600
+"""Characters of a reason: some libraries write pages."""
+
+_PACKAGE = Path(__file__).parents[1]
+_QUOTED = re.compile(r"(?<!\w)(['\"`]).*?\1(?!\w)")
+_PLACE = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'\":;,]+){2,}")
+EXPECTED = (NtrmError, OSError, MemoryError)
+"""What a slide, a disk or a full memory may bring about; everything else is a bug, ours or a library's."""
+
+
+def is_expected(error: Exception) -> bool:
+    """Whether the process that met it is as good as before."""
+    return isinstance(error, EXPECTED)
+
+
+def reason_of(error: Exception, slide: SlideInput, slide_id: str) -> str:
+    """What went wrong, with the id wherever the slide's name would stand."""
+    kind = type(error).__name__
+    if isinstance(error, NtrmError):
+        text = without_name(_own(error), slide, slide_id)
+    elif isinstance(error, MemoryError):
+        text = f"{kind}: the memory is full; close other programs, or take a machine with more"
+    else:
+        # The slide's own name first: what is left of a path with spaces could still hold a part of it.
+        message = _harmless(error, without_name(" ".join(_message(error).split()), slide, slide_id))
+        text = f"{kind}: {message}" if is_expected(error) else f"unexpected {kind}: {message}{_where(error)}"
+    if kind == "OutOfMemoryError":
+        text += "; the device's memory is full: end what else uses it"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _message(error: Exception) -> str:
+    """Of the system's errors what happened, without the file to which it happened."""
+    return str((isinstance(error, OSError) and error.strerror) or error) or "no message"
+
+
+def _harmless(error: Exception, message: str) -> str:
+    """A library's message without what it quotes (it may come from a header) and without places on this machine."""
+    # These quote names of the program, which a developer needs, and never what a file holds.
+    of_program = isinstance(error, AttributeError | NameError | ImportError)
+    return _PLACE.sub("…", message if of_program else _QUOTED.sub("…", message))
+
+
+def _own(error: NtrmError) -> str:
+    """What, got, expected and how to mend it."""
+    got = [] if error.got is None else [f"got {error.got}"]
+    expected = [] if error.expected is None else [f"expected {error.expected}"]
+    parts = [error.what, *got, *expected, *([error.mend] if error.mend else [])]
+    return "; ".join(" ".join(part.split()) for part in parts)
+
+
+def _where(error: Exception) -> str:
+    """The last line of ours on the way to the error: what a developer asks for first."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE in Path(frame.filename).parents]
+    if not frames:
+        return ""
+    return f" (at {Path(frames[-1].filename).relative_to(_PACKAGE).as_posix()}:{frames[-1].lineno})"
+
+
+# A network that is ready for slides: whoever hands it one gets its outcome, and an error is that slide's own.
+
+
+LOCK = ".lock"
+Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one slide."""
+
+    slide_id: str
+    status: str
+    """``done``, ``kept`` (it was there already), ``failed`` or ``busy`` (another process works on it)."""
+    reason: str = ""
+    refused: bool = False
+    unexpected: bool = False
+    """It failed by a bug, a library's error or a lost process, and not by what the slide is."""
+    row: dict[str, Any] = field(default_factory=dict)
+    """Of the table ``slides``, where there are results."""
+
+    @property
+    def cancers(self) -> list[str]:
+        """Names of the cancers that were found."""
+        return [key.removeprefix("cancer_") for key, value in self.row.items() if value is True and "cancer_" in key]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "slide_id": self.slide_id,
+            "status": self.status,
+            "reason": self.reason,
+            "tissue_area_mm2": self.row.get("tissue_area_mm2"),
+            "pieces": self.row.get("pieces"),
+            "cancers": self.cancers,
+            "warnings": self.row.get("warnings", ""),
+        }
+
+
+class Segmenter:
+    """Holds the network; segments one slide after the other into ``out``."""
+
+    def __init__(
+        self,
+        model: str | Path | SegmentationModel,
+        out: Path,
+        options: Options | None = None,
+        *,
+        device: str = "auto",
+        batch: int = 16,
+        open_slide: Callable[..., SlideReader] = open_isolated,
+    ) -> None:
+        subject = open_subject(model)
+        subject.config.check_mpp()
+        options = options or Options()
+        predictor = Predictor(subject.network, device, batch=batch)
+        self._work = Work(out, predictor, options, Identity.of(subject, predictor, options), open_slide)
+
+    @property
+    def out(self) -> Path:
+        """Folder of the results."""
+        return self._work.out
+
+    @property
+    def identity(self) -> Identity:
+        """Model, program and options."""
+        return self._work.identity
+
+    def claim(self, covariates: Sequence[str] = ()) -> None:
+        """Make ``out`` a folder of this model's results; refuses one that holds others."""
+        check_out(self.out)
+        with holding(self.out / LOCK, wait=True):
+            claim(self.out, self.identity, covariates)
+
+    def segment(
+        self,
+        slide: SlideInput,
+        slide_id: str,
+        progress: Progress = SILENT,
+        open_slide: Callable[..., SlideReader] | None = None,
+    ) -> Outcome:
+        """Do what is missing of one slide; ``open_slide`` opens this one in another way than the others."""
+        return self.begin(slide, slide_id, progress, open_slide)()
+
+    def begin(
+        self,
+        slide: SlideInput,
+        slide_id: str,
+        progress: Progress = SILENT,
+        open_slide: Callable[..., SlideReader] | None = None,
+    ) -> Callable[[], Outcome]:
+        """Do what needs the network; what is returned does the rest and must be called, in whatever thread."""
+        work = self._work if open_slide is None else replace(self._work, open_slide=open_slide)
+
+        def predict() -> Callable[[], Outcome]:
+            rest = predict_slide(slide, slide_id, work, progress)
+            return lambda: self._own(lambda: _ended(slide_id, *rest()), slide, slide_id)
+
+        begun = self._own(predict, slide, slide_id)
+        return (lambda: begun) if isinstance(begun, Outcome) else begun
+
+    def _own(self, work: Callable[[], Result], slide: SlideInput, slide_id: str) -> Result | Outcome:
+        """What the work gives; an error is the slide's outcome."""
+        try:
+            return work()
+        except BusyError as error:
+            return Outcome(slide_id, "busy", reason_of(error, slide, slide_id))
+        except Exception as error:  # noqa: BLE001 - a bug that one slide brings out must not cost all the others
+            failure = _failure(error, slide, slide_id)
+        # After the block, when nothing holds the tensors of the failed slide any more.
+        _free_device_memory()
+        remember_failure(self.out / slide_id, slide_id, failure.reason, slide.covariates)
+        return failure
+
+    def tabulate(self, covariates: Sequence[str] = ()) -> None:
+        """Write the tables of every slide in ``out``, also of those that other processes segmented."""
+        tabulate(self.out, self.identity, covariates, report=self._work.options.report)
+
+
+def tabulate(out: Path, identity: Identity, covariates: Sequence[str], *, report: bool = True) -> None:
+    """The tables and the overview of every slide in the folder, also of those that other processes segmented."""
+    from ntrm.report.slide_overview import write_overview
+
+    with holding(out / LOCK, wait=True):
+        every = claim(out, identity, covariates)
+        folders = sorted(each for each in out.iterdir() if each.is_dir() and not each.name.startswith("."))
+        found = [document for folder in folders if (document := remembered(folder)) is not None]
+        write_tables(out, [_with_foot(document, identity.cells()) for document in found], every)
+        if report:
+            write_overview(out)
+
+
+def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:
+    return Outcome(slide_id, status, row=row)
+
+
+def _with_foot(document: dict[str, Any], foot: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a slide with its covariates, and with the model."""
+    return {
+        name: [{**row, **document["covariates"], **foot} for row in rows] for name, rows in document["tables"].items()
+    }
+
+
+def _failure(error: Exception, slide: SlideInput, slide_id: str) -> Outcome:
+    unexpected = not is_expected(error)
+    if unexpected:
+        _log.debug("%s", without_name(traceback.format_exc(), slide, slide_id))
+    reason = reason_of(error, slide, slide_id)
+    return Outcome(slide_id, "failed", reason, refused=isinstance(error, RefusedError), unexpected=unexpected)
+
+
+def _free_device_memory() -> None:
+    """Where the memory of a device was full, the next slide begins with an empty one."""
+    gc.collect()
+    if torch.cuda.is_available():
+        # A device that is out of order fails here, too; the next slide tells.
+        with suppress(RuntimeError):
+            torch.cuda.empty_cache()

@@ -1,0 +1,184 @@
+"""One slide from its file to its folder of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ntrm.core.errors import RefusedError
+from ntrm.core.progress import Progress
+from ntrm.export.probabilities import ProbabilityZarr
+from ntrm.gathering import Context
+from ntrm.inference.mask_store import INITIAL, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.wsi_inference import stream
+from ntrm.pipeline.measurements import Row
+from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.outputs import PROBABILITIES, TOGETHER, SlidePrediction, derive, one_beside
+from ntrm.pipeline.overview import SlideOverview, inspect_slide
+from ntrm.pipeline.slide_state import BANDS, HIDDEN, alone, finished, forget_failure, remember
+from ntrm.relations.network import RelationsMean
+from ntrm.segmentation.specks import write_without_specks
+from ntrm.slide.first_pass import gather_slide
+from ntrm.wsi.cost import check_cost
+from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.inputs import SlideInput, source_fingerprint
+from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.readers.reader import SlideReader
+
+Rest = Callable[[], tuple[str, Row]]
+"""Ends a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What all slides of a run share."""
+
+    out: Path
+    predictor: Predictor = field(repr=False)
+    options: Options
+    identity: Identity
+    open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
+
+    @property
+    def model_mpp(self) -> float:
+        """µm/px of the masks."""
+        return float(self.identity.model["mpp"])
+
+
+def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> Rest:
+    """Do what is missing and needs the network; the rest is left to whoever calls what is returned, in any thread.
+
+    Until then the slide is held against others. The rest of a large slide is done at once: it takes memory that the
+    next slide needs.
+    """
+    folder = work.out / slide_id
+    with ExitStack() as stack:
+        stack.enter_context(alone(folder))
+        plan = _plan(slide, slide_id, work)
+        before = finished(folder)
+        if before is not None:
+            _check_same(before["plan"], plan, slide_id)
+            if before["covariates"] != dict(slide.covariates):
+                remember(folder, before["plan"], before["tables"], slide.covariates)
+            forget_failure(folder)
+            drop(folder / HIDDEN / BANDS)
+            row = before["tables"]["slides"][0]
+            return lambda: ("kept", row)
+        found, derived = _predict(slide, slide_id, folder, work, plan, progress, stack)
+        held = stack.pop_all()
+
+    def rest() -> tuple[str, Row]:
+        with held:
+            tables = derived(found)
+            remember(folder, plan, tables, slide.covariates)
+            drop(folder / HIDDEN / BANDS)
+        return "done", tables["slides"][0]
+
+    if found.maps[LABELS].size <= TOGETHER:
+        return rest
+    ended = rest()
+    return lambda: ended
+
+
+def _plan(slide: SlideInput, slide_id: str, work: Work) -> dict[str, Any]:
+    """All that has a say in the slide's results."""
+    stated = None if slide.mpp is None else [slide.mpp.x, slide.mpp.y]
+    return {
+        "slide_id": slide_id,
+        "run": fingerprint(work.identity.as_dict()),
+        "mpp": stated,
+        "source": source_fingerprint(slide.path),
+    }
+
+
+def _check_same(before: dict[str, Any], plan: dict[str, Any], slide_id: str) -> None:
+    """A finished slide stays finished when its file is gone, but never stands for another file."""
+    differing = [key for key in plan if before.get(key) != plan[key] and not (key == "source" and plan[key] is None)]
+    if differing:
+        what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
+        raise RefusedError(
+            "results are there that were made otherwise",
+            got=", ".join(what.get(key, key) for key in differing),
+            expected="the same slide, model and options",
+            mend=f"choose another --out, or delete {slide_id}",
+        )
+
+
+def _predict(
+    slide: SlideInput,
+    slide_id: str,
+    folder: Path,
+    work: Work,
+    plan: dict[str, Any],
+    progress: Progress,
+    stack: ExitStack,
+) -> tuple[SlidePrediction, Callable[[SlidePrediction], dict[str, list[Row]]]]:
+    """What the network says, and how files are made of it; what these need is open until ``stack`` closes."""
+    with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
+        grid = SlideGrid(reader, work.model_mpp, slide.mpp)
+        check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
+        look, schema = (
+            inspect_slide(grid, work.options, stack.enter_context(one_beside())),
+            work.predictor.config.schema,
+        )
+        bands = folder / HIDDEN / BANDS
+        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, plan, names=_maps(work)))
+        means = RelationsMean(schema.names, schema.background_index)
+        probabilities = _probabilities(work, store, grid)
+        rows = stream(
+            work.predictor,
+            grid,
+            store,
+            stitching=work.options.stitching(work.predictor.config.window),
+            windows=look.windows(grid, work.options, work.predictor.config.window),
+            sums=means,
+            sink=probabilities,
+            context=_context(work, grid, look, store, plan, progress),
+        )
+        for _ in progress.track(rows, grid.height, slide_id):
+            pass
+    grid.forget()
+    found = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result())
+    files = partial(
+        derive,
+        folder,
+        slide_id,
+        look=look,
+        grid=grid,
+        schema=schema,
+        identity=work.identity,
+        options=work.options,
+    )
+    smallest = work.options.min_area_um2 / grid.resolution.pixel_area_um2
+    return found, lambda found: files(_tidied(found, store, smallest) if smallest else found)
+
+
+def _tidied(found: SlidePrediction, store: BandStore, smallest: float) -> SlidePrediction:
+    """With labels from which regions of less than so many pixels are gone; made anew by every run that needs them."""
+    given = write_without_specks(store.path(TIDY), found.array(LABELS), smallest)
+    return replace(found, maps={**found.maps, LABELS: store.map(TIDY)}, given=given)
+
+
+def _context(
+    work: Work, grid: SlideGrid, look: SlideOverview, store: BandStore, plan: dict[str, Any], progress: Progress
+) -> Context | None:
+    """What the slide adds up to, for networks that want to know before they predict it."""
+    windows = look.windows_once(grid, work.options, work.predictor.config.window) if work.predictor.passes else ()
+    return gather_slide(work.predictor, grid, windows, store.folder, plan, progress)
+
+
+def _maps(work: Work) -> tuple[str, ...]:
+    """What is kept of every pixel."""
+    return (*MAPS, INITIAL) if work.options.maps and work.predictor.has_initial else MAPS
+
+
+def _probabilities(work: Work, store: BandStore, grid: SlideGrid) -> ProbabilityZarr | None:
+    if not work.options.probabilities:
+        return None
+    path = store.folder / PROBABILITIES
+    return ProbabilityZarr(path, grid.height, grid.width, work.predictor.config.schema, grid.resolution)

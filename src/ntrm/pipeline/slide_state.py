@@ -1,0 +1,98 @@
+"""What a slide's folder remembers of its segmentation: what it was made of, its rows of the tables, or why it failed.
+
+All of it lies in a hidden folder, ``.ntrm``: the lock, the unfinished rows, and one document at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import remove_partials, write_json
+from ntrm.reproduction.locks import holding
+
+HIDDEN = ".ntrm"
+BANDS = "bands"
+DONE, FAILED = "done.json", "failed.json"
+
+_MEND = "delete the slide's folder, and run again"
+
+
+class BusyError(RefusedError):
+    """Another process works on the slide."""
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the slide against other processes; the lock goes with its holder, however that ends."""
+    with _held(folder / HIDDEN / "lock"):
+        # Only now is it sure that nobody is writing these.
+        for place in (folder, folder / HIDDEN):
+            remove_partials(place)
+        yield
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(holding(path))
+        except RefusedError as error:
+            raise BusyError(
+                "another process works on this slide", mend="wait until it ends; the same command then finds it done"
+            ) from error
+        yield
+
+
+def remember(folder: Path, plan: Mapping[str, Any], tables: Mapping[str, Any], covariates: Mapping[str, str]) -> None:
+    """The slide is finished: this comes last of all its files."""
+    write_json(folder / HIDDEN / DONE, {"plan": dict(plan), "covariates": dict(covariates), "tables": dict(tables)})
+    forget_failure(folder)
+
+
+def forget_failure(folder: Path) -> None:
+    """An earlier failure no longer counts."""
+    (folder / HIDDEN / FAILED).unlink(missing_ok=True)
+
+
+def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mapping[str, str]) -> None:
+    """Why there are no results, for the tables; results that are there stay."""
+    row = {"slide_id": slide_id, "status": "failed", "reason": reason}
+    # On a full disk this fails, too; the command still tells. Where another process has taken the slide up in the
+    # meantime, what becomes of it is that one's to say.
+    with suppress(DataError, OSError, BusyError), alone(folder):
+        write_json(folder / HIDDEN / FAILED, {"covariates": dict(covariates), "tables": {"slides": [row]}})
+
+
+def remembered(folder: Path) -> dict[str, Any] | None:
+    """The failure, if the last attempt failed, else the results; None where there is neither."""
+    return _document(folder / HIDDEN / FAILED, ("covariates", "tables")) or finished(folder)
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The document of a slide that was finished."""
+    return _document(folder / HIDDEN / DONE, ("plan", "covariates", "tables"))
+
+
+def _document(path: Path, parts: tuple[str, ...]) -> dict[str, Any] | None:
+    """What lies there, if it has these parts, all of them objects."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}", got=error, mend=_MEND) from error
+    whole = isinstance(document, dict) and all(isinstance(document.get(part), dict) for part in parts)
+    if not whole or not _are_tables(document["tables"]):
+        raise DataError(f"{path} is no record of a slide", mend=_MEND)
+    return dict(document)
+
+
+def _are_tables(tables: dict[str, Any]) -> bool:
+    """Whether each holds rows, and one is the slide's own."""
+    rows = [isinstance(table, list) and all(isinstance(row, dict) for row in table) for table in tables.values()]
+    return all(rows) and bool(tables.get("slides"))

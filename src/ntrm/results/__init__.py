@@ -1,0 +1,1 @@
+"""The one reader and writer of a results folder."""

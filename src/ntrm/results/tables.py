@@ -1,0 +1,171 @@
+"""The tables of many slides: ``slides``, ``pieces``, ``regions`` and ``interfaces``, units in the column names."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ntrm.core.errors import DataError, RefusedError, choices_error
+from ntrm.core.io import whole_file, write_rows
+from ntrm.data.csv_tables import read_columns
+
+RUN = "run.json"
+"""What the folder was made with: model, program, options."""
+
+FOOT = ("model_name", "model_version", "model_sha256", "ntrm_version")
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "slides": (
+        "slide_id", "status", "reason", "warnings", "reader", "width_px", "height_px", "slide_mpp_x_um",
+        "slide_mpp_y_um", "mask_mpp_um", "mask_width_px", "mask_height_px", "pieces", "tissue_area_mm2",
+        "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm",
+    ),
+    "pieces": (
+        "slide_id", "piece", "left_px", "top_px", "width_px", "height_px", "touches_edge", "tissue_area_mm2",
+        "orientation_deg", "orientation_reason", "deep_clearance_mm", "deep_clearance_reason", "lateral_clearance_mm",
+        "lateral_clearance_reason", "invasion_depth_mm", "invasion_depth_reason",
+    ),
+    "regions": (
+        "slide_id", "piece", "region", "tissue", "area_mm2", "perimeter_mm", "mean_confidence", "left_px", "top_px",
+        "width_px", "height_px",
+    ),
+    "interfaces": ("slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm", "share_of_a", "share_of_b", "contacts"),
+}  # fmt: skip
+"""Columns that every table has, first; those of classes, cancers and quality, covariates and ``FOOT`` follow."""
+
+TEXTS = {
+    "slide_id", "status", "reason", "warnings", "reader", "orientation_reason", "deep_clearance_reason",
+    "lateral_clearance_reason", "invasion_depth_reason", "tissue", "tissue_a", "tissue_b", *FOOT,
+}  # fmt: skip
+"""Columns of ours that hold text, whatever it looks like: a class may be called 1."""
+
+BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*)", re.DOTALL)
+"""Further columns of ``slides`` and ``pieces``, one for each class, cancer or kind of fault."""
+
+Cell = str | int | float | bool | None
+Row = Mapping[str, Cell]
+
+
+def is_own_column(name: str) -> bool:
+    """Whether a column of this name is, or may become, one of ours.
+
+    >>> is_own_column("area_BCC_mm2"), is_own_column("age")
+    (True, False)
+    """
+    return any(name in columns for columns in (*COLUMNS.values(), FOOT)) or BY_CLASS.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table in memory: numbers as numbers, an empty cell as None."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Cell], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Cell]]:
+        return iter(self.rows)
+
+    def column(self, name: str) -> list[Cell]:
+        """The cells of one column, from top to bottom."""
+        if name not in self.columns:
+            raise choices_error(f"{self.name} has no such column", name, self.columns)
+        return [row[name] for row in self.rows]
+
+    def frame(self) -> Any:
+        """As a pandas data frame; pandas itself is not part of the package."""
+        try:
+            import pandas as pd  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise RefusedError(f"no data frame of {self.name}", got=error, mend="pip install pandas") from error
+        return pd.DataFrame([*self.rows], columns=[*self.columns])
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a folder of results holds."""
+
+    run: dict[str, Any]
+    """Model, program and options."""
+    slides: Table
+    pieces: Table
+    regions: Table
+    interfaces: Table
+
+
+def read_results(out: str | Path) -> Results:
+    """The tables that ``ntrm segment --out OUT`` wrote."""
+    folder = Path(out)
+    try:
+        run = json.loads((folder / RUN).read_text(encoding="utf-8"))
+        covariates = [str(name) for name in run.get("covariates", ())]
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{folder} holds no results", got=error, expected="a folder that ntrm segment wrote to"
+        ) from error
+    return Results(run=run, **{name: _read(folder / f"{name}.csv", covariates) for name in COLUMNS})
+
+
+def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], covariates: Sequence[str]) -> None:
+    """Write the four tables from what each slide has to say, in the order given."""
+    for name, first in COLUMNS.items():
+        rows = [row for document in documents for row in document.get(name, ())]
+        known = {column: None for row in rows for column in row}
+        own = [column for column in known if BY_CLASS.fullmatch(column)]
+        _write(out / f"{name}.csv", (*first, *own, *covariates, *FOOT), rows)
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
+        write_rows(stream, [columns])
+        write_rows(stream, ([_text(row.get(column)) for column in columns] for row in rows))
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    # Nine digits hold every figure that an image can give, and the text is the same on every machine.
+    return f"{cell:.9g}" if isinstance(cell, float) else str(cell)
+
+
+def _read(path: Path, covariates: Sequence[str]) -> Table:
+    columns, rows = read_columns(path, ("slide_id",), strip=False)
+    kinds = {column: _kind(column, [row[column] for row in rows if row[column]], covariates) for column in columns}
+    typed = ({column: kinds[column](row[column]) if row[column] else None for column in columns} for row in rows)
+    return Table(path.stem, columns, tuple(typed))
+
+
+def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Callable[[str], Cell]:
+    """How the cells of a column are read."""
+    if column in TEXTS:
+        return str
+    if all(cell in ("true", "false") for cell in cells):
+        return "true".__eq__
+    is_number = _is_plain_number if column in covariates else _is_number
+    return _number if all(map(is_number, cells)) else str
+
+
+def _number(text: str) -> int | float:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_plain_number(text: str) -> bool:
+    """Covariates are the user's: codes such as 007 and 1_2 stay texts."""
+    return _is_number(text) and re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", text) is not None

@@ -1,0 +1,255 @@
+"""The JSON documents of the service, as its OpenAPI description shows them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ntrm.service.jobs.database import QUEUED, Slide
+
+
+class ErrorBody(BaseModel):
+    """What went wrong, and how to mend it."""
+
+    what: str
+    got: str | None = None
+    expected: str | None = None
+    mend: str | None = None
+    code: str = Field(description="a fixed word for programs")
+    slide: str | None = Field(None, description="id of a slide that is kept nevertheless, such as one without µm/px")
+
+
+class ErrorDocument(BaseModel):
+    """Every refusal."""
+
+    error: ErrorBody
+
+
+class TissueClass(BaseModel):
+    """A class of the model."""
+
+    index: int
+    name: str
+    title: str
+    colour: str = Field(description="#rrggbb, the dataset's own")
+    safe_colour: str = Field(description="#rrggbb, told apart by colour-blind readers")
+    background: bool
+
+
+class Limits(BaseModel):
+    """What may be sent."""
+
+    upload_bytes: int
+    pixels: int
+    queue: int
+    uploads: int
+
+
+class Model(BaseModel):
+    """The network that segments."""
+
+    name: str
+    version: str
+    sha256: str | None
+    mpp: float | None
+
+
+class About(BaseModel):
+    """The service."""
+
+    program: str
+    version: str
+    model: Model | None = Field(description="null while it is being fetched")
+    notice: str
+    classes: list[TissueClass]
+    limits: Limits
+    server_paths: bool = Field(description="whether slides may be named by path")
+    worker: Literal["off", "starting", "ready", "refused"]
+    worker_error: ErrorBody | None
+    queue: dict[str, int] = Field(description="how many slides are in each state")
+
+
+class Health(BaseModel):
+    """Whether the service answers."""
+
+    status: Literal["ok", "degraded"]
+    reason: Literal["ok", "no_worker", "disk_low", "disk_full", "disk_missing"] = Field(
+        description="disk_low: no uploads are taken; disk_full: nothing can be written, but slides can be deleted"
+    )
+    version: str
+
+
+class Cancer(BaseModel):
+    """Whether a cancer was found."""
+
+    name: str
+    present: bool
+    confidence: float | None
+
+
+class TissueShare(BaseModel):
+    """How much of a tissue there is."""
+
+    index: int
+    name: str
+    area_mm2: float
+    share: float | None = Field(description="of all tissue; null where there is none")
+
+
+class SlideDocument(BaseModel):
+    """A slide: its job, and the short version of its results."""
+
+    id: str
+    slide_id: str
+    name: str
+    status: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: float
+    stage: str
+    error: ErrorBody | None
+    created: str
+    started: str | None
+    finished: str | None
+    queue_position: int | None = Field(description="1 is next")
+    has_image: bool = Field(description="whether the original can be looked at")
+    width: int | None
+    height: int | None
+    mpp: float | None
+    mpp_y: float | None
+    cancers: list[Cancer]
+    tissue: list[TissueShare]
+    quality_warnings: list[str]
+    tissue_area_mm2: float | None
+    pieces: int | None
+    layers: list[str]
+
+
+class SlideList(BaseModel):
+    """The newest first."""
+
+    slides: list[SlideDocument]
+
+
+class PathRequest(BaseModel):
+    """A slide on the server."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=4096, description="absolute or below an allowed root")
+    mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False)
+    slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
+
+
+class RetryRequest(BaseModel):
+    """What to do otherwise."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False)
+
+
+class TileSource(BaseModel):
+    """Deep-zoom pyramid; coordinates are pixels of the full resolution of the scanned part, as in regions.geojson."""
+
+    width: int
+    height: int
+    tile_size: int
+    min_level: int
+    max_level: int
+    levels: int
+    mpp: float | None
+    mpp_y: float | None
+    layers: list[str]
+    mask_to_image: list[float] | None = Field(
+        description="pixels of the image per pixel of the mask: x, y", min_length=2, max_length=2
+    )
+    image_to_level0: list[int] = Field(
+        description="added to x and y gives pixels of the file's level 0", min_length=2, max_length=2
+    )
+
+
+class PointDocument(BaseModel):
+    """What lies at a point."""
+
+    x: float
+    y: float
+    tissue: str | None
+    tissue_index: int | None
+    confidence: float | None
+    initial_tissue: str | None
+    initial_index: int | None
+    piece: int | None
+    region: int | None
+
+
+class RegionDocument(BaseModel):
+    """One connected region, as in regions.csv."""
+
+    model_config = ConfigDict(extra="allow")
+
+    region: int
+    tissue: str
+    piece: int
+    area_mm2: float
+    perimeter_mm: float
+    mean_confidence: float | None
+    left_px: float
+    top_px: float
+    width_px: float
+    height_px: float
+    outline: list[list[list[float]]] | None = Field(
+        description="rings of [x, y] in pixels of the full resolution, holes too; null where the polygon cannot be read"
+    )
+    outline_exact: bool = Field(description="false where points were left out to keep the answer small")
+
+
+class Link(BaseModel):
+    """Lets one browser in, once."""
+
+    path: str
+    expires: str
+
+
+def slide_document(slide: Slide, waiting: list[str]) -> SlideDocument:
+    """A slide as others see it; ``waiting`` are the ids of the queue in order."""
+    facts, info = slide.facts, slide.info or {}
+    area = info.get("bounds") or [0, 0, info.get("width"), info.get("height")]
+    mpp: Any = facts.get("mpp") or slide.mpp or info.get("mpp") or (None, None)
+    has_image = slide.source is not None and slide.source.is_file()
+    position = waiting.index(slide.id) + 1 if slide.status == QUEUED and slide.id in waiting else None
+    return SlideDocument(
+        id=slide.id,
+        slide_id=slide.slide_id,
+        name=slide.name,
+        status=slide.status,  # type: ignore[arg-type]
+        progress=round(slide.progress, 4),
+        stage=slide.stage,
+        error=None if slide.error is None else ErrorBody(**slide.error),
+        created=iso(slide.created) or "",
+        started=iso(slide.started),
+        finished=iso(slide.finished),
+        queue_position=position,
+        has_image=has_image,
+        width=facts.get("width", area[2]),
+        height=facts.get("height", area[3]),
+        mpp=mpp[0],
+        mpp_y=mpp[1],
+        cancers=facts.get("cancers", []),
+        tissue=facts.get("tissue", []),
+        quality_warnings=facts.get("quality_warnings", []),
+        tissue_area_mm2=facts.get("tissue_area_mm2"),
+        pieces=facts.get("pieces"),
+        layers=[*(["slide"] if has_image else []), *facts.get("layers", [])],
+    )
+
+
+def iso(seconds: float | None) -> str | None:
+    """A time as text.
+
+    >>> iso(0)
+    '1970-01-01T00:00:00Z'
+    """
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

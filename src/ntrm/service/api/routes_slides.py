@@ -1,0 +1,198 @@
+"""``/v1/slides``: what is there, new ones in, jobs ended, begun again, deleted."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, TypeVar
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ValidationError
+
+from ntrm.service.api.app_state import AppState
+from ntrm.service.api.documents import (
+    ErrorDocument,
+    PathRequest,
+    RetryRequest,
+    SlideDocument,
+    SlideList,
+    slide_document,
+)
+from ntrm.service.api.intake import check_name, receive, steadily, submit_path, submit_upload
+from ntrm.service.core.paths import file_under
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.jobs.database import Slide
+
+T = TypeVar("T", bound=BaseModel)
+router = APIRouter(prefix="/v1/slides", tags=["slides"])
+
+SMALL_BODY = 64 * 1024
+"""Bytes of a JSON document."""
+RAW = "application/octet-stream"
+
+SlideKey = Annotated[str, Path(pattern=r"^[0-9a-f]{24}$", description="id of a slide")]
+Mpp = Annotated[
+    float | None, Query(ge=0.05, le=100, allow_inf_nan=False, description="µm per pixel, where the file lacks it")
+]
+Name = Annotated[str, Query(max_length=255, description="name of an uploaded file, for its slide_id")]
+SafeName = Annotated[
+    str | None,
+    Query(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$", description="name of an upload's results"),
+]
+Status = Annotated[str | None, Query(pattern="^(queued|running|done|failed|cancelled)$")]
+
+
+def hall_of(request: Request) -> AppState:
+    """What all requests share."""
+    hall: AppState = request.app.state.hall
+    return hall
+
+
+Shared = Annotated[AppState, Depends(hall_of)]
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: refusals besides those that every request may meet."""
+    return {status: {"model": ErrorDocument} for status in statuses}
+
+
+@router.get("")
+def list_slides(hall: Shared, status: Status = None) -> SlideList:
+    """Every slide, the newest first."""
+    waiting = hall.store.waiting()
+    return SlideList(slides=[slide_document(slide, waiting) for slide in hall.store.every(status)])
+
+
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/PathRequest"}},
+            RAW: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+@router.post("", status_code=202, responses=problems(403, 408, 409, 413, 415, 429, 503, 507), openapi_extra=_BODY)
+async def add_slide(
+    request: Request, hall: Shared, name: Name = "slide", mpp: Mpp = None, slide_id: SafeName = None
+) -> SlideDocument:
+    """Add a slide: the file itself as the body, or a JSON document that names one under an allowed root.
+
+    A file is sent as ``application/octet-stream`` with its ``name`` and, where it lacks them, its ``mpp`` in the query.
+    One without µm/px is refused (``mpp_missing``) but kept: ``retry`` with ``mpp`` takes it up without a new upload.
+    """
+    _check_worker(hall)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        wanted = await _body(request, hall, PathRequest)
+        path = await run_sync(file_under, hall.settings.roots, wanted.path)
+        slide = await run_sync(submit_path, hall, path, wanted.mpp, wanted.slide_id)
+        return await run_sync(_document, hall, slide)
+    if kind != RAW:
+        raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {RAW}")
+    # Before gigabytes are sent for nothing.
+    await run_sync(check_name, hall, slide_id)
+    await run_sync(hall.store.check_room, hall.settings.limits.queue)
+    with _one_upload(hall):
+        incoming = await receive(hall, request.stream(), _length(request))
+        slide = await run_sync(submit_upload, hall, incoming, name, mpp, slide_id)
+    return await run_sync(_document, hall, slide)
+
+
+@router.get("/{id}", responses=problems(404))
+def get_slide(hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002 - the path's own word
+    """One slide: its job and the short version of its results."""
+    return _document(hall, hall.store.get(id))
+
+
+@router.delete("/{id}", status_code=204, responses=problems(404, 409))
+def delete_slide(hall: Shared, id: SlideKey) -> Response:  # noqa: A002
+    """End its job, remove its upload and its results, also on a full disk. A file under a root stays."""
+    hall.delete(hall.store.get(id))
+    return Response(status_code=204)
+
+
+@router.post("/{id}/cancel", responses=problems(404, 409))
+def cancel_slide(hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
+    """Take it out of the queue, or end its job at the next band."""
+    slide = hall.reserve.spend(lambda: hall.store.cancel(id))
+    hall.audit.note("cancel", slide.slide_id)
+    return _document(hall, slide)
+
+
+_RETRY_BODY = {
+    "requestBody": {
+        "required": False,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RetryRequest"}}},
+    }
+}
+
+
+@router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503), openapi_extra=_RETRY_BODY)
+async def retry_slide(request: Request, hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
+    """Queue it again, on request with its µm/px; what was done of it is not done again."""
+    _check_worker(hall)
+    wanted = await _body(request, hall, RetryRequest)
+    mpp = None if wanted.mpp is None else (wanted.mpp, wanted.mpp)
+    slide = await run_sync(hall.store.retry, id, mpp, hall.settings.limits.queue)
+    hall.audit.note("retry", slide.slide_id)
+    hall.supervisor.wake()
+    return await run_sync(_document, hall, slide)
+
+
+def _document(hall: AppState, slide: Slide) -> SlideDocument:
+    return slide_document(hall.store.get(slide.id), hall.store.waiting())
+
+
+def _check_worker(hall: AppState) -> None:
+    refusal = hall.supervisor.refusal
+    if refusal is not None:
+        texts = {key: refusal.get(key) for key in ("got", "expected")}
+        raise ProblemError(503, "no_worker", refusal["what"], **texts, mend=refusal.get("mend") or "")
+
+
+class _one_upload:  # noqa: N801 - used as a statement
+    """A place among the uploads."""
+
+    def __init__(self, hall: AppState) -> None:
+        self._hall = hall
+
+    def __enter__(self) -> None:
+        most = self._hall.settings.limits.uploads
+        if self._hall.uploads >= most:
+            raise ProblemError(
+                429, "uploads", "too many uploads at a time", expected=f"at most {most}", headers={"Retry-After": "10"}
+            )
+        self._hall.uploads += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._hall.uploads -= 1
+
+
+def _length(request: Request) -> int | None:
+    text = request.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+async def _body(request: Request, hall: AppState, kind: type[T]) -> T:
+    """A small JSON body; an empty one is an empty document."""
+    content = bytearray()
+    async for chunk in steadily(request.stream(), hall.settings.limits):
+        content += chunk
+        if len(content) > SMALL_BODY:
+            raise ProblemError(413, "too_large", "the document is too large", expected=f"at most {SMALL_BODY} bytes")
+    try:
+        return kind.model_validate(json.loads(bytes(content) or b"{}"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ValidationError):
+            raise invalid(error.errors(include_url=False, include_context=False, include_input=False)) from error
+        raise ProblemError(422, "usage", "the body is no JSON document") from error
+
+
+def invalid(errors: Any) -> ProblemError:
+    """What is wrong with a request, by the first of its faults; quotes nothing of it."""
+    first = errors[0] if errors else {"loc": (), "msg": "unusable"}
+    place = ".".join(str(part) for part in first["loc"] if isinstance(part, str | int))
+    return ProblemError(422, "usage", "the request cannot be understood", got=place or None, expected=str(first["msg"]))

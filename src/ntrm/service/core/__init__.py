@@ -1,0 +1,1 @@
+"""What the requests of one service share: settings, state, paths, disk, audit."""

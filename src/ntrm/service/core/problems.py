@@ -1,0 +1,89 @@
+"""Errors as HTTP answers: a status and one JSON document that says what, got, expected and how to mend it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from ntrm.core.errors import NtrmError, RefusedError, UsageError
+
+UNPROCESSABLE = 422
+_QUOTED_PATH = re.compile(r"""(['"])/.*?\1""")
+_PATH = re.compile(r"""(?<![\w.…/])/(?!/|v1/)(?:[^\n'";]*/)?[^\s'":;,]+""")
+"""Up to the last slash, since folders have names with spaces; not the addresses of a service."""
+
+
+class ProblemError(NtrmError):
+    """An error with its HTTP status and a fixed word (``code``) for programs."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        what: str,
+        *,
+        got: object = None,
+        expected: object = None,
+        mend: str = "",
+        headers: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(what, got=got, expected=expected, mend=mend)
+        self.status = status
+        self.code = code
+        self.headers = dict(headers or {})
+        self.more = dict(more or {})
+        """Further fields of the document."""
+
+
+def missing(what: str, mend: str = "") -> ProblemError:
+    """404."""
+    return ProblemError(404, "not_found", what, mend=mend)
+
+
+def conflict(what: str, *, got: object = None, expected: object = None, mend: str = "") -> ProblemError:
+    """409: not in this state."""
+    return ProblemError(409, "conflict", what, got=got, expected=expected, mend=mend)
+
+
+def busy(what: str, mend: str = "try again in a moment") -> ProblemError:
+    """503, with the advice to come back."""
+    return ProblemError(503, "busy", what, mend=mend, headers={"Retry-After": "2"})
+
+
+def document_of(error: NtrmError, code: str | None = None) -> dict[str, Any]:
+    """The JSON document of any of our errors."""
+    fields = {"what": error.what, "got": error.got, "expected": error.expected, "mend": error.mend or None}
+    body = {key: None if value is None else without_paths(value) for key, value in fields.items()}
+    named = code or (error.code if isinstance(error, ProblemError) else _kind(error))
+    more = error.more if isinstance(error, ProblemError) else {}
+    return {"error": {**body, "code": named, **more}}
+
+
+def without_paths(value: object) -> str:
+    """As it may be told to others: paths say how the server is built, and whose slides lie there.
+
+    >>> without_paths("cannot write /home/Jane Doe/out/a.jpg; ask /v1/slides"), without_paths(PurePath("/srv/x"))
+    ('cannot write …; ask /v1/slides', '…')
+    >>> without_paths(OSError(28, "No space left on device", "/srv/x"))
+    'No space left on device'
+    """
+    if isinstance(value, PurePath):
+        return "…"
+    text = str((isinstance(value, OSError) and value.strerror) or value)
+    return _PATH.sub("…", _QUOTED_PATH.sub("…", text))
+
+
+def status_of(error: NtrmError) -> int:
+    """The HTTP status of any of our errors."""
+    if isinstance(error, ProblemError):
+        return error.status
+    return 400 if isinstance(error, UsageError) else UNPROCESSABLE
+
+
+def _kind(error: NtrmError) -> str:
+    if isinstance(error, UsageError):
+        return "usage"
+    return "refused" if isinstance(error, RefusedError) else "unreadable"

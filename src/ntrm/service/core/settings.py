@@ -1,0 +1,146 @@
+"""What a service is told when it starts; checked when made."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ntrm.core.errors import RefusedError, UsageError, check_number
+
+SERVICE_FOLDER = ".service"
+"""Folder in the results that belongs to the service: jobs, uploads, logs."""
+PORT = 8765
+LOOPBACK = "127.0.0.1"
+LEAST_TOKEN = 16
+"""Characters of a token that somebody chose; shorter ones can be guessed."""
+
+
+@dataclass(frozen=True)
+class ServiceLimits:
+    """What one user, one slide or one request may cost."""
+
+    upload_bytes: int = 20 * 2**30
+    pixels: int = 2**38
+    """Of a slide's full resolution."""
+    slide_seconds: int = 12 * 3600
+    """For the segmentation of one slide."""
+    queue: int = 100
+    """Slides that wait."""
+    uploads: int = 20
+    """Uploads at a time."""
+    reserve_bytes: int = 2 * 2**30
+    """Space that uploads leave free on the disk."""
+    idle_seconds: int = 60
+    """A body that does not bring ``idle_bytes`` in so long is given up, and so is a client that does not read."""
+    idle_bytes: int = 256 * 1024
+    header_seconds: int = 15
+    """For the headers of a request."""
+    connections: int = 512
+    """At a time, and never more than half of the descriptors that the process may have."""
+    open_seconds: int = 60
+    """For opening a file, and for reading one region of it."""
+    tile_seconds: int = 20
+    tile_cache_bytes: int = 256 * 2**20
+    waiting_tiles: int = 1000
+    """Tiles in the making; more are refused."""
+    open_slides: int = 8
+    """Slides whose reading processes are kept."""
+    read_memory_mb: int = 1024
+    """Of one reading process."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = 0 if name == "reserve_bytes" else 1
+            check_number(f"limit {name}", value, least, 2**60, whole=True)
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """Where results lie, which network, who may come in, and the limits."""
+
+    out: Path = Path("ntrm-results")
+    model: str = "bundled"
+    device: str = "auto"
+    batch: int = 16
+    roots: tuple[Path, ...] = ()
+    """Folders whose slides may be named by path."""
+    host: str = LOOPBACK
+    port: int = PORT
+    public_url: str | None = None
+    """How a proxy in front calls the service, such as https://slides.example.org."""
+    token: str | None = field(default=None, repr=False)
+    """For programs; a random one where None."""
+    retention_days: float | None = None
+    """Slides that came through the service are deleted so long after they ended; kept where None."""
+    workers: int | None = None
+    """Processes that segment: one per GPU, or one, where None; 0 only shows what is there."""
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
+
+    def __post_init__(self) -> None:
+        check_number("port", self.port, 0, 65_535, whole=True)
+        check_number("batch", self.batch, 1, 4096, whole=True)
+        if self.workers is not None:
+            check_number("number of workers", self.workers, 0, 64, whole=True)
+        if self.retention_days is not None:
+            check_number("retention in days", self.retention_days, 0, 36_500)
+        if self.token is not None and (len(self.token) < LEAST_TOKEN or not self.token.isascii()):
+            raise RefusedError(
+                "the token is too easy to guess",
+                got=f"{len(self.token)} characters",
+                expected=f"at least {LEAST_TOKEN} ASCII characters",
+                mend="take a random one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+            )
+        for root in self.roots:
+            if not root.is_dir():
+                raise UsageError("an allowed root is no folder", got=root, expected="a folder that exists")
+        if self.public_url is not None:
+            parts = urlsplit(self.public_url)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+                raise UsageError(
+                    "impossible public address", got=self.public_url, expected="https://name or https://name:port"
+                )
+
+    @property
+    def hidden(self) -> Path:
+        """The service's own folder."""
+        return self.out / SERVICE_FOLDER
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address stands for this machine only.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+# What a worker has to know, as it goes through its input: no secrets.
+
+
+def settings_to(settings: ServiceSettings) -> dict[str, Any]:
+    """As a JSON document."""
+    limits = {"slide_seconds": settings.limits.slide_seconds}
+    plain = {"model": settings.model, "device": settings.device, "batch": settings.batch}
+    return {"out": os.fsencode(settings.out.absolute()).hex(), **plain, "limits": limits}
+
+
+def settings_from(document: dict[str, Any]) -> ServiceSettings:
+    """The other way round."""
+    out = Path(os.fsdecode(bytes.fromhex(document["out"])))
+    plain = {key: document[key] for key in ("model", "device", "batch")}
+    return ServiceSettings(out=out, limits=ServiceLimits(**document["limits"]), **plain)

@@ -1,0 +1,1 @@
+"""Slides and their jobs: database, intake, supervisor, worker."""

@@ -1,0 +1,1 @@
+"""Deep-zoom tiles of slides and of results."""

@@ -1,1 +1,0 @@
-"""Whole slides: readers, the model's grid, tissue, pieces and streaming segmentation."""

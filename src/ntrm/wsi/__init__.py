@@ -1,0 +1,1 @@
+"""Whole-slide images: readers, the model's grid, tissue mask, quality, pieces."""

@@ -1,0 +1,178 @@
+"""Slides read in a child process with limits on memory and time: a crash in a native library is one slide's error.
+
+The child answers in JSON and bare pixels. It dies with its parent (the pipe closes) and by itself when one request
+takes too long; it never gets more memory than stated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import weakref
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ntrm.core.errors import DataError, check_number
+from ntrm.core.processes import module_command, module_environment
+from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
+from ntrm.wsi.readers.wire import rebuild_error, rebuild_info
+
+_START_SECONDS = 120
+"""A new process may wait for a busy machine before it can answer at all."""
+_MEND = "the file is damaged or hostile; copy it again from the scanner, or convert it in QuPath to OME-TIFF"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one slide may cost its reading process."""
+
+    memory_mb: int = 1024
+    """Memory on top of what Python and the libraries take."""
+    seconds: int = 120
+    """Time for opening, and for one region."""
+
+    def __post_init__(self) -> None:
+        check_number("memory limit in MB", self.memory_mb, 16, 2**20, whole=True)
+        check_number("time limit in seconds", self.seconds, 1, 86_400, whole=True)
+
+
+class ReadingProcess:
+    """A child that opens one slide after another; after a crash or a timeout it is gone."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._lock = Lock()
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._child = _start(theirs, self.limits)
+        self._fresh = True
+        # A reader that nobody closed must not leave its child behind.
+        self._finalizer = weakref.finalize(self, _finish, self._pipe, self._child)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._child.poll() is None and not self._pipe.closed
+
+    def open(self, path: Path, *, alone: bool = False) -> SlideInfo:
+        """Open a slide in place of the last one; ``alone`` as for ``open_slide``."""
+        with self._lock:
+            answer = self._ask({"open": os.fsencode(path.absolute()).hex(), "alone": alone})
+            try:
+                return rebuild_info(answer["info"])
+            except (LookupError, TypeError, ValueError) as error:
+                raise self._end("an answer that makes no sense") from error
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """Pixels of the slide that is open."""
+        pixels = np.empty((height, width, 3), dtype=np.uint8)
+        with self._lock:
+            answer = self._ask({"read": [int(x), int(y), width, height, level]})
+            if answer.get("pixels") != [height, width, 3]:
+                raise self._end("pixels of another shape")
+            try:
+                self._pipe.recv_bytes_into(pixels.data.cast("B"))
+            except (EOFError, OSError, ValueError) as error:
+                raise self._end(self._death()) from error
+        return pixels
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        if not self.alive:
+            raise self._end(self._death())
+        wait = self.limits.seconds + 2 + (_START_SECONDS if self._fresh else 0)
+        try:
+            self._pipe.send_bytes(json.dumps(request).encode())
+            if not self._pipe.poll(wait):
+                raise self._end(f"no answer within {self.limits.seconds} s")
+            answer = dict(json.loads(self._pipe.recv_bytes(2**20)))
+        except (EOFError, OSError, ValueError, TypeError, RecursionError) as error:
+            raise self._end(self._death()) from error
+        self._fresh = False
+        if "error" in answer:
+            raise rebuild_error(answer["error"])
+        if "memory" in answer:
+            raise self._end(f"more than {self.limits.memory_mb} MB of memory wanted")
+        return answer
+
+    def _death(self) -> str:
+        """How the child ended, in words."""
+        try:
+            code = self._child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "the reading process stopped answering"
+        if code == -signal.SIGALRM:
+            return f"no answer within {self.limits.seconds} s"
+        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"the reading process ended ({cause})"
+
+    def _end(self, found: str) -> DataError:
+        self.close()
+        return DataError(
+            "reading the slide failed",
+            got=found,
+            expected=f"at most {self.limits.memory_mb} MB and {self.limits.seconds} s for a region",
+            mend=_MEND,
+        )
+
+    def close(self) -> None:
+        """End the child; twice does no harm."""
+        self._finalizer()
+
+
+class IsolatedReader:
+    """A ``SlideReader`` whose reading happens in a child process; safe to use from several threads."""
+
+    def __init__(
+        self,
+        path: Path,
+        limits: Limits | None = None,
+        process: ReadingProcess | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self._process = process or ReadingProcess(limits)
+        try:
+            self.info = self._process.open(path, alone=alone)
+        except BaseException:
+            self._process.close()
+            raise
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """As ``SlideReader.read``."""
+        check_request(self.info, width, height, level)
+        return self._process.read(x, y, width, height, level)
+
+    def close(self) -> None:
+        """End the child process."""
+        self._process.close()
+
+
+def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
+    pipe.close()
+    if child.poll() is None:
+        child.kill()
+    child.wait()
+
+
+def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = False) -> IsolatedReader:
+    """Open a slide in a child process: what ``open_slide`` does, for files from anywhere."""
+    return IsolatedReader(Path(path), limits, alone=alone)
+
+
+def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        module_command("ntrm.wsi.readers.child", pipe.fileno(), limits.memory_mb * 2**20, limits.seconds),
+        pass_fds=[pipe.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )

@@ -1,0 +1,165 @@
+"""Names of outputs: safe on every file system, unique, and on request without any trace of the file's own name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import rows_text, write_text
+from ntrm.data.csv_tables import is_good_name, read_table
+from ntrm.reproduction.locks import holding
+from ntrm.wsi.inputs import SlideInput
+
+LONGEST = 100
+"""Characters of an id: a path with some folders before it must fit everywhere."""
+
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+"""Names that some systems take for devices."""
+
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
+)
+"""Letters that are no letter with a mark."""
+
+KEY_COLUMNS = ("slide_id", "slide")
+
+
+def safe_name(text: str) -> str:
+    """A folder name for ``text``: as it is if that is safe, else mended and made unmistakable by a part of its hash.
+
+    >>> safe_name("BCC_1"), safe_name("../été 7")
+    ('BCC_1', 'ete_7-99319878')
+    >>> safe_name("Größe")[:6]
+    'Grosse'
+    """
+    if _is_safe(text):
+        return text
+    # One name for both spellings of letters with marks: a disk of another system has the other.
+    text = unicodedata.normalize("NFC", text)
+    plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
+    mended = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-")[: LONGEST - 9] or "slide"
+    return f"{mended}-{_short_hash(text)}"
+
+
+def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
+    """An id for each slide: the user's, a random one that ``key_file`` explains, or one of the file's name.
+
+    They depend on nothing but the inputs (and the key file), so that the next run finds the same ones.
+    """
+    given = [slide.slide_id for slide in slides if slide.slide_id is not None]
+    bad = [name for name in given if not _is_safe(name)]
+    if bad:
+        raise UsageError(
+            "a slide_id that is no safe name", got=repr(bad[0]), expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -"
+        )
+    if key_file is None:
+        return _unique(slides)
+    if out is not None and key_file.absolute().resolve().is_relative_to(out.absolute().resolve()):
+        raise RefusedError(
+            "the key to the pseudonyms would lie among the results",
+            got=key_file,
+            expected=f"a file outside {out}",
+            mend="choose a place that is not given away with the results",
+        )
+    with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
+        return _pseudonyms(slides, key_file)
+
+
+def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
+    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
+    path = slide.path
+    names = {str(path), str(path.absolute()), str(path.resolve()), slide.name, path.name, path.stem}
+    if path.parent.name and len(path.parent.name) > 2:
+        names |= {str(path.parent), str(path.parent.absolute())}
+    for name in sorted((name for name in names if len(name) > 2), key=len, reverse=True):
+        text = text.replace(name, slide_id)
+    return text
+
+
+def _unique(slides: Sequence[SlideInput]) -> list[str]:
+    ids = [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
+    for alike in _alike(slides, ids):
+        for index, name in _telling_names(slides, alike).items():
+            ids[index] = f"{ids[index][: LONGEST - 9]}-{_short_hash(name)}"
+    twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
+    if twice:
+        raise UsageError(
+            "two slides would have the same id", got=twice[0], mend="tell them apart by a column slide_id in a CSV"
+        )
+    return ids
+
+
+def told_apart(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
+    """Ids of slides of one name, each with as much of its path as tells it from the others."""
+    alike = _alike(slides, [slide.slide_id or safe_name(slide.path.stem) for slide in slides])
+    return {ids[index]: _tails(slides, each)[index] for each in alike for index in each if not slides[index].slide_id}
+
+
+def _alike(slides: Sequence[SlideInput], ids: Sequence[str]) -> list[list[int]]:
+    """Groups of slides of one id."""
+    groups: dict[str, list[int]] = {}
+    for index, name in enumerate(ids):
+        # Some file systems do not tell capitals from small letters.
+        groups.setdefault(name.lower(), []).append(index)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _telling_names(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
+    """Of slides of one id, what tells them apart: how they were called, else where they lie; users' ids stay."""
+    names = {index: slides[index].name for index in group}
+    if len(set(names.values())) < len(names):
+        names = _tails(slides, group)
+    return {index: name for index, name in names.items() if slides[index].slide_id is None}
+
+
+def _tails(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
+    """The shortest ends of paths that differ: a drive may be mounted elsewhere next time."""
+    paths = {index: slides[index].path.absolute().resolve() for index in group}
+    for length in range(2, max(len(path.parts) for path in paths.values()) + 1):
+        tails = {index: "/".join(path.parts[-length:]) for index, path in paths.items()}
+        if len(set(tails.values())) == len(tails):
+            return tails
+    return {index: str(path) for index, path in paths.items()}
+
+
+def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
+    known = _read_key(key_file)
+    ids = []
+    for slide in slides:
+        name = str(slide.path.absolute().resolve())
+        if name not in known:
+            taken = {each.lower() for each in known.values()}
+            known[name] = next(each for each in iter(_random_id, "") if each not in taken)
+        ids.append(known[name])
+    write_text(key_file, rows_text([KEY_COLUMNS, *((known[name], name) for name in sorted(known))]), private=True)
+    return ids
+
+
+def _read_key(key_file: Path) -> dict[str, str]:
+    if not key_file.exists():
+        return {}
+    rows = read_table(key_file, KEY_COLUMNS)
+    ids = [row["slide_id"] for row in rows]
+    if not all(_is_safe(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
+        raise DataError(
+            f"{key_file.name} is no key to pseudonyms", expected="columns slide_id,slide, every id safe and there once"
+        )
+    return {row["slide"]: row["slide_id"] for row in rows}
+
+
+def _random_id() -> str:
+    return f"slide-{secrets.token_hex(5)}"
+
+
+def _is_safe(name: str) -> bool:
+    return is_good_name(name) and len(name) <= LONGEST and not _RESERVED.fullmatch(name)
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]

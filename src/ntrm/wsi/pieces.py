@@ -1,0 +1,182 @@
+"""The pieces of tissue on a slide, found in its tissue mask and numbered as one reads: row by row, left to right.
+
+A section that tore or whose fat hardly shows is still one piece: what lies closer together than the least gap that a
+hand leaves between sections belongs together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.mpp import Resolution
+from ntrm.data.tiles import Window
+from ntrm.wsi.quality.morphology import Places, near, regions_of
+from ntrm.wsi.quality.thumbnail import as_resolution
+
+PieceLabels = NDArray[np.uint16]
+
+JOINED_UM = 350.0
+"""Fragments closer together than this are one piece."""
+LEAST_MM2 = 0.1
+"""Smaller ones are crumbs: they belong to no piece."""
+MOST_PIECES = np.iinfo(np.uint16).max
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of tissue on a slide."""
+
+    number: int
+    """From 1, as one reads."""
+    bbox: tuple[int, int, int, int]
+    """Top, left, height, width in pixels of the tissue mask."""
+    area_mm2: float
+    touches_edge: bool
+    """Cut off by the edge of the scan, perhaps: what lies beyond is not known."""
+
+    def __post_init__(self) -> None:
+        top, left, height, width = self.bbox
+        if self.number < 1 or min(top, left) < 0 or min(height, width) < 1 or not 0 < self.area_mm2 < math.inf:
+            raise UsageError("impossible piece", got=self, expected="a number from 1, a box with pixels, an area")
+
+    def window(self, mask_mpp: float | Resolution, grid_mpp: float | Resolution, shape: tuple[int, int]) -> Window:
+        """Its box on another grid of the same slide, ``shape`` (height, width) pixels large; every pixel it touches.
+
+        >>> Piece(1, (2, 4, 10, 20), 1.0, False).window(13.4, 6.7, (100, 100))
+        Window(top=4, left=8, height=20, width=40, pad_bottom=0, pad_right=0)
+        """
+        source, goal = as_resolution(mask_mpp), as_resolution(grid_mpp)
+        top, left, height, width = self.bbox
+        rows = _stretched(top, height, source.y / goal.y, shape[0])
+        columns = _stretched(left, width, source.x / goal.x, shape[1])
+        return Window(rows[0], columns[0], rows[1] - rows[0], columns[1] - columns[0])
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "number": self.number,
+            "bbox": list(self.bbox),
+            "area_mm2": self.area_mm2,
+            "touches_edge": self.touches_edge,
+        }
+
+
+def find_pieces(tissue: Places, mpp: float | Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
+    """The pieces of a tissue mask (H, W) at ``mpp`` µm/px, and the mask of their numbers (H, W), 0 for no piece.
+
+    >>> tissue = np.zeros((60, 120), dtype=bool)
+    >>> tissue[10:50, 10:50] = tissue[12:50, 90:110] = True
+    >>> pieces, labels = find_pieces(tissue, 20.0)
+    >>> [(piece.number, piece.bbox, piece.area_mm2) for piece in pieces]
+    [(1, (10, 10, 40, 40), 0.64), (2, (12, 90, 38, 20), 0.304)]
+    """
+    if tissue.ndim != 2 or tissue.dtype != np.bool_:
+        raise DataError("no tissue mask", got=f"{tissue.dtype} {tissue.shape}", expected="bool (height, width)")
+    scale = as_resolution(mpp)
+    # Half the distance on either side: two fragments grow together when the gap is less than the whole.
+    joined, _ = regions_of(near(tissue, JOINED_UM / 2, scale))
+    labels = np.where(tissue, joined, 0)
+    areas = np.bincount(labels.ravel()) * (scale.pixel_area_um2 / 1e6)
+    found = [region for region in range(1, len(areas)) if areas[region] >= LEAST_MM2]
+    if len(found) > MOST_PIECES:
+        raise DataError("too many pieces on one slide", got=len(found), expected=f"at most {MOST_PIECES}")
+    boxes = ndimage.find_objects(labels)
+    order = reading_order([_bbox(boxes[region - 1]) for region in found])
+    numbers = np.zeros(len(areas), dtype=np.uint16)
+    pieces = []
+    for number, place in enumerate(order, start=1):
+        region = found[place]
+        numbers[region] = number
+        box = _bbox(boxes[region - 1])
+        pieces.append(Piece(number, box, round(float(areas[region]), 6), _at_edge(box, tissue.shape)))
+    return tuple(pieces), np.asarray(numbers[labels])
+
+
+@dataclass(frozen=True, eq=False)
+class PieceMap:
+    """The pieces of a slide, found once, and where each lies: (H, W) numbers on the grid of the tissue mask."""
+
+    pieces: tuple[Piece, ...]
+    numbers: PieceLabels
+    mpp: Resolution
+
+    @classmethod
+    def of(cls, tissue: Places, mpp: float | Resolution) -> PieceMap:
+        """Of a tissue mask."""
+        return cls(*find_pieces(tissue, mpp), as_resolution(mpp))
+
+    def inside(self, number: int, grid_mpp: float | Resolution, window: Window) -> Places:
+        """Where in a window of another grid of the slide the piece lies: (window.height, window.width)."""
+        goal = as_resolution(grid_mpp)
+        rows = _nearest(window.top, window.height, goal.y / self.mpp.y, self.numbers.shape[0])
+        columns = _nearest(window.left, window.width, goal.x / self.mpp.x, self.numbers.shape[1])
+        # The tissue's rows are few: they are widened before they are repeated.
+        first = int(rows[0])
+        wide = (self.numbers[first : int(rows[-1]) + 1] == number)[:, columns]
+        return np.asarray(wide[rows - first])
+
+    def number_at(self, row: int, column: int, grid_mpp: float | Resolution) -> int:
+        """Number of the piece at a pixel of another grid of the slide; 0 for crumbs and glass."""
+        goal, (height, width) = as_resolution(grid_mpp), self.numbers.shape
+        # As ``labels_on_grid``, for a single pixel.
+        down, across = (
+            math.floor((row + 0.5) * (goal.y / self.mpp.y)),
+            math.floor((column + 0.5) * (goal.x / self.mpp.x)),
+        )
+        return int(self.numbers[min(max(down, 0), height - 1), min(max(across, 0), width - 1)])
+
+
+def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:
+    """Places of boxes (top, left, height, width) row by row, and from left to right in a row.
+
+    A row is what has its middle beside the row's topmost box: a few pixels up or down change nothing.
+
+    >>> reading_order([(12, 0, 30, 10), (10, 50, 30, 10), (60, 20, 30, 10)])
+    [0, 1, 2]
+    """
+    left_over = sorted(range(len(boxes)), key=lambda k: boxes[k])
+    order: list[int] = []
+    while left_over:
+        top, _, height, _ = boxes[left_over[0]]
+        row = [k for k in left_over if k == left_over[0] or top <= boxes[k][0] + boxes[k][2] / 2 < top + height]
+        order += sorted(row, key=lambda k: (boxes[k][1], boxes[k][0]))
+        left_over = [k for k in left_over if k not in row]
+    return order
+
+
+def labels_on_grid(
+    labels: PieceLabels, mask_mpp: float | Resolution, grid_mpp: float | Resolution, window: Window
+) -> PieceLabels:
+    """The numbers of the pieces under a window of another grid of the same slide: (window.height, window.width)."""
+    source, goal = as_resolution(mask_mpp), as_resolution(grid_mpp)
+    rows = _nearest(window.top, window.height, goal.y / source.y, labels.shape[0])
+    columns = _nearest(window.left, window.width, goal.x / source.x, labels.shape[1])
+    return np.asarray(labels[np.ix_(rows, columns)])
+
+
+def _nearest(start: int, length: int, factor: float, size: int) -> NDArray[np.int64]:
+    """Pixels under the middles of ``length`` pixels of another grid."""
+    places = np.floor((start + np.arange(length) + 0.5) * factor).astype(np.int64)
+    # The coarser grid may end a fraction of a pixel before the finer one.
+    return np.asarray(np.clip(places, 0, size - 1), dtype=np.int64)
+
+
+def _stretched(start: int, length: int, factor: float, size: int) -> tuple[int, int]:
+    low = min(math.floor(start * factor + 1e-6), size - 1)
+    return low, max(low + 1, min(math.ceil((start + length) * factor - 1e-6), size))
+
+
+def _bbox(box: tuple[slice, slice]) -> tuple[int, int, int, int]:
+    rows, columns = box
+    return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
+
+
+def _at_edge(box: tuple[int, int, int, int], shape: tuple[int, ...]) -> bool:
+    top, left, height, width = box
+    return top == 0 or left == 0 or top + height == shape[0] or left + width == shape[1]

@@ -1,0 +1,189 @@
+"""Empty glass of a slide: its colour, and how much light everything else takes away from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError
+from ntrm.core.mpp import Resolution
+from ntrm.wsi.quality.morphology import Floats, Places, blurred, shrunk, spread
+
+Picture = NDArray[np.uint8]
+Densities = NDArray[np.float32]
+
+BRIGHTEST_SHARE = 0.002
+"""Where a picture shows no glass, so many of its brightest pixels stand for it."""
+LEAST_LIGHT, MOST_TINT = 180, 25
+"""Glass is at least so bright, and its channels differ by at most so much."""
+LEAST_SHARE = 0.005
+"""Fewer bright pixels than this are no glass."""
+MOST_PIXELS = 500_000
+"""Of larger pictures, every second (third …) row and column tells the glass's colour."""
+LEAST_PEAK = 0.2
+"""Of the peaks at least this high, beside the highest, the brightest is glass; pale fat is a darker one."""
+
+
+def glass_colour(picture: Picture) -> NDArray[np.float32]:
+    """(3,) colour of empty glass in an RGB picture (H, W, 3); a guess of the lamp if it shows none.
+
+    >>> glass_colour(np.full((8, 8, 3), (240, 241, 243), dtype=np.uint8)).tolist()
+    [240.0, 241.0, 243.0]
+    """
+    red, green, blue = _sampled_planes(picture)
+    darkest, brightest = np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
+    bright = _bright(red, green, blue)
+    # Readers paint what was never scanned pure white: no measure of the lamp where there is any true glass.
+    scanned = bright & (darkest < 255)
+    glass = scanned if scanned.mean() > LEAST_SHARE else bright
+    if glass.mean() <= LEAST_SHARE:
+        # Tissue only: the lamp is taken to be white, as bright as the brightest channel.
+        level = max(float(np.quantile(brightest, 1 - BRIGHTEST_SHARE)), LEAST_LIGHT)
+        return np.full(3, level, dtype=np.float32)
+    colours = [plane[glass] for plane in (red, green, blue)]
+    light = sum((plane.astype(np.uint16) for plane in colours[1:]), colours[0].astype(np.uint16))
+    around = np.abs(light.astype(np.int16) - _brightest_peak(light)) <= 6
+    return np.array([np.median(plane[around]) for plane in colours], dtype=np.float32)
+
+
+def optical_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> Densities:
+    """(H, W, 3) decadic optical density against the picture's own glass; a little below 0 where it is brighter.
+
+    Each channel lies by itself in memory. ``glass`` (3,) is its colour, where it is known from elsewhere.
+
+    >>> glass = np.full((10, 10, 3), 249, dtype=np.uint8)
+    >>> glass[0, 0] = 24
+    >>> optical_density(glass)[0, 0].round(2).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    colour = glass_colour(picture) if glass is None else glass
+    planes = np.stack([_density(picture[..., k], float(colour[k])) for k in range(3)])
+    return np.moveaxis(planes, 0, -1)
+
+
+def green_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    """(H, W) of the green channel alone, which both dyes absorb most."""
+    colour = glass_colour(picture) if glass is None else glass
+    return _density(picture[..., 1], float(colour[1]))
+
+
+def is_glass(picture: Picture) -> NDArray[np.bool_]:
+    """(H, W): where a picture (H, W, 3) is as bright and as colourless as glass.
+
+    >>> is_glass(np.array([[[240, 241, 243], [240, 150, 200]]], dtype=np.uint8)).tolist()
+    [[True, False]]
+    """
+    return _bright(*(picture[..., k] for k in range(3)))
+
+
+def _bright(red: NDArray[np.uint8], green: NDArray[np.uint8], blue: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    darkest, brightest = np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
+    return np.asarray((darkest >= LEAST_LIGHT) & (brightest - darkest <= MOST_TINT))
+
+
+def _density(plane: NDArray[np.uint8], glass: float) -> NDArray[np.float32]:
+    # One more level on both sides: black has a finite density.
+    table = -np.log10((np.arange(256, dtype=np.float64) + 1) / (glass + 1))
+    return np.asarray(table.astype(np.float32)[plane])
+
+
+def check_picture(picture: Picture) -> None:
+    """Refuse what is no RGB picture of at least one pixel."""
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
+        raise DataError(
+            "a picture of a slide must be RGB",
+            got=f"{picture.dtype} {picture.shape}",
+            expected="uint8 (height, width, 3), at least one pixel",
+        )
+
+
+def as_resolution(mpp: float | Resolution) -> Resolution:
+    """µm/px along both axes; a number stands for square pixels."""
+    return mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
+
+
+def _sampled_planes(picture: Picture) -> list[NDArray[np.uint8]]:
+    step = max(1, math.ceil(math.sqrt(picture.shape[0] * picture.shape[1] / MOST_PIXELS)))
+    return [np.ascontiguousarray(picture[::step, ::step, k]) for k in range(3)]
+
+
+def _brightest_peak(light: NDArray[np.uint16]) -> int:
+    """Sum of the three channels at the brightest high peak of the histogram."""
+    counts = np.bincount(light, minlength=3 * 255 + 1).astype(np.float64)
+    smooth = np.convolve(counts, np.ones(7), mode="same")
+    neighbours = np.maximum(np.roll(smooth, 1), np.roll(smooth, -1))
+    peaks = np.flatnonzero((smooth >= neighbours) & (smooth >= LEAST_PEAK * smooth.max()))
+    return int(peaks[-1])
+
+
+# A slide's thumbnail, and what more than one judgement needs of it: measured once, on a coarser grid.
+
+
+GRID_UM = 26.8
+"""µm/px, about, of the coarser grid: a pen's stroke, a fold and a cell of fat are all wider."""
+AVERAGED_UM = 18.0
+"""Nuclei and dots of dirt go under in this average; strokes do not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A picture (H, W, 3) of a slide at ``scale``, and its optical densities."""
+
+    picture: Picture
+    scale: Resolution
+
+    @classmethod
+    def of(cls, picture: Picture, mpp: float | Resolution) -> Seen:
+        """Refuses what is no RGB picture."""
+        check_picture(picture)
+        return cls(picture, as_resolution(mpp))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the picture."""
+        return self.picture.shape[0], self.picture.shape[1]
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """Rows and columns of the picture to one of the coarser grid."""
+        return max(1, round(GRID_UM / self.scale.y)), max(1, round(GRID_UM / self.scale.x))
+
+    @property
+    def coarse(self) -> Resolution:
+        """µm/px of the coarser grid."""
+        down, across = self.factors
+        return Resolution(self.scale.x * across, self.scale.y * down)
+
+    @cached_property
+    def glass(self) -> NDArray[np.float32]:
+        """(3,) colour of empty glass."""
+        return glass_colour(self.picture)
+
+    @cached_property
+    def density(self) -> Densities:
+        """(H, W, 3)."""
+        return optical_density(self.picture, self.glass)
+
+    @cached_property
+    def planes(self) -> tuple[Floats, Floats, Floats]:
+        """Red, green and blue densities on the coarser grid."""
+        red, green, blue = (shrunk(self.density[..., k], self.factors) for k in range(3))
+        return red, green, blue
+
+    @cached_property
+    def averaged(self) -> tuple[Floats, Floats, Floats]:
+        """The same without single nuclei."""
+        red, green, blue = (blurred(plane, AVERAGED_UM, self.coarse) for plane in self.planes)
+        return red, green, blue
+
+    def shrunk(self, places: Places) -> Places:
+        """Places of the picture on the coarser grid, by majority."""
+        return np.asarray(shrunk(places, self.factors) > 0.5)
+
+    def spread(self, places: Places) -> Places:
+        """Places of the coarser grid in the picture."""
+        return spread(places, self.factors, self.shape)

@@ -1,0 +1,235 @@
+"""What every reader of slides gives, and what guards all of them.
+
+Nothing here carries a file's free text: no comments, no names, no label or macro images. Errors name no file either,
+since file names can identify a patient; whoever opened the slide knows which one it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError, check_number
+from ntrm.core.labels import WHITE
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import BROKEN
+
+Pixels = NDArray[np.uint8]
+
+MAX_SIDE = 2**24
+"""Pixels along one side beyond which a header is damaged: a slide of 76 mm has 1.5 million at 0.05 µm/px."""
+
+MAX_READ_PIXELS = 2**27
+"""Most pixels asked for at once; more would not fit beside a network."""
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|b'[^']*'")
+
+
+@dataclass(frozen=True)
+class SlideLevel:
+    """One level of a pyramid."""
+
+    width: int
+    height: int
+    downsample: float
+    tile: tuple[int, int] | None = None
+    """Width and height of the pieces in which the file holds it, where known: reading less costs as much."""
+
+    def __post_init__(self) -> None:
+        check_number("width of a level", self.width, 1, MAX_SIDE, whole=True)
+        check_number("height of a level", self.height, 1, MAX_SIDE, whole=True)
+        check_number("downsample of a level", self.downsample, 0.5, MAX_SIDE)
+
+
+@dataclass(frozen=True)
+class SlideInfo:
+    """What is known of a slide; numbers and fixed words only."""
+
+    reader: str
+    """``openslide``, ``openslide+tifffile``, ``tifffile`` or ``pillow``."""
+    width: int
+    height: int
+    resolution: Resolution | None
+    """µm/px of level 0; None where the file does not tell, or nothing that a microscope could have."""
+    levels: tuple[SlideLevel, ...]
+    bounds: tuple[int, int, int, int] | None
+    """The scanned part (x, y, width, height) in level-0 pixels, where a file has one."""
+    vendor: str
+    stated_mpp: tuple[float, float] | None = None
+    """What the file says of µm/px even if it cannot be believed, for the message that refuses it."""
+
+    def __post_init__(self) -> None:
+        if not self.levels or (self.levels[0].width, self.levels[0].height) != (self.width, self.height):
+            raise DataError("a slide without its full resolution", got=f"{len(self.levels)} levels")
+        if self.bounds is not None:
+            x, y, width, height = self.bounds
+            inside = min(x, y) >= 0 and x + width <= self.width and y + height <= self.height
+            if not inside or min(width, height) < 1:
+                raise DataError(
+                    "the scanned part lies outside the slide",
+                    got=self.bounds,
+                    expected=f"a part of {self.width} × {self.height} pixels",
+                )
+
+    @property
+    def area(self) -> tuple[int, int, int, int]:
+        """The scanned part, or the whole slide."""
+        return self.bounds or (0, 0, self.width, self.height)
+
+    def scale(self, level: int) -> tuple[float, float]:
+        """Level-0 pixels per pixel of ``level`` along x and y.
+
+        A level's size is rounded, so that the ratio of sizes is slightly off; a whole ratio that explains the size is
+        the true one.
+        """
+        this = self.levels[level]
+        whole = round(this.downsample)
+        if _explains(whole, self.width, this.width) and _explains(whole, self.height, this.height):
+            return float(whole), float(whole)
+        return self.width / this.width, self.height / this.height
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "reader": self.reader,
+            "vendor": self.vendor,
+            "width": self.width,
+            "height": self.height,
+            "mpp": None if self.resolution is None else [self.resolution.x, self.resolution.y],
+            "bounds": None if self.bounds is None else list(self.bounds),
+            "levels": [{"width": one.width, "height": one.height, "downsample": one.downsample} for one in self.levels],
+        }
+
+
+def _explains(whole: int, full: int, size: int) -> bool:
+    return whole >= 1 and size in {full // whole, -(-full // whole)}
+
+
+class SlideReader(Protocol):
+    """A slide that is open."""
+
+    info: SlideInfo
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """(height, width, 3) pixels of ``level`` whose top left is the level-0 pixel (x, y); white outside."""
+        ...
+
+    def close(self) -> None:
+        """Give the file back; closing twice does no harm."""
+        ...
+
+
+def damaged(found: str, mend: str = "") -> DataError:
+    """Error for a file that cannot be read."""
+    return DataError(
+        "cannot read the slide",
+        got=found,
+        expected="a sound slide that OpenSlide reads, or an 8-bit RGB TIFF, PNG or JPEG",
+        mend=mend or "copy the file again from the scanner, or convert it in QuPath to OME-TIFF",
+    )
+
+
+@contextmanager
+def guarded(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder raises into our own error, without what it may quote from the file or its name."""
+    try:
+        yield
+    except PermissionError as error:
+        raise damaged("no permission to read it", "change the file's permissions") from error
+    except FileNotFoundError as error:
+        raise damaged("there is no such file", "check the path; was the drive taken away?") from error
+    except MemoryError as error:
+        raise damaged("more memory wanted than there is", "write it again as a tiled TIFF of 8-bit RGB") from error
+    except BROKEN as error:
+        raise damaged(in_short(error, path)) from error
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """``guarded``, and without what libraries warn or log of a header, which may quote it.
+
+    Warnings are silenced for the whole process meanwhile, so that this is for opening, not for reading in threads.
+    """
+    log = logging.getLogger("tifffile")
+    log.addFilter(_mute)
+    try:
+        with guarded(path), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.removeFilter(_mute)
+
+
+def _mute(_record: logging.LogRecord) -> bool:
+    return False
+
+
+def in_short(error: Exception, path: Path) -> str:
+    """What an error says, on one line, without the file's name and anything quoted, which may be from the header.
+
+    >>> in_short(ValueError("/scans/Jane Doe.svs: cannot parse 'Jane Doe' as a date"), Path("/scans/Jane Doe.svs"))
+    'ValueError: …: cannot parse … as a date'
+    >>> in_short(ValueError("invalid in.tif"), Path("in.tif"))
+    'ValueError: invalid …'
+    """
+    kind = type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{kind}: {error.strerror}"
+    text = str(error)
+    for spelling in (str(path.absolute()), str(path), path.name, path.stem):
+        # Where no letter adjoins it: "a" stands in most words. Alone, a single character is no name.
+        if len(spelling) > 1:
+            text = re.sub(rf"(?<![^\W\d_]){re.escape(spelling)}(?![^\W\d_])", "…", text)
+    lines = _QUOTED.sub("…", text).splitlines()
+    # A path in another spelling may hold blanks: nothing behind its first stroke is safe.
+    line = lines[0].split("/", 1)[0] if lines else ""
+    return f"{kind}: {line[:160]}" if line else kind
+
+
+def check_request(info: SlideInfo, width: int, height: int, level: int) -> None:
+    """Refuse what no reader can give."""
+    check_number("level", level, 0, len(info.levels) - 1, whole=True)
+    check_number("width of a region", width, 1, MAX_SIDE, whole=True)
+    check_number("height of a region", height, 1, MAX_SIDE, whole=True)
+    check_number("number of pixels of a region", width * height, 1, MAX_READ_PIXELS, whole=True)
+
+
+def on_glass(
+    size: tuple[int, int],
+    left: int,
+    top: int,
+    width: int,
+    height: int,
+    read: Callable[[int, int, int, int], Pixels],
+) -> Pixels:
+    """A rectangle of a level of ``size`` (width, height), read where there is something and white elsewhere.
+
+    All numbers are pixels of the level. ``read`` takes left, top, width, height of a part that lies inside.
+    """
+    right, bottom = min(left + width, size[0]), min(top + height, size[1])
+    first_column, first_row = max(left, 0), max(top, 0)
+    if (first_column, first_row, right, bottom) == (left, top, left + width, top + height):
+        return read(left, top, width, height)
+    out = np.full((height, width, 3), WHITE, dtype=np.uint8)
+    if right > first_column and bottom > first_row:
+        part = read(first_column, first_row, right - first_column, bottom - first_row)
+        out[first_row - top : bottom - top, first_column - left : right - left] = part
+    return out
+
+
+def over_white(pixels: Pixels) -> Pixels:
+    """(H, W, 4) with straight alpha → (H, W, 3) on white."""
+    alpha = pixels[..., 3:].astype(np.uint16)
+    if (alpha == 255).all():
+        return np.ascontiguousarray(pixels[..., :3])
+    mixed = pixels[..., :3] * alpha + np.uint16(255) * (255 - alpha)
+    return ((mixed + 127) // 255).astype(np.uint8)

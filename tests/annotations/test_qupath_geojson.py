@@ -1,0 +1,224 @@
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ntrm.annotations import qupath
+from ntrm.annotations.qupath import AnnotationFile, read_annotations
+from ntrm.core.errors import DataError, UsageError
+
+SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]
+HOLE = [[2, 2], [2, 4], [4, 4], [4, 2], [2, 2]]
+EPI = {"objectType": "annotation", "classification": {"name": "EPI", "color": [1, 2, 3]}}
+
+
+def feature(coordinates, kind="Polygon", properties=EPI):
+    return {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
+
+
+def collection(*features):
+    return {"type": "FeatureCollection", "features": list(features)}
+
+
+def read(folder: Path, document) -> AnnotationFile:
+    path = folder / "a.geojson"
+    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    return read_annotations(path)
+
+
+def region(annotation) -> shapely.Geometry:
+    """The annotation's even-odd inside, built ring by ring."""
+    area = shapely.Polygon()
+    for ring in annotation.rings:
+        area = area.symmetric_difference(shapely.Polygon(ring))
+    return area
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        collection(feature([SQUARE, HOLE])),
+        feature([SQUARE, HOLE]),
+        [feature([SQUARE, HOLE])],
+        feature([SQUARE[:-1], HOLE[:-1]]),
+        feature([[[*point, 7.5] for point in SQUARE], HOLE]),
+        feature([[SQUARE, HOLE]], "MultiPolygon"),
+        feature([SQUARE, HOLE], properties={"classification": "EPI"}),
+        feature([SQUARE, HOLE], properties={"objectType": "annotation", "classification": {"names": ["EPI"]}}),
+        "\ufeff" + json.dumps(feature([SQUARE, HOLE])),
+        {
+            **feature(None),
+            "geometry": {
+                "type": "GeometryCollection",
+                "geometries": [
+                    {"type": "Point", "coordinates": [1, 1]},
+                    {"type": "Polygon", "coordinates": [SQUARE, HOLE]},
+                ],
+            },
+        },
+    ],
+    ids=["collection", "feature", "list", "unclosed", "3d", "multi", "string", "names", "bom", "geometry-collection"],
+)
+def test_the_forms_qupath_and_others_write(tmp_path, document):
+    (annotation,) = read(tmp_path, document).annotations
+    assert annotation.name == "EPI"
+    assert annotation.area == 96
+    assert annotation.bounds == (0, 0, 10, 10)
+    assert region(annotation).equals(shapely.Polygon(SQUARE, [HOLE]))
+
+
+def test_gzip(tmp_path):
+    path = tmp_path / "a.geojson.gz"
+    path.write_bytes(gzip.compress(json.dumps(feature([SQUARE])).encode()))
+    assert read_annotations(path).annotations[0].area == 100
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="cannot read"):
+        read_annotations(path)
+
+
+def test_what_is_no_area_is_counted(tmp_path):
+    found = read(
+        tmp_path,
+        collection(
+            feature([1, 2], "Point"),
+            feature([[1, 2], [3, 4]], "LineString"),
+            {"type": "Feature", "geometry": None, "properties": {}},
+            feature([SQUARE], properties={**EPI, "objectType": "cell"}),
+            feature([[[1, 1], [2, 2]]]),
+            feature([[[1, 1], [2, 2], [3, 3], [1, 1]]]),
+            feature([SQUARE], properties={}),
+            feature([SQUARE], properties=None),
+        ),
+    )
+    assert found.counts == {"not_annotations": 1, "not_areas": 3, "degenerate": 2, "mended": 1}
+    assert [a.name for a in found.annotations] == ["", ""]
+
+
+def test_overlapping_parts_of_one_annotation_are_one_area(tmp_path):
+    shifted = [[x + 5, y] for x, y in SQUARE]
+    (annotation,) = read(tmp_path, feature([[SQUARE], [shifted]], "MultiPolygon")).annotations
+    assert annotation.area == 150
+    assert region(annotation).area == 150
+
+
+def test_a_bow_tie_keeps_both_wings(tmp_path):
+    found = read(tmp_path, feature([[[0, 0], [10, 10], [10, 0], [0, 10], [0, 0]]]))
+    assert found.counts["mended"] == 1
+    assert found.annotations[0].area == pytest.approx(50)
+
+
+def test_a_hole_that_sticks_out_adds_nothing(tmp_path):
+    (annotation,) = read(tmp_path, feature([SQUARE, [[5, 5], [20, 5], [20, 8], [5, 8], [5, 5]]])).annotations
+    assert annotation.area == pytest.approx(100 - 15)
+    assert annotation.bounds == (0, 0, 10, 10)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_scribbles_keep_their_even_odd_inside(tmp_path_factory, seed):
+    rng = np.random.default_rng(seed)
+    ring = rng.uniform(0, 100, (rng.integers(4, 12), 2))
+    (annotation,) = read(tmp_path_factory.mktemp("scribble"), feature([ring.tolist()])).annotations
+    points = rng.uniform(0, 100, (400, 2))
+    assert np.array_equal(shapely.contains_xy(region(annotation), points), [_inside(ring, *p) for p in points])
+
+
+def _inside(ring, x, y):
+    """Literal ray casting."""
+    inside = False
+    for (x0, y0), (x1, y1) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
+        if (y0 > y) != (y1 > y) and x < x0 + (y - y0) * (x1 - x0) / (y1 - y0):
+            inside = not inside
+    return inside
+
+
+WHOLE = json.dumps(collection(feature([SQUARE, HOLE])))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        WHOLE[: len(WHOLE) // 2],
+        "[" * 100_000,
+        "7",
+        '{"type": "FeatureCollection"}',
+        '{"type": "FeatureCollection", "features": [3]}',
+        '{"type": "Polygon", "coordinates": []}',
+        json.dumps(feature([SQUARE], properties=[1])),
+        json.dumps(feature([SQUARE], properties={"classification": 3})),
+        json.dumps(feature([SQUARE], properties={"classification": {"name": {"deep": 1}}})),
+        json.dumps(feature([SQUARE], "Circle")),
+        json.dumps(feature("everywhere")),
+        json.dumps(feature([[["a", "b"], [1, 2], [3, 4]]])),
+        json.dumps(feature([[[1], [1, 2], [3, 4]]])),
+        json.dumps(feature([[1, 2, 3]])),
+        json.dumps(feature([[{"x": 1}, {"x": 2}, {"x": 3}]])),
+        json.dumps(feature([[[0, 0], [float("nan"), 0], [1, 1]]])),
+        json.dumps(feature([[[0, 0], [1, 0], [1, "1e999"]]])),
+        json.dumps(feature([[[0, 0], [10**400, 0], [1, 1]]])),
+        json.dumps(feature([[[0, 0], [1e300, 0], [1, 1]]])),
+        json.dumps(feature([[[0, 0], [-2e7, 0], [1, 1]]])),
+    ],
+)
+def test_broken_files_are_refused_with_a_way_to_mend(tmp_path, text):
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, text)
+    assert caught.value.got is not None
+    assert caught.value.mend
+    assert "a.geojson" in caught.value.what
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x89PNG\r\n"])
+def test_binary_rubbish_is_refused(tmp_path, content):
+    (tmp_path / "a.geojson").write_bytes(content)
+    with pytest.raises(DataError, match="JSON"):
+        read_annotations(tmp_path / "a.geojson")
+
+
+def test_a_small_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ntrm.annotations.qupath.MAX_BYTES", 1000)
+    path = tmp_path / "a.geojson.gz"
+    path.write_bytes(gzip.compress(b" " * 2000))
+    with pytest.raises(DataError, match="too large"):
+        read_annotations(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(DataError, match="cannot read"):
+        read_annotations(tmp_path / "none.geojson")
+
+
+numbers = st.floats(allow_nan=False, width=32) | st.integers(-20, 20)
+junk = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["type", "name", "x"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+rings = st.lists(st.lists(st.lists(numbers, min_size=1, max_size=3), max_size=7), max_size=3)
+kinds = st.sampled_from(["Polygon", "MultiPolygon", "Point", "GeometryCollection"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(document=junk | st.builds(feature, rings | junk, kinds, junk | st.just(EPI)))
+def test_anything_is_read_or_refused(tmp_path_factory, document):
+    folder = tmp_path_factory.getbasetemp()
+    try:
+        found = read(folder, document).annotations
+    except DataError:
+        found = ()
+    assert all(a.area > 0 and a.rings for a in found)
+
+
+def test_without_shapely_the_mend_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(qupath.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="pip install shapely"):
+        read_annotations(tmp_path / "any.geojson")

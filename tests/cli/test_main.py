@@ -1,0 +1,47 @@
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from ntrm import __version__
+from ntrm.cli.main import app, main
+
+runner = CliRunner()
+
+
+def test_version_and_module_entry():
+    assert runner.invoke(app, ["--version"]).stdout == f"ntrm {__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "ntrm", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"ntrm {__version__}\n"
+
+
+def test_doctor_tells_what_is_there():
+    result = runner.invoke(app, ["doctor", "--json"])
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert document["version"] == __version__
+    assert document["complete"] is True
+    assert "OpenSlide library" in runner.invoke(app, ["doctor"]).stdout
+
+
+def test_no_command_shows_the_help_and_an_unknown_one_is_wrong_usage():
+    assert "Exit codes" in runner.invoke(app, ["--help"]).stdout
+    assert runner.invoke(app, []).exit_code == 2
+    assert runner.invoke(app, ["nonsense"]).exit_code == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_every_command_can_print_whatever_the_encoding_of_the_stream(monkeypatch, encoding):
+    """PYTHONIOENCODING makes such a stream; a run that was complete once ended here with a traceback."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    for arguments in (["--help"], ["doctor"], ["segment", "--help"]):
+        monkeypatch.setattr(sys, "argv", ["ntrm", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+    stream.flush()
+    assert b"OpenSlide library" in stream.buffer.getvalue()

@@ -1,0 +1,72 @@
+"""Where convolutions lie in memory, and which code computes their gradients."""
+
+import platform
+
+import pytest
+import torch
+from torch import nn
+
+from ntrm.core.devices import fast_gradients
+from ntrm.models.blocks import conv_bn_relu
+
+OWN = torch.backends.mkldnn
+NETWORK = nn.Sequential(conv_bn_relu(3, 8), nn.Conv2d(8, 4, 1))
+GROUPED = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4))
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """``processor(machine, capability)`` lets this machine pass for another."""
+
+    def pretend(machine, capability="DEFAULT"):
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("machine", "capability", "network", "left"),
+    [
+        ("aarch64", "DEFAULT", NETWORK, False),
+        ("aarch64", "SVE256", NETWORK, True),
+        ("aarch64", "DEFAULT", GROUPED, True),
+        ("x86_64", "DEFAULT", NETWORK, True),
+    ],
+)
+def test_onednn_is_left_out_where_its_gradients_are_slow(processor, machine, capability, network, left):
+    processor(machine, capability)
+    before = OWN.enabled
+    with fast_gradients(network):
+        assert OWN.enabled is (before and left)
+    assert OWN.enabled is before
+
+
+def test_a_failure_and_a_users_own_choice_leave_onednn_as_it_was(processor):
+    processor("aarch64")
+    before = OWN.enabled
+    try:
+        with pytest.raises(ZeroDivisionError), fast_gradients(NETWORK):
+            _ = 1 / 0
+        assert OWN.enabled is before
+        OWN.enabled = False
+        with fast_gradients(NETWORK):
+            assert not OWN.enabled
+        assert not OWN.enabled
+    finally:
+        OWN.enabled = before
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_the_gradients_are_the_same(processor, layout):
+    torch.manual_seed(0)
+    network = nn.Sequential(conv_bn_relu(3, 8, 7), nn.Conv2d(8, 8, 3, padding=2, dilation=2), conv_bn_relu(8, 4, 1))
+    network.to(memory_format=layout)
+    pictures = torch.randn(2, 3, 20, 24).contiguous(memory_format=layout)
+    found = []
+    for machine in ("x86_64", "aarch64"):
+        processor(machine)
+        loss = network(pictures).square().mean()
+        with fast_gradients(network):
+            found.append(torch.autograd.grad(loss, [*network.parameters()]))
+    torch.testing.assert_close(*found)

@@ -1,0 +1,34 @@
+import sys
+
+from ntrm.core import environment
+from ntrm.core.environment import EXTRAS, examine, version_of
+
+
+def test_everything_the_main_job_needs_is_found_here():
+    report = examine()
+    assert report.complete, [f for f in report.findings if f.needed and not f.present]
+    assert {f"extra {name}" for name in EXTRAS} <= {f.what for f in report.findings}
+
+
+def test_a_missing_library_is_named_with_what_is_lost(monkeypatch):
+    monkeypatch.setitem(sys.modules, "shapely", None)
+    report = examine()
+    finding = next(f for f in report.findings if f.what == "library shapely")
+    assert not finding.present
+    assert not report.complete
+    assert "pip install shapely" in finding.mend
+    assert "polygons" in finding.mend
+
+
+def test_a_library_whose_shared_object_does_not_load_counts_as_missing(monkeypatch):
+    def broken(name):
+        raise OSError("libopenslide.so: cannot open shared object file")
+
+    monkeypatch.setattr(environment.importlib, "import_module", broken)
+    assert version_of("openslide") is None
+
+
+def test_module_names_lead_to_their_distributions():
+    assert version_of("PIL") == version_of("PIL") != "version unknown"
+    assert version_of("skimage") not in (None, "version unknown")
+    assert version_of("surely_not_installed") is None

@@ -1,0 +1,156 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue, read_schema
+
+masks = hnp.arrays(np.uint8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.integers(0, 11))
+
+
+def schema_of(*names: str) -> LabelSchema:
+    return LabelSchema(tuple(Tissue(i, name, name, (i * 40, 0, 0)) for i, name in enumerate(names)))
+
+
+def test_the_skin_schema_is_the_specs_table():
+    assert SKIN.names == ("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER", "BKG", "BCC", "SCC", "IEC")
+    assert SKIN["HYP"].rgb == (254, 246, 242)
+    assert SKIN["SCC"].rgb == (127, 255, 142)
+    assert SKIN.background_index == 8
+
+
+@given(masks)
+def test_colour_and_back_is_the_same_mask(mask):
+    decoded = SKIN.decode(SKIN.colourise(mask))
+    assert np.array_equal(decoded.mask, mask)
+    assert decoded.strays == 0
+
+
+def nearest_by_loop(rgb: np.ndarray, distance: float) -> int:
+    gaps = [sum((int(a) - int(b)) ** 2 for a, b in zip(rgb, t.rgb, strict=True)) ** 0.5 for t in SKIN.tissues]
+    best = gaps.index(min(gaps))
+    white = sum((255 - int(a)) ** 2 for a in rgb) ** 0.5
+    if gaps[best] == 0 or (gaps[best] <= distance and gaps[best] < white):
+        return best
+    return IGNORE
+
+
+@given(hnp.arrays(np.uint8, (7, 5, 3)))
+def test_any_colours_decode_as_the_literal_loop_says(rgb):
+    decoded = SKIN.decode(rgb)
+    expected = [[nearest_by_loop(pixel, 16.0) for pixel in row] for row in rgb]
+    assert decoded.mask.tolist() == expected
+
+
+@given(masks, st.integers(0, 2**32 - 1))
+def test_small_colour_errors_are_mapped_and_counted(mask, seed):
+    noise = np.random.default_rng(seed).integers(-3, 4, size=(*mask.shape, 3))
+    rgb = np.clip(SKIN.colourise(mask).astype(int) + noise, 0, 255).astype(np.uint8)
+    decoded = SKIN.decode(rgb)
+    changed = (rgb != SKIN.colourise(mask)).any(axis=2)
+    assert decoded.strays == changed.sum()
+    assert np.array_equal(decoded.mask, mask)
+
+
+@pytest.mark.parametrize("near_white", [(255, 255, 255), (251, 251, 251), (255, 253, 255), (249, 255, 254)])
+def test_white_and_near_white_are_ignored_not_hypodermis(near_white):
+    decoded = SKIN.decode(np.full((2, 2, 3), near_white, dtype=np.uint8))
+    assert (decoded.mask == IGNORE).all()
+    assert decoded.strays == decoded.ignored == 4
+    assert decoded.worst == ((near_white, 4),)
+
+
+def test_a_schema_with_a_white_class_reads_white_as_that_class():
+    schema = LabelSchema((Tissue(0, "glass", "", (255, 255, 255)), Tissue(1, "gland", "", (0, 0, 0))))
+    decoded = schema.decode(np.full((1, 1, 3), 255, dtype=np.uint8))
+    assert decoded.mask.tolist() == [[0]]
+    assert decoded.strays == 0
+
+
+def test_a_tight_palette_narrows_the_distance():
+    schema = LabelSchema((Tissue(0, "a", "", (100, 0, 0)), Tissue(1, "b", "", (104, 0, 0))))
+    assert schema.decode_distance == 2.0
+
+
+def test_decode_refuses_what_is_not_rgb8():
+    with pytest.raises(DataError, match="8-bit"):
+        SKIN.decode(np.zeros((2, 2), dtype=np.uint8))
+    with pytest.raises(DataError, match="8-bit"):
+        SKIN.decode(np.zeros((2, 2, 3), dtype=np.uint16))
+
+
+def test_remap_goes_by_name_whatever_the_order():
+    other = schema_of("IEC", "BKG", "EPI")
+    table = SKIN.remap_table(other)
+    assert table[:3].tolist() == [SKIN.index("IEC"), SKIN.index("BKG"), SKIN.index("EPI")]
+    assert (table[3:] == IGNORE).all()
+
+
+def test_remap_needs_a_word_about_every_class():
+    other = schema_of("Epidermis", "Ink")
+    with pytest.raises(RefusedError, match="counterpart"):
+        SKIN.remap_table(other)
+    table = SKIN.remap_table(other, {"Epidermis": "EPI", "Ink": ""})
+    assert table[:2].tolist() == [0, IGNORE]
+    with pytest.raises(UsageError):
+        SKIN.remap_table(other, {"Nonsense": "EPI"})
+
+
+def test_schemas_survive_the_way_through_csv(tmp_path):
+    SKIN.write_csv(tmp_path / "classes.csv")
+    again = read_schema(tmp_path / "classes.csv")
+    assert again == SKIN
+    assert again.background == "BKG"
+    assert again.fingerprint == SKIN.fingerprint
+
+
+def test_classes_that_read_like_formulas_come_back_as_they_were(tmp_path):
+    schema = LabelSchema((Tissue(0, "=1+1", "@title", (1, 2, 3)), Tissue(1, "-other", "'tis", (3, 2, 1))))
+    schema.write_csv(tmp_path / "classes.csv")
+    assert read_schema(tmp_path / "classes.csv").tissues == schema.tissues
+    assert "0,'=1+1,1,2,3,'@title" in (tmp_path / "classes.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("index,name,r,g\n0,a,1,2\n", "wrong columns"),
+        ("index,name,r,g,b\n0,a,1,2,x\n", "cannot understand"),
+        ("index,name,r,g,b\n1,a,1,2,3\n", "count up from 0"),
+        ("index,name,r,g,b\n0,a,1,2,3\n1,a,3,2,1\n", "share a name"),
+        ("index,name,r,g,b\n0,a,1,2,3\n1,b,1,2,3\n", "share a colour"),
+        ("index,name,r,g,b\n0,a,1,2,300\n", "out of range"),
+        ("index,name,r,g,b\n0,,1,2,3\n", "unusable class name"),
+        ("index,name,r,g,b\n", "number of classes"),
+        ("", "an empty file"),
+        ("index;name;r;g;b\n0;a;1;2;3\n", r"wrong columns(.|\n)*not semicolons"),
+    ],
+)
+def test_broken_class_tables_are_refused_with_the_reason(tmp_path: Path, text, words):
+    path = tmp_path / "classes.csv"
+    path.write_text(text)
+    with pytest.raises((DataError, UsageError), match=words):
+        read_schema(path)
+
+
+def test_class_tables_that_are_no_text(tmp_path):
+    (tmp_path / "classes.csv").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(DataError, match="cannot read"):
+        read_schema(tmp_path / "classes.csv")
+    with pytest.raises(DataError, match="cannot read"):
+        read_schema(tmp_path / "nothing.csv")
+
+
+@pytest.mark.skipif(not os.environ.get("NTRM_REAL_DATA"), reason="NTRM_REAL_DATA is not set")
+def test_real_masks_have_few_strays_and_none_becomes_hypodermis():
+    files = sorted((Path(os.environ["NTRM_REAL_DATA"]) / "skin-masks").glob("*.png"))[::10]
+    decoded = [SKIN.decode(np.asarray(Image.open(file))) for file in files]
+    strays = sum(d.strays for d in decoded) / sum(d.mask.size for d in decoded)
+    assert len(files) > 50
+    assert 0 < strays < 1e-3

@@ -1,0 +1,75 @@
+"""A child gets what it needs by name, and no secret of anybody else's."""
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.service.small import settings_of
+
+from ntrm.core import processes
+from ntrm.core.processes import MODEL, child_environment, module_environment
+from ntrm.service.jobs import supervisor
+from ntrm.training import provenance
+from ntrm.wsi.isolated import ReadingProcess
+
+SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}
+FOR_MODELS = {
+    "HF_TOKEN": "h",
+    "CUDA_VISIBLE_DEVICES": "1",
+    "https_proxy": "p",
+    "NTRM_WEIGHTS": "w",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch):
+    for key, value in {**SECRETS, **FOR_MODELS, "LC_TIME": "C"}.items():
+        monkeypatch.setenv(key, value)
+
+
+def test_only_what_is_asked_for_by_name_is_given():
+    base = child_environment()
+    assert (base["PATH"], base["LC_TIME"]) == (os.environ["PATH"], "C")
+    assert not {*SECRETS, *FOR_MODELS} & {*base}
+    assert FOR_MODELS.items() <= child_environment(*MODEL).items()
+    assert not {*SECRETS} & {*child_environment(*MODEL)}
+
+
+def test_modules_are_found_where_the_parent_finds_them(monkeypatch):
+    monkeypatch.setattr(processes.sys, "path", ["", "/own", "/theirs"])
+    assert module_environment()["PYTHONPATH"] == "/own:/theirs"
+
+
+def test_the_process_that_reads_slides_holds_no_secret():
+    process = ReadingProcess()
+    held = {entry.partition(b"=")[0].decode() for entry in _environ(process._child.pid).split(b"\0")}
+    process.close()
+    assert "PYTHONPATH" in held
+    assert not {*SECRETS, *FOR_MODELS} & held
+
+
+def _environ(pid):
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path, monkeypatch):
+    started = {}
+    nobody = SimpleNamespace(stdin=None)
+    monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *_, env, **more: started.update(env) or nobody)
+    settings = settings_of(tmp_path / "out", tmp_path)
+    settings.hidden.mkdir(parents=True)
+    supervisor.start_worker(settings)
+    assert FOR_MODELS.items() <= started.items()
+    assert not {*SECRETS} & {*started}
+
+
+def test_git_is_told_nothing_but_where_home_is(monkeypatch):
+    given = {}
+    done = subprocess.CompletedProcess([], 0, stdout="")
+    monkeypatch.setattr(provenance.subprocess, "run", lambda *_, env, **more: given.update(env) or done)
+    provenance.git_state()
+    assert given.get("HOME") == os.environ.get("HOME")
+    assert not {*SECRETS, *FOR_MODELS} & {*given}

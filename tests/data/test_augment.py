@@ -1,0 +1,296 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+from tests.data.pictures import tissue_like, to_picture, to_tensor
+
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.data.augment import Augment, brighten, flip, gaussian_blur, rotate_images, rotate_masks, turn
+
+SEEDS = st.integers(0, 2**32 - 1)
+EVERYTHING = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7, jpeg=0.7)
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Torch's threads wait for each other far longer than these small batches take, on a machine with other work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def generator(seed):
+    return seeded(seed)
+
+
+def random_batch(generator, count=4, size=24, classes=12):
+    images = torch.randint(0, 256, (count, 3, size, size), generator=generator, dtype=torch.uint8)
+    blobs = torch.randint(0, classes, (count, size // 4, size // 4), generator=generator, dtype=torch.uint8)
+    return images, blobs.repeat_interleave(4, 1).repeat_interleave(4, 2)
+
+
+@given(SEEDS)
+@settings(max_examples=30)
+def test_mask_values_are_never_invented(seed):
+    generator = seeded(seed)
+    images, masks = random_batch(generator)
+    _, augmented = EVERYTHING(images, masks, generator)
+    for before, after in zip(masks, augmented, strict=True):
+        assert set(after.unique().tolist()) <= set(before.unique().tolist()) | {IGNORE}
+
+
+@given(SEEDS)
+@settings(max_examples=15)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_one_seed_gives_one_result_and_leaves_the_input_alone(dtype, seed):
+    images, masks = random_batch(seeded(seed))
+    if dtype == torch.float32:
+        images = images / 255
+    kept = images.clone(), masks.clone()
+    first = EVERYTHING(images, masks, seeded(seed))
+    second = EVERYTHING(images, masks, seeded(seed))
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+    assert torch.equal(images, kept[0])
+    assert torch.equal(masks, kept[1])
+    assert first[0].dtype == dtype
+    assert first[1].dtype == masks.dtype
+
+
+@given(SEEDS, st.integers(1, 4))
+@settings(max_examples=15)
+def test_processes_augment_their_share_as_one_process_does_all(seed, world):
+    images, masks = random_batch(seeded(seed), count=2 * world)
+    images = images / 255
+    before_jpeg, jpeg = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7), Augment(jpeg=0.7)
+    for augment in (before_jpeg, jpeg):
+        whole = augment(images, masks, seeded(seed))
+        for rank in range(world):
+            own = slice(rank, None, world)
+            part = augment(images[own], masks[own], seeded(seed), rank=rank, world=world)
+            assert torch.equal(part[1], whole[1][own])
+            difference = (part[0] - whole[0][own]).abs()
+            # JPEG rounds: what differs in the last bit may land on the next step, in a few blocks at most.
+            assert difference.mean() < 0.002
+            assert difference.max() < 1e-5 or augment is jpeg
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_processes_augment_their_sections_as_one_process_does_all(seed, world):
+    images, masks = random_batch(seeded(seed), count=4 * world)
+    whole = EVERYTHING(images, masks, seeded(seed), sections=2 * world)
+    for rank in range(world):
+        sections = torch.arange(4 * world).view(2 * world, 2)[rank::world].flatten()
+        part = EVERYTHING(images[sections], masks[sections], seeded(seed), rank=rank, world=world, sections=2)
+        for ours, theirs in zip(part, whole, strict=True):
+            assert torch.equal(ours, theirs[sections])
+
+
+def test_windows_of_a_section_share_stain_and_lamp_but_not_their_place(seed):
+    image, mask = random_batch(seeded(seed), count=1)
+    images, masks = image.repeat(12, 1, 1, 1), mask.repeat(12, 1, 1)
+    colours = Augment(stain=0.7, light=0.7)(images, masks, seeded(seed), sections=3)[0].view(3, 4, -1)
+    assert (colours == colours[:, :1]).all()
+    drawn = Augment(stain=1, light=1)(images, masks, seeded(seed), sections=3)[0].view(3, 4, -1)
+    assert not torch.equal(drawn[0, 0], drawn[1, 0])
+    # Four windows lie in the same of eight ways once in 512 draws, and three sections of them never.
+    moved = Augment(flip=0.5, turn=0.75)(images, masks, seeded(seed), sections=3)[0].reshape(12, -1)
+    assert len({tuple(row.tolist()) for row in moved}) > 1
+    assert (moved.sum(dim=1) == moved[0].sum()).all()
+
+
+def test_without_sections_everything_is_drawn_as_before(seed):
+    batch = random_batch(seeded(seed), count=5)
+    for ours, theirs in zip(
+        EVERYTHING(*batch, seeded(seed)), EVERYTHING(*batch, seeded(seed), sections=None), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+    # A section for each window is drawn in another order, but is one draw for each window all the same.
+    assert EVERYTHING(*batch, seeded(seed), sections=5)[0].shape == batch[0].shape
+
+
+@pytest.mark.parametrize("sections", [0, -1, 4])
+def test_a_batch_of_broken_sections_is_refused(sections, generator):
+    with pytest.raises(UsageError, match="whole sections"):
+        EVERYTHING(*random_batch(generator, count=6), generator, sections=sections)
+
+
+@pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])
+def test_impossible_processes_are_refused(rank, world, generator):
+    with pytest.raises(UsageError, match="impossible process"):
+        EVERYTHING(*random_batch(generator), generator, rank=rank, world=world)
+
+
+@given(SEEDS)
+@settings(max_examples=15)
+def test_flips_and_turns_are_undone_exactly_by_their_inverse(seed):
+    generator = seeded(seed)
+    images, masks = random_batch(generator)
+    across, down = (torch.rand(4, generator=generator) < 0.5 for _ in range(2))
+    quarters = torch.randint(-4, 5, (4,), generator=generator)
+    for batch in (images, masks):
+        moved = turn(flip(batch, across, down), quarters)
+        assert torch.equal(flip(turn(moved, -quarters), across, down), batch)
+
+
+@pytest.mark.parametrize("quarters", range(4))
+def test_turns_agree_with_numpy_and_with_rotation(quarters, generator):
+    images, masks = random_batch(generator, count=1)
+    turned = turn(masks, torch.tensor([quarters]))
+    np.testing.assert_array_equal(turned[0], np.rot90(masks[0], quarters))
+    degrees = torch.tensor([90.0 * quarters])
+    assert torch.equal(rotate_masks(masks, degrees), turned)
+    assert torch.allclose(rotate_images(images / 255, degrees), turn(images / 255, torch.tensor([quarters])), atol=1e-5)
+
+
+def test_each_sample_has_its_own_parameters(generator):
+    images, masks = random_batch(generator, count=3)
+    quarters = torch.tensor([0, 1, 2])
+    degrees = torch.tensor([-20.0, 0.0, 33.0])
+    flags = torch.tensor([True, False, True])
+    for number in range(3):
+        one = slice(number, number + 1)
+        assert torch.equal(turn(masks, quarters)[one], turn(masks[one], quarters[one]))
+        assert torch.equal(rotate_masks(masks, degrees)[one], rotate_masks(masks[one], degrees[one]))
+        assert torch.equal(flip(images, flags, ~flags)[one], flip(images[one], flags[one], ~flags[one]))
+
+
+def test_rotation_agrees_with_scipy(random):
+    picture, degrees = tissue_like(random, 90, 120), float(random.uniform(-45, 45))
+    ours = to_picture(rotate_images(to_tensor(picture), torch.tensor([degrees])))
+    theirs = ndimage.rotate(picture.astype(float), degrees, reshape=False, order=1, mode="grid-constant", cval=255.0)
+    assert np.abs(ours - theirs).max() < 0.1, f"{degrees} degrees"
+
+
+@given(SEEDS)
+@settings(max_examples=15)
+def test_a_coloured_mask_follows_its_mask(seed):
+    generator = seeded(seed)
+    _, masks = random_batch(generator, size=48)
+    masks[:, :12] = IGNORE
+    images = torch.from_numpy(SKIN.colourise(masks.numpy(), ignore_rgb=(255, 255, 255))).permute(0, 3, 1, 2)
+    images, masks = Augment(flip=0.5, turn=0.75, rotate=1.0)(images, masks, generator)
+    expected = SKIN.colourise(masks.numpy(), ignore_rgb=(255, 255, 255))
+    # Bilinear images mix colours where labels meet, also with those just out of view; elsewhere they agree.
+    inner = np.stack([ndimage.maximum_filter(m, 5) == ndimage.minimum_filter(m, 5) for m in masks.numpy()])
+    inner[:, [0, 1, -2, -1]] = inner[:, :, [0, 1, -2, -1]] = False
+    difference = np.abs(images.permute(0, 2, 3, 1).numpy().astype(int) - expected)[inner]
+    assert inner.any()
+    assert difference.max() <= 1
+
+
+def test_what_rotation_uncovers_is_ignored_and_white():
+    images, masks = torch.zeros(1, 3, 64, 64), torch.zeros(1, 64, 64, dtype=torch.uint8)
+    degrees = torch.tensor([45.0])
+    rotated, labels = rotate_images(images, degrees), rotate_masks(masks, degrees)
+    share = (labels == IGNORE).float().mean().item()
+    assert share == pytest.approx(3 - 2 * math.sqrt(2), abs=0.01)  # four corners beyond the inscribed octagon
+    assert rotated[0, :, 0, 0].tolist() == [1, 1, 1]
+    assert rotated[0, :, 32, 32].tolist() == [0, 0, 0]
+
+
+def test_blur_agrees_with_scipy(random):
+    pictures = np.stack([tissue_like(random, 40, 50) for _ in range(3)])
+    sigma = np.array([0.0, *random.uniform(0.3, 3, 2)])
+    ours = gaussian_blur(torch.from_numpy(pictures).permute(0, 3, 1, 2) / 255, torch.from_numpy(sigma))
+    for picture, width, blurred in zip(pictures, sigma, ours, strict=True):
+        theirs = ndimage.gaussian_filter(picture.astype(float), (width, width, 0), mode="nearest", truncate=6)
+        assert np.abs(to_picture(blurred[None]) - theirs).max() < 0.1, f"sigma {width}"
+
+
+def test_brightness_is_a_factor_and_white_stays_white(random):
+    images = torch.from_numpy(random.random((3, 3, 5, 6))).float()
+    images[0, :, 0, 0] = 1
+    found = brighten(images, torch.tensor([1.2, 1.0, 0.8])).numpy()
+    np.testing.assert_allclose(found[2], 0.8 * images[2].numpy(), rtol=1e-6)
+    np.testing.assert_array_equal(found[1], images[1].numpy())
+    np.testing.assert_allclose(found[0], np.minimum(1, 1.2 * images[0].numpy()), rtol=1e-6)
+    assert (found[0, :, 0, 0] == 1).all()
+
+
+def test_no_augmentation_is_the_identity(generator):
+    images, masks = random_batch(generator)
+    same_images, same_masks = Augment.none()(images, masks, generator)
+    assert torch.equal(same_images, images)
+    assert torch.equal(same_masks, masks)
+
+
+@pytest.mark.parametrize("name", ["flip", "turn", "rotate", "stain", "light", "blur", "jpeg"])
+def test_every_probability_acts_on_the_share_it_names(name, random, generator):
+    images = to_tensor(tissue_like(random, 16, 16)).repeat(400, 1, 1, 1)
+    masks = torch.zeros(400, 16, 16, dtype=torch.uint8)
+    changed, _ = Augment(**{name: 0.5})(images, masks, generator)
+    share = (changed - images).abs().flatten(1).amax(dim=1).gt(1e-4).float().mean().item()
+    expected = 0.75 if name == "flip" else 0.5  # either of two flips
+    assert share == pytest.approx(expected, abs=0.15)  # six standard deviations
+
+
+def test_the_papers_augmentation_keeps_colours():
+    assert (Augment.paper().stain, Augment.paper().blur, Augment.paper().jpeg) == (0, 0, 0)
+    assert min(Augment.paper().flip, Augment.paper().turn, Augment.paper().rotate) > 0
+    assert Augment.paper().rotate_degrees == 45
+
+
+def test_half_precision_around_it_makes_no_difference(generator, seed):
+    images, masks = random_batch(generator)
+    plain = EVERYTHING(images, masks, seeded(seed))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = EVERYTHING(images, masks, seeded(seed))
+    assert torch.equal(plain[0], inside[0])
+    assert torch.equal(plain[1], inside[1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"flip": 1.1},
+        {"turn": -0.1},
+        {"rotate": math.nan},
+        {"rotate_degrees": 181},
+        {"stain_scale": 2},
+        {"light_scale": 1},
+        {"blur_sigma": (2.0, 1.0)},
+        {"jpeg_quality": (0, 50)},
+    ],
+)
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        Augment(**wrong)
+
+
+def test_wrong_batches_are_refused(generator):
+    images, masks = random_batch(generator)
+    with pytest.raises(UsageError, match="do not fit"):
+        Augment.none()(images, masks[:, 1:], generator)
+    with pytest.raises(UsageError, match="do not fit"):
+        Augment.none()(images[:, :1], masks, generator)
+    with pytest.raises(UsageError, match="unknown kind"):
+        Augment.none()(images.int(), masks, generator)
+    with pytest.raises(UsageError, match="square"):
+        turn(masks[:, 1:], torch.ones(4, dtype=torch.long))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_nothing_waits_for_the_gpu(generator):
+    images, masks = random_batch(generator, 6, 64)
+    images, masks = images.cuda(), masks.cuda()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = Augment.full()(images, masks, torch.Generator().manual_seed(1))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    expected = Augment.full()(images.cpu(), masks.cpu(), torch.Generator().manual_seed(1))
+    assert (found[1].cpu() != expected[1]).float().mean() < 1e-3  # rounding decides a few pixels on an edge
+    assert (found[0].cpu().int() - expected[0].int()).abs().float().mean() < 1

@@ -1,0 +1,317 @@
+import io
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from tests.data.broken import image, mask, png
+
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.data import image_files
+from ntrm.data.faults import FaultError
+from ntrm.data.image_files import image_size, read_image, read_mask
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def pillow(pixels, kind, **options):
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def tiff(pixels, **options):
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, pixels, **{"photometric": "rgb", **options})
+    return stream.getvalue()
+
+
+LOSSLESS = {
+    "png": lambda pixels: pillow(pixels, "PNG"),
+    "pillow tiff": lambda pixels: pillow(pixels, "TIFF"),
+    "pillow lzw tiff": lambda pixels: pillow(pixels, "TIFF", compression="tiff_lzw"),
+    "tiff": tiff,
+    "big-endian tiff": lambda pixels: tiff(pixels, byteorder=">"),
+    "bigtiff": lambda pixels: tiff(pixels, bigtiff=True),
+    "deflate tiff": lambda pixels: tiff(pixels, compression="zlib", predictor=True),
+    "lzw strips": lambda pixels: tiff(pixels, compression="lzw", rowsperstrip=8),
+    "tiled tiff": lambda pixels: tiff(pixels, tile=(16, 16), compression="packbits"),
+    "planar tiff": lambda pixels: tiff(np.moveaxis(pixels, -1, 0), planarconfig="separate"),
+}
+LOSSY = {
+    "jpeg": lambda pixels: pillow(pixels, "JPEG"),
+    "progressive jpeg": lambda pixels: pillow(pixels, "JPEG", progressive=True),
+    "jpeg tiff": lambda pixels: tiff(pixels, compression="jpeg", tile=(16, 16)),
+}
+ALL = LOSSLESS | LOSSY
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("decode")
+
+
+def written(folder, data, name="file.dat"):
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def code_of(error):
+    return error.value.fault.code
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS, height=st.integers(1, 40), width=st.integers(1, 40))
+def test_what_is_written_is_read(folder, kind, seed, height, width):
+    pixels = image(height, width, seed)
+    path = written(folder, LOSSLESS[kind](pixels))
+    assert image_size(path) == (height, width)
+    np.testing.assert_array_equal(read_image(path), pixels)
+
+
+@pytest.mark.parametrize("kind", LOSSY)
+def test_lossy_files_read_as_pillow_reads_them(folder, kind):
+    smooth = np.add.outer(np.arange(40), np.arange(48))[..., None] + np.array([0, 40, 80])
+    path = written(folder, LOSSY[kind](smooth.astype(np.uint8)))
+    with Image.open(path) as reference:
+        expected = np.asarray(reference.convert("RGB")).astype(int)
+    assert np.abs(read_image(path) - expected).max() <= 2
+
+
+@pytest.mark.parametrize("kind", ALL)
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS, data=st.data())
+def test_a_file_cut_anywhere_is_refused(folder, kind, seed, data):
+    whole = ALL[kind](image(33, 37, seed))
+    keep = data.draw(st.one_of(st.integers(0, len(whole) - 1), st.integers(max(0, len(whole) - 64), len(whole) - 1)))
+    with pytest.raises(FaultError) as error:
+        read_image(written(folder, whole[:keep]))
+    assert code_of(error) in {"truncated", "unreadable"}, (keep, len(whole))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, data=st.data())
+def test_a_png_with_one_wrong_byte_is_refused(folder, seed, data):
+    spoilt = bytearray(pillow(image(20, 21, seed), "PNG"))
+    place = data.draw(st.integers(0, len(spoilt) - 1))
+    spoilt[place] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(FaultError):
+        read_image(written(folder, bytes(spoilt)))
+
+
+@pytest.mark.parametrize("kind", ALL)
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS)
+def test_damage_raises_nothing_but_our_error(folder, kind, seed):
+    rng = np.random.default_rng(seed)
+    spoilt = bytearray(ALL[kind](image(33, 37, seed)))
+    for _ in range(rng.integers(1, 6)):
+        # Half of the damage goes into the first bytes, where the structure is.
+        spoilt[rng.integers(len(spoilt) if rng.random() < 0.5 else min(400, len(spoilt)))] = rng.integers(256)
+    path = written(folder, bytes(spoilt))
+    try:
+        pixels = read_image(path, max_pixels=1_000_000)
+    except DataError:
+        return
+    assert pixels.shape == (*image_size(path), 3)
+
+
+def test_a_strip_that_was_never_written_is_refused(folder):
+    data = bytearray(tiff(image(64, 64), compression="zlib", rowsperstrip=16))
+    with tifffile.TiffFile(io.BytesIO(bytes(data))) as tif:
+        counts = tif.pages[0].tags["StripByteCounts"]
+        size = {3: 2, 4: 4}[int(counts.dtype)]
+        data[counts.valueoffset + 3 * size : counts.valueoffset + 4 * size] = bytes(size)
+    with pytest.raises(FaultError) as error:
+        read_image(written(folder, bytes(data)))
+    assert code_of(error) == "truncated"
+    assert "3 of 4 strips" in str(error.value)
+
+
+WRONG_PIXELS = {
+    "8-bit grey": pillow(image()[..., 0], "PNG"),
+    "16-bit grey": pillow(image()[..., 0].astype(np.uint16), "PNG"),
+    "16-bit RGB": png(4, 3, bits=16, body=bytes(3 * (1 + 4 * 6))),
+    "8-bit RGB with alpha": pillow(np.dstack([image(), image()[..., 0]]), "PNG"),
+    "8-bit grey with alpha": pillow(image()[..., :2], "PNG"),
+    "1-bit grey": pillow(image()[..., 0] > 9, "PNG"),
+    "palette": png(4, 3, colour=3, body=bytes(3 * 5)),
+    "CMYK": pillow(np.dstack([image(), image()[..., 0]]), "TIFF"),
+    "8-bit CMYK": None,
+    "float RGB": tiff(image().astype(np.float32)),
+    "32-bit float grey": tiff(image()[..., 0].astype(np.float32), photometric="minisblack"),
+    "16-bit RGB ": tiff(image().astype(np.uint16)),
+    "and alpha": tiff(np.dstack([image(), image()[..., 0]]), extrasamples=["unassalpha"]),
+}
+WRONG_PIXELS["CMYK"] = tiff(np.dstack([image(), image()[..., 0]]), photometric="separated")
+_stream = io.BytesIO()
+Image.fromarray(image()).convert("CMYK").save(_stream, "JPEG")
+WRONG_PIXELS["8-bit CMYK"] = _stream.getvalue()
+
+
+@pytest.mark.parametrize("said", WRONG_PIXELS)
+def test_only_8_bit_rgb_is_an_image(folder, said):
+    with pytest.raises(FaultError) as error:
+        read_image(written(folder, WRONG_PIXELS[said]))
+    assert code_of(error) == "not-rgb8"
+    assert said.strip() in str(error.value)
+
+
+def test_the_content_counts_not_the_extension(folder):
+    path = written(folder, pillow(image(), "PNG"), "really-a-png.tif")
+    np.testing.assert_array_equal(read_image(path), image())
+
+
+@pytest.mark.parametrize("content", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\x00", b"hello"])
+def test_what_is_no_image_is_refused(folder, content):
+    with pytest.raises(FaultError) as error:
+        read_image(written(folder, content))
+    assert code_of(error) in {"unreadable", "truncated"}
+    assert error.value.mend
+
+
+def test_a_missing_file_is_refused(folder):
+    with pytest.raises(DataError, match="cannot be read"):
+        read_image(folder / "nowhere.png")
+
+
+def test_a_decompression_bomb_is_refused_by_its_header(folder):
+    path = written(folder, png(60_000, 60_000, body=bytes(10_000)))
+    assert image_size(path) == (60_000, 60_000)
+    for read in (read_image, lambda path: read_mask(path, SKIN)):
+        with pytest.raises(FaultError, match="60000 × 60000") as error:
+            read(path)
+        assert code_of(error) == "too-large"
+
+
+def test_the_limit_is_ours_and_not_pillows(folder, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    for kind in ("png", "jpeg"):
+        path = written(folder, ALL[kind](image()))
+        assert read_image(path, max_pixels=image().size // 3).shape == image().shape
+        with pytest.raises(FaultError, match="more pixels than the limit"):
+            read_image(path, max_pixels=image().size // 3 - 1)
+
+
+def test_compressed_tiff_is_read_without_imagecodecs(folder):
+    for kind in ("pillow lzw tiff", "jpeg tiff", "deflate tiff", "tiled tiff", "planar tiff"):
+        written(folder, ALL[kind](image(32, 48)), f"{kind}.tif")
+    code = (
+        "import sys; sys.modules['imagecodecs'] = None\n"
+        "from pathlib import Path\n"
+        "from ntrm.data.image_files import read_image\n"
+        "import numpy as np\n"
+        "for path in sorted(Path(sys.argv[1]).glob('*tiff.tif')): np.save(path, read_image(path))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for path in folder.glob("*tiff.tif"):
+        difference = np.load(f"{path}.npy").astype(int) - read_image(path)
+        assert np.abs(difference).max() <= (2 if path.name.startswith("jpeg") else 0), path
+
+
+def test_errors_survive_the_way_between_processes():
+    error = FaultError("not-rgb8", "x.png", found="grey")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.fault) == (str(error), error.fault)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, rgb=st.booleans(), kind=st.sampled_from(["PNG", "TIFF"]))
+def test_masks_keep_their_classes(folder, seed, rgb, kind):
+    rng = np.random.default_rng(seed)
+    indices = rng.integers(0, 12, (13, 17)).astype(np.uint8)
+    path = written(folder, pillow(SKIN.colourise(indices) if rgb else indices, kind))
+    decoded = read_mask(path, SKIN)
+    np.testing.assert_array_equal(decoded.mask, indices)
+    assert decoded.strays == 0
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_small_palettes_are_read_by_value(folder, bits):
+    indices = mask(classes=min(2**bits, 12))
+    picture = Image.fromarray(indices).convert("P")
+    picture.putpalette(SKIN.palette.ravel().tolist())
+    path = folder / "palette.png"
+    picture.save(path, bits=bits)
+    np.testing.assert_array_equal(read_mask(path, SKIN).mask, indices)
+
+
+def test_255_is_ignore_in_indexed_masks(folder):
+    indices = mask()
+    indices[0] = IGNORE
+    assert (read_mask(written(folder, pillow(indices, "PNG")), SKIN).mask[0] == IGNORE).all()
+
+
+def test_an_index_without_a_class_is_refused(folder):
+    indices = mask()
+    indices[0, :2] = 12
+    with pytest.raises(FaultError, match="12 in 2 pixels") as error:
+        read_mask(written(folder, pillow(indices, "PNG")), SKIN)
+    assert code_of(error) == "index-range"
+
+
+def test_a_palette_that_contradicts_the_indices_is_refused(folder):
+    picture = Image.fromarray(mask(classes=2)).convert("P")
+    picture.putpalette([*SKIN["BKG"].rgb, *SKIN["RET"].rgb])
+    picture.save(folder / "swapped.png")
+    with pytest.raises(FaultError, match=r"index 0 \(EPI\) has the colour of BKG") as error:
+        read_mask(folder / "swapped.png", SKIN)
+    assert code_of(error) == "palette-order"
+
+
+@pytest.mark.parametrize(("strays", "allowed"), [(0, True), (20, True), (21, False)])
+def test_stray_colours_up_to_one_per_cent(folder, strays, allowed):
+    colours = SKIN.colourise(mask(40, 50, classes=12))
+    colours.reshape(-1, 3)[:strays] = (10, 200, 30)
+    path = written(folder, pillow(colours, "PNG"))
+    if allowed:
+        decoded = read_mask(path, SKIN)
+        assert (decoded.strays, decoded.ignored) == (strays, strays)
+    else:
+        with pytest.raises(FaultError, match=r"\(10, 200, 30\) × 21") as error:
+            read_mask(path, SKIN)
+        assert code_of(error) == "stray-colours"
+        assert read_mask(path, SKIN, max_stray=0.02).strays == strays
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, band=st.integers(1, 900))
+def test_bands_decode_like_the_whole(folder, seed, band):
+    rng = np.random.default_rng(seed)
+    colours = SKIN.colourise(rng.integers(0, 12, (30, 20)))
+    colours[rng.random((30, 20)) < 0.1] = (10, 200, 30)
+    path = written(folder, pillow(colours, "PNG"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image_files, "_BAND_PIXELS", band)
+        decoded = read_mask(path, SKIN, max_stray=1)
+    whole = SKIN.decode(colours)
+    np.testing.assert_array_equal(decoded.mask, whole.mask)
+    assert (decoded.strays, decoded.ignored, decoded.worst) == (whole.strays, whole.ignored, whole.worst)
+
+
+WRONG_MASKS = {
+    "JPEG": pillow(mask(), "JPEG"),
+    "16-bit grey": pillow(mask().astype(np.uint16), "PNG"),
+    "2-bit grey": png(4, 3, bits=2, colour=0, body=bytes(6)),
+    "1-bit grey": pillow(mask(classes=2) > 0, "PNG"),
+    "alpha": pillow(np.dstack([SKIN.colourise(mask()), mask()]), "PNG"),
+    "inverted grey": tiff(mask(), photometric="miniswhite"),
+    "float": tiff(mask().astype(np.float32), photometric="minisblack"),
+}
+
+
+@pytest.mark.parametrize("said", WRONG_MASKS)
+def test_only_rgb_and_8_bit_indices_are_masks(folder, said):
+    with pytest.raises(FaultError) as error:
+        read_mask(written(folder, WRONG_MASKS[said]), SKIN)
+    assert code_of(error) == "mask-format"
+    assert said in str(error.value)

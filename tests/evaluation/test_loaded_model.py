@@ -1,0 +1,49 @@
+import json
+
+import pytest
+from tests.evaluation.small import ByColour, write_dataset
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.evaluation.evaluate import evaluate
+from ntrm.evaluation.loaded_model import open_subject
+from ntrm.models.registry import ARCHITECTURES
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def test_a_run_tells_its_seed_and_recipe(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
+    run = tmp_path / "run"
+    digest = ByColour().save_pretrained(run / "model")
+    facts = {"seed": 3, "recipe": {"name": "fast"}, "encoder_init": "scratch", "level": "10x", "other": 1}
+    (run / "provenance.json").write_text(json.dumps(facts))
+    found = evaluate(run / "model", data, None, device="cpu", boundaries=False).model
+    assert {key: found[key] for key in ("seed", "recipe", "encoder_init", "level")} == {
+        key: facts[key] for key in ("seed", "recipe", "encoder_init", "level")
+    }
+    assert found["sha256"] == digest
+    (run / "provenance.json").write_text('{"seed": 3')
+    with pytest.raises(DataError, match=r"provenance\.json"):
+        evaluate(run / "model", data, None, device="cpu")
+
+
+def test_classes_that_the_network_does_not_know_are_refused(data):
+    network = ByColour(classes=2)
+    with pytest.raises(RefusedError, match=r"(?s)BKG, SCC.*EPI, RET"):
+        evaluate(network, data, None, device="cpu")
+
+
+def test_another_resolution_is_refused(tmp_path, sections):
+    folder = write_dataset(tmp_path / "data", sections, mpp=3.35)
+    with pytest.raises(RefusedError, match=r"(?s)3\.35 µm/px.*6\.7 µm/px.*--resolution"):
+        evaluate(ByColour(), folder, None, device="cpu")
+    near = write_dataset(tmp_path / "near", sections, mpp=6.8)
+    assert evaluate(ByColour(), near, None, device="cpu", boundaries=False).data["mpp"] == pytest.approx(6.8)
+    with pytest.raises(RefusedError, match="does not say for which µm/px"):
+        evaluate(ByColour().describe(mpp=None), near, None, device="cpu")
+
+
+def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path):
+    network = ByColour()
+    assert open_subject(network).sha256 == network.save_pretrained(tmp_path / "model")
+    assert open_subject(network).network is network

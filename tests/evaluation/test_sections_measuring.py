@@ -1,0 +1,57 @@
+import os
+
+import numpy as np
+import pytest
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.evaluation.sections import stream_map
+
+
+def square(number):
+    return number * number
+
+
+def fail(number):
+    raise DataError("cannot do it", got=number)
+
+
+def die(number):
+    os._exit(9)
+
+
+def test_results_come_in_order_from_several_processes():
+    assert list(stream_map(square, iter(range(9)), jobs=2)) == [n * n for n in range(9)]
+
+
+def test_items_are_made_while_results_are_taken():
+    made = []
+
+    def items():
+        for number in range(20):
+            made.append(number)
+            yield number
+
+    stream = stream_map(square, items(), jobs=1)
+    assert next(stream) == 0
+    assert made == [0]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_arrives_as_it_was(jobs):
+    with pytest.raises(DataError, match=r"(?s)cannot do it.*3"):
+        list(stream_map(fail, [3], jobs=jobs))
+
+
+def test_a_killed_process_is_told():
+    with pytest.raises(DataError, match=r"(?s)killed.*--jobs"):
+        list(stream_map(die, [1, 2], jobs=2))
+
+
+def test_no_jobs_are_refused():
+    with pytest.raises(UsageError, match="jobs"):
+        list(stream_map(square, [1], jobs=0))
+
+
+def test_nothing_gives_nothing():
+    assert list(stream_map(square, [], jobs=2)) == []
+    assert np.sum(list(stream_map(square, [2, 3]))) == 13

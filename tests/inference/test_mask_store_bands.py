@@ -1,0 +1,142 @@
+import errno
+import os
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.inference import mask_store
+from ntrm.inference.mask_store import BandStore, drop
+
+HEIGHT, WIDTH, PLAN = 50, 30, {"model": "a", "batch": 2}
+
+
+@pytest.fixture
+def truth(random):
+    return random.integers(0, 256, (2, HEIGHT, WIDTH), dtype=np.uint8)
+
+
+def fill(store, truth, tops):
+    for top, bottom in pairwise(tops):
+        store.append(top, {"labels": truth[0, top:bottom], "confidence": truth[1, top:bottom]})
+
+
+def finished(folder, truth):
+    with BandStore.opened(folder, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, truth, [store.done, HEIGHT] if not store.complete else [HEIGHT])
+        return maps(store)
+
+
+def maps(store):
+    """As they went in: labels lie one higher on disk than they come out."""
+    return np.array([np.asarray(store.map("labels")) + np.uint8(1), np.asarray(store.map("confidence"))])
+
+
+def test_rows_come_back_as_they_went(tmp_path, truth):
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        with pytest.raises(DataError, match="not finished"):
+            store.map("labels")
+        fill(store, truth, [0, 7, 8, 50])
+        assert store.complete
+    np.testing.assert_array_equal(finished(tmp_path, truth), truth)
+    drop(tmp_path)
+    assert not tmp_path.exists()
+
+
+def test_rows_that_are_there_are_not_written_again(tmp_path, truth, random):
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, truth, [0, 20])
+        other = random.integers(0, 256, (2, HEIGHT, WIDTH), dtype=np.uint8)
+        other[:, 20:] = truth[:, 20:]
+        fill(store, other, [0, 10, 35, 50])  # as a resumed run hands them out
+        np.testing.assert_array_equal(maps(store), truth)
+        with pytest.raises(DataError, match="do not follow"):
+            store.append(51, {"labels": truth[0, :1], "confidence": truth[1, :1]})
+    for wrong in ({"labels": truth[0]}, {"labels": truth[0], "confidence": truth[1, :, 1:]}, {}):
+        with (
+            BandStore.opened(tmp_path / "new", HEIGHT, WIDTH, PLAN) as store,
+            pytest.raises(DataError, match="do not follow"),
+        ):
+            store.append(0, wrong)
+
+
+@pytest.mark.parametrize("file", ["journal.jsonl", "labels.u8", "confidence.u8"])
+def test_whatever_a_dead_process_left_the_next_one_goes_on(tmp_path, truth, random, file):
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, truth, [0, 12, 24, 36])
+    path = tmp_path / file
+    content = bytearray(path.read_bytes())
+    at = int(random.integers(0, len(content)))
+    damage = random.choice(["cut", "flip", "tail"])
+    if damage == "cut":
+        content = content[:at]
+    elif damage == "tail":
+        content += b"\x00{"
+    elif file == "journal.jsonl":
+        content[at:] = b"}" * (len(content) - at)
+    else:
+        content[at] ^= 1
+    path.write_bytes(content)
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        assert store.done in (0, 12, 24, 36)
+        assert damage != "tail" or store.done == 36
+        assert damage == "tail" or file == "journal.jsonl" or store.done == at // WIDTH // 12 * 12
+        fill(store, truth, [store.done, 45])
+    np.testing.assert_array_equal(finished(tmp_path, truth), truth)
+
+
+def test_rows_of_nothing_take_no_room(tmp_path):
+    width = 1 << 16
+    with BandStore.opened(tmp_path, 300, width, PLAN) as store:
+        nothing = np.zeros((100, width), np.uint8)
+        for top in (0, 100, 200):
+            some = nothing.copy()
+            some[0] = top == 100
+            store.append(top, {"labels": some, "confidence": nothing})
+    assert (tmp_path / "labels.u8").stat().st_size == 300 * width
+    assert sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()) < 120 * width
+    with BandStore.opened(tmp_path, 300, width, PLAN) as store:
+        assert store.complete
+        labels = store.map("labels")
+        assert [int(labels[row, 5]) for row in (0, 99, 100, 101, 299)] == [255, 255, 0, 255, 255]
+
+
+def test_a_journal_that_promises_too_much_is_not_believed(tmp_path, truth):
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, truth, [0, 12])
+    with (tmp_path / "journal.jsonl").open("a") as stream:
+        stream.write('{"top": 12, "rows": 1000000000000000, "labels": 1, "confidence": 1}\n')
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        assert store.done == 12
+    with (tmp_path / "journal.jsonl").open("a") as stream:
+        stream.write("[" * 100_000 + "\n")
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        assert store.done == 12
+
+
+def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, truth):
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, truth, [0, 12])
+    for height, width, plan in ((HEIGHT, WIDTH, {**PLAN, "batch": 4}), (HEIGHT + 1, WIDTH, PLAN)):
+        with pytest.raises(RefusedError, match="another model"), BandStore.opened(tmp_path, height, width, plan):
+            pass
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, dict(reversed(PLAN.items()))) as store:
+        assert store.done == 12
+
+
+def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, truth, monkeypatch):
+    real = os.fsync
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, truth, [0, 12])
+
+        def full(_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(mask_store.os, "fsync", full)
+        with pytest.raises(DataError, match="cannot keep"):
+            fill(store, truth, [12, 24])
+        monkeypatch.setattr(mask_store.os, "fsync", real)
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        assert store.done == 12
+    np.testing.assert_array_equal(finished(tmp_path, truth), truth)

@@ -1,0 +1,347 @@
+import functools
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ntrm.core.devices import choose_device, choose_precision
+from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.labels import SKIN
+from ntrm.inference.predictor import Predictor
+from ntrm.models.base import Segmentation, SegmentationModel
+from ntrm.models.config import ModelConfig, schema_for
+from ntrm.models.registry import create
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+class Colours(SegmentationModel):
+    """Three classes whose logits are the red, green and blue it sees; remembers the batches it was given."""
+
+    def __init__(self, largest=10_000, error=None, **facts):
+        super().__init__()
+        self.config = ModelConfig("colours", schema_for(3), **facts)
+        self.largest, self.error = largest, error or torch.OutOfMemoryError("simulated")
+        self.batches = []
+
+    def segment(self, x, *, initial, graph):
+        self.batches.append(len(x))
+        if len(x) > self.largest:
+            raise self.error
+        return Segmentation(x)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """These networks are so small that the threads of a busy machine only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def draw(random, *sizes):
+    return [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes]
+
+
+@pytest.fixture(scope="module")
+def thin():
+    torch.manual_seed(1)
+    return create("ntrm-paper", SKIN, width=0.125, dim=16).describe(temperature=1.3)
+
+
+@given(height=st.integers(1, 70), width=st.integers(1, 45), seed=st.integers(0, 2**31))
+@settings(max_examples=8)
+def test_any_size_comes_back_at_its_own_size(thin, height, width, seed):
+    (image,) = draw(np.random.default_rng(seed), (height, width))
+    found = Predictor(thin, "cpu").predict(image, initial=True)
+    assert found.probabilities.shape == found.initial.shape == (12, height, width)
+    assert (found.probabilities.dtype, found.mask.dtype) == (np.float32, np.uint8)
+    np.testing.assert_allclose(found.probabilities.sum(axis=0), 1, atol=1e-5)
+    np.testing.assert_allclose(found.initial.sum(axis=0), 1, atol=1e-5)
+    assert np.array_equal(found.mask, found.probabilities.argmax(axis=0))
+    assert np.array_equal(found.initial_mask, found.initial.argmax(axis=0))
+    assert np.array_equal(found.confidence, np.take_along_axis(found.probabilities, found.mask[None], 0)[0])
+
+
+def test_it_is_the_network_on_normalised_pixels_with_white_glass_around(thin, random):
+    (image,) = draw(random, (50, 33))
+    x = np.ones((64, 64, 3))
+    x[:50, :33] = image / 255
+    x = (x - thin.config.mean) / thin.config.std
+    with torch.no_grad():
+        out = thin.eval()(torch.tensor(x.transpose(2, 0, 1)[None], dtype=torch.float32), graph=True)
+    found = Predictor(thin, "cpu").predict(image, initial=True, graph=True)
+    final = torch.softmax(out.final[0, :, :50, :33].double() / 1.3, dim=0).numpy()
+    np.testing.assert_allclose(found.probabilities, final, **CLOSE)
+    np.testing.assert_allclose(found.initial, torch.softmax(out.initial[0, :, :50, :33], dim=0), **CLOSE)
+    for name, tensor in out.graph._asdict().items():
+        np.testing.assert_allclose(getattr(found.graph, name), tensor[0], **CLOSE, err_msg=name)
+
+
+def test_neighbours_and_batch_size_change_nothing(thin, random):
+    images = draw(random, (40, 64), (64, 33), (64, 64), (20, 20), (64, 64), (1, 1))
+    alone = [Predictor(thin, "cpu").predict(image) for image in images]
+    for batch in (1, 3):
+        together = Predictor(thin, "cpu", batch=batch).predict(images)
+        for one, other in zip(alone, together, strict=True):
+            np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
+
+
+def test_equal_padded_sizes_share_batches_and_keep_their_order(random):
+    network = Colours()
+    images = draw(random, (32, 32), (64, 32), (30, 20), (32, 31), (33, 1), (1, 1))
+    found = Predictor(network, "cpu", batch=3).predict(images)
+    assert sorted(network.batches) == [1, 2, 3]
+    for image, prediction in zip(images, found, strict=True):
+        assert prediction.probabilities.shape[1:] == image.shape[:2]
+        only = Predictor(Colours(), "cpu").predict(image)
+        assert np.array_equal(prediction.probabilities, only.probabilities)
+
+
+def test_a_stack_is_a_sequence_and_nothing_gives_nothing(random):
+    predictor = Predictor(Colours(), "cpu")
+    assert [p.mask.shape for p in predictor.predict(np.stack(draw(random, (5, 4), (5, 4))))] == [(5, 4)] * 2
+    assert predictor.predict([]) == []
+
+
+@pytest.mark.parametrize("channel", [0, 1, 2])
+def test_channels_are_red_green_blue(channel):
+    image = np.zeros((3, 4, 3), dtype=np.uint8)
+    image[..., channel] = 255
+    plain = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+    found = Predictor(Colours(**plain), "cpu").predict(image)
+    assert (found.mask == channel).all()
+    np.testing.assert_allclose(found.confidence, np.e / (np.e + 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+        MemoryError(),
+    ],
+    ids=["cuda", "cpu", "python"],
+)
+def test_the_batch_is_halved_when_memory_runs_out_and_stays_so(error, random):
+    network = Colours(largest=2, error=error)
+    images = draw(random, *[(8, 8)] * 11)
+    predictor = Predictor(network, "cpu", batch=8)
+    found = predictor.predict(images)
+    assert predictor.batch == 2
+    assert network.batches == [8, 4, 2, 2, 2, 2, 2, 1]
+    for image, prediction in zip(images, found, strict=True):
+        assert np.array_equal(prediction.probabilities, Predictor(Colours(), "cpu").predict(image).probabilities)
+    network.batches.clear()
+    predictor.predict(images[:4])
+    assert network.batches == [2, 2]
+
+
+def test_a_single_image_too_large_says_what_to_lower(random):
+    with pytest.raises(NtrmError, match=r"(?s)single image.*9 × 7 pixels.*windows of 256") as caught:
+        Predictor(Colours(largest=0), "cpu").predict(draw(random, (9, 7), (9, 7)))
+    assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
+
+
+def test_other_failures_of_a_network_are_not_hidden(random):
+    network = Colours(largest=1, error=RuntimeError("shapes do not match"))
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        Predictor(network, "cpu").predict(draw(random, (9, 7), (9, 7)))
+    assert network.batches == [2]
+
+
+def test_temperature_softens_without_changing_the_mask(random):
+    (image,) = draw(random, (20, 30))
+    sharp, soft = (Predictor(Colours(temperature=t), "cpu").predict(image) for t in (1.0, 4.0))
+    assert np.array_equal(sharp.mask, soft.mask)
+    odds = [np.log(p.probabilities[0] / p.probabilities[1]) for p in (sharp, soft)]
+    np.testing.assert_allclose(odds[0], 4 * odds[1], atol=1e-4)
+
+
+def test_names_travel_with_mask_and_graph(thin, random):
+    found = Predictor(thin, "cpu").predict(draw(random, (64, 64))[0], graph=True)
+    assert found.schema == SKIN
+    assert found.graph.names == SKIN.names
+    document = json.loads(json.dumps(found.graph.as_dict()))
+    assert document["names"][9] == "BCC"
+    assert document.keys() == {"names", *thin(torch.zeros(1, 3, 32, 32), graph=True).graph._fields}
+    assert np.shape(document["attention"]) == (3, 12, 12)
+    assert np.array_equal(document["adjacency"], found.graph.adjacency)
+
+
+def test_only_what_was_asked_for_and_what_there_is(thin, random):
+    (image,) = draw(random, (32, 32))
+    bare = Predictor(thin, "cpu").predict(image)
+    assert bare.initial is bare.graph is bare.initial_mask is None
+    without = Predictor(Colours(), "cpu").predict(image, initial=True, graph=True)
+    assert without.initial is without.graph is None
+
+
+def test_the_network_is_put_in_evaluation_mode(thin, random):
+    (image,) = draw(random, (32, 32))
+    thin.train()
+    before = Predictor(thin, "cpu").predict(image).probabilities
+    assert not thin.training
+    assert np.array_equal(before, Predictor(thin, "cpu").predict(image).probabilities)
+
+
+def test_results_do_not_share_memory(random):
+    first, second = Predictor(Colours(), "cpu").predict(draw(random, (32, 32), (32, 32)))
+    assert first.probabilities.base is None
+    assert not np.shares_memory(first.mask, second.mask)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        np.zeros((4, 4, 3), dtype=np.float32),
+        np.zeros((4, 4, 3), dtype=np.uint16),
+        np.zeros((4, 4), dtype=np.uint8),
+        np.zeros((4, 4, 4), dtype=np.uint8),
+        np.zeros((3, 4, 4), dtype=np.uint8),
+        np.zeros((0, 4, 3), dtype=np.uint8),
+        [[1, 2, 3]],
+        "slide.svs",
+        torch.zeros(4, 4, 3, dtype=torch.uint8),
+        None,
+    ],
+    ids=["float", "16-bit", "grey", "alpha", "channels first", "empty", "list", "path", "tensor", "nothing"],
+)
+def test_what_is_no_rgb_image_is_refused(image):
+    with pytest.raises(UsageError, match="expected"):
+        Predictor(Colours(), "cpu").predict(image)
+
+
+def test_a_broken_network_is_refused(random):
+    thin = create("ntrm-control", 3, width=0.125)
+    torch.nn.init.constant_(thin.classify.bias, torch.nan)
+    with pytest.raises(NtrmError, match=r"(?s)no numbers.*float32"):
+        Predictor(thin, "cpu").predict(draw(random, (8, 8))[0])
+
+
+def test_wrong_options_are_refused():
+    with pytest.raises(UsageError, match=r"(?s)unknown device.*tpu.*auto, cpu, cuda"):
+        Predictor(Colours(), "tpu")
+    with pytest.raises(UsageError, match=r"(?s)no such device.*cuda:99.*cpu"):
+        Predictor(Colours(), "cuda:99")
+    with pytest.raises(UsageError, match=r"(?s)unknown precision.*int4.*bfloat16"):
+        Predictor(Colours(), "cpu", precision="int4")
+    with pytest.raises(UsageError, match="batch"):
+        Predictor(Colours(), "cpu", batch=0)
+    with pytest.raises(UsageError, match="without a config"):
+        Predictor(torch.nn.Conv2d(3, 3, 1), "cpu")
+
+
+def test_devices_and_precisions_by_name(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(UsageError, match="no such device"):
+        choose_device("cuda")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device("auto").type == choose_device("mps").type == "mps"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("auto").type == "cuda"
+    assert choose_device("cuda:1").index == 1
+    for supported, best in ((True, torch.bfloat16), (False, torch.float16)):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported, **_: supported)
+        assert choose_precision("auto", torch.device("cuda")) == best
+    assert choose_precision("auto", torch.device("mps")) == torch.float32
+    assert choose_precision("float16", torch.device("cpu")) == torch.float16
+
+
+def test_a_processor_without_bfloat16_takes_float32(monkeypatch):
+    for present, taken in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda present=present: present)
+        assert choose_precision("bfloat16", torch.device("cpu")) == taken
+        assert choose_precision("bfloat16", torch.device("cuda")) == torch.bfloat16
+
+
+def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monkeypatch):
+    monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda: True)  # imitated where it is not so
+    (image,) = draw(random, (64, 64))
+    exact = Predictor(thin, "cpu").predict(image)
+    rough = Predictor(thin, "cpu", precision="bfloat16").predict(image)
+    assert rough.probabilities.dtype == np.float32
+    np.testing.assert_allclose(rough.probabilities.sum(axis=0), 1, atol=1e-5)
+    assert 0 < np.abs(rough.probabilities - exact.probabilities).mean() < 0.05
+
+
+@pytest.mark.slow
+# Of Python 3.13.0 alone.
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python:RuntimeWarning")
+def test_a_compiled_network_says_the_same(random, monkeypatch):
+    network = create("ntrm-control", 3, width=0.125)
+    images = draw(random, (32, 32), (20, 30), (32, 32))
+    eager = Predictor(network, "cpu").predict(images, initial=True)
+    # The real back end needs a C++ compiler and a minute; what is shown here is that the call reaches it whole.
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager", fullgraph=True))
+    compiled = Predictor(network, "cpu", batch=2, compile=True).predict(images, initial=True)
+    for one, other in zip(eager, compiled, strict=True):
+        np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
+        np.testing.assert_allclose(one.initial, other.initial, **CLOSE)
+
+
+@cuda_only
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # its ten bits are no float32
+    network = create("ntrm-control", 5, width=0.25)
+    images = draw(random, (64, 64), (40, 50), (64, 64))
+    exact = Predictor(network, "cpu").predict(images)
+    close = Predictor(network, "cuda", precision="float32", compile=compiled).predict(images)
+    quick = Predictor(network, "cuda", compile=compiled).predict(images)
+    for cpu, full, auto in zip(exact, close, quick, strict=True):
+        np.testing.assert_allclose(full.probabilities, cpu.probabilities, atol=5e-3)
+        assert np.abs(auto.probabilities - cpu.probabilities).mean() < 0.02
+
+
+@cuda_only
+def test_a_gpu_that_runs_full_takes_smaller_batches(random):
+    network = create("ntrm-control", 5, width=0.25)
+    images = draw(random, *[(1024, 1024)] * 8)
+    torch.cuda.empty_cache()
+    allowed = torch.cuda.memory_reserved() + 1.5 * 2**30  # other tests may still hold something
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.get_device_properties(0).total_memory)
+    try:
+        predictor = Predictor(network, "cuda", batch=64, precision="float32")
+        assert len(predictor.predict(images)) == 8
+        assert predictor.batch < 8
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, random):
+    images = np.stack(draw(random, (40, 50), (40, 50), (40, 50)))
+    predictor = Predictor(thin, "cpu", batch=2)
+    out = predictor.probabilities(torch.from_numpy(images), initial=True, graph=True)
+    assert out.final.dtype == torch.float32
+    assert len(out.graph.presence) == 3
+    assert predictor.probabilities(images).initial is None
+    for index, prediction in enumerate(predictor.predict(images, initial=True, graph=True)):
+        np.testing.assert_allclose(out.final[index], prediction.probabilities, **CLOSE)
+        np.testing.assert_allclose(out.initial[index], prediction.initial, **CLOSE)
+        np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
+
+
+def test_probabilities_are_tried_by_halves_when_memory_runs_out(random):
+    network = Colours(largest=2)
+    images = np.stack(draw(random, *[(8, 8)] * 7))
+    predictor = Predictor(network, "cpu", batch=7)
+    out = predictor.probabilities(images)
+    assert network.batches == [7, 3, 1, 1, 1, 1, 1, 1, 1]
+    assert np.array_equal(out.final, np.stack([p.probabilities for p in Predictor(Colours(), "cpu").predict(images)]))
+    with pytest.raises(NtrmError, match="single image"):
+        Predictor(Colours(largest=0), "cpu").probabilities(images)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 3), (0, 4, 4, 3), (1, 3, 4, 4)], ids=["one image", "none", "channels first"])
+def test_what_is_no_batch_is_refused(shape):
+    with pytest.raises(UsageError, match="batch of RGB"):
+        Predictor(Colours(), "cpu").probabilities(np.zeros(shape, dtype=np.uint8))

@@ -1,0 +1,336 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.data.tiles import cut
+from ntrm.inference.blending import Blender
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import (
+    RowEnd,
+    Stitching,
+    blended_blocks,
+    blended_rows,
+    most_probable,
+    stitch,
+    strongest,
+)
+from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
+from ntrm.models.config import ModelConfig, schema_for
+from ntrm.models.registry import create
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+class Position(SegmentationModel):
+    """Logits that depend on the colour and, like those of real networks, on where in its window a pixel lies."""
+
+    def __init__(self, window=64, coarse=False, largest=10_000):
+        super().__init__()
+        self.config = ModelConfig("position", schema_for(3), window=window, temperature=1.0)
+        self.coarse, self.largest, self.batches = coarse, largest, []
+
+    def segment(self, x, *, initial, graph):
+        self.batches.append(len(x))
+        if len(x) > self.largest:
+            raise torch.OutOfMemoryError("simulated")
+        size = x.shape[-1]
+        across, down = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="xy")
+        ramp = torch.stack([across, down, torch.zeros_like(down)]) * (3 / size)
+        return Segmentation(x + ramp, (x - ramp) if initial and self.coarse else None)
+
+
+class Constant(SegmentationModel):
+    """The same probabilities everywhere."""
+
+    def __init__(self, probabilities, window=64):
+        super().__init__()
+        self.config = ModelConfig("constant", schema_for(len(probabilities)), window=window)
+        self.logits = torch.tensor(probabilities).log()
+
+    def segment(self, x, *, initial, graph):
+        batch, _, height, width = x.shape
+        return Segmentation(self.logits[None, :, None, None].expand(batch, -1, height, width))
+
+
+def literal(network, image, stitching, head="probabilities"):
+    """Pixel by pixel, in double precision: every window that covers it, weighted, over the sum of the weights."""
+    height, width = image.shape[:2]
+    size = stitching.window
+    total = np.zeros((network.config.classes, height, width))
+    divisor = np.zeros((height, width))
+    ramp = max(1, min(stitching.overlap, size // 2))
+
+    def weight(place):
+        if stitching.overlap == 0:
+            return 1.0
+        from_rim = min(place, size - 1 - place) + 0.5
+        return 1e-3 + (1 - 1e-3) * math.sin(math.pi / 2 * min(1.0, from_rim / ramp)) ** 2
+
+    along = [weight(place) for place in range(size)]
+    for window in stitching.windows(height, width):
+        tile = cut(image, window, fill=255)
+        values = getattr(Predictor(network, "cpu").predict(tile, initial=True), head)
+        for y in range(window.height):
+            for x in range(window.width):
+                total[:, window.top + y, window.left + x] += along[y] * along[x] * values[:, y, x]
+                divisor[window.top + y, window.left + x] += along[y] * along[x]
+    return total / divisor
+
+
+def draw(random, height, width):
+    return random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "overlap"), [(90, 130, 16), (64, 64, 16), (20, 150, 0), (40, 33, 16), (100, 70, 40), (1, 1, 8)]
+)
+def test_it_is_the_weighted_mean_of_all_windows_that_cover_a_pixel(height, width, overlap, random):
+    network, image, stitching = Position(coarse=True), draw(random, height, width), Stitching(64, overlap)
+    found = stitch(Predictor(network, "cpu", batch=3), image, stitching=stitching, initial=True, probabilities=True)
+    expected = literal(network, image, stitching)
+    np.testing.assert_allclose(found.probabilities, expected, **CLOSE)
+    ordered = np.sort(expected, axis=0)
+    clear = ordered[-1] - ordered[-2] > 1e-5
+    assert np.array_equal(found.mask[clear], expected.argmax(axis=0)[clear])
+    np.testing.assert_allclose(found.confidence, expected.max(axis=0), **CLOSE)
+    np.testing.assert_allclose(found.entropy, -(expected * np.log(expected)).sum(axis=0) / np.log(3), **CLOSE)
+    initial = literal(network, image, stitching, "initial")
+    ordered = np.sort(initial, axis=0)
+    clear = ordered[-1] - ordered[-2] > 1e-5
+    assert np.array_equal(found.initial_mask[clear], initial.argmax(axis=0)[clear])
+
+
+@given(height=st.integers(1, 140), width=st.integers(1, 140), overlap=st.integers(0, 63), seed=st.integers(0, 2**31))
+@settings(max_examples=15)
+def test_constant_probabilities_stay_constant_everywhere(height, width, overlap, seed):
+    random = np.random.default_rng(seed)
+    probabilities = random.dirichlet(np.ones(4)).astype(np.float32) * 0.96 + 0.01
+    found = stitch(
+        Predictor(Constant(probabilities.tolist()), "cpu", batch=4),
+        draw(random, height, width),
+        stitching=Stitching(64, overlap),
+        probabilities=True,
+    )
+    assert found.probabilities.shape == (4, height, width)
+    np.testing.assert_allclose(
+        found.probabilities, np.broadcast_to(probabilities[:, None, None], (4, height, width)), atol=1e-5
+    )
+    np.testing.assert_allclose(found.confidence, probabilities.max(), atol=1e-5)
+    assert (found.mask == probabilities.argmax()).all()
+
+
+def test_batch_size_changes_nothing_and_memory_that_runs_out_neither(random):
+    image = draw(random, 150, 200)
+    once = stitch(Predictor(Position(), "cpu", batch=64), image, probabilities=True)
+    for batch, largest in ((1, 64), (5, 64), (16, 3)):
+        network = Position(largest=largest)
+        again = stitch(Predictor(network, "cpu", batch=batch), image, probabilities=True)
+        assert np.array_equal(once.probabilities, again.probabilities)
+        assert np.array_equal(once.mask, again.mask)
+    assert network.batches[:3] == [12, 6, 3]
+
+
+def test_a_real_network_is_stitched_from_its_own_windows(random):
+    torch.manual_seed(1)
+    network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64, temperature=1.7)
+    image, stitching = draw(random, 70, 100), Stitching(64, 16)
+    found = stitch(Predictor(network, "cpu", batch=2), image, initial=True, probabilities=True)
+    np.testing.assert_allclose(found.probabilities, literal(network, image, stitching), rtol=1e-4, atol=1e-5)
+    assert found.initial_mask is not None
+
+
+def test_a_section_of_one_window_is_just_predicted(random):
+    predictor, image = Predictor(Position(), "cpu"), draw(random, 64, 64)
+    np.testing.assert_allclose(
+        stitch(predictor, image, probabilities=True).probabilities, predictor.predict(image).probabilities, **CLOSE
+    )
+
+
+def test_rows_come_out_as_soon_as_no_later_window_can_touch_them(random):
+    image, stitching = draw(random, 200, 100), Stitching(64, 16)
+    predictor = Predictor(Position(), "cpu", batch=2)
+    tops = sorted({window.top for window in stitching.windows(200, 100)})
+    read = []
+
+    def reading(window):
+        read.append(window.top)
+        return cut(image, window, fill=255)
+
+    seen = []
+    for rows in blended_rows(predictor, 200, 100, reading, stitching=stitching):
+        seen.append((rows.top, rows.final.shape[1]))
+        assert max(read) <= tops[min(len(seen), len(tops) - 1)], "windows were read long before they were needed"
+    assert seen == [(top, after - top) for top, after in zip(tops, [*tops[1:], 200], strict=True)]
+
+
+def test_windows_left_out_leave_ignore_and_touch_nothing_else(random):
+    image, stitching = draw(random, 300, 100), Stitching(64, 16)
+    predictor = Predictor(Position(), "cpu", batch=3)
+    every = stitching.windows(300, 100)
+    middle = sorted({window.top for window in every})[2]
+    some = [window for window in every if window.top == middle]
+    parts = [
+        (rows.top, rows.final.numpy())
+        for rows in blended_rows(predictor, 300, 100, lambda w: cut(image, w, fill=255), windows=some)
+    ]
+    assert [top for top, _ in parts] == sorted(top for top, _ in parts)
+    whole = np.concatenate([rows for _, rows in parts], axis=1)
+    assert whole.shape == (3, 300, 100)
+    assert (whole[:, :middle] == 0).all()
+    assert (whole[:, middle + 64 :] == 0).all()
+    np.testing.assert_allclose(whole[:, middle : middle + 64].sum(axis=0), 1, atol=1e-5)
+    none = list(blended_rows(predictor, 300, 100, lambda w: cut(image, w, fill=255), windows=[]))
+    assert sum(rows.final.shape[1] for rows in none) == 300
+    assert not any(rows.final.any() for rows in none)
+
+
+def test_watching_sees_every_row_once_and_what_is_returned(random):
+    image = draw(random, 150, 70)
+    seen = []
+    found = stitch(Predictor(Position(), "cpu"), image, probabilities=True, watch=seen.append)
+    assert np.array_equal(np.concatenate([rows.final.numpy() for rows in seen], axis=1), found.probabilities)
+    assert [rows.slice.start for rows in seen[1:]] == [rows.slice.stop for rows in seen[:-1]]
+
+
+def test_only_what_was_asked_for_and_what_there_is(random):
+    image = draw(random, 40, 40)
+    bare = stitch(Predictor(Position(coarse=True), "cpu"), image)
+    assert bare.initial_mask is bare.probabilities is None
+    assert stitch(Predictor(Position(), "cpu"), image, initial=True).initial_mask is None
+    assert (bare.mask.dtype, bare.confidence.dtype, bare.entropy.dtype) == (np.uint8, np.float32, np.float32)
+
+
+def test_a_read_only_memory_map_is_as_good_as_an_array(tmp_path, random):
+    image = draw(random, 70, 90)
+    np.save(tmp_path / "image.npy", image)
+    mapped = np.load(tmp_path / "image.npy", mmap_mode="r")
+    predictor = Predictor(Position(), "cpu")
+    assert np.array_equal(stitch(predictor, mapped).mask, stitch(predictor, image).mask)
+
+
+def test_weights_are_positive_smooth_and_symmetric():
+    for overlap in (0, 1, 16, 63):
+        weights = Stitching(64, overlap).weights()
+        assert weights.shape == (64, 64)
+        assert weights.min() >= 1e-6
+        assert weights.max() <= 1
+        assert torch.equal(weights, weights.T)
+        assert torch.allclose(weights, weights.flip(0))
+    steps = Stitching(256).weights()[128].diff().abs()
+    assert steps.max() < 0.03  # a ramp of 64 pixels whose steepest step is π/2 · 1/64
+
+
+def test_the_default_overlap_is_a_quarter():
+    assert (Stitching(64).overlap, Stitching(256).overlap, Stitching(64, 0).overlap) == (16, 64, 0)
+    assert Stitching(64).as_dict() == {"window": 64, "overlap": 16}
+
+
+@pytest.mark.parametrize("options", [(0,), (16,), (64, 64), (64, -2), (64.5,), (64, 1.5)])
+def test_impossible_windows_are_refused(options):
+    with pytest.raises(UsageError, match="impossible"):
+        Stitching(*options)
+
+
+def test_blocks_beside_each_other_are_the_rows(random, monkeypatch):
+    """A section wider than a block: the same numbers, to the last bit, as if it were one block."""
+    image = draw(random, 150, 290)
+    predictor = Predictor(Position(coarse=True), "cpu", batch=3)
+    once = stitch(predictor, image, initial=True, probabilities=True)
+    monkeypatch.setattr(Blender.__init__, "__kwdefaults__", {"block": 64})
+    again = stitch(predictor, image, initial=True, probabilities=True)
+    assert np.array_equal(once.probabilities, again.probabilities)
+    assert np.array_equal(once.initial_mask, again.initial_mask)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 7, 64])
+def test_from_the_end_of_any_row_it_goes_on_to_the_same_bits(random, batch):
+    image = draw(random, 260, 150)
+    every = Stitching(64, 16).windows(260, 150)
+    some = [window for window in every if random.random() < 0.7] or every
+    options = {"stitching": Stitching(64, 16), "windows": some}
+    predictor = Predictor(Position(), "cpu", batch=batch)
+
+    def events(**more):
+        return [*blended_blocks(predictor, 260, 150, lambda w: cut(image, w, fill=255), **options, **more)]
+
+    whole = events()
+    for at, event in enumerate(whole):
+        if isinstance(event, RowEnd):
+            rest = events(begin=event)
+            assert len(rest) == len(whole) - at - 1
+            for one, other in zip(rest, whole[at + 1 :], strict=True):
+                assert isinstance(one, RowEnd) == isinstance(other, RowEnd)
+                assert isinstance(one, RowEnd) or one[:4] == other[:4]
+                assert isinstance(one, RowEnd) or (one.values is None) == (other.values is None)
+                assert isinstance(one, RowEnd) or one.values is None or torch.equal(one.values, other.values)
+    assert sum(isinstance(event, RowEnd) for event in whole) == len({window.top for window in some}) - 1
+
+
+def test_graphs_come_window_by_window_and_row_by_row(random):
+    torch.manual_seed(1)
+    network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
+    image, windows = draw(random, 150, 120), Stitching(64, 16).windows(150, 120)
+    predictor, seen = Predictor(network, "cpu", batch=4), []
+    events = blended_blocks(predictor, 150, 120, lambda w: cut(image, w, fill=255), graphs=seen.append)
+    ends = [len(seen) for event in events if isinstance(event, RowEnd)]
+    together = TissueGraph(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
+    alone = [predictor.predict(cut(image, window, fill=255), graph=True).graph for window in windows]
+    np.testing.assert_array_equal(together.presence.numpy(), [graph.presence for graph in alone])
+    np.testing.assert_allclose(together.attention.numpy(), [graph.attention for graph in alone], atol=1e-4)
+    # At the end of a row its graphs are in, and none of the next row's.
+    counts = [sum(len(part.area) for part in seen[:end]) for end in ends]
+    tops = [window.top for window in windows]
+    assert counts == [tops.index(top) for top in sorted(set(tops))[1:]]
+    bare = Predictor(Position(), "cpu")
+    list(blended_blocks(bare, 150, 120, lambda w: cut(image, w, fill=255), graphs=seen.clear))
+
+
+def test_a_broken_network_is_refused(random):
+    network = Constant([0.5, 0.5])
+    network.logits[0] = torch.nan
+    with pytest.raises(NtrmError, match=r"(?s)no numbers.*float32"):
+        stitch(Predictor(network, "cpu"), draw(random, 10, 10))
+
+
+def test_what_is_no_image_is_refused():
+    with pytest.raises(UsageError, match="RGB"):
+        stitch(Predictor(Position(), "cpu"), np.zeros((4, 4), dtype=np.uint8))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_gpu_stitches_alike(random, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # its ten bits are no float32
+    torch.manual_seed(1)
+    network = create("ntrm-control", SKIN, width=0.25).describe(window=64)
+    image = draw(random, 150, 200)
+    exact = stitch(Predictor(network, "cpu"), image, initial=True, probabilities=True)
+    close = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, initial=True, probabilities=True)
+    np.testing.assert_allclose(close.probabilities, exact.probabilities, atol=5e-3)
+    np.testing.assert_allclose(close.entropy, exact.entropy, atol=1e-2)
+    assert (close.initial_mask == exact.initial_mask).mean() > 0.98
+    again = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, initial=True, probabilities=True)
+    assert np.array_equal(close.probabilities, again.probabilities)
+
+
+def test_the_strongest_class_is_the_first_of_the_highest(random):
+    # Few values, so that many are equal; some pixels have none at all.
+    values = random.integers(0, 4, (int(random.integers(1, 15)), 30, 40)).astype(np.float32) / 3
+    highest, chosen = strongest(torch.from_numpy(values))
+    assert np.array_equal(highest.numpy(), values.max(axis=0))
+    expected = np.where(values.max(axis=0) > 0, values.argmax(axis=0), IGNORE)
+    assert chosen.dtype == torch.uint8
+    assert np.array_equal(chosen.numpy(), expected)
+    assert np.array_equal(most_probable(torch.from_numpy(values)).numpy(), expected)
+
+
+def test_a_number_that_is_none_is_not_lost_among_others(random):
+    values = torch.from_numpy(random.random((5, 6, 7)))
+    place = tuple(int(random.integers(size)) for size in values.shape)
+    values[place] = torch.nan
+    assert torch.isnan(strongest(values)[0]).nonzero().tolist() == [[*place[1:]]]

@@ -1,0 +1,166 @@
+import contextlib
+import csv
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tifffile
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import PARTIAL
+from ntrm.data.check import check_dataset
+from ntrm.phantom import generate as dataset_module
+from ntrm.phantom.generate import PhantomOptions, write_phantom
+
+SEED = 22
+"""Of small sections."""
+OPTIONS = PhantomOptions(4, seed=SEED)
+
+
+def bytes_of(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def phantom(tmp_path_factory) -> Path:
+    """Four sections, drawn by one process."""
+    out = tmp_path_factory.mktemp("phantom") / "one"
+    write_phantom(out, OPTIONS)
+    return out
+
+
+def test_it_is_a_clean_dataset_with_cases_and_truth(phantom):
+    report = check_dataset(phantom)
+    assert report.clean, report.faults
+    with (phantom / "cases.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    truth = json.loads((phantom / "truth.json").read_text())
+    assert [row["name"] for row in rows] == list(truth["sections"]) == ["BCC_1", "BCC_2", "IEC_1", "SCC_1"]
+    for row in rows:
+        section = truth["sections"][row["name"]]
+        assert row["cancer"] in section["cancers"]
+        assert section["patient"] == row["group"]
+        (piece,) = section["pieces"]
+        for value, reason in (("surface_deg", "surface"), ("clearance_um", "clearance"), ("depth_um", "depth")):
+            assert (piece[value] is None) == bool(piece[f"{reason}_reason"])
+            assert piece[value] is None or piece[value] >= 0
+
+
+def test_images_say_their_resolution(phantom):
+    with tifffile.TiffFile(phantom / "10x" / "Images" / "BCC_1.tif") as tif:
+        numerator, denominator = tif.pages[0].tags["XResolution"].value
+        assert tif.pages[0].tags["ResolutionUnit"].value == 3
+        assert 1e4 / (numerator / denominator) == pytest.approx(6.7, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_the_same_bytes_whatever_the_number_of_processes(phantom, tmp_path):
+    write_phantom(tmp_path / "two", OPTIONS, jobs=2)
+    assert bytes_of(tmp_path / "two") == bytes_of(phantom)
+
+
+def test_a_second_run_draws_nothing_and_other_options_are_refused(phantom):
+    before = bytes_of(phantom)
+    assert write_phantom(phantom, OPTIONS).drawn == 0
+    assert bytes_of(phantom) == before
+    with pytest.raises(RefusedError, match="other options"):
+        write_phantom(phantom, PhantomOptions(4, seed=SEED + 1))
+    assert bytes_of(phantom) == before
+
+
+def test_a_lost_file_is_drawn_again(phantom):
+    before = bytes_of(phantom)
+    (phantom / "10x" / "Masks" / "IEC_1.png").unlink()
+    assert write_phantom(phantom, OPTIONS).drawn == 1
+    assert bytes_of(phantom) == before
+
+
+def test_an_error_in_the_middle_keeps_what_is_done(phantom, tmp_path, monkeypatch):
+    drawn = []
+
+    def failing(*arguments, **options):
+        if len(drawn) == 2:
+            raise OSError(28, "No space left on device")
+        drawn.append(1)
+        return real(*arguments, **options)
+
+    real = dataset_module.render
+    monkeypatch.setattr(dataset_module, "render", failing)
+    with pytest.raises(OSError, match="No space"):
+        write_phantom(tmp_path / "out", OPTIONS)
+    assert not (tmp_path / "out" / "truth.json").exists()
+    monkeypatch.setattr(dataset_module, "render", real)
+    report = write_phantom(tmp_path / "out", OPTIONS)
+    assert (report.drawn, report.kept) == (2, 2)
+    assert bytes_of(tmp_path / "out") == bytes_of(phantom)
+
+
+def kill_half_way(command, notes):
+    """Kill a drawing that has finished some of its sections; returns whether it was still at work."""
+    run = subprocess.Popen(command, start_new_session=True)
+    deadline = time.monotonic() + 600
+    while run.poll() is None and not (notes.exists() and any(notes.glob("*.json"))):
+        assert time.monotonic() < deadline, "nothing was finished within ten minutes"
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(run.pid, signal.SIGKILL)
+    code = run.wait()
+    assert code in (0, -signal.SIGKILL)
+    return code != 0 and any(notes.glob("*.json"))
+
+
+@pytest.mark.slow
+def test_killed_half_way_it_leaves_no_half_section_and_goes_on(phantom, tmp_path):
+    out = tmp_path / "killed"
+    command = [sys.executable, "-m", "ntrm", "phantom", str(out), "--sections", "4", "--seed", str(SEED), "--jobs", "2"]
+    while not kill_half_way([*command, "--quiet"], out / ".progress"):
+        shutil.rmtree(out)  # it was done before it could be killed
+    whole = bytes_of(phantom)
+    for name, digest in bytes_of(out).items():
+        if PARTIAL not in name and not name.startswith((".progress", "phantom.json")):
+            assert whole[name] == digest
+    subprocess.run([*command, "--quiet"], check=True)
+    assert bytes_of(out) == whole
+
+
+def test_a_folder_with_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(RefusedError, match="no phantom"):
+        write_phantom(tmp_path, PhantomOptions(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("name", ["phantom.json", "truth.json", ".progress/BCC_1.json"])
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"[" * 100_000])
+def test_damaged_notes_of_an_earlier_run_are_refused(name, content, tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset_module, "_draw", lambda task: task[2].name)
+    options = PhantomOptions(1)
+    (tmp_path / ".progress").mkdir()
+    dataset_module.write_json(tmp_path / "phantom.json", options.as_dict())
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RefusedError, match="cannot read"):
+        write_phantom(tmp_path, options)
+    if name == "truth.json":
+        (tmp_path / name).write_text('{"sections": 3}')
+        with pytest.raises(RefusedError, match="not what a phantom writes"):
+            write_phantom(tmp_path, options)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"sections": 0}, {"pieces": 0}, {"levels": ("3x",)}, {"levels": ()}, {"ambiguity": 1.5}, {"ambiguity": -0.1}],
+)
+def test_impossible_options_are_refused(wrong):
+    with pytest.raises(UsageError):
+        PhantomOptions(**{"sections": 1, **wrong})

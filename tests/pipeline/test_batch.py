@@ -1,0 +1,242 @@
+import csv
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from tests.evaluation.small import MPP, NAMES, ByColour
+from tests.pipeline.small import BKG, fingerprints, paint, write_slide
+
+import ntrm
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.slide_state import alone
+
+ROOT = Path(__file__).parents[2]
+EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html", ".ntrm/done.json"}
+EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg"}
+
+
+@pytest.fixture
+def mask(random):
+    return paint(random)
+
+
+@pytest.fixture
+def slide(tmp_path, mask):
+    return write_slide(tmp_path / "in" / "a.tif", mask)
+
+
+def run(inputs, out, **more):
+    return segment(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
+
+
+def rows_of(out, name="slides"):
+    with (out / f"{name}.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_a_slide_becomes_files_and_tables(tmp_path, slide, mask):
+    found = run(slide, tmp_path / "out")
+    assert found.exit_code == 0
+    assert set(fingerprints(tmp_path / "out" / "a")) == EVERY
+    stored = tifffile.imread(tmp_path / "out" / "a" / "mask.ome.tif", series=0)
+    known = stored > 0
+    np.testing.assert_array_equal(stored[known] - 1, mask[known])
+    assert (mask[~known] == BKG).all()
+    results = ntrm.read_results(tmp_path / "out")
+    (row,) = results.slides
+    pixel_mm2 = (MPP / 1000) ** 2
+    for index, name in enumerate(NAMES):
+        if name != "BKG":
+            assert row[f"area_{name}_mm2"] == pytest.approx((mask == index).sum() * pixel_mm2)
+    assert row["tissue_area_mm2"] == pytest.approx((mask != BKG).sum() * pixel_mm2)
+    assert row["cancer_SCC"] is True
+    assert len(results.pieces) == row["pieces"] == 1
+    assert row["model_sha256"] == found.identity["model"]["sha256"]
+    summary = json.loads((tmp_path / "out" / "a" / "summary.json").read_text())
+    assert summary["model"] == found.identity["model"]
+    assert summary["program"]["version"] == ntrm.__version__
+    assert summary["grid"]["mpp"] == pytest.approx([MPP, MPP], rel=1e-3)
+
+
+def test_pieces_are_measured_apart(tmp_path, random):
+    mask = paint(random, pieces=2)
+    run(write_slide(tmp_path / "two.tif", mask), tmp_path / "out")
+    pieces = rows_of(tmp_path / "out", "pieces")
+    assert [row["piece"] for row in pieces] == ["1", "2"]
+    halves = mask[:190], mask[190:]
+    for row, half in zip(pieces, halves, strict=True):
+        assert float(row["area_SCC_mm2"]) == pytest.approx((half == NAMES.index("SCC")).sum() * (MPP / 1000) ** 2)
+    touching = {(row["piece"], row["tissue_a"], row["tissue_b"]) for row in rows_of(tmp_path / "out", "interfaces")}
+    assert any({a, b} == {"RET", "SCC"} and piece == "2" for piece, a, b in touching)
+
+
+def test_what_fails_is_told_and_the_others_go_on(tmp_path, slide, random):
+    table = tmp_path / "list.csv"
+    (tmp_path / "broken.tif").write_bytes(slide.read_bytes()[:200])
+    write_slide(tmp_path / "Jane Doe.tif", paint(random))
+    table.write_text(
+        "slide,slide_id,age\nbroken.tif,b,1\nin/a.tif,a,2\nnot there.tif,n,3\nJane Doe.tif,p7,04\n", encoding="utf-8"
+    )
+    found = run(table, tmp_path / "out")
+    assert found.exit_code == 1
+    rows = {row["slide_id"]: row for row in rows_of(tmp_path / "out")}
+    assert {key: (row["status"], row["age"]) for key, row in rows.items()} == {
+        "a": ("done", "2"), "b": ("failed", "1"), "n": ("failed", "3"), "p7": ("done", "04"),
+    }  # fmt: skip
+    assert rows["b"]["reason"]
+    assert "no such file" in rows["n"]["reason"]
+    assert {row["age"] for row in rows_of(tmp_path / "out", "pieces")} == {"2", "04"}
+    # Mended and run again, the failure is forgotten; the others are kept.
+    (tmp_path / "broken.tif").write_bytes(slide.read_bytes())
+    again = run(table, tmp_path / "out")
+    assert [each.status for each in again.slides] == ["done", "kept", "failed", "kept"]
+    assert rows_of(tmp_path / "out")[1]["status"] == "done"
+
+
+def test_the_file_name_reaches_no_output(tmp_path, random):
+    slide = write_slide(tmp_path / "in" / "Jane Doe.tif", paint(random))
+    bad = tmp_path / "in" / "Jane Roe.tif"
+    bad.write_bytes(b"II*\x00 Jane Roe")
+    found = run([slide, bad], tmp_path / "out", pseudonymise=tmp_path / "key.csv")
+    assert [each.status for each in found.slides] == ["done", "failed"]
+    assert "Jane" not in json.dumps(found.as_dict())
+    for path in (tmp_path / "out").rglob("*"):
+        assert "Jane" not in path.name
+        assert not path.is_file() or b"Jane" not in path.read_bytes(), path
+    assert "Jane Doe" in (tmp_path / "key.csv").read_text()
+
+
+def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide, random):
+    run(slide, tmp_path / "out")
+    before = fingerprints(tmp_path / "out")
+    with pytest.raises(RefusedError, match="another run"):
+        run(slide, tmp_path / "out", batch=3)
+    with pytest.raises(RefusedError, match="another run"):
+        run(slide, tmp_path / "out", options=Options(overlap=8))
+    with pytest.raises(RefusedError, match="another run"):
+        segment(slide, out=tmp_path / "out", model=ByColour(classes=3), device="cpu", batch=2)
+    assert run(slide, tmp_path / "out").slides[0].status == "kept"
+    assert fingerprints(tmp_path / "out") == before
+    write_slide(slide, paint(random, width=140))
+    refused = run(slide, tmp_path / "out")
+    assert refused.exit_code == 3
+    assert "another file" in refused.slides[0].reason
+    slide.unlink()  # a finished slide stays finished when its file has gone to the archive
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "mine.txt").touch()
+    with pytest.raises(RefusedError, match="holds no results"):
+        run(write_slide(slide, paint(random)), tmp_path / "strange")
+    assert [path.name for path in (tmp_path / "strange").iterdir()] == ["mine.txt"]  # and nothing was left there
+
+
+def test_missing_resolution_is_refused_unless_given(tmp_path, mask):
+    from tests.evaluation.small import COLOURS
+
+    path = tmp_path / "plain.png"
+    Image.fromarray(np.array(COLOURS, dtype=np.uint8)[mask]).save(path)
+    refused = run(path, tmp_path / "out")
+    assert refused.exit_code == 3
+    assert "--mpp" in refused.slides[0].reason
+    given = run(path, tmp_path / "out", mpp=MPP)
+    assert given.exit_code == 0
+    assert rows_of(tmp_path / "out")[0]["status"] == "done"
+
+
+def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
+    run(slide, tmp_path / "first")
+    code = "import sys, time; from pathlib import Path; from ntrm.pipeline.slide_state import alone\n"
+    code += "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "out" / "a")], stdout=subprocess.PIPE, text=True
+    ) as other:
+        try:
+            assert other.stdout.readline() == "held\n"
+            shutil.copy(tmp_path / "first" / "run.json", tmp_path / "out")
+            busy = run(slide, tmp_path / "out")
+        finally:
+            other.kill()
+    assert [each.status for each in busy.slides] == ["busy"]
+    assert busy.exit_code == 1
+    assert run(slide, tmp_path / "out").slides[0].status == "done"
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "first")
+
+
+def test_shards_fill_one_folder(tmp_path, random):
+    slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "abc"]
+    run(slides, tmp_path / "whole")
+    for part in (2, 1):
+        run(slides, tmp_path / "out", shard=f"{part}/2")
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+def test_every_window_is_predicted_where_the_tissue_mask_is_off(tmp_path, mask):
+    empty = write_slide(tmp_path / "glass.tif", np.full((90, 200), BKG, dtype=np.uint8))
+    for name, tissue_mask in (("on", True), ("off", False)):
+        found = run(empty, tmp_path / name, options=Options(tissue_mask=tissue_mask))
+        assert found.exit_code == 0
+        stored = tifffile.imread(tmp_path / name / "glass" / "mask.ome.tif", series=0)
+        assert (stored == (0 if tissue_mask else BKG + 1)).all()
+        assert rows_of(tmp_path / name)[0]["pieces"] == "0"
+
+
+def test_inputs_and_results_stay_apart(tmp_path, slide):
+    with pytest.raises(RefusedError, match="folder of the results"):
+        run(slide, tmp_path)
+    run(tmp_path / "in", tmp_path / "in" / "out")
+    assert [each.slide_id for each in run(tmp_path / "in", tmp_path / "in" / "out").slides] == ["a"]
+    with pytest.raises(UsageError):
+        run([], tmp_path / "out")
+
+
+def test_holding_a_slide_twice_in_one_process_is_refused(tmp_path):
+    with alone(tmp_path), pytest.raises(RefusedError, match="another process"), alone(tmp_path):
+        pass
+
+
+def test_strict_refuses_what_otherwise_warns(tmp_path):
+    glass = write_slide(tmp_path / "glass.tif", np.full((90, 100), BKG, dtype=np.uint8))
+    warned, refused = (run(glass, tmp_path / str(strict), options=Options(strict=strict)) for strict in (False, True))
+    assert warned.exit_code == 0
+    assert "no tissue" in rows_of(tmp_path / "False")[0]["warnings"]
+    assert refused.exit_code == 3
+    assert "poor quality" in rows_of(tmp_path / "True")[0]["reason"]
+
+
+def test_files_on_request(tmp_path, slide, mask):
+    zarr = pytest.importorskip("zarr")
+    found = run(slide, tmp_path / "out", options=Options(zarr=True, gzip=True, simplify_um=5.0))
+    assert found.exit_code == 0
+    folder = tmp_path / "out" / "a"
+    stored = zarr.open_group(folder / "labels.zarr", mode="r")["labels/tissue/0"][:]
+    np.testing.assert_array_equal(stored, tifffile.imread(folder / "mask.ome.tif", series=0))
+    document = json.loads(gzip.decompress((folder / "regions.geojson.gz").read_bytes()))
+    rows = rows_of(tmp_path / "out", "regions")
+    run(slide, tmp_path / "exact")
+    assert len(document["features"]) == len(rows) == len(rows_of(tmp_path / "exact", "regions"))
+    assert [int(row["region"]) for row in rows] == [*range(1, len(rows) + 1)]
+    assert document["ntrm"]["model"]["sha256"] == found.identity["model"]["sha256"]
+
+
+def test_polygons_come_back_as_the_mask(tmp_path, slide, mask):
+    from ntrm.annotations.importing import import_annotations
+
+    run(slide, tmp_path / "out")
+    (tmp_path / "json").mkdir()
+    shutil.copy(tmp_path / "out" / "a" / "regions.geojson", tmp_path / "json" / "a.geojson")
+    import_annotations(
+        slide.parent, tmp_path / "json", tmp_path / "data", schema=ByColour().config.schema, target_mpp=MPP, margin_um=0
+    )
+    back = np.asarray(Image.open(next((tmp_path / "data" / "Masks").glob("*.png"))))
+    rows, columns = (np.flatnonzero((mask != BKG).any(axis=axis)) for axis in (1, 0))
+    part = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    np.testing.assert_array_equal(back[back != 255], part[back != 255])
+    assert (part[back == 255] == BKG).all()

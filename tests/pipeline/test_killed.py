@@ -1,0 +1,163 @@
+"""Killed with -9 anywhere, or on a full disk: the same command ends with the same bytes."""
+
+import errno
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.evaluation.small import ByColour
+from tests.pipeline.small import fingerprints, paint, speckled, write_slide
+
+from ntrm.inference.window_checkpoint import Checkpoints
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import Options
+
+ROOT = Path(__file__).parents[2]
+
+EACH = """
+import os, sys, traceback
+import torch; torch.set_num_threads(1)
+from tests.evaluation.small import ByColour
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.batch import segment
+from ntrm.inference.window_checkpoint import Checkpoints
+
+def each(work, rows):
+    # A process for each row that shares what this one has imported, which takes longer than the work.
+    for row in rows:
+        child = os.fork()
+        if child == 0:
+            try:
+                work(*row)
+                sys.stdout.flush()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+KILLED = """
+import signal
+from ntrm.inference.mask_store import BandStore
+
+def dying(function, times):
+    def wrapped(*arguments, **more):
+        nonlocal times
+        times -= 1
+        if times < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **more)
+    return wrapped
+
+def work(where, times):
+    Checkpoints.due = lambda self: True
+    if where == "bands":
+        BandStore.append = dying(BandStore.append, int(times))
+    elif where == "checkpoints":
+        Checkpoints.save = dying(Checkpoints.save, int(times))
+    elif where == "renaming":
+        # One count for both.
+        os.replace = os.rename = dying(os.replace, int(times))
+    else:
+        os.fsync = dying(os.fsync, int(times))
+    more = where != "bands"
+    options = Options(maps=more, probabilities=more, min_area_um2=400 * more)
+    segment(slide, out=f"{out}/{where}", model=ByColour(), device="cpu", batch=2, options=options)
+
+slide, out, *rows = sys.argv[1:]
+each(work, [row.split() for row in rows])
+"""
+MOST = {"bands": 8, "checkpoints": 8, "renaming": 60, "anywhere": 70}
+"""Calls in a whole run, about."""
+
+
+def run(slide, out, **options):
+    found = segment(slide, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
+    assert found.exit_code == 0
+    return fingerprints(out)
+
+
+def in_processes(code, *words):
+    """Output of a program, and the exit codes of the processes that it started one after the other."""
+    command = [sys.executable, "-c", EACH + code, *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    codes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("ended ")]
+    return done.stdout, done.stderr, codes
+
+
+def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tmp_path, random):
+    slide = write_slide(tmp_path / "a.tif", speckled(random, paint(random, pieces=2)))
+    places = MOST if find_spec("zarr") else ["bands"]
+    times = {where: int(random.integers(0, MOST[where])) for where in places}
+    print("killed after", times)  # noqa: T201 - shown with a failure
+    _, said, codes = in_processes(KILLED, slide, tmp_path / "out", *(f"{where} {n}" for where, n in times.items()))
+    assert len(codes) == len(times)
+    assert set(codes) <= {-9, 0}, said
+    for options in ({}, {"maps": True, "probabilities": True, "min_area_um2": 400}):
+        so_run = [where for where in places if (where == "bands") == (not options)]
+        whole = run(slide, tmp_path / f"whole {len(options)}", **options) if so_run else {}
+        for where in so_run:
+            assert run(slide, tmp_path / "out" / where, **options) == whole, where
+
+
+FULL = """
+import resource
+
+def work(out, due):
+    Checkpoints.due = lambda self: due == "True"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    found = segment([large, small], out=out, model=ByColour(), device="cpu", batch=2)
+    print([each.status for each in found.slides], found.exit_code, found.slides[0].reason)
+
+large, small, *rows = sys.argv[1:]
+each(work, [(row, row.rpartition("/")[2]) for row in rows])
+"""
+
+
+def test_a_disk_that_takes_no_more_is_one_slides_error(tmp_path, random):
+    """No file may exceed 300 kB: neither do the rows of the large slide fit, nor a checkpoint of it."""
+    large = write_slide(tmp_path / "large.tif", paint(random, height=600, width=800))
+    small = write_slide(tmp_path / "small.tif", paint(random, height=150, width=110))
+    # By whether a checkpoint is always due.
+    reasons = {"False": "cannot keep finished rows", "True": "cannot write"}
+    printed, said, codes = in_processes(FULL, large, small, *(tmp_path / "out" / due for due in reasons))
+    assert codes == [0, 0], said
+    told = [line for line in printed.splitlines() if line.startswith("[")]
+    for line, (due, reason) in zip(told, reasons.items(), strict=True):
+        assert line.startswith("['failed', 'done'] 1")
+        assert reason in line
+        assert reason in (tmp_path / "out" / due / "slides.csv").read_text()
+        # With room, the same command goes on.
+        again = segment([large, small], out=tmp_path / "out" / due, model=ByColour(), device="cpu", batch=2)
+        assert [each.status for each in again.slides] == ["done", "kept"]
+
+
+def test_whichever_write_fails_the_slide_is_told_and_the_next_one_goes_on(tmp_path, random, monkeypatch):
+    pytest.importorskip("zarr")
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    options = {"maps": True, "probabilities": True, "zarr": True, "gzip": True}
+    slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "ab"]
+    whole = run(slides, tmp_path / "whole", **options)
+    real, left = os.fsync, [0]
+
+    def full(file):
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)
+
+    for number in random.choice(np.arange(2, 28), 4, replace=False):
+        out = tmp_path / str(number)
+        left[0] = int(number)
+        monkeypatch.setattr(os, "fsync", full)
+        found = segment(slides, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
+        monkeypatch.setattr(os, "fsync", real)
+        # The first one's files are written while the second is predicted: it may be either.
+        assert sorted(each.status for each in found.slides) == ["done", "failed"], number
+        assert found.exit_code == 1
+        assert "No space left on device" in found.failed[0].reason
+        assert run(slides, out, **options) == whole

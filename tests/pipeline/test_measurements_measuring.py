@@ -1,0 +1,82 @@
+"""What is measured on the pieces of a slide, and when a piece counts as cut off by the scan."""
+
+import numpy as np
+import pytest
+
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.evaluation.cancers import cancer_types
+from ntrm.pipeline.measurements import class_areas, measure_pieces
+from ntrm.relations.measured import SCAN_EDGE
+from ntrm.relations.tumour import ONLY_STRAYS
+from ntrm.wsi.pieces import PieceMap
+
+MPP, COARSE = Resolution.square(8.0), Resolution.square(16.0)
+BKG, RET, EPI, IEC, SCC = (SKIN.index(name) for name in ("BKG", "RET", "EPI", "IEC", "SCC"))
+
+
+def skin(bottom):
+    """A piece with a tumour that ends at row ``bottom`` of a scan of 200 rows."""
+    mask = np.full((200, 260), BKG, dtype=np.uint8)
+    mask[50:bottom, 40:220] = RET
+    mask[50:58, 40:220] = EPI
+    mask[90:120, 90:130] = SCC
+    return mask
+
+
+def measured(mask, confidence=255):
+    """The only piece; its tissue seen from afar is larger than its mask."""
+    tissue = np.zeros((100, 130), dtype=bool)
+    seen = np.argwhere(mask != BKG) // 2
+    for row, column in ((-4, 0), (4, 0), (0, -4), (0, 4), (0, 0)):
+        at = np.clip(seen + np.array([row, column]), 0, [99, 129])
+        tissue[tuple(at.T)] = True
+    sure = np.full(mask.shape, confidence, dtype=np.uint8)
+    (found,) = measure_pieces(mask, sure, PieceMap.of(tissue, COARSE), schema=SKIN, resolution=MPP)
+    return found
+
+
+@pytest.mark.parametrize(("gap", "cut_off"), [(0, True), (2, True), (4, False), (6, False), (30, False)])
+def test_a_piece_is_cut_off_if_its_mask_reaches_the_edge(gap, cut_off):
+    found = measured(skin(200 - gap))
+    assert found.touches_edge == cut_off
+    if cut_off:
+        assert found.measured["deep_clearance"].reason == SCAN_EDGE
+    else:
+        assert found.measured["deep_clearance"].value_mm == pytest.approx(0.008 * (200 - gap - 120))
+
+
+def test_a_thin_spur_to_the_edge_cuts_nothing_off():
+    mask = skin(185)
+    mask[185:, 150:155] = RET
+    found = measured(mask)
+    assert found.piece.touches_edge
+    assert not found.touches_edge
+    assert found.measured["deep_clearance"].value_mm == pytest.approx(0.008 * (185 - 120))
+
+
+def test_an_unsure_cancer_has_no_depth_and_cancers_are_those_of_the_whole_piece(random):
+    mask = np.full((200, 260), BKG, dtype=np.uint8)
+    mask[30:150, 40:220] = RET
+    mask[30:38, 40:220] = EPI
+    mask[30:60, 60:100] = IEC
+    top, left = int(random.integers(70, 140)), int(random.integers(120, 210))
+    mask[top : top + 6, left : left + 8] = SCC
+    found = measured(mask)
+    assert found.cancers == cancer_types(mask, np.ones(mask.shape), SKIN, MPP)
+    assert [each.name for each in found.cancers if each.present] == ["IEC"]
+    assert found.measured["invasion_depth"].reason == ONLY_STRAYS
+    mask[30:60, 60:100] = EPI
+    mask[top : top + 6, left : left + 8] = RET
+    none = measured(mask)
+    assert none.cancers == cancer_types(mask, None, SKIN, MPP)
+    assert none.measured["deep_clearance"].reason == "no tumour in the piece"
+
+
+def test_areas_are_counted_in_bands(random):
+    labels = random.choice([0, 3, 8, 255], (50, 30)).astype(np.uint8)
+    for rows in (1, 7, 100):
+        areas = class_areas(labels, SKIN, MPP, rows=rows)
+        assert areas["EPI"] == pytest.approx((labels == 0).sum() * 64e-6)
+        assert areas["BKG"] == pytest.approx((labels == 8).sum() * 64e-6)
+        assert areas["BCC"] == 0

@@ -1,0 +1,114 @@
+from io import BytesIO
+
+import numpy as np
+from PIL import Image
+
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.pipeline.pictures import (
+    OPACITY,
+    OVERLAY,
+    PLAIN,
+    SMALLEST_SIDE,
+    THUMBNAIL,
+    THUMBNAIL_BYTES,
+    mean_colours,
+    overlay,
+    resized,
+    sampled,
+    small_jpeg,
+    write_overlays,
+    write_plain,
+    write_png,
+)
+
+
+def test_samples_are_the_pixels_in_the_middle(random):
+    labels = random.integers(0, 12, (37, 52), dtype=np.uint8)
+    shape = tuple(int(n) for n in random.integers(1, 90, 2))
+    expected = [
+        [labels[int((row + 0.5) * 37 / shape[0]), int((column + 0.5) * 52 / shape[1])] for column in range(shape[1])]
+        for row in range(shape[0])
+    ]
+    np.testing.assert_array_equal(sampled(labels, shape), expected)
+    np.testing.assert_array_equal(sampled(labels, (37, 52)), labels)
+
+
+def test_tissues_are_tinted_and_the_rest_stays(random):
+    picture = random.integers(0, 256, (3, 1, 3), dtype=np.uint8)
+    labels = np.array([[SKIN.index("BCC")], [SKIN.index("BKG")], [255]], dtype=np.uint8)
+    shown = overlay(picture, labels, SKIN)
+    np.testing.assert_array_equal(shown[1:], picture[1:])
+    tinted = [
+        (1 - OPACITY) * was + OPACITY * colour for was, colour in zip(picture[0, 0], (127, 255, 255), strict=True)
+    ]
+    np.testing.assert_allclose(shown[0, 0], tinted, atol=0.51)
+
+
+def test_pictures_are_the_same_file_every_time_and_hold_pixels_only(tmp_path, random):
+    picture = random.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    for name in ("a.png", "b.png"):
+        write_png(tmp_path / name, picture)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    with Image.open(tmp_path / "a.png") as stored:
+        np.testing.assert_array_equal(np.asarray(stored), picture)
+        assert stored.info == {}
+
+
+def test_large_pictures_are_mixed_in_bands_as_if_at_once(random):
+    picture = random.integers(0, 256, (700, 9, 3), dtype=np.uint8)
+    labels = random.integers(0, 12, (700, 9), dtype=np.uint8)
+    mixed = np.rint((1 - OPACITY) * picture + OPACITY * SKIN.colourise(labels)).astype(np.uint8)
+    expected = np.where((labels == SKIN.index("BKG"))[..., None], picture, mixed)
+    np.testing.assert_array_equal(overlay(picture, labels, SKIN), expected)
+
+
+def test_mean_colours_are_those_of_the_pixels(random):
+    picture = random.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    labels = random.integers(0, 3, (20, 25), dtype=np.uint8)
+    found = mean_colours(picture, labels, SKIN)
+    large = np.kron(labels, np.ones((2, 2), dtype=np.uint8))
+    assert list(found) == ["EPI", "GLD", "INF"]
+    for index, colour in enumerate(found.values()):
+        np.testing.assert_allclose(colour, picture[large == index].mean(axis=0), atol=0.51)
+
+
+def test_sizes_are_kept_within_bounds(random):
+    picture = random.integers(0, 256, (30, 60, 3), dtype=np.uint8)
+    assert resized(picture, 1, 100) is picture
+    assert resized(picture, 120, 300).shape == (60, 120, 3)
+    assert resized(picture, 1, 20).shape == (10, 20, 3)
+    assert resized(picture[:1], 1, 20).shape == (1, 20, 3)
+
+
+def test_thumbnails_have_at_most_so_many_bytes(random):
+    noise = random.integers(0, 256, (160, 160, 3), dtype=np.uint8)
+    content = small_jpeg(noise, THUMBNAIL_BYTES)
+    assert len(content) <= THUMBNAIL_BYTES
+    with Image.open(BytesIO(content)) as stored:
+        assert stored.format == "JPEG"
+        assert max(stored.size) <= 160
+    assert len(small_jpeg(np.zeros((160, 160, 3), dtype=np.uint8), THUMBNAIL_BYTES)) < 2000
+
+
+def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, random):
+    labels = np.kron(random.integers(0, 12, (20, 30)), np.ones((10, 10), dtype=int)).astype(np.uint8)
+    picture = random.integers(0, 256, (100, 150, 3), dtype=np.uint8)
+    shares = {name: 1 / 11 for name in SKIN.names if name != "BKG"}
+    summary = {"pieces": [], "tissue_fractions": shares}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
+        write_plain(tmp_path / name, picture)
+    for name in (OVERLAY, PLAIN, THUMBNAIL):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    with Image.open(tmp_path / "a" / OVERLAY) as stored:
+        assert stored.info == {}
+        shown = np.asarray(stored)
+    assert shown.shape[1] == SMALLEST_SIDE
+    assert shown.shape[0] > 800  # the legend is below
+    plain = overlay(resized(picture, SMALLEST_SIDE, SMALLEST_SIDE), labels, SKIN)
+    np.testing.assert_array_equal(shown[:600], plain[:600])
+    with Image.open(tmp_path / "a" / PLAIN) as stored:
+        assert stored.size == (150, 100)
+        assert "exif" not in stored.info

@@ -1,0 +1,198 @@
+"""Whole runs on Ray, two workers on this machine, with accidents on purpose."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import torch
+from tests.evaluation.small import MPP, schema_of
+from tests.pipeline.small import fingerprints, paint, write_slide
+
+from ntrm.inference.mask_store import JOURNAL
+from ntrm.models.registry import create
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import Options
+from ntrm.pipeline.slide_state import BANDS, DONE, HIDDEN
+
+NAMES = "abc"
+"""Of slides: one for each of two workers, and one that waits."""
+LIMIT_S = 300
+"""For what takes seconds: other tests may hold the cores."""
+
+
+@pytest.fixture
+def words(tmp_path, random, seed):
+    """The command on three slides of many bands, with a network of the package, since workers know no other."""
+    pytest.importorskip("ray", reason='ray is not installed: pip install "ntrm[cluster]"')
+    torch.manual_seed(seed)
+    network = create("ntrm-paper", schema_of(), width=0.125, dim=16).describe(window=64, mpp=MPP)
+    network.save_pretrained(tmp_path / "model")
+    for name in NAMES:
+        write_slide(tmp_path / "in" / f"{name}.tif", paint(random, pieces=4))
+    head = [sys.executable, "-m", "ntrm", "segment", str(tmp_path / "in"), "--model", str(tmp_path / "model")]
+    # What a network that has learnt nothing says is full of specks.
+    return [*head, "--device", "cpu", "--batch", "2", "--progress", "none", "--min-area", "400"]
+
+
+def single_process(tmp_path, out):
+    options = Options(min_area_um2=400)
+    return segment(tmp_path / "in", out=out, model=tmp_path / "model", device="cpu", batch=2, options=options)
+
+
+@contextmanager
+def started(words, out, **more):
+    """The command in a process, with a mark that everything it starts inherits; all of it is ended at last."""
+    mark = f"NTRM_TEST_MARK={uuid4().hex}"
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    environment = {**clean, "OMP_NUM_THREADS": "1", **dict([mark.split("=")])}
+    command = subprocess.Popen(
+        [*words, "--out", str(out)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+    )
+    try:
+        yield command, mark
+    finally:
+        for pid in marked(mark):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        command.communicate()
+
+
+def marked(mark):
+    """Processes that live and bear the mark."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            with suppress(OSError):
+                if mark.encode() in (place / "environ").read_bytes():
+                    found.append(int(place.name))
+    return found
+
+
+def until(condition, command=None):
+    """What ``condition`` gives once it is true of something."""
+    end = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        if command is not None and command.poll() is not None:
+            said = command.communicate()
+            if "Ray did not start" in said[1]:
+                pytest.skip("this machine is too busy for Ray, which gives itself half a minute to start")
+            pytest.fail(f"it ended with {command.returncode}: {said}")
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.002)
+    return found
+
+
+def slide_at_work(out, mark):
+    """(slide's folder, worker) of a slide that has a few bands and is not through."""
+    for journal in out.glob(f"*/{HIDDEN}/{BANDS}/{JOURNAL}"):
+        folder = journal.parents[2]
+        with suppress(OSError):
+            if journal.read_bytes().count(b"\n") >= 4 and (holders := holding(folder / HIDDEN / "lock", mark)):
+                return folder, holders[0]
+    return None
+
+
+def stopped_at_work(out, mark):
+    """As ``slide_at_work``, with the worker stopped: however late this process comes, it is in the middle."""
+    found = slide_at_work(out, mark)
+    if found is None:
+        return None
+    folder, worker = found
+    os.kill(worker, signal.SIGSTOP)
+    if (folder / HIDDEN / DONE).exists() or worker not in holding(folder / HIDDEN / "lock", mark):
+        os.kill(worker, signal.SIGCONT)
+        return None
+    return found
+
+
+def holding(lock, mark):
+    found = []
+    for pid in marked(mark):
+        with suppress(OSError):
+            if any(handle.readlink() == lock for handle in Path(f"/proc/{pid}/fd").iterdir()):
+                found.append(pid)
+    return found
+
+
+def is_pending(pid, number):
+    """Whether a process has still to be told of a signal that was sent to it; its handler runs before anything else."""
+    try:
+        rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = (int(row.split()[1], 16) for row in rows if row.startswith(("SigPnd:", "ShdPnd:")))
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def listening(mark):
+    """Addresses at which the marked processes listen, as the system writes them."""
+    sockets = set()
+    for pid in marked(mark):
+        with suppress(OSError):
+            sockets |= {str(handle.readlink()) for handle in Path(f"/proc/{pid}/fd").iterdir()}
+    inodes = {name[8:-1] for name in sockets if name.startswith("socket:[")}
+    rows = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()]
+    return {row[1].rpartition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_a_band_and_all_slides_are_done_once(tmp_path, words):
+    out = tmp_path / "out"
+    with started([*words, "--cluster", "ray", "--workers", "2"], out) as (command, mark):
+        folder, worker = until(lambda: stopped_at_work(out, mark), command)
+        bands = (folder / HIDDEN / BANDS / JOURNAL).read_bytes()
+        os.kill(worker, signal.SIGKILL)
+        assert listening(mark) <= LOOPBACK
+        # Whoever takes it up goes on from these bands: the journal only grows, until it goes with the finished slide.
+        seen = [len(bands)]
+        while command.poll() is None and not (folder / HIDDEN / DONE).exists():
+            with suppress(OSError):
+                seen.append((folder / HIDDEN / BANDS / JOURNAL).stat().st_size)
+            time.sleep(0.002)
+        output, said = command.communicate(timeout=LIMIT_S)
+        assert command.returncode == 0, said
+        until(lambda: not marked(mark))
+    whole_lines = len(bands[: bands.rfind(b"\n") + 1])
+    assert min(seen) >= whole_lines
+    assert len(seen) > 1
+    with (out / "slides.csv").open(newline="") as stream:
+        assert Counter((row["slide_id"], row["status"]) for row in csv.DictReader(stream)) == Counter(
+            {(name, "done"): 1 for name in NAMES}
+        )
+    assert [output.count(f"\n│ {name} ") for name in NAMES] == [1, 1, 1]
+    single = single_process(tmp_path, tmp_path / "single")
+    assert single.exit_code == 0
+    assert fingerprints(out) == fingerprints(tmp_path / "single")
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_cluster_and_the_same_command_goes_on(tmp_path, words):
+    out = tmp_path / "out"
+    # A session of its own and the signal to all of it, as from a terminal.
+    with started([*words, "--cluster", "ray", "--workers", "1"], out, start_new_session=True) as (command, mark):
+        # The worker stands still until the signal has arrived, else the run may be over before.
+        _, worker = until(lambda: stopped_at_work(out, mark), command)
+        os.killpg(command.pid, signal.SIGINT)
+        until(lambda: not is_pending(command.pid, signal.SIGINT))
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGCONT)
+        _, said = command.communicate(timeout=LIMIT_S)
+        assert command.returncode == 130, said
+        assert "same command goes on" in said
+        assert "Traceback" not in said
+        until(lambda: not marked(mark))
+    assert not (out / "slides.csv").exists()
+    found = single_process(tmp_path, out)
+    assert found.exit_code == 0
+    assert len(found.slides) == len(NAMES)

@@ -1,0 +1,291 @@
+"""An error is one slide's own; what is meant to stop everything does; two processes share a folder."""
+
+import csv
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from tests.evaluation.small import NAMES, ByColour
+from tests.pipeline.small import BKG, fingerprints, paint, write_slide
+from typer.testing import CliRunner
+
+from ntrm.cli.main import app
+from ntrm.models.registry import ARCHITECTURES
+from ntrm.pipeline import segmenter as segmenter_module
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.segmenter import Segmenter
+from ntrm.pipeline.slide_state import alone, remember_failure, remembered
+from ntrm.wsi.inputs import SlideInput
+
+ROOT = Path(__file__).parents[2]
+runner = CliRunner()
+
+
+class Brittle(ByColour):
+    """Raises where it sees much cancer."""
+
+    error = None
+
+    def segment(self, x, *, initial, graph):
+        found = super().segment(x, initial=initial, graph=graph)
+        much = (found.final.argmax(dim=1) == NAMES.index("SCC")).float().mean()
+        if self.error is not None and much > 0.25:
+            raise self.error
+        return found
+
+
+@pytest.fixture
+def slides(tmp_path, random):
+    """Three slides; the second is called after a patient and is all cancer."""
+    masks = [paint(random) for _ in range(3)]
+    masks[1][masks[1] != BKG] = NAMES.index("SCC")
+    names = ("a.tif", "Jane Doe.tif", "c.tif")
+    for name, mask in zip(names, masks, strict=True):
+        write_slide(tmp_path / "in" / name, mask)
+    table = tmp_path / "list.csv"
+    rows = [f"in/{name},{slide_id},7" for name, slide_id in zip(names, "abc", strict=True)]
+    table.write_text("\n".join(["slide,slide_id,age", *rows, ""]), encoding="utf-8")
+    return table
+
+
+def run(inputs, out, network=None, **more):
+    return segment(inputs, out=out, model=network or ByColour(), device="cpu", batch=2, **more)
+
+
+def rows_of(out):
+    with (out / "slides.csv").open(newline="") as stream:
+        return {row["slide_id"]: row for row in csv.DictReader(stream)}
+
+
+def test_a_bug_in_one_slide_does_not_stop_the_others(tmp_path, slides, caplog):
+    run(slides, tmp_path / "whole")
+    network = Brittle()
+    network.error = RuntimeError("the size of tensor a (3) must match that of 'Jane Doe'")
+    with caplog.at_level(logging.DEBUG, logger="ntrm"):
+        found = run(slides, tmp_path / "out", network)
+    assert [(each.slide_id, each.status, each.unexpected) for each in found.slides] == [
+        ("a", "done", False),
+        ("b", "failed", True),
+        ("c", "done", False),
+    ]
+    assert found.exit_code == 1
+    row = rows_of(tmp_path / "out")["b"]
+    assert row["status"] == "failed"
+    assert row["age"] == "7"
+    assert row["reason"].startswith("unexpected RuntimeError: the size of tensor a (3) must match that of …")
+    assert "Jane" not in row["reason"]
+    assert "Traceback" in caplog.text
+    # Mended, the same command goes on and comes to the same end.
+    network.error = None
+    again = run(slides, tmp_path / "out", network)
+    assert [each.status for each in again.slides] == ["kept", "done", "kept"]
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        KeyError("Jane Doe"),
+        RecursionError("maximum recursion depth exceeded"),
+        MemoryError(),
+        OSError(5, "Input/output error", "Jane Doe"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_a_slide_raises_is_its_outcome(tmp_path, error, monkeypatch):
+    def raising(*_):
+        raise error
+
+    monkeypatch.setattr(segmenter_module, "predict_slide", raising)
+    made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
+    made.claim()
+    outcome = made.segment(SlideInput(tmp_path / "Jane Doe.tif", "Jane Doe.tif"), "b")
+    made.tabulate()
+    assert outcome.status == rows_of(tmp_path / "out")["b"]["status"] == "failed"
+    assert outcome.reason == rows_of(tmp_path / "out")["b"]["reason"]
+    assert type(error).__name__ in outcome.reason
+    assert "Jane" not in outcome.reason
+    assert outcome.unexpected is not isinstance(error, OSError | MemoryError)
+
+
+def test_what_is_meant_to_stop_everything_does(tmp_path, slides):
+    network = Brittle()
+    network.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run(slides, tmp_path / "out", network)
+    assert remembered(tmp_path / "out" / "b") is None
+    assert not (tmp_path / "out" / "c").exists()
+
+
+def test_after_an_unexpected_error_the_device_is_emptied(tmp_path, monkeypatch):
+    calls = []
+
+    def raising(*_):
+        calls.append("raised")
+        raise RuntimeError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(segmenter_module, "predict_slide", raising)
+    made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", raising)
+    assert made.segment(SlideInput(tmp_path / "a.tif", "a.tif"), "a").status == "failed"
+    assert calls == ["raised", "raised"]
+
+
+def test_a_failure_is_not_written_over_the_work_of_another_process(tmp_path):
+    folder = tmp_path / "out" / "a"
+    with alone(folder):
+        remember_failure(folder, "a", "too late", {})
+        assert remembered(folder) is None
+    remember_failure(folder, "a", "in time", {})
+    assert remembered(folder)["tables"]["slides"][0]["reason"] == "in time"
+
+
+PIPES = ("stdin", "stdout", "stderr")
+STOPPED = """
+import sys
+import torch; torch.set_num_threads(1)
+from tests.evaluation.small import ByColour
+from ntrm.cli.main import app
+from ntrm.models.registry import ARCHITECTURES
+
+class Slow(ByColour):
+    def segment(self, x, *, initial, graph):
+        print("working", flush=True)
+        sys.stdin.readline()  # until the signal was sent
+        return super().segment(x, initial=initial, graph=graph)
+
+ARCHITECTURES["by-colour"] = Slow
+app(["segment", *sys.argv[1:], "--device", "cpu", "--batch", "2"])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_stops_the_command_which_then_goes_on(tmp_path, slides, number, monkeypatch):
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
+    ByColour().save_pretrained(tmp_path / "model")
+    words = [str(slides), "--model", str(tmp_path / "model"), "--out", str(tmp_path / "out")]
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, *words], cwd=ROOT, text=True, **dict.fromkeys(PIPES, subprocess.PIPE)
+    ) as command:
+        assert command.stdout.readline() == "working\n"
+        command.send_signal(number)
+        _, said = command.communicate("\n", timeout=300)
+    assert command.returncode == 130, said
+    assert "same command goes on" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out" / "slides.csv").exists()
+    assert remembered(tmp_path / "out" / "a") is None
+    if number == signal.SIGINT:
+        return  # how it goes on is the same for both
+    for out in ("out", "whole"):
+        again = runner.invoke(app, ["segment", *words[:-1], str(tmp_path / out), "--device", "cpu", "--batch", "2"])
+        assert again.exit_code == 0, again.output
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+def test_shards_at_the_same_time_leave_the_tables_of_one_run(tmp_path, random):
+    slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "abc"]
+    run(slides, tmp_path / "whole")
+    start = threading.Barrier(3)
+
+    def shard(part):
+        start.wait()
+        return run(slides, tmp_path / "out", shard=f"{part}/3")
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(shard, (1, 2, 3)))
+    assert [each.exit_code for each in found] == [0, 0, 0]
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+def test_the_same_command_twice_at_the_same_time_does_every_slide_once(tmp_path, random, monkeypatch):
+    slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "abc"]
+    run(slides, tmp_path / "whole")
+    start = threading.Barrier(2)
+    finished = []
+    original = segmenter_module.predict_slide
+
+    def counted(slide, slide_id, *more):
+        rest = original(slide, slide_id, *more)
+
+        def ended():
+            status, row = rest()
+            finished.append((slide_id, status))
+            return status, row
+
+        return ended
+
+    monkeypatch.setattr(segmenter_module, "predict_slide", counted)
+
+    def same(_):
+        start.wait()
+        return run(slides, tmp_path / "out")
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(same, range(2)))
+    assert sorted(name for name, status in finished if status == "done") == ["a", "b", "c"]
+    assert {each.status for both in found for each in both.slides} <= {"done", "kept", "busy"}
+    # Whoever ends last has the tables of all; a busy slide may still have been under way for the other.
+    assert run(slides, tmp_path / "out").exit_code == 0
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+def test_a_slide_that_was_busy_is_looked_at_once_more(tmp_path, random, monkeypatch):
+    slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "ab"]
+    original = Segmenter.begin
+    held = alone(tmp_path / "out" / "a")
+    asked = []
+
+    def spied(self, slide, slide_id, *more):
+        if not asked:
+            held.__enter__()
+        outcome = original(self, slide, slide_id, *more)()
+        if not asked:
+            held.__exit__(None, None, None)
+        asked.append((slide_id, outcome.status))
+        return lambda: outcome
+
+    monkeypatch.setattr(Segmenter, "begin", spied)
+    found = run(slides, tmp_path / "out")
+    assert asked == [("a", "busy"), ("b", "done"), ("a", "done")]
+    assert found.exit_code == 0
+
+
+def test_tables_are_whole_whoever_writes_them_and_whenever(tmp_path, random):
+    """Readers never see half a table, while several processes' worth of threads write failures and tables."""
+    slide = write_slide(tmp_path / "a.tif", paint(random))
+    run(slide, tmp_path / "out")
+    made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
+    bad = [SlideInput(tmp_path / f"none{n}.tif", f"none{n}.tif") for n in range(4)]
+    end = threading.Event()
+    seen = []
+
+    def read():
+        while not end.is_set():
+            rows = rows_of(tmp_path / "out")
+            assert rows["a"]["status"] == "done"
+            seen.append(len(rows))
+
+    def write(part):
+        made.segment(bad[part], f"none{part}")
+        for _ in range(5):
+            made.tabulate()
+
+    with ThreadPoolExecutor(5) as pool:
+        reader = pool.submit(read)
+        writers = [pool.submit(write, part) for part in range(4)]
+        for each in writers:
+            each.result()
+        end.set()
+        reader.result()
+    assert seen[0] >= 1
+    assert set(rows_of(tmp_path / "out")) == {"a", "none0", "none1", "none2", "none3"}
+    assert not list((tmp_path / "out").glob(".partial-*"))

@@ -1,0 +1,133 @@
+"""The files of a slide are written while the network works on the next: never of two, and with the same bytes."""
+
+import threading
+
+import pytest
+from tests.evaluation.small import ByColour
+from tests.pipeline.small import fingerprints, paint, write_slide
+
+from ntrm.core.errors import DataError
+from ntrm.pipeline import outputs
+from ntrm.pipeline import slide as one_slide
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.segmenter import Segmenter
+from ntrm.wsi.inputs import SlideInput
+
+LONG_S = 120
+
+
+@pytest.fixture
+def slides(tmp_path, random):
+    return [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "abc"]
+
+
+def run(slides, out):
+    return segment(slides, out=out, model=ByColour(), device="cpu", batch=2)
+
+
+class Steps:
+    """Notes when a slide is opened and when its files are begun and ended; ``derive`` may be held up."""
+
+    def __init__(self, monkeypatch, before=lambda slide_id: None):
+        self.seen = []
+        self.threads = set()
+        self.opened = threading.Condition()
+        look_at, derive = one_slide.look_at, one_slide.derive
+
+        def looking(*given):
+            self.note("opened")
+            return look_at(*given)
+
+        def deriving(folder, slide_id, *given, **more):
+            self.threads.add(threading.current_thread().name.split("_")[0])
+            self.note(f"files of {slide_id}")
+            before(slide_id)
+            tables = derive(folder, slide_id, *given, **more)
+            self.note(f"end of {slide_id}")
+            return tables
+
+        monkeypatch.setattr(one_slide, "look_at", looking)
+        monkeypatch.setattr(one_slide, "derive", deriving)
+
+    def note(self, what):
+        with self.opened:
+            self.seen.append(what)
+            self.opened.notify_all()
+
+    def wait_for_opened(self, count):
+        with self.opened:
+            assert self.opened.wait_for(lambda: self.seen.count("opened") >= count, LONG_S)
+
+
+def test_the_next_slide_is_opened_while_the_files_of_one_are_written(tmp_path, slides, monkeypatch):
+    one_by_one = Segmenter(ByColour(), tmp_path / "whole", device="cpu", batch=2)
+    one_by_one.claim()
+    for slide in slides:
+        assert one_by_one.segment(SlideInput(slide, slide.name), slide.stem).status == "done"
+    one_by_one.tabulate()
+    # None of these would end if files were written before the next slide is begun.
+    awaited = {"a": 2, "b": 3}
+    steps = Steps(monkeypatch, lambda slide_id: steps.wait_for_opened(awaited.get(slide_id, 0)))
+    found = run(slides, tmp_path / "out")
+    assert [(each.slide_id, each.status) for each in found.slides] == [(name, "done") for name in "abc"]
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+    # The third is not begun before the first is done with.
+    third = [place for place, what in enumerate(steps.seen) if what == "opened"][2]
+    assert steps.seen.index("end of a") < third
+    assert steps.seen[-2:] == ["files of c", "end of c"]
+    assert steps.threads == {"ntrm-finish", threading.main_thread().name}
+
+
+def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, monkeypatch):
+    run(slides, tmp_path / "whole")
+    broken = {"a"}
+
+    def fails(slide_id):
+        if slide_id in broken:
+            raise DataError("no room", got=slide_id)
+
+    Steps(monkeypatch, fails)
+    found = run(slides, tmp_path / "out")
+    assert [each.status for each in found.slides] == ["failed", "done", "done"]
+    assert "no room" in found.slides[0].reason
+    assert "no room" in (tmp_path / "out" / "slides.csv").read_text()
+    broken.clear()
+    assert [each.status for each in run(slides, tmp_path / "out").slides] == ["done", "kept", "kept"]
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+def test_large_slides_are_finished_before_the_next_and_measured_before_their_polygons(tmp_path, slides, monkeypatch):
+    run(slides, tmp_path / "whole")
+    measured, written = outputs.measure_pieces, outputs.write_geojson
+    steps = Steps(monkeypatch)
+
+    def measuring(*given, **more):
+        yield from measured(*given, **more)
+        steps.note("measured")
+
+    def writing(*given, **more):
+        steps.note("polygons")
+        return written(*given, **more)
+
+    monkeypatch.setattr(outputs, "measure_pieces", measuring)
+    monkeypatch.setattr(outputs, "write_geojson", writing)
+    for module in (outputs, one_slide):
+        monkeypatch.setattr(module, "TOGETHER", 0)
+    assert run(slides, tmp_path / "out").exit_code == 0
+    each = [["opened", f"files of {name}", "measured", "polygons", f"end of {name}"] for name in "abc"]
+    assert steps.seen == [what for some in each for what in some]
+    assert steps.threads == {threading.main_thread().name}
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("part", ["write_mask_ome_tiff", "write_geojson", "write_slide_report", "write_overlays"])
+def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch, part):
+    def fails(*_, **__):
+        raise DataError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(outputs, part, fails)
+        found = run(slides[:1], tmp_path / "out")
+    assert found.slides[0].status == "failed"
+    assert "no room" in found.slides[0].reason
+    assert run(slides[:1], tmp_path / "out").exit_code == 0

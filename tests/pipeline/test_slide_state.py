@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from ntrm.core.errors import DataError
+from ntrm.pipeline.slide_state import DONE, FAILED, HIDDEN, finished, remember, remember_failure, remembered
+
+TABLES = {"slides": [{"slide_id": "a", "status": "done"}], "regions": [{"tissue": "EPI"}]}
+PLAN = {"slide_id": "a", "mpp": [0.5, 0.5]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    remember(tmp_path / "a", PLAN, TABLES, {"age": "54"})
+    return tmp_path / "a"
+
+
+def test_results_and_failures_are_remembered(folder, tmp_path):
+    document = {"plan": PLAN, "covariates": {"age": "54"}, "tables": TABLES}
+    assert finished(folder) == remembered(folder) == document
+    assert finished(tmp_path) is remembered(tmp_path) is None
+    remember_failure(folder, "a", "the disk was full", {"age": "55"})
+    row = {"slide_id": "a", "status": "failed", "reason": "the disk was full"}
+    assert remembered(folder) == {"covariates": {"age": "55"}, "tables": {"slides": [row]}}
+    assert finished(folder) == document
+    remember(folder, PLAN, TABLES, {"age": "54"})
+    assert remembered(folder) == document
+
+
+WRONG = ({}, {"plan": 3}, {"covariates": []}, {"tables": {}}, {"tables": {"slides": []}}, {"tables": {"slides": [3]}})
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=json.dumps)
+def test_what_is_no_record_is_said_with_what_to_do(folder, wrong):
+    sound = json.loads((folder / HIDDEN / DONE).read_text())
+    (folder / HIDDEN / DONE).write_text(json.dumps({**sound, **wrong} if wrong else wrong))
+    with pytest.raises(DataError, match="no record of a slide") as caught:
+        finished(folder)
+    assert "delete the slide's folder" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "[]", "null"], ids=range(5))
+@pytest.mark.parametrize("name", [DONE, FAILED])
+def test_damaged_files_are_our_errors(folder, name, text):
+    (folder / HIDDEN / name).write_text(text)
+    with pytest.raises(DataError):
+        remembered(folder)

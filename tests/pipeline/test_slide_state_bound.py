@@ -1,0 +1,83 @@
+"""What is made of a finished slide takes memory by its outlines, not by its pixels."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from tests.evaluation.small import MPP, schema_of
+
+from ntrm.core.mpp import Resolution
+from ntrm.export import polygons, pyramid
+from ntrm.export.geojson import write_geojson
+from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
+from ntrm.inference.mask_store import BandStore
+from ntrm.pipeline.measurements import class_areas, measure_pieces
+from ntrm.pipeline.pictures import overlay
+from ntrm.relations import outline, survey
+from ntrm.segmentation.specks import write_without_specks
+from ntrm.wsi.pieces import PieceMap
+
+SMALL, LARGE = (1_000, 1_200), (5_000, 6_000)
+"""Of the large one a single map takes 29 MB."""
+SCHEMA, SQUARE = schema_of(), Resolution.square(MPP)
+
+
+@pytest.fixture(autouse=True)
+def small_bands(monkeypatch):
+    monkeypatch.setattr(pyramid, "BAND_PIXELS", 1 << 18)
+    monkeypatch.setattr(polygons, "BAND_PIXELS", 1 << 18)
+    monkeypatch.setattr(survey, "BAND_PIXELS", 1 << 18)
+    monkeypatch.setattr(outline, "MOST_PIXELS", 1 << 18)
+
+
+def stored(folder, shape, random):
+    """A finished slide with the same tissue whatever its size."""
+    height, width = shape
+    tissue = np.kron(random.integers(1, 5, (10, 20)), np.ones((50, 50))).astype(np.uint8)
+    with BandStore.opened(folder, height, width, "plan") as store:
+        band = np.zeros((500, width), dtype=np.uint8)
+        for top in range(0, height, 500):
+            band[:, 100:1100] = tissue if top == 0 else 0
+            store.append(top, {"labels": band, "confidence": band})
+
+
+def peak_of(folder, shape, work):
+    with BandStore.opened(folder, *shape, "plan") as store:
+        labels, confidence = store.map("labels"), store.map("confidence")
+        tracemalloc.start()
+        try:
+            work(folder, labels, confidence)
+            return tracemalloc.get_traced_memory()[1] / 2**20
+        finally:
+            tracemalloc.stop()
+
+
+def measure(labels, confidence):
+    """The whole slide as one piece."""
+    coarse = Resolution.square(10 * MPP)
+    piece = PieceMap.of(np.ones((labels.shape[0] // 10, labels.shape[1] // 10), dtype=bool), coarse)
+    (found,) = measure_pieces(labels, confidence, piece, schema=SCHEMA, resolution=SQUARE)
+    assert (found.window.height, found.window.width) == labels.shape
+    assert sum(found.areas_mm2.values()) == pytest.approx(500_000 * SQUARE.pixel_area_um2 / 1e6)
+
+
+WORKS = {
+    "mask": lambda folder, labels, _: write_mask_ome_tiff(folder / "m.ome.tif", labels, SCHEMA, SQUARE),
+    "confidence": lambda folder, _, values: write_confidence_ome_tiff(folder / "c.ome.tif", values, SQUARE),
+    "polygons": lambda folder, labels, values: write_geojson(
+        folder / "r.geojson", labels, SCHEMA, SQUARE, confidence=values
+    ),
+    "areas": lambda _, labels, __: class_areas(labels, SCHEMA, SQUARE, rows=64),
+    "measurements": lambda _, labels, values: measure(labels, values),
+    "without specks": lambda folder, labels, _: write_without_specks(folder / "tidy.u8", labels, 64),
+    "picture": lambda _, labels, __: overlay(np.zeros((100, 200, 3), np.uint8), labels, SCHEMA),
+}
+
+
+def test_memory_does_not_grow_with_the_slide(tmp_path, random):
+    for name, shape in (("small", SMALL), ("large", LARGE)):
+        stored(tmp_path / name, shape, random)
+    for name, work in WORKS.items():
+        small, large = (peak_of(tmp_path / at, shape, work) for at, shape in (("small", SMALL), ("large", LARGE)))
+        # A band of tiles over the width, 512 rows, takes 3 MB of the large slide; some of them are held at a time.
+        assert large < small + 20, (name, small, large)

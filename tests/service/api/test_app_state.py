@@ -1,0 +1,157 @@
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.service.core.test_disk import full_database
+from tests.service.small import RAW, only_slide, serving, settings_of, slide_bytes
+
+from ntrm.service.core.disk import RESERVE_BYTES
+from ntrm.service.core.paths import AUDIT, DATABASE, LOST, RESERVE, UPLOADS
+from ntrm.service.jobs.database import DONE, UPLOAD, Slide
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+
+def upload(client, random):
+    answer = client.post("/v1/slides", content=slide_bytes(random), headers=RAW)
+    assert answer.status_code == 202
+    return answer.json()["id"]
+
+
+def by_another_spelling(out, monkeypatch):
+    (out.parent / "sub").mkdir()
+    monkeypatch.chdir(out.parent / "sub")
+    return Path("..", out.name)
+
+
+def by_a_link(out, _):
+    (out.parent / "link").symlink_to(out)
+    return out.parent / "link"
+
+
+def moved(out, _):
+    return out.rename(out.parent / "moved")
+
+
+def copied(out, _):
+    return shutil.copytree(out, out.parent / "copy")
+
+
+@pytest.mark.parametrize("elsewhere", [by_another_spelling, by_a_link, moved, copied])
+def test_uploads_survive_when_their_folder_is_served_under_another_path(
+    tmp_path, model, random, monkeypatch, elsewhere
+):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        key = upload(client, random)
+        client.post(f"/v1/slides/{key}/cancel")
+        sent = (tmp_path / "out" / ".service" / UPLOADS / key).read_bytes()
+    out = elsewhere(tmp_path / "out", monkeypatch)
+    with serving(settings_of(out, model)) as client:
+        assert (only_slide(client)["id"], only_slide(client)["has_image"]) == (key, True)
+        assert client.get(f"/v1/slides/{key}/tiles/slide/0/0_0.jpg").status_code == 200
+        assert client.post(f"/v1/slides/{key}/retry").json()["status"] == "queued"
+        uploads = client.hall.settings.hidden / UPLOADS
+        assert client.hall.store.claim("w").source == uploads / key
+        assert (uploads / key).read_bytes() == sent
+        client.hall.store.release(key, "w")
+        assert client.delete(f"/v1/slides/{key}").status_code == 204
+        assert list(uploads.iterdir()) == []
+    # Whoever deletes a slide of a copy deletes nothing of the original.
+    assert (tmp_path / "out" / ".service" / UPLOADS / key).exists() == (elsewhere is copied)
+
+
+def test_a_database_with_absolute_paths_is_understood(tmp_path, model, random):
+    settings = settings_of(tmp_path / "out", model)
+    with serving(settings) as client:
+        key = upload(client, random)
+    with closing(sqlite3.connect(settings.hidden / DATABASE)) as connection, connection:
+        (stored,) = connection.execute("SELECT source FROM slides").fetchone()
+        assert stored == f"{UPLOADS}/{key}".encode()
+        connection.execute("UPDATE slides SET source = ?", (f"/gone/.service/uploads/{key}".encode(),))
+    with serving(settings) as client:
+        assert client.get(f"/v1/slides/{key}/tiles/slide/0/0_0.jpg").status_code == 200
+
+
+def test_an_unknown_upload_is_moved_aside_and_told(tmp_path, model, caplog):
+    settings = settings_of(tmp_path / "out", model)
+    unknown = settings.hidden / UPLOADS / ("f" * 24)
+    unknown.parent.mkdir(parents=True)
+    unknown.write_bytes(b"a slide, perhaps")
+    with serving(settings):
+        assert not unknown.exists()
+    assert (settings.hidden / LOST / unknown.name).read_bytes() == b"a slide, perhaps"
+    assert "belongs to no slide" in caplog.text
+    assert f'"set aside", "slide": "{unknown.name}"' in (settings.hidden / AUDIT).read_text()
+
+
+def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, model, random):
+    original = tmp_path / "root" / "a.tif"
+    original.parent.mkdir()
+    original.write_bytes(slide_bytes(random))
+    with serving(settings_of(tmp_path / "out", model, roots=(original.parent,))) as client:
+        slide = Slide("a" * 24, "a", "a", UPLOAD, original, None, DONE, 0.0)
+        client.hall.delete(client.hall.store.add(slide))
+        assert client.get("/v1/slides").json() == {"slides": []}
+    assert original.is_file()
+
+
+def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, monkeypatch):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        key = upload(client, random)
+        reserve = client.hall.settings.hidden / RESERVE
+        before = reserve.stat().st_size
+        assert before == RESERVE_BYTES
+
+        def with_room(work):
+            def only_with_room(*values):
+                if reserve.stat().st_size == before:
+                    raise full_database()
+                return work(*values)
+
+            return only_with_room
+
+        for name in ("mark_deleted", "cancel"):
+            monkeypatch.setattr(client.hall.store, name, with_room(getattr(client.hall.store, name)))
+        assert client.post(f"/v1/slides/{key}/cancel").json()["status"] == "cancelled"
+        client.hall.reserve.fill()
+        assert client.delete(f"/v1/slides/{key}").status_code == 204
+        assert client.get("/v1/slides").json() == {"slides": []}
+        assert list((client.hall.settings.hidden / UPLOADS).iterdir()) == []
+        # It is there again for the next time.
+        assert reserve.stat().st_size == before
+
+
+def test_a_slide_s_own_files_make_room_where_the_reserve_is_used_up(tmp_path, model, random, monkeypatch):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        key, other = upload(client, random), upload(client, random)
+        uploads, mark = client.hall.settings.hidden / UPLOADS, client.hall.store.mark_deleted
+
+        def only_with_room(slide):
+            if (uploads / key).exists():
+                raise full_database()
+            return mark(slide)
+
+        monkeypatch.setattr(client.hall.store, "mark_deleted", only_with_room)
+        assert client.delete(f"/v1/slides/{key}").status_code == 204
+        assert only_slide(client)["id"] == other
+        assert [path.name for path in uploads.iterdir()] == [other]
+
+
+def test_files_go_before_the_database_has_to_write_again(tmp_path, model, random, monkeypatch):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        key = upload(client, random)
+        hidden, forget = client.hall.settings.hidden, client.hall.store.forget
+        results = tmp_path / "out" / client.get(f"/v1/slides/{key}").json()["slide_id"]
+        results.mkdir()
+        (results / "mask.ome.tif").write_bytes(b"x")
+        left = []
+
+        def look(slide):
+            left.extend(path for path in (*hidden.rglob("mask.ome.tif"), results) if path.exists())
+            forget(slide)
+
+        monkeypatch.setattr(client.hall.store, "forget", look)
+        assert client.delete(f"/v1/slides/{key}").status_code == 204
+        assert left == []

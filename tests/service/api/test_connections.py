@@ -1,0 +1,185 @@
+"""Connections that keep the service waiting are dropped, and others come in meanwhile."""
+
+import asyncio
+import resource
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import uvicorn
+from tests.service.small import settings_of
+from uvicorn.server import ServerState
+
+from ntrm.service.api.connections import BoundedProtocol, most_connections
+from ntrm.service.serve import configured
+
+PATIENCE = 60
+LARGE = 50 * 2**20
+"""Bytes of an answer: more than any system keeps for a client that does not read."""
+UNFINISHED = b"GET / HTTP/1.1\r\n"
+WHOLE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Quick(BoundedProtocol):
+    most = 5
+    header_seconds = 0.05
+    stall_seconds = 0.05
+
+
+class Patient(BoundedProtocol):
+    most = 5
+    header_seconds = stall_seconds = 3600
+
+
+async def application(scope, receive, send):
+    """Answers at once; at /wait once the body is there; at /large with much."""
+    if scope["path"] == "/wait":
+        while (await receive()).get("more_body"):
+            pass
+    size = LARGE if scope["path"] == "/large" else 2
+    head = [(b"content-length", str(size).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    for start in range(0, size, 2**20):
+        await send({"type": "http.response.body", "body": bytes(min(2**20, size - start)), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def asked(kind, client):
+    """What ``client(connect, state)`` gives, with a server of this protocol."""
+
+    @asynccontextmanager
+    async def serving():
+        config = uvicorn.Config(application, http=kind, ws="none", lifespan="off", log_config=None)
+        config.load()
+        state = ServerState()
+        server = await asyncio.get_running_loop().create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
+        writers = []
+
+        async def connect(content=b""):
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writers.append(writer)
+            writer.write(content)
+            return reader, writer
+
+        try:
+            yield connect, state
+        finally:
+            for writer in writers:
+                writer.close()
+            server.close()
+            for each in [*state.connections]:
+                each.transport.abort()
+
+    async def all_of_it():
+        async with asyncio.timeout(PATIENCE), serving() as (connect, state):
+            return await client(connect, state)
+
+    return asyncio.run(all_of_it())
+
+
+async def rest(reader):
+    """Everything until the server ends the connection."""
+    found = b""
+    with suppress(ConnectionError):
+        while piece := await reader.read(2**16):
+            found += piece
+    return found
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("start", [b"", UNFINISHED, WHOLE + UNFINISHED])
+def test_headers_that_never_end_are_given_up_even_if_bytes_keep_coming(start):
+    async def client(connect, state):
+        reader, writer = await connect(start)
+        ended = asyncio.create_task(rest(reader))
+        while not ended.done():
+            writer.write(b"x" if start else b"")
+            await asyncio.sleep(0.005)
+        await until(lambda: not state.connections)
+        return ended.result()
+
+    assert asked(Quick, client).count(b"200 OK") == start.count(WHOLE)
+
+
+def test_one_connection_too_many_takes_the_place_of_the_oldest_without_a_request():
+    async def client(connect, state):
+        kept, kept_writer = await connect(WHOLE)
+        await kept.readuntil(b"\r\n\r\n")
+        waiting = []
+        for number in range(Patient.most - 1):
+            waiting.append(await connect(UNFINISHED))
+            await until(lambda number=number: len(state.connections) == number + 2)
+        newcomer, _ = await connect(WHOLE)
+        assert b"200 OK" in await newcomer.readuntil(b"\r\n\r\n")
+        assert await rest(waiting[0][0]) == b""
+        for _, writer in waiting[1:]:
+            writer.write(b"Host: x\r\n\r\n")
+        answers = [await reader.readuntil(b"\r\n\r\n") for reader, _ in waiting[1:]]
+        kept_writer.write(WHOLE)
+        answers.append(await kept.readuntil(b"\r\n\r\n"))
+        return answers, len(state.connections)
+
+    answers, count = asked(Patient, client)
+    assert all(b"200 OK" in each for each in answers)
+    assert count == Patient.most
+
+
+def test_where_all_are_busy_a_newcomer_is_told_at_once():
+    async def client(connect, state):
+        for _ in range(Patient.most):
+            await connect(b"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        await until(lambda: len(state.tasks) == Patient.most)
+        newcomer, _ = await connect(WHOLE)
+        return await rest(newcomer)
+
+    assert asked(Patient, client).startswith(b"HTTP/1.1 503 ")
+
+
+def test_the_rest_of_a_body_that_nobody_waits_for_has_to_come_soon():
+    async def client(connect, _):
+        reader, writer = await connect(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\n")
+        assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        ended = asyncio.create_task(rest(reader))
+        while not ended.done():
+            writer.write(b"x")
+            await asyncio.sleep(0.005)
+        return True
+
+    assert asked(Quick, client)
+
+
+def test_a_client_that_does_not_read_its_answer_is_dropped():
+    async def client(connect, state):
+        await connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: state.tasks)
+        await until(lambda: not state.connections)
+        return True
+
+    assert asked(Quick, client)
+
+
+def test_those_that_ask_and_read_are_kept_however_long_they_take_between_requests():
+    async def client(connect, _):
+        reader, writer = await connect(WHOLE)
+        found = [await reader.readuntil(b"\r\n\r\n\x00\x00")]
+        await asyncio.sleep(3 * Quick.header_seconds)
+        writer.write(WHOLE)
+        return [*found, await reader.readuntil(b"\r\n\r\n\x00\x00")]
+
+    assert all(b"200 OK" in each for each in asked(Quick, client))
+
+
+def test_connections_leave_half_of_the_descriptors_to_others(monkeypatch):
+    limits = iter([(1024, 4096), (256, 256), (resource.RLIM_INFINITY, resource.RLIM_INFINITY)])
+    monkeypatch.setattr(resource, "getrlimit", lambda _: next(limits))
+    assert [most_connections(512) for _ in range(3)] == [512, 128, 512]
+
+
+def test_the_service_speaks_this_protocol_with_its_limits(tmp_path):
+    limits = {"header_seconds": 3, "idle_seconds": 4, "idle_bytes": 5, "connections": 6}
+    http = configured(application, settings_of(tmp_path, "bundled", limits=limits)).http
+    assert issubclass(http, BoundedProtocol)
+    assert (http.header_seconds, http.stall_seconds, http.least_bytes, http.most) == (3, 4, 5, 6)

@@ -1,0 +1,184 @@
+import asyncio
+import os
+from types import SimpleNamespace
+
+import pytest
+from bench.hostile import sparse_slide
+from PIL import Image
+from tests.service.small import RAW, serving, settings_of, slide_bytes
+from tests.wsi import making
+
+from ntrm.service.api.app_state import AppState
+from ntrm.service.api.documents import RetryRequest
+from ntrm.service.api.intake import receive, steadily
+from ntrm.service.api.routes_slides import _body
+from ntrm.service.core.paths import INCOMING, TRASH, UPLOADS
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.core.settings import ServiceLimits
+
+
+def upload(client, content, **query):
+    return client.post("/v1/slides", params=query, content=content, headers=RAW)
+
+
+def files_in(client):
+    hidden = client.hall.settings.hidden
+    return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in (INCOMING, UPLOADS, TRASH)}
+
+
+NOTHING = {INCOMING: [], UPLOADS: [], TRASH: []}
+HOSTILE = [  # one process each
+    b"not a slide", b"", b"II*\x00" + bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff" + bytes(range(256)),
+    b"II*\x00\x08\x00\x00\x00\x01\x00\x00\x01\x04\x00\x01\x00\x00\x00\xff\xff\xff\x7f", b"<script>alert(1)</script>",
+]  # fmt: skip
+
+
+def test_what_is_no_slide_is_refused_by_its_content_and_not_kept(tmp_path, model, random):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        for content in HOSTILE:
+            answer = upload(client, content, name="a.svs")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unreadable")
+            assert files_in(client) == NOTHING
+        assert client.get("/v1/slides").json() == {"slides": []}
+        # And the next sound one is taken.
+        assert upload(client, slide_bytes(random)).status_code == 202
+
+
+def test_a_slide_that_would_take_minutes_for_nothing_is_refused_and_not_kept(tmp_path, model, quick_readers):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        answer = upload(client, sparse_slide(), name="a.tif")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "refused")
+        assert "coarser levels" in answer.json()["error"]["mend"]
+        assert files_in(client) == NOTHING
+
+
+@pytest.mark.usefixtures("quick_readers")
+def test_an_upload_that_names_another_file_shows_nothing_of_it(tmp_path, model, random):
+    Image.fromarray(making.tissue(random, 64, 96)).save(tmp_path / "private.jpg", restart_marker_rows=1)
+    with serving(settings_of(tmp_path / "out", model, roots=(tmp_path,))) as client:
+        up = "../" * len(tmp_path.parts) * 2
+        naming = making.write_vms(tmp_path / "a.vms", f"{up}{tmp_path}/private.jpg").read_bytes()
+        answer = upload(client, naming, name="a.vms", mpp=0.5)
+        assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
+        assert files_in(client) == NOTHING
+        # Under a root, a slide may be several files.
+        making.write_vms(tmp_path / "a.vms", "private.jpg")
+        assert client.post("/v1/slides", json={"path": "a.vms", "mpp": 0.5}).status_code == 202
+
+
+@pytest.fixture
+def hall(tmp_path, model, request):
+    """Its parameter is how many seconds an upload may send nothing."""
+    limits = {"upload_bytes": 10**6, "idle_seconds": getattr(request, "param", 600)}
+    hall = AppState(settings_of(tmp_path / "out", model, limits=limits))
+    yield hall
+    hall.store.close()
+
+
+class GoneError(Exception):
+    pass
+
+
+async def pieces(*sizes, then=None):
+    for size in sizes:
+        yield os.urandom(size)
+    if then is not None:
+        raise then
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(hall):
+    place = hall.settings.hidden / INCOMING
+
+    async def cut():
+        with pytest.raises(GoneError):
+            await receive(hall, pieces(1000, 400_000, then=GoneError()), 10**6)
+
+    asyncio.run(cut())
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("hall", [1], indirect=True)
+def test_an_upload_that_stops_or_only_drips_is_given_up(hall):
+    async def never():
+        yield b"x" * 1000
+        await asyncio.sleep(3600)
+
+    async def dripping():
+        while True:
+            yield b"x"
+            await asyncio.sleep(0.02)
+
+    async def given_up(chunks):
+        with pytest.raises(ProblemError) as caught:
+            async with asyncio.timeout(60):
+                await receive(hall, chunks, None)
+        return caught.value
+
+    async def both():
+        return await asyncio.gather(given_up(never()), given_up(dripping()))
+
+    for problem in asyncio.run(both()):
+        assert (problem.status, problem.code) == (408, "slow")
+        assert problem.expected == "at least 262,144 bytes every 1 s"
+    assert list((hall.settings.hidden / INCOMING).iterdir()) == []
+
+
+def test_only_waiting_for_the_sender_counts_as_slowness(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("ntrm.service.api.intake.time.monotonic", lambda: clock[0])
+
+    async def write_slowly():
+        found = b""
+        async for piece in steadily(pieces(*[10] * 20), ServiceLimits(idle_seconds=1, idle_bytes=1000)):
+            found += piece
+            # A disk that takes long to write what came.
+            clock[0] += 5
+        return len(found)
+
+    assert asyncio.run(write_slowly()) == 200
+
+
+def test_a_small_document_has_to_come_soon_too():
+    limits = SimpleNamespace(idle_seconds=0.05, idle_bytes=1000)
+    hall = SimpleNamespace(settings=SimpleNamespace(limits=limits))
+
+    async def never():
+        yield b'{"mpp":'
+        await asyncio.sleep(3600)
+
+    with pytest.raises(ProblemError) as caught:
+        asyncio.run(_body(SimpleNamespace(stream=never), hall, RetryRequest))
+    assert caught.value.status == 408
+
+
+def test_an_upload_whose_request_is_cancelled_leaves_nothing(hall):
+    async def endless():
+        while True:
+            yield b"x"
+            await asyncio.sleep(0)
+
+    async def begin_and_cancel():
+        task = asyncio.create_task(receive(hall, endless(), None))
+        while not list((hall.settings.hidden / INCOMING).iterdir()):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(begin_and_cancel())
+    assert list((hall.settings.hidden / INCOMING).iterdir()) == []
+
+
+def test_every_byte_arrives_whatever_the_pieces(hall, random):
+    content = random.bytes(900_000)
+
+    async def cut():
+        at = 0
+        while at < len(content):
+            size = int(random.integers(1, 100_000))
+            yield content[at : at + size]
+            at += size
+
+    path = asyncio.run(receive(hall, cut(), None))
+    assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,248 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.evaluation.small import MPP
+from tests.pipeline.small import paint, write_slide
+from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
+
+from ntrm.pipeline.slide_state import alone
+from ntrm.service.core.paths import INCOMING, THUMBNAILS, TRASH, UPLOADS
+from ntrm.service.core.settings import ServiceLimits
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+
+@pytest.fixture
+def roots(tmp_path, random):
+    write_slide(tmp_path / "root" / "sub" / "b.tif", paint(random))
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def client(tmp_path, model, roots):
+    limits = {"upload_bytes": 200_000, "queue": 5, "uploads": 2, "open_seconds": 60}
+    with serving(settings_of(tmp_path / "out", model, roots=(roots,), limits=limits)) as client:
+        yield client
+
+
+def error(answer):
+    assert set(answer.json()) == {"error"}
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def upload(client, content, **query):
+    return client.post("/v1/slides", params=query, content=content, headers=RAW)
+
+
+def files_in(client):
+    hidden = client.hall.settings.hidden
+    return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in (INCOMING, UPLOADS, TRASH)}
+
+
+def test_an_upload_is_queued_and_kept_for_its_owner_alone(client, random):
+    content = slide_bytes(random)
+    answer = upload(client, content, name="Slide 7 (é).svs")
+    assert answer.status_code == 202
+    slide = answer.json()
+    assert (slide["status"], slide["name"], slide["queue_position"]) == ("queued", "Slide 7 (é)", 1)
+    assert slide["slide_id"].startswith("Slide_7_e-")
+    assert (slide["width"], slide["height"], slide["has_image"]) == (120, 90, True)
+    assert slide["mpp"] == pytest.approx(MPP, rel=1e-4)
+    assert slide["layers"] == ["slide"]
+    assert client.get(f"/v1/slides/{slide['id']}").json() == slide
+    assert only_slide(client) == slide
+    path = client.hall.settings.hidden / UPLOADS / slide["id"]
+    assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert files_in(client) == {INCOMING: [], UPLOADS: [slide["id"]], TRASH: []}
+
+
+def test_a_given_name_stands_for_the_file_s_own(client, random):
+    slide = upload(client, slide_bytes(random), name="Jane Doe.svs", slide_id="case-7").json()
+    assert (slide["slide_id"], slide["name"]) == ("case-7", "case-7")
+    assert "Jane" not in json.dumps(client.get("/v1/slides").json())
+    assert b"Jane" not in b"".join(path.read_bytes() for path in client.hall.settings.hidden.glob("*.*"))
+    assert error(upload(client, slide_bytes(random), slide_id="CASE-7")) == (409, "conflict")
+    for wrong in ("../x", "a b", "é", "con", ".", "..", "a" * 101):
+        assert upload(client, slide_bytes(random), slide_id=wrong).status_code == 422
+    assert len(files_in(client)[UPLOADS]) == 1
+
+
+def test_equal_file_names_get_different_ids(client, random):
+    ids = [upload(client, slide_bytes(random), name="a.tif").json()["slide_id"] for _ in range(3)]
+    assert ids == ["a", "a-2", "a-3"]
+    # Nor may a slide be called like a file of the results.
+    (client.hall.settings.out / "run.json").write_text("{}")
+    assert upload(client, slide_bytes(random), name="run.json.tif").json()["slide_id"] == "run.json-2"
+
+
+def test_files_of_one_name_may_come_in_together(client, random):
+    contents = [slide_bytes(random) for _ in range(4)]
+    with ThreadPoolExecutor(5) as threads:
+        answers = list(threads.map(lambda content: upload(client, content, name="a.tif"), contents[:2]))
+        answers += list(threads.map(lambda content: upload(client, content, name="b.tif"), contents[2:]))
+    assert [answer.status_code for answer in answers] == [202] * 4
+    assert {answer.json()["slide_id"] for answer in answers} == {"a", "a-2", "b", "b-2"}
+
+
+def test_paths_below_a_root_are_taken_and_stay_where_they_are(client, roots):
+    for number, path in enumerate(("sub/b.tif", str(roots / "sub" / "b.tif"))):
+        answer = client.post("/v1/slides", json={"path": path, "slide_id": f"s{number}"})
+        assert answer.status_code == 202
+        slide = answer.json()
+        assert (slide["slide_id"], slide["status"]) == (f"s{number}", "queued")
+        assert client.delete(f"/v1/slides/{slide['id']}").status_code == 204
+    assert (roots / "sub" / "b.tif").is_file()
+    assert files_in(client) == {INCOMING: [], UPLOADS: [], TRASH: []}
+
+
+def test_paths_outside_are_refused(client):
+    for path in ("../out/run.json", "/etc/passwd", "sub/../../x", "sub%2fb.tif", "a\x00b"):
+        assert error(client.post("/v1/slides", json={"path": path})) == (403, "outside"), path
+
+
+BODIES = [
+    b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"path": 3}', b'{"path": ""}', b'{"path": "sub/b.tif", "mpp": -1}',
+    b'{"path": "sub/b.tif", "mpp": NaN}', b'{"path": "sub/b.tif", "mpp": "x"}', b'{"path": "sub/b.tif", "more": 1}',
+    b'{"path": "sub/b.tif", "slide_id": "a/b"}', b"[" * 50_000, b"\xff\xfe", b'{"path": "sub/b.tif", "mpp": 1e400}',
+]  # fmt: skip
+
+
+def test_bodies_that_make_no_sense(client):
+    for body in BODIES:
+        answer = client.post("/v1/slides", content=body, headers={"Content-Type": "application/json"})
+        assert error(answer) == (422, "usage"), body
+    assert client.get("/v1/slides").json() == {"slides": []}
+
+
+def test_other_kinds_and_sizes_of_body(client):
+    assert error(client.post("/v1/slides", content=b"x", headers={"Content-Type": "text/plain"})) == (415, "media_type")
+    assert error(client.post("/v1/slides")) == (415, "media_type")
+    large = json.dumps({"path": "x" * 70_000})
+    answer = client.post("/v1/slides", content=large, headers={"Content-Type": "application/json"})
+    assert error(answer) == (413, "too_large")
+    assert error(client.put("/v1/slides")) == (405, "method")
+
+
+def test_too_large_an_upload_is_refused_with_and_without_its_length(client):
+    content = bytes(200_001)
+    assert error(upload(client, content)) == (413, "too_large")
+    assert error(upload(client, (content[n : n + 10_000] for n in range(0, 200_001, 10_000)))) == (413, "too_large")
+    assert files_in(client) == {INCOMING: [], UPLOADS: [], TRASH: []}
+
+
+def test_a_slide_without_its_resolution_is_kept_until_it_is_told(client, random):
+    content = slide_bytes(random, mpp=None)
+    answer = upload(client, content, name="a.tif")
+    assert error(answer) == (422, "mpp_missing")
+    assert "µm" in answer.json()["error"]["what"]
+    kept = only_slide(client)
+    assert kept["id"] == answer.json()["error"]["slide"]
+    assert (kept["status"], kept["error"]["code"]) == ("failed", "mpp_missing")
+    again = client.post(f"/v1/slides/{kept['id']}/retry", json={"mpp": 0.5})
+    assert (again.status_code, again.json()["status"], again.json()["mpp"]) == (200, "queued", 0.5)
+    assert error(client.post(f"/v1/slides/{kept['id']}/retry", json={})) == (409, "conflict")
+
+
+def test_the_same_file_sent_again_with_its_resolution_takes_the_place_of_the_first(client, random):
+    content = slide_bytes(random, mpp=None)
+    first = upload(client, content, name="a.tif").json()["error"]["slide"]
+    other = upload(client, slide_bytes(random, mpp=None), name="b.tif").json()["error"]["slide"]
+    second = upload(client, content, name="a.tif", mpp=0.5)
+    assert (second.status_code, second.json()["slide_id"]) == (202, "a")
+    assert {slide["id"] for slide in client.get("/v1/slides").json()["slides"]} == {other, second.json()["id"]}
+    assert client.get(f"/v1/slides/{first}").status_code == 404
+    assert sorted(files_in(client)[UPLOADS]) == sorted([other, second.json()["id"]])
+
+
+def test_a_path_without_its_resolution_is_refused(client, roots, random):
+    (roots / "c.tif").write_bytes(slide_bytes(random, mpp=None))
+    assert error(client.post("/v1/slides", json={"path": "c.tif"})) == (422, "mpp_missing")
+    assert client.post("/v1/slides", json={"path": "c.tif", "mpp": 0.25}).json()["mpp"] == 0.25
+    assert upload(client, slide_bytes(random), mpp="0.001").status_code == 422
+
+
+def test_limits_of_pixels_queue_uploads_and_disk(tmp_path, model, random):
+    def service(**limits):
+        return serving(settings_of(tmp_path / "out", model, limits=limits))
+
+    content = slide_bytes(random)
+    with service(pixels=120 * 90 - 1) as client:
+        assert error(upload(client, content)) == (413, "too_many_pixels")
+    with service(reserve_bytes=2**59) as client:
+        assert error(upload(client, content)) == (507, "disk_full")
+    with service(queue=2) as client:
+        assert [upload(client, content).status_code for _ in range(3)] == [202, 202, 429]
+        assert len(files_in(client)[UPLOADS]) == 2
+    with service(uploads=1) as client:
+        client.hall.uploads = 1
+        assert error(upload(client, content)) == (429, "uploads")
+        client.hall.uploads = 0
+        assert upload(client, content).status_code == 202
+        assert client.hall.uploads == 0
+        assert files_in(client)[INCOMING] == []
+
+
+def test_cancel_retry_and_delete(client, random):
+    slide = upload(client, slide_bytes(random)).json()
+    place = f"/v1/slides/{slide['id']}"
+    assert error(client.post(f"{place}/retry")) == (409, "conflict")
+    assert client.post(f"{place}/cancel").json()["status"] == "cancelled"
+    assert client.post(f"{place}/cancel").json()["status"] == "cancelled"
+    assert client.post(f"{place}/retry").json()["status"] == "queued"
+    answer = client.post(f"{place}/retry", content=b"[1]", headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert client.delete(place).status_code == 204
+    for method, path in (("GET", place), ("DELETE", place), ("POST", f"{place}/cancel"), ("POST", f"{place}/retry")):
+        assert error(client.request(method, path)) == (404, "not_found")
+    assert files_in(client) == {INCOMING: [], UPLOADS: [], TRASH: []}
+
+
+def test_deleting_removes_results_but_not_under_another_program(tmp_path, model, random):
+    path, _ = segmented(tmp_path, random)
+    with serving(settings_of(tmp_path / "out", model, roots=(path.parent,))) as client:
+        slide = only_slide(client)
+        place = f"/v1/slides/{slide['id']}"
+        assert client.get(f"{place}/thumbnail.jpg").status_code == 200
+        with alone(tmp_path / "out" / "a"):
+            assert error(client.delete(place)) == (409, "conflict")
+        assert client.get(place).status_code == 200
+        assert client.delete(place).status_code == 204
+        assert not (tmp_path / "out" / "a").exists()
+        assert list((tmp_path / "out" / ".service" / THUMBNAILS).iterdir()) == []
+    assert path.is_file()
+
+
+def test_the_list_by_status_and_in_order(client, random):
+    ids = [upload(client, slide_bytes(random), name=f"{n}.tif").json()["id"] for n in range(3)]
+    client.post(f"/v1/slides/{ids[1]}/cancel")
+    assert [each["id"] for each in client.get("/v1/slides").json()["slides"]] == ids[::-1]
+    queued = client.get("/v1/slides", params={"status": "queued"}).json()["slides"]
+    assert [(each["id"], each["queue_position"]) for each in queued] == [(ids[2], 2), (ids[0], 1)]
+    assert client.get("/v1/slides", params={"status": "odd"}).status_code == 422
+
+
+def test_ids_that_are_none(client):
+    for key in ("x", "A" * 24, "a" * 23, "a" * 24 + "%00", "..%2f..%2fetc", "a" * 24):
+        for rest in ("", "/summary", "/tiles", "/at?x=1&y=1"):
+            answer = client.get(f"/v1/slides/{key}{rest}")
+            assert answer.status_code in (404, 422), key
+            assert set(answer.json()) == {"error"}
+
+
+def test_what_is_done_is_written_down_without_names(client, random):
+    slide = upload(client, slide_bytes(random), name="Jane Doe.tif", slide_id="case").json()
+    client.post(f"/v1/slides/{slide['id']}/cancel")
+    client.delete(f"/v1/slides/{slide['id']}")
+    lines = (client.hall.settings.hidden / "audit.jsonl").read_text().splitlines()
+    assert [json.loads(line)["action"] for line in lines] == ["start", "upload", "cancel", "delete"]
+    assert all(set(json.loads(line)) == {"time", "action", "slide", "outcome"} for line in lines)
+    assert "Jane" not in "".join(lines)
+
+
+def test_limits_are_checked_when_made():
+    for wrong in ({"queue": 0}, {"uploads": -1}, {"tile_seconds": 1.5}, {"pixels": True}):
+        with pytest.raises(Exception, match="impossible limit"):
+            ServiceLimits(**wrong)

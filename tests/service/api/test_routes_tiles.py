@@ -1,0 +1,162 @@
+import io
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.evaluation.small import COLOURS, NAMES
+from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
+
+from ntrm.report.safe_palette import SAFE
+from ntrm.service.api import routes_tiles
+from ntrm.service.core.palette import BROKEN, CORRECTED, SAFE_BROKEN, SAFE_CORRECTED
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+BKG = NAMES.index("BKG")
+
+
+@pytest.fixture
+def made(tmp_path, random):
+    return (tmp_path, *segmented(tmp_path, random, maps=True, tissue_mask=False))
+
+
+@pytest.fixture
+def client(made, model):
+    folder, path, _ = made
+    with serving(settings_of(folder / "out", model, roots=(path.parent,))) as client:
+        yield client
+
+
+@pytest.fixture
+def tiles(client):
+    return f"/v1/slides/{only_slide(client)['id']}/tiles"
+
+
+def image_of(answer):
+    assert answer.status_code == 200, answer.text
+    return Image.open(io.BytesIO(answer.content))
+
+
+def test_the_source(client, tiles, made):
+    mask = made[2]
+    source = client.get(tiles).json()
+    assert (source["width"], source["height"], source["tile_size"]) == (mask.shape[1], mask.shape[0], 256)
+    assert (source["min_level"], source["max_level"], source["levels"]) == (0, 8, 9)
+    assert source["layers"] == ["slide", "tissue", "initial", "confidence", "interface"]
+    assert (source["mask_to_image"], source["image_to_level0"]) == ([1.0, 1.0], [0, 0])
+    assert source["mpp"] == pytest.approx(6.7, rel=1e-4)
+
+
+def test_the_slide_s_tiles_are_its_pixels(client, tiles, made):
+    mask = made[2]
+    pixels = np.array(COLOURS, dtype=np.uint8)[mask]
+    shown = np.asarray(image_of(client.get(f"{tiles}/slide/8/0_0.jpg")))
+    assert shown.shape == (*mask.shape, 3)
+    # JPEG: close on the whole, not at every edge.
+    assert np.abs(shown.astype(int) - pixels).mean() < 6
+    assert np.asarray(image_of(client.get(f"{tiles}/slide/0/0_0.jpg"))).shape == (1, 1, 3)
+
+
+def test_tissue_tiles_are_the_mask_with_the_colours_that_were_asked_for(client, tiles, made):
+    mask = made[2]
+    plain = image_of(client.get(f"{tiles}/tissue/8/0_0.png"))
+    np.testing.assert_array_equal(np.asarray(plain), mask + 1)
+    shown = np.asarray(plain.convert("RGBA"))
+    np.testing.assert_array_equal(shown[..., :3], np.array(COLOURS, dtype=np.uint8)[mask])
+    np.testing.assert_array_equal(shown[..., 3], np.where(mask == BKG, 0, 255))
+    safe = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?palette=safe")).convert("RGBA"))
+    np.testing.assert_array_equal(safe[..., :3], np.array(SAFE[:4], dtype=np.uint8)[mask])
+    hidden = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?hide=0,3")).convert("RGBA"))[..., 3]
+    np.testing.assert_array_equal(hidden > 0, mask == NAMES.index("RET"))
+    only = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?only={BKG}")).convert("RGBA"))[..., 3]
+    np.testing.assert_array_equal(only > 0, mask == BKG)
+    none = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?only=200")).convert("RGBA"))[..., 3]
+    assert none.max() == 0
+
+
+def test_pixels_are_compressed_once_for_all_colours(client, tiles, monkeypatch):
+    calls = []
+    packed = routes_tiles.packed
+    monkeypatch.setattr(routes_tiles, "packed", lambda pixels: calls.append(1) or packed(pixels))
+    answers = [client.get(f"{tiles}/tissue/8/0_0.png{query}") for query in ("", "?palette=safe", "?hide=1", "?only=2")]
+    assert calls == [1]
+    assert len({answer.headers["etag"] for answer in answers}) == 4
+    data = {image.content[image.content.index(b"IDAT") :] for image in answers}
+    assert len(data) == 1
+
+
+def test_certainty(client, tiles, made):
+    import tifffile
+
+    stored = tifffile.imread(made[0] / "out" / "a" / "confidence.ome.tif", series=0)
+    image = image_of(client.get(f"{tiles}/confidence/8/0_0.png?palette=grey"))
+    np.testing.assert_array_equal(np.asarray(image), stored)
+    np.testing.assert_array_equal(np.asarray(image.convert("RGBA"))[..., 0], stored)
+    coloured = np.asarray(image_of(client.get(f"{tiles}/confidence/8/0_0.png")).convert("RGBA"))
+    np.testing.assert_array_equal(coloured[..., 3] == 0, stored == 0)
+
+
+def test_interfaces_of_two_tissues(client, tiles):
+    one = image_of(client.get(f"{tiles}/interface/8/0_0.png?a=SCC&b=RET"))
+    other = image_of(client.get(f"{tiles}/interface/8/0_0.png?a=RET&b=SCC"))
+    np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    alpha = np.asarray(one.convert("RGBA"))[..., 3]
+    np.testing.assert_array_equal(alpha > 0, np.asarray(one) == 1)
+    assert 0 < (alpha > 0).mean() < 0.2
+    assert np.asarray(image_of(client.get(f"{tiles}/interface/8/0_0.png?a=SCC&b=BKG"))).max() == 0
+
+
+WRONG = [
+    ("tissue/9/0_0.png", 404), ("tissue/8/1_0.png", 404), ("tissue/8/0_1.png", 404), ("slide/9/0_0.jpg", 404),
+    ("tissue/8/0_0.jpg", 404), ("slide/8/0_0.png", 404), ("improvement/8/0_0.png", 404), ("truth/8/0_0.png", 422),
+    ("tissue/-1/0_0.png", 422), ("tissue/8/0.png", 422), ("tissue/8/a_b.png", 422), ("tissue/99/0_0.png", 422),
+    ("tissue/8/0_0.png?palette=grey", 400), ("tissue/8/0_0.png?palette=x", 422), ("tissue/8/0_0.png?hide=x", 422),
+    ("confidence/8/0_0.png?palette=safe", 400), ("interface/8/0_0.png", 400), ("interface/8/0_0.png?a=SCC", 400),
+    ("interface/8/0_0.png?a=SCC&b=XYZ", 400), ("tissue/8/..%2f0_0.png", 404), ("slide/8/99999999_0.jpg", 404),
+]  # fmt: skip
+
+
+def test_tiles_that_are_none(client, tiles):
+    for place, status in WRONG:
+        answer = client.get(f"{tiles}/{place}")
+        assert answer.status_code == status, place
+        assert set(answer.json()) == {"error"}
+
+
+def test_the_browser_s_cache_is_used(client, tiles):
+    for place in ("tissue/8/0_0.png", "slide/8/0_0.jpg"):
+        first = client.get(f"{tiles}/{place}")
+        assert first.headers["cache-control"].startswith("private, max-age=")
+        again = client.get(f"{tiles}/{place}", headers={"If-None-Match": f'"x", {first.headers["etag"]}'})
+        assert (again.status_code, again.content) == (304, b"")
+        assert client.get(f"{tiles}/{place}", headers={"If-None-Match": '"x"'}).status_code == 200
+
+
+def test_a_slide_can_be_looked_at_before_it_is_segmented(client, random):
+    content = slide_bytes(random, 300, 400)
+    sent = client.post("/v1/slides", content=content, headers=RAW).json()
+    place = f"/v1/slides/{sent['id']}/tiles"
+    source = client.get(place).json()
+    assert (source["width"], source["height"], source["layers"], source["mask_to_image"]) == (400, 300, ["slide"], None)
+    assert image_of(client.get(f"{place}/slide/9/1_1.jpg")).size == (400 - 256, 300 - 256)
+    assert client.get(f"{place}/tissue/9/0_0.png").status_code == 404
+
+
+def test_new_results_get_new_tiles(client, tiles, made):
+    first = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
+    path = made[0] / "out" / "a" / "summary.json"
+    path.write_text(path.read_text() + " ")
+    second = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
+    assert second != first
+    assert "improvement" not in client.get(tiles).json()["layers"]
+    shutil.copy(path.with_name("mask.ome.tif"), path.with_name("truth.ome.tif"))
+    assert "improvement" in client.get(tiles).json()["layers"]
+    for query, colours in (("", [CORRECTED, BROKEN]), ("?palette=safe", [SAFE_CORRECTED, SAFE_BROKEN])):
+        shown = image_of(client.get(f"{tiles}/improvement/8/0_0.png{query}"))
+        index, seen = np.asarray(shown), np.asarray(shown.convert("RGBA"))
+        # The mask stands for the truth here, so that nothing was broken.
+        assert set(np.unique(index)) == {0, 1}
+        np.testing.assert_array_equal(seen[index == 1][:, :3], np.broadcast_to(colours[0], ((index == 1).sum(), 3)))
+        assert [tuple(shown.getpalette()[3 * n : 3 * n + 3]) for n in (1, 2)] == colours
+    assert client.get(f"{tiles}/improvement/8/0_0.png?palette=grey").status_code == 400

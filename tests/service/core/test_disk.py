@@ -1,0 +1,100 @@
+import errno
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+from tests.service.small import BEARER, RAW, serving, settings_of
+
+from ntrm.core.errors import DataError
+from ntrm.core.io import write_text
+from ntrm.service.core.disk import RESERVE_BYTES, STEPS, Reserve, disk_state, is_full
+from ntrm.service.core.problems import missing
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+
+def full_database():
+    """The error that SQLite raises on a full disk."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(sqlite3.OperationalError) as caught:
+            connection.execute("CREATE TABLE a (b)")
+    return caught.value
+
+
+def no_space(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/srv/results/a")
+
+
+def free(monkeypatch, count):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=count))
+
+
+def test_a_full_disk_is_told_from_other_errors(tmp_path, monkeypatch):
+    full = full_database()
+    assert is_full(full)
+    assert is_full(OSError(errno.EDQUOT, "quota"))
+    for other in (OSError(errno.EACCES, "no"), sqlite3.OperationalError("locked"), missing("x"), ValueError(), None):
+        assert not is_full(other)
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(DataError) as caught:
+        write_text(tmp_path / "a.txt", "x")
+    assert is_full(caught.value)
+
+
+def test_the_reserve_is_given_away_in_steps_and_made_again(tmp_path, monkeypatch):
+    path = tmp_path / "reserve"
+    reserve, sizes = Reserve(path), []
+    reserve.fill()
+    assert path.stat().st_size == RESERVE_BYTES
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    def greedy():
+        sizes.append(path.stat().st_size)
+        raise full_database()
+
+    with pytest.raises(sqlite3.OperationalError):
+        reserve.spend(greedy)
+    assert sizes == [RESERVE_BYTES * left // STEPS for left in range(STEPS, -1, -1)]
+    free(monkeypatch, RESERVE_BYTES)
+    reserve.fill()
+    assert path.stat().st_size == 0
+    monkeypatch.undo()
+    reserve.fill()
+    assert path.stat().st_size == RESERVE_BYTES
+
+
+def test_nothing_of_the_reserve_is_spent_on_other_errors(tmp_path):
+    reserve = Reserve(tmp_path / "reserve")
+    reserve.fill()
+    with pytest.raises(PermissionError):
+        reserve.spend(lambda: (_ for _ in ()).throw(PermissionError(errno.EACCES, "no")))
+    assert (tmp_path / "reserve").stat().st_size == RESERVE_BYTES
+
+
+def test_health_tells_the_disk(tmp_path, model, monkeypatch):
+    with serving(settings_of(tmp_path / "out", model, limits={"reserve_bytes": 2**30}), authorised=False) as client:
+        for count, status, reason in (
+            (2**31, "ok", "ok"),
+            (2**29, "degraded", "disk_low"),
+            (2**20, "degraded", "disk_full"),
+        ):
+            free(monkeypatch, count)
+            told = client.get("/healthz").json()
+            assert (told["status"], told["reason"]) == (status, reason)
+    monkeypatch.undo()
+    assert disk_state(tmp_path / "nowhere", 0) == "disk_missing"
+
+
+def test_a_write_that_fails_on_a_full_disk_is_answered_as_such_and_without_a_path(tmp_path, model, monkeypatch):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        monkeypatch.setattr(os, "fsync", no_space)
+        answer = client.post("/v1/slides", content=b"x", headers={**BEARER, **RAW})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")
+        assert "/srv" not in answer.text
+        monkeypatch.setattr(client.hall.store, "waiting", lambda: (_ for _ in ()).throw(full_database()))
+        answer = client.get("/v1/slides")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")

@@ -1,0 +1,119 @@
+"""What a service is told of its model before it begins; a hub is a server of this machine, or not there at all."""
+
+import json
+import multiprocessing
+import shutil
+import socket
+import threading
+from importlib.util import find_spec
+
+import pytest
+from tests.models.empty_hub import EmptyHub
+from tests.service.small import settings_of
+from typer.testing import CliRunner
+
+from ntrm.cli.main import app
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.models.folders import CONFIG
+from ntrm.service.core import model_info
+from ntrm.service.core.model_info import check_model
+
+with_client = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="no hub client")
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """The environment of a hub's client with a cache of its own; a function that says where the hub is."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def lies_at(port):
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
+
+    return lies_at
+
+
+def unknown(model, folder, arch="ntrm-of-tomorrow"):
+    """A copy of a model whose config names another architecture."""
+    shutil.copytree(model, folder)
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps({**config, "arch": arch}))
+    return folder
+
+
+def cached(model, home, name):
+    """A model as the hub's client keeps what it has fetched."""
+    place = home / "hub" / f"models--{name.replace('/', '--')}"
+    shutil.copytree(model, place / "snapshots" / ("0" * 40))
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text("0" * 40)
+
+
+def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_path, model):
+    folder = unknown(model, tmp_path / "model")
+    words = ["serve", str(tmp_path / "out"), "--port", "0", "--no-open", "--model", str(folder), "--json"]
+    done = CliRunner().invoke(app, words, env={"NTRM_TOKEN": ""})
+    (tmp_path / "slide.tif").touch()
+    words = ["segment", str(tmp_path / "slide.tif"), "--out", str(tmp_path / "out"), "--model", str(folder), "--json"]
+    other = CliRunner().invoke(app, words)
+    assert (done.exit_code, json.loads(done.stdout)) == (other.exit_code, json.loads(other.stdout))
+    told = json.loads(done.stdout)["error"]
+    assert (done.exit_code, told["what"], told["got"]) == (2, "unknown architecture", "ntrm-of-tomorrow")
+    assert "ntrm-control" in told["expected"]
+    assert not (tmp_path / "out" / ".service").exists()
+
+
+def test_what_only_shows_results_needs_no_network(tmp_path, model):
+    folder = unknown(model, tmp_path / "model")
+    check_model(settings_of(tmp_path / "out", folder, workers=0))
+    check_model(settings_of(tmp_path / "out", "nobody/nothing", workers=0))
+    with pytest.raises(UsageError, match="unknown architecture"):
+        check_model(settings_of(tmp_path / "out", folder, workers=1))
+    check_model(settings_of(tmp_path / "out", model, workers=1))
+
+
+def test_a_name_that_is_not_listed_here_is_asked_of_the_registry(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(model_info, "NETWORKS", frozenset())
+    check_model(settings_of(tmp_path / "out", model, workers=1))
+
+
+@with_client
+def test_a_hub_id_that_does_not_exist_ends_the_service(tmp_path, hub):
+    with EmptyHub() as server:
+        hub(server.server_port)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = ["serve", str(tmp_path / "out"), "--port", "0", "--no-open", "--model", "nobody/nothing", "--json"]
+        done = CliRunner().invoke(app, words, env={"NTRM_TOKEN": ""})
+        server.shutdown()
+    told = json.loads(done.stdout)["error"]
+    assert done.exit_code == 3
+    assert told["what"] == "no folder nobody/nothing here, and it cannot be fetched from the hub"
+    assert told["got"].startswith("RepositoryNotFoundError")
+    assert "check the name" in told["mend"]
+    assert not (tmp_path / "out").exists()
+
+
+@with_client
+def test_without_a_network_what_was_fetched_before_is_judged_and_the_rest_refused(tmp_path, model, hub, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        hub(nobody.getsockname()[1])
+    monkeypatch.setattr(model_info, "HUB_SECONDS", 300.0)
+    cached(model, tmp_path / "hub", "some/model")
+    cached(unknown(model, tmp_path / "strange"), tmp_path / "hub", "some/strange")
+    check_model(settings_of(tmp_path / "out", "some/model", workers=1))
+    with pytest.raises(UsageError, match="unknown architecture"):
+        check_model(settings_of(tmp_path / "out", "some/strange", workers=1))
+    with pytest.raises(RefusedError, match="cannot be fetched from the hub"):
+        check_model(settings_of(tmp_path / "out", "some/other", workers=1))
+
+
+@with_client
+def test_a_silent_hub_does_not_keep_the_service_from_starting(tmp_path, hub, monkeypatch):
+    monkeypatch.setattr(model_info, "HUB_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hub(silent.getsockname()[1])
+        # It comes back, though the client alone would wait for many minutes, and leaves nobody waiting.
+        check_model(settings_of(tmp_path / "out", "some/model", workers=1))
+        assert multiprocessing.active_children() == []

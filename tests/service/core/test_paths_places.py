@@ -1,0 +1,106 @@
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from ntrm.service.core.paths import display_name, file_under
+from ntrm.service.core.problems import ProblemError
+
+
+@pytest.fixture
+def roots(tmp_path):
+    """Two roots with slides, and a secret beside them that links lead to."""
+    inside, other, secret = tmp_path / "root", tmp_path / "other", tmp_path / "secret"
+    for folder in (inside / "sub", other, secret):
+        folder.mkdir(parents=True)
+    for path in (inside / "a.svs", inside / "sub" / "b c.svs", other / "d.svs", secret / "key.svs"):
+        path.write_bytes(b"x")
+    (inside / "link.svs").symlink_to(secret / "key.svs")
+    (inside / "away").symlink_to(secret)
+    (inside / "good.svs").symlink_to(inside / "a.svs")
+    (inside / "loop").symlink_to(inside / "loop")
+    os.mkfifo(inside / "pipe.svs")
+    (tmp_path / "root-twin").mkdir()
+    (tmp_path / "root-twin" / "e.svs").write_bytes(b"x")
+    return inside, other
+
+
+def test_files_below_a_root_are_found_however_they_are_named(roots):
+    inside, other = roots
+    assert file_under(roots, "a.svs") == inside / "a.svs"
+    assert file_under(roots, "sub/b c.svs") == inside / "sub" / "b c.svs"
+    assert file_under(roots, "sub/../a.svs") == inside / "a.svs"
+    assert file_under(roots, str(other / "d.svs")) == other / "d.svs"
+    assert file_under(roots, "d.svs") == other / "d.svs"
+    assert file_under(roots, "good.svs") == inside / "a.svs"
+
+
+def test_what_the_service_keeps_for_itself_is_no_slide_of_a_root(roots):
+    inside, _ = roots
+    (inside / ".service" / "uploads").mkdir(parents=True)
+    (inside / ".service" / "uploads" / "f.svs").write_bytes(b"x")
+    (inside / "linked").symlink_to(inside / ".service")
+    for text in (".service/uploads/f.svs", "linked/uploads/f.svs"):
+        with pytest.raises(ProblemError, match="no such slide"):
+            file_under(roots, text)
+
+
+def test_a_root_may_be_given_by_a_link_or_from_here(roots, tmp_path, monkeypatch):
+    inside, _ = roots
+    (tmp_path / "way").symlink_to(inside)
+    monkeypatch.chdir(inside / "sub")
+    for root in (tmp_path / "way", Path(".."), Path("..", "..", "way")):
+        for text in ("a.svs", str(inside / "a.svs"), str(tmp_path / "way" / "a.svs")):
+            assert file_under((root,), text) == inside / "a.svs"
+
+
+OUTSIDE = [
+    "../secret/key.svs", "sub/../../secret/key.svs", "/etc/passwd", "link.svs", "away/key.svs", "nothing.svs", "",
+    "a.svs\x00", "\x00", "%2e%2e/secret/key.svs", "..%2fsecret%2fkey.svs", "....//secret/key.svs", "~/x", "A.SVS",
+    "../root-twin/e.svs", "loop", "pipe.svs", "x" * 5000, "a/" * 2000 + "b", "..", "\\..\\secret\\key.svs",
+    "file:///etc/passwd", "\udcff.svs", "/proc/self/environ", "/dev/zero", "//etc/passwd",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OUTSIDE, ids=range(len(OUTSIDE)))
+def test_nothing_else_is_and_nothing_tells_what_lies_outside(roots, text):
+    with pytest.raises(ProblemError) as caught:
+        file_under(roots, text)
+    assert (caught.value.status, caught.value.code) == (403, "outside")
+    assert caught.value.got is None
+
+
+def test_an_absolute_path_outside_is_refused_like_one_that_is_not_there(roots, tmp_path):
+    messages = set()
+    for text in (str(tmp_path / "secret" / "key.svs"), str(tmp_path / "secret" / "none.svs")):
+        with pytest.raises(ProblemError) as caught:
+            file_under(roots, text)
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+
+
+def test_without_roots_no_path_may_be_named(roots):
+    with pytest.raises(ProblemError):
+        file_under((), str(roots[0] / "a.svs"))
+
+
+def test_a_root_itself_and_a_folder_are_no_slides(roots):
+    for text in (".", "", str(roots[0])):
+        with pytest.raises(ProblemError) as caught:
+            file_under(roots, text)
+        assert caught.value.status == 403
+    with pytest.raises(ProblemError) as caught:
+        file_under(roots, "sub")
+    assert caught.value.status == 422
+
+
+def test_names_are_shown_without_anything_that_commands_a_terminal_or_a_page(random):
+    strange = "a\u202eb\x00c\x1b[2Jd\ne\u200bf\ud800g/h\\i"
+    assert display_name(strange) == "i"
+    assert display_name(strange.replace("/", "").replace("\\", "")) == "abc[2Jdefghi"
+    for _ in range(50):
+        text = "".join(chr(int(n)) for n in random.integers(0, 0x3000, 300))
+        shown = display_name(text)
+        assert len(shown) <= 200
+        assert all(unicodedata.category(each)[0] != "C" for each in shown)

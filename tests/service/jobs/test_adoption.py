@@ -1,0 +1,106 @@
+import json
+import shutil
+from pathlib import Path
+from threading import Event
+
+import pytest
+from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
+
+from ntrm.pipeline.slide_state import remember_failure
+from ntrm.service.core.paths import INCOMING, UPLOADS
+from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
+from ntrm.service.jobs.database import FOUND, JobStore
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = JobStore(tmp_path / "jobs.sqlite")
+    yield store
+    store.close()
+
+
+def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store, random):
+    segmented(tmp_path, random)
+    out = tmp_path / "out"
+    remember_failure(out / "failed", "failed", "broken", {})
+    (out / "empty").mkdir()
+    shutil.copytree(out / "a", out / "damaged")
+    (out / "damaged" / "summary.json").write_text("{")
+    shutil.copytree(out / "a", out / "half")
+    (out / "half" / ".ntrm" / "done.json").unlink()
+    (slide,) = adopt(out, store)
+    assert (slide.slide_id, slide.origin, slide.status, slide.progress) == ("a", FOUND, "done", 1.0)
+    assert slide.fingerprint == json.loads((out / "a" / ".ntrm" / "done.json").read_text())["plan"]["source"]
+    assert adopt(out, store) == []
+    assert adopt(tmp_path / "nowhere", store) == []
+
+
+def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, random):
+    path, _ = segmented(tmp_path, random)
+    adopt(tmp_path / "out", store)
+    root = tmp_path / "root"
+    (root / "deep").mkdir(parents=True)
+    (root / "other.tif").write_bytes(b"x" * 100)
+    (root / "link.tif").symlink_to(path)
+    assert find_originals(store, (root,), Event()) == 0
+    moved = root / "deep" / "under another name.tif"
+    shutil.copy(path, moved)
+    stopped = Event()
+    stopped.set()
+    assert find_originals(store, (root,), stopped) == 0
+    assert find_originals(store, (tmp_path / "nowhere", root), Event()) == 1
+    assert store.every()[0].source == moved
+    assert find_originals(store, (root,), Event()) == 0
+
+
+def test_results_removed_by_hand_are_forgotten(tmp_path, store, random):
+    segmented(tmp_path, random)
+    adopt(tmp_path / "out", store)
+    forget_vanished(tmp_path / "out", store)
+    assert len(store.every()) == 1
+    shutil.rmtree(tmp_path / "out" / "a")
+    forget_vanished(tmp_path / "out", store)
+    assert store.every() == []
+
+
+def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_path, model, random):
+    path, _ = segmented(tmp_path, random)
+    settings = settings_of(tmp_path / "out", model, roots=(path.parent,))
+    with serving(settings) as client:
+        first = only_slide(client)["id"]
+    (settings.hidden / INCOMING / "half").write_bytes(b"x")
+    (settings.hidden / UPLOADS / ("f" * 24)).write_bytes(b"x")
+    with serving(settings) as client:
+        assert only_slide(client)["id"] == first
+    assert list((settings.hidden / INCOMING).iterdir()) == []
+    assert list((settings.hidden / UPLOADS).iterdir()) == []
+
+
+def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_path, model, random, monkeypatch):
+    root, out = tmp_path / "root", tmp_path / "out"
+    root.mkdir()
+    (root / "a.tif").write_bytes(slide_bytes(random))
+    monkeypatch.chdir(tmp_path)
+    with serving(settings_of(out, model, roots=(Path("root"),))) as client:
+        for name in ("one", "two"):
+            client.post("/v1/slides", json={"path": "a.tif", "slide_id": name})
+    root.rename(tmp_path / "elsewhere")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with serving(settings_of(out, model, roots=(tmp_path / "link",))) as client:
+        assert [slide["has_image"] for slide in client.get("/v1/slides").json()["slides"]] == [True, True]
+        assert {slide.source for slide in client.hall.store.every()} == {tmp_path / "elsewhere" / "a.tif"}
+
+
+def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were_there(tmp_path, model, random):
+    segmented(tmp_path, random)
+    settings = settings_of(tmp_path / "out", model, retention_days=0.0)
+    with serving(settings) as client:
+        sent = client.post("/v1/slides", content=slide_bytes(random), headers=RAW).json()
+        client.hall.retire()
+        assert client.get(f"/v1/slides/{sent['id']}").json()["status"] == "queued"
+        client.post(f"/v1/slides/{sent['id']}/cancel")
+        client.hall.retire()
+        assert only_slide(client)["slide_id"] == "a"
+        assert list((settings.hidden / UPLOADS).iterdir()) == []

@@ -1,0 +1,92 @@
+"""Workers that do not hear are ended in time, at nobody else's cost."""
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from tests.service.running import wait_for
+from tests.service.small import settings_of
+
+from ntrm.service.jobs import supervisor
+from ntrm.service.jobs.database import CANCELLED, PATH, QUEUED, RUNNING, JobStore, Slide, new_id
+
+DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
+
+
+@pytest.fixture
+def settings(tmp_path):
+    made = settings_of(tmp_path / "out", "bundled", workers=1)
+    made.hidden.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def store(settings):
+    store = JobStore(settings.hidden / "jobs.sqlite")
+    yield store
+    store.close()
+
+
+@contextmanager
+def supervised(settings, store, monkeypatch, chores=lambda: None):
+    """A supervisor whose workers hear nothing; gives those that were started."""
+    started = []
+
+    def start(_):
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen([sys.executable, "-S", "-c", DEAF], stdin=pipe, stdout=pipe))
+        return started[-1]
+
+    monkeypatch.setattr(supervisor, "start_worker", start)
+    monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.01)
+    made = supervisor.Supervisor(settings, store, chores)
+    made.start()
+    try:
+        yield made, started
+    finally:
+        made.stop()
+
+
+def queued(store, name):
+    now = time.time()
+    return store.add(Slide(new_id(), name, name, PATH, None, None, QUEUED, now, queued=now)).id
+
+
+def test_a_cancelled_job_is_over_within_two_seconds_whatever_its_worker_does():
+    # Ticks until the worker is killed, and some time for that.
+    assert supervisor.GRACE_SECONDS + supervisor.TICK_SECONDS <= 1.5
+
+
+def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(settings, store, monkeypatch):
+    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.05)
+    # As long as it takes on a large disk: nobody who cancels waits for that.
+    busy = threading.Event()
+    with supervised(settings, store, monkeypatch, lambda: busy.wait(60)) as (made, started):
+        try:
+            wait_for("a worker", lambda: made.state == "ready")
+            slides = [queued(store, f"slide-{number}") for number in range(5)]
+            # They did nothing wrong: no longer and longer waits before the next start.
+            for number, slide in enumerate(slides[:4]):
+                wait_for("the next worker", lambda number=number: len(started) == number + 1)
+                assert store.claim("w").id == slide
+                store.cancel(slide)
+                wait_for("the end of the job", lambda slide=slide: store.get(slide).status == CANCELLED)
+            left = store.get(slides[4])
+            assert (left.status, left.attempts, left.deaths) == (QUEUED, 0, 0)
+        finally:
+            busy.set()
+
+
+def test_a_slide_far_beyond_its_time_is_its_workers_fault(settings, store, monkeypatch):
+    with supervised(settings, store, monkeypatch) as (made, started):
+        wait_for("a worker", lambda: made.state == "ready")
+        slide = queued(store, "long")
+        store.claim("w")
+        monkeypatch.setattr(supervisor, "GRACE_SECONDS", -1e6)
+        wait_for("the end of the worker", lambda: started[0].poll() is not None)
+        monkeypatch.setattr(supervisor, "GRACE_SECONDS", 1.0)
+        wait_for("the slide to wait again", lambda: store.get(slide).status != RUNNING)
+        assert store.get(slide).deaths == 1

@@ -1,0 +1,100 @@
+import time
+
+import numpy as np
+import pytest
+from tests.wsi import making
+
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.tiles import slide_tiles
+from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
+from ntrm.wsi.isolated import Limits
+from ntrm.wsi.readers.array_cache import ArrayCache
+
+FOREVER = float("inf")
+
+
+@pytest.fixture(scope="module")
+def readers():
+    readers = Readers(4, Limits(seconds=600))
+    yield readers
+    readers.close()
+
+
+def means(image, scale):
+    """Exact means over squares of pixels, rounded half up; those at the border over what is there."""
+    height, width = image.shape[:2]
+    rows, columns = np.arange(0, height, scale), np.arange(0, width, scale)
+    sums = np.add.reduceat(np.add.reduceat(image.astype(np.int64), rows, axis=0), columns, axis=1)
+    counts = np.outer(np.diff([*rows, height]), np.diff([*columns, width]))
+    return np.floor(sums / counts[..., None] + 0.5).astype(np.uint8)
+
+
+def whole(tiles, level):
+    width, height = tiles.zoom.size(level)
+    out = np.zeros((height, width, 3), dtype=np.uint8)
+    columns, rows = tiles.zoom.grid(level)
+    for column in range(columns):
+        for row in range(rows):
+            box = tiles.zoom.tile(level, column, row)
+            part = tiles.pixels(level, column, row, FOREVER)
+            out[box.top : box.top + box.height, box.left : box.left + box.width] = part
+    return out
+
+
+def test_the_finest_tiles_are_the_files_own_pixels(tmp_path, random, readers):
+    image = making.tissue(random, 304, 520)
+    path = making.write_tiled(tmp_path / "a.tif", image, compression="deflate")
+    with readers.using(path) as slide:
+        tiles = SlideTiles(slide, ArrayCache(2**24), ("a",))
+        np.testing.assert_array_equal(whole(tiles, tiles.zoom.top), image)
+        # The file has two coarser levels of its own.
+        half = making.halved(image)
+        np.testing.assert_array_equal(whole(tiles, tiles.zoom.top - 1), half)
+        np.testing.assert_array_equal(whole(tiles, tiles.zoom.top - 2), making.halved(half))
+
+
+def test_coarse_tiles_without_a_pyramid_are_exact_means(tmp_path, random, readers):
+    image = making.tissue(random, 301, 517)
+    path = making.write_png(tmp_path / "a.png", image)
+    with readers.using(path) as slide:
+        tiles = SlideTiles(slide, ArrayCache(2**24), ("a",))
+        for level in (tiles.zoom.top, tiles.zoom.top - 1, tiles.zoom.top - 2, tiles.zoom.top - 4, 0):
+            expected = means(image, tiles.zoom.scale(level))
+            np.testing.assert_array_equal(whole(tiles, level), expected)
+
+
+def test_tiles_put_together_from_finer_ones_are_the_same_up_to_rounding(tmp_path, random, readers, monkeypatch):
+    image = making.tissue(random, 601, 917)
+    path = making.write_strips(tmp_path / "a.tif", image)
+    monkeypatch.setattr(slide_tiles, "MOST_PIXELS", 300 * 300)
+    with readers.using(path) as slide:
+        tiles = SlideTiles(slide, ArrayCache(2**24), ("a",))
+        for level in (tiles.zoom.top - 2, tiles.zoom.top - 4):
+            difference = np.abs(whole(tiles, level).astype(int) - means(image, tiles.zoom.scale(level)))
+            # Each step rounds by half; a pixel at the border stands for fewer of the file's but counts as a whole one.
+            assert difference[:-1, :-1].max() <= 3
+            assert difference.max() <= 20
+        overview = tiles.overview(300, 600)
+        assert 150 < max(overview.shape) <= 300
+
+
+def test_an_overview_that_takes_too_long_goes_on_with_the_next_request(tmp_path, random, readers, monkeypatch):
+    path = making.write_strips(tmp_path / "a.tif", making.tissue(random, 601, 917))
+    monkeypatch.setattr(slide_tiles, "MOST_PIXELS", 300 * 300)
+    with readers.using(path) as slide:
+        tiles = SlideTiles(slide, ArrayCache(2**24), ("a",))
+        with pytest.raises(ProblemError) as caught:
+            tiles.pixels(0, 0, 0, time.monotonic() - 1)
+        assert caught.value.status == 503
+        assert tiles.pixels(0, 0, 0, FOREVER).shape == (1, 1, 3)
+        assert tiles.pixels(0, 0, 0, time.monotonic() - 1).shape == (1, 1, 3)
+
+
+def test_only_the_scanned_part_is_shown(tmp_path, random, readers):
+    image = making.tissue(random, 256, 320)
+    path = making.write_scn(tmp_path / "a.scn", image, offset=(300, 200))
+    with readers.using(path) as slide:
+        assert slide.info.bounds is not None
+        tiles = SlideTiles(slide, ArrayCache(2**24), ("a",))
+        assert (tiles.zoom.width, tiles.zoom.height) == (320, 256)
+        np.testing.assert_array_equal(whole(tiles, tiles.zoom.top), image)

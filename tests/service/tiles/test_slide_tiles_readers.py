@@ -1,0 +1,106 @@
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from tests.service.running import children_of, wait_for
+from tests.wsi import making
+
+from ntrm.core.errors import DataError
+from ntrm.service.tiles.slide_tiles import PER_SLIDE, Readers
+from ntrm.wsi.isolated import Limits
+
+
+def children():
+    """Process numbers of the readers that we have started and that are not dead; other tests have other children."""
+    return children_of(os.getpid(), "ntrm.wsi.readers.child")
+
+
+@pytest.fixture
+def readers():
+    before = set(children())
+    readers = Readers(2, Limits(seconds=600))
+    yield readers
+    readers.close()
+    wait_for("our readers to end", lambda: set(children()) <= before)
+
+
+@pytest.fixture
+def slides(tmp_path, random):
+    images = [making.tissue(random, 80, 90) for _ in range(4)]
+    return [(making.write_png(tmp_path / f"{n}.png", image), image) for n, image in enumerate(images)]
+
+
+def test_few_slides_stay_open_and_all_are_read_rightly(readers, slides):
+    before = len(children())
+    for path, image in (*slides, *slides):
+        with readers.using(path) as slide:
+            np.testing.assert_array_equal(slide.read(5, 7, 40, 30, 0), image[7:37, 5:45])
+    # Two slides with a process each, and one in reserve.
+    wait_for("the others to end", lambda: len(children()) - before <= 3)
+
+
+def test_a_slide_in_use_is_not_closed(readers, slides):
+    with readers.using(slides[0][0]) as held:
+        for path, _ in slides[1:]:
+            with readers.using(path) as slide:
+                slide.read(0, 0, 1, 1, 0)
+        readers.close_idle(0)
+        readers.forget(slides[0][0])
+        np.testing.assert_array_equal(held.read(0, 0, 90, 80, 0), slides[0][1])
+
+
+def test_many_threads_share_few_processes(readers, slides):
+    path, image = slides[0]
+    wrong = []
+
+    def read(number):
+        with readers.using(path) as slide:
+            pixels = slide.read(number, number, 30, 30, 0)
+            if not (pixels == image[number : number + 30, number : number + 30]).all():
+                wrong.append(number)
+
+    before = len(children())
+    threads = [threading.Thread(target=read, args=(n,)) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    wait_for("few readers", lambda: len(children()) - before <= PER_SLIDE + 1)
+
+
+def test_a_killed_process_is_replaced(readers, slides):
+    path, image = slides[0]
+    others = set(children())
+    with readers.using(path) as slide:
+        slide.read(0, 0, 1, 1, 0)
+        killed = set(children()) - others
+        for process in killed:
+            os.kill(process, signal.SIGKILL)
+        # A process that is told to die lives on for a moment, and the one in reserve would still be taken for alive.
+        wait_for("their death", lambda: not killed & set(children_of(os.getpid())))
+        with pytest.raises(DataError):
+            slide.read(0, 0, 1, 1, 0)
+        np.testing.assert_array_equal(slide.read(0, 0, 90, 80, 0), image)
+
+
+def test_a_file_that_changed_is_opened_anew(readers, slides, random):
+    path, _ = slides[0]
+    with readers.using(path) as slide:
+        slide.read(0, 0, 1, 1, 0)
+    image = making.tissue(random, 33, 44)
+    making.write_png(path, image)
+    with readers.using(path) as slide:
+        np.testing.assert_array_equal(slide.read(0, 0, 44, 33, 0), image)
+
+
+def test_a_hostile_file_is_an_error_and_leaves_no_process(readers, tmp_path):
+    path = tmp_path / "bad.svs"
+    path.write_bytes(b"II*\x00" + bytes(200))
+    for _ in range(2):
+        with pytest.raises(DataError), readers.using(path):
+            pass
+    with pytest.raises(DataError, match="not there"), readers.using(tmp_path / "none"):
+        pass

@@ -1,0 +1,104 @@
+import asyncio
+import threading
+
+import pytest
+
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.core.settings import ServiceLimits
+from ntrm.service.tiles.tile_store import TileStore
+
+
+def make_store(seconds):
+    return TileStore(ServiceLimits(tile_cache_bytes=1000, waiting_tiles=3, tile_seconds=seconds))
+
+
+@pytest.fixture
+def store():
+    store = make_store(600)
+    yield store
+    store.close()
+
+
+def test_many_requests_for_one_tile_are_one_computation(store):
+    calls, gate = [], threading.Event()
+
+    def make():
+        calls.append(1)
+        assert gate.wait(600)
+        return b"tile"
+
+    async def ask():
+        waiting = [asyncio.create_task(store.get("k", make)) for _ in range(20)]
+        await asyncio.sleep(0)
+        gate.set()
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(ask()) == [b"tile"] * 20
+    assert asyncio.run(store.get("k", make)) == b"tile"
+    assert calls == [1]
+
+
+def test_what_was_used_last_stays_within_the_bytes(store):
+    async def ask():
+        for number in range(10):
+            await store.get(number, lambda: bytes(300))
+            await store.get(0, lambda: bytes(300))
+        return store.nbytes
+
+    assert asyncio.run(ask()) <= 1000
+    made = []
+    asyncio.run(store.get(0, lambda: made.append(1) or b""))
+    assert made == []
+    asyncio.run(store.get(1, lambda: made.append(1) or b""))
+    assert made == [1]
+
+
+def test_an_error_reaches_everyone_and_is_not_kept(store):
+    def broken():
+        raise ProblemError(404, "not_found", "no")
+
+    async def ask():
+        return await asyncio.gather(*(store.get("k", broken) for _ in range(3)), return_exceptions=True)
+
+    assert [type(each) for each in asyncio.run(ask())] == [ProblemError] * 3
+    assert asyncio.run(store.get("k", lambda: b"now")) == b"now"
+
+
+def test_a_slow_tile_is_a_503_and_is_there_the_next_time():
+    store, gate, calls = make_store(1), threading.Event(), []
+
+    def slow():
+        calls.append(1)
+        assert gate.wait(600)
+        return b"late"
+
+    async def ask():
+        with pytest.raises(ProblemError) as caught:
+            await store.get("k", slow)
+        assert (caught.value.status, caught.value.headers["Retry-After"]) == (503, "2")
+        gate.set()
+        for _ in range(600):
+            try:
+                return await store.get("k", slow)
+            except ProblemError:
+                continue
+        return None
+
+    assert asyncio.run(ask()) == b"late"
+    assert calls == [1]
+    store.close()
+
+
+def test_too_many_at_a_time_are_refused(store):
+    gate = threading.Event()
+
+    async def ask():
+        waiting = [asyncio.create_task(store.get(n, lambda: gate.wait(600) and b"")) for n in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(ProblemError) as caught:
+            await store.get("one more", lambda: b"")
+        gate.set()
+        await asyncio.gather(*waiting)
+        return caught.value.status
+
+    assert asyncio.run(ask()) == 503

@@ -1,0 +1,105 @@
+"""Small slides for the tests of tissue and quality, and what may be wrong with them."""
+
+import functools
+import math
+
+import numpy as np
+from scipy import ndimage
+
+from ntrm.core.labels import SKIN
+from ntrm.phantom.artefacts import Artefacts, expose
+from ntrm.phantom.render import render
+from ntrm.phantom.stain import Stain
+
+MPP = 13.4
+BKG = SKIN.index("BKG")
+PENS = {"blue": (1.0, 0.62, 0.2), "green": (0.9, 0.35, 0.55), "black": (0.8, 0.8, 0.72), "red": (0.05, 1.0, 0.95)}
+HAEMATOXYLIN, BROWN = (0.65, 0.70, 0.29), (0.27, 0.57, 0.78)
+
+
+def skin_mask(height=220, width=330):
+    """Skin on top of fat, as an excision shows it, with glass around: 3 by 4.4 mm."""
+    mask = np.full((height, width), BKG, dtype=np.uint8)
+    columns = slice(60, width - 60)
+    layers = (("KER", 40, 44), ("EPI", 44, 50), ("PAP", 50, 60), ("RET", 60, 120), ("HYP", 120, 180))
+    for name, top, bottom in layers:
+        mask[top:bottom, columns] = SKIN.index(name)
+    return mask
+
+
+@functools.lru_cache(maxsize=4)
+def _clean(seed, mpp):
+    mask = skin_mask()
+    factor = round(MPP / mpp)
+    picture = render(mask.repeat(factor, axis=0).repeat(factor, axis=1), mpp, seed)
+    picture.setflags(write=False)
+    return picture
+
+
+def clean(seed, mpp=MPP):
+    """The section in a stain and with the artefacts of its seed."""
+    return _clean(seed, mpp)
+
+
+def undisturbed(seed):
+    """The section in the mean stain, without any artefact: what is faint can be measured."""
+    return render(skin_mask(), MPP, seed, stain=Stain(), artefacts=Artefacts.none())
+
+
+def stained(seed, haematoxylin, eosin):
+    """The same in other dyes."""
+    return render(skin_mask(), MPP, seed, stain=Stain(haematoxylin=haematoxylin, eosin=eosin))
+
+
+def out_of_focus(picture, sigma_px):
+    """Blurred before the sensor, so that its noise is sharp."""
+    planes = [ndimage.gaussian_filter(picture[..., k].astype(np.float32), sigma_px) for k in range(3)]
+    return expose(np.stack(planes, axis=-1), MPP, 1, Artefacts(sensor_noise=1.0, jpeg_quality=85))
+
+
+def marked(picture, rows, columns, pen):
+    """A stroke over some rows and columns."""
+    amount = np.zeros(picture.shape[:2])
+    amount[rows, columns] = 0.8
+    amount = ndimage.gaussian_filter(amount, 1.5)
+    return (picture * 10 ** (-amount[..., None] * np.asarray(PENS[pen]))).astype(np.uint8)
+
+
+def folded(picture, rows, columns):
+    """Twice the density over some rows and columns."""
+    glass = np.median(picture[:20], axis=(0, 1))
+    double = picture.astype(np.float64)
+    double[rows, columns] = glass * (double[rows, columns] / glass) ** 2
+    return np.clip(double, 0, 255).astype(np.uint8)
+
+
+def creased(picture, mask, random, mpp=MPP, *, width_um=(80, 350), length_um=(1500, 5000), layers=2):
+    """A fold drawn at random: the densities of a shifted copy added along a bent band of tapering width.
+
+    Returns the picture and the places of the fold (H, W); None where the section has no room for one. At least three
+    quarters of it lie in tissue other than fat, where a second layer would hardly show.
+    """
+    tissue = mask != BKG
+    solid = tissue & (mask != SKIN.index("HYP"))
+    glass = np.median(picture[~tissue], axis=0)
+    density = -np.log10((picture.astype(np.float64) + 1) / (glass + 1))
+    rows, columns = np.nonzero(solid)
+    y, x = np.mgrid[: mask.shape[0], : mask.shape[1]]
+    for _ in range(400):
+        k = random.integers(len(rows))
+        angle, bend = random.uniform(0, math.pi), random.uniform(-0.25, 0.25)
+        width, length = random.uniform(*width_um) / mpp, random.uniform(*length_um) / mpp
+        sine, cosine = math.sin(angle), math.cos(angle)
+        along = ((x - columns[k]) * cosine + (y - rows[k]) * sine) / (length / 2)
+        across = (y - rows[k]) * cosine - (x - columns[k]) * sine - bend * length * (along**2 - 0.3)
+        half = width / 2 * np.sqrt(np.clip(1 - np.abs(along) ** 3, 0, 1)) * (1 + 0.15 * np.sin(3 * along + k))
+        band = (np.abs(across) < half) & (np.abs(along) < 1)
+        if not band.any() or solid[band].mean() < 0.75:
+            continue
+        for layer in range(1, layers):
+            offset = np.array([cosine, -sine]) * width * layer + random.uniform(-50, 50, 2) / mpp
+            soft = ndimage.gaussian_filter(band.astype(np.float64), 4 / mpp)
+            for channel in range(3):
+                density[..., channel] += ndimage.shift(density[..., channel], offset, order=1) * soft
+        return np.clip((glass + 1) * 10**-density - 1, 0, 255).astype(np.uint8), band
+    return None

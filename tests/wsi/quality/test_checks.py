@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, clean, folded, marked, out_of_focus, stained, undisturbed
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.wsi.quality.checks import COLUMNS, NO_TISSUE, Grade, Quality, assess, quality_of
+from ntrm.wsi.quality.focus import sample_windows
+from ntrm.wsi.quality.pen_marks import pen_in
+from ntrm.wsi.quality.thumbnail import Seen
+from ntrm.wsi.tissue_mask import find_tissue
+
+
+def judged(picture, **more):
+    return assess(picture, find_tissue(picture, MPP), MPP, **more)
+
+
+def test_clean_sections_raise_no_flag(seed):
+    qualities = [judged(clean(seed + k)) for k in range(5)]
+    for quality in qualities:
+        assert not any(quality.columns[name] for name in COLUMNS if name != "folds")
+        assert quality.has_tissue
+    # About one clean section in fifty has a layer that looks like a fold.
+    assert sum(quality.folds.flag for quality in qualities) <= 2
+    assert sum(quality.warnings == () for quality in qualities) >= 3
+
+
+@pytest.mark.parametrize("eosin", [BROWN, HAEMATOXYLIN], ids=["brown", "haematoxylin alone"])
+def test_another_stain_is_not_he(seed, eosin):
+    quality = judged(stained(seed, HAEMATOXYLIN, eosin))
+    assert quality.not_he.flag
+    assert quality.not_he.score > 0.5
+    assert any("H&E" in warning for warning in quality.warnings)
+
+
+def test_a_scan_without_colour_is_not_he(seed):
+    grey = np.repeat(clean(seed).mean(axis=2, keepdims=True), 3, axis=2).astype(np.uint8)
+    quality = judged(grey)
+    assert quality.not_he.score > 0.95
+    assert quality.warnings[0] == NO_TISSUE
+
+
+def test_a_blurred_section_is_out_of_focus(seed):
+    picture = clean(seed, 6.7)
+    thumbnail = picture.reshape(220, 2, 330, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
+    tissue = find_tissue(thumbnail, MPP)
+    windows = sample_windows(tissue, MPP, 6.7, picture.shape[:2], size=128)
+    sharp = [picture[window.slices] for window in windows]
+    assert not assess(thumbnail, tissue, MPP, samples=sharp).out_of_focus.flag
+    blurred = [out_of_focus(sample, 1.7) for sample in sharp]
+    assert assess(thumbnail, tissue, MPP, samples=blurred).out_of_focus.flag
+
+
+def test_a_coarse_blur_shows_in_the_thumbnail_itself(seed):
+    assert judged(out_of_focus(clean(seed), 2.5)).out_of_focus.flag
+
+
+@pytest.mark.parametrize("pen", PENS)
+def test_pen_is_flagged_and_is_no_other_fault(seed, pen):
+    quality = judged(marked(clean(seed), slice(0, 220), slice(150, 180), pen))
+    assert quality.pen.flag
+    assert not quality.not_he.flag
+
+
+def test_ink_over_dense_tissue_is_no_foreign_stain():
+    """A section in which a blue stroke crosses so dense a tissue that a part of it is not known for ink."""
+    quality = judged(marked(clean(705108783), slice(0, 220), slice(150, 180), "blue"))
+    assert quality.pen.flag
+    assert quality.not_he.score < 0.2
+
+
+def test_most_folds_are_flagged(seed):
+    qualities = [judged(folded(undisturbed(seed + k), slice(80, 92), slice(70, 260))) for k in range(5)]
+    assert sum(quality.folds.flag for quality in qualities) >= 2
+    assert not any(quality.pen.flag or quality.not_he.flag for quality in qualities)
+
+
+def test_empty_glass_has_no_fault_but_no_tissue_either():
+    quality = judged(np.full((50, 60, 3), 245, dtype=np.uint8))
+    assert quality.warnings == (NO_TISSUE,)
+    assert quality.as_dict()["has_tissue"] is False
+    assert all(quality.columns[f"{name}_score"] == 0 for name in COLUMNS)
+
+
+def test_the_columns_are_flags_and_scores_and_warnings_name_them():
+    good, bad = Grade(0.0, False), Grade(0.25, True)
+    quality = Quality(not_he=good, out_of_focus=bad, folds=good, pen=bad)
+    assert quality.columns["pen"] is True
+    assert quality.columns["pen_score"] == 0.25
+    assert len(quality.warnings) == 2
+    assert set(quality.columns) == {*COLUMNS, *(f"{name}_score" for name in COLUMNS)}
+
+
+def test_of_a_mask_nothing_else_is_said(seed):
+    picture = marked(clean(seed), slice(0, 220), slice(150, 180), "blue")
+    tissue, seen = find_tissue(picture, MPP), Seen.of(picture, MPP)
+    assert len(quality_of(seen, tissue, pen_in(seen), drawn=0.9).warnings) >= 1
+    assert not quality_of(seen, tissue, pen_in(seen), drawn=0.9).drawn.flag
+    (said,) = quality_of(seen, tissue, pen_in(seen), drawn=0.99).warnings
+    assert said.startswith("not a stained section: 99%")
+
+
+def test_refuses_what_does_not_fit():
+    with pytest.raises(DataError, match="does not fit"):
+        assess(np.zeros((4, 4, 3), dtype=np.uint8), np.zeros((4, 5), dtype=bool), MPP)
+    with pytest.raises(UsageError, match="impossible score"):
+        Grade(1.5, True)
+
+
+def test_folds_alone_are_not_serious():
+    fine, bad = Grade(0.0, False), Grade(1.0, True)
+    assert not Quality(fine, fine, bad, fine).serious
+    for name in ("not_he", "out_of_focus", "pen", "drawn"):
+        assert Quality(**{"not_he": fine, "out_of_focus": fine, "folds": fine, "pen": fine, name: bad}).serious
+    assert Quality(fine, fine, fine, fine, has_tissue=False).serious

@@ -1,0 +1,100 @@
+import numpy as np
+from scipy import ndimage
+
+from ntrm.core.mpp import Resolution
+from ntrm.wsi.quality.morphology import (
+    around,
+    blurred,
+    near,
+    opened,
+    regions_of,
+    shrunk,
+    spread,
+    without_holes,
+    without_specks,
+)
+
+SCALE = Resolution(10.0, 20.0)
+
+
+def places(random):
+    return ndimage.gaussian_filter(random.standard_normal((60, 80)), 2) > 0.1
+
+
+def test_near_is_the_distance_to_the_nearest_place(random):
+    some = random.random((20, 25)) < 0.02
+    some[3, 4] = True
+    ys, xs = np.nonzero(some)
+    y, x = np.mgrid[:20, :25]
+    distance = np.min([np.hypot((y - a) * 20.0, (x - b) * 10.0) for a, b in zip(ys, xs, strict=True)], axis=0)
+    # A few pixels, many, and none at all.
+    for um in (45.0, 130.0, 9.0):
+        assert np.array_equal(near(some, um, SCALE), distance <= um)
+    assert not near(np.zeros((3, 3), dtype=bool), 1e9, SCALE).any()
+
+
+def test_specks_and_holes_are_those_of_scipy(random):
+    some, area = places(random), SCALE.pixel_area_um2 / 1e6
+    regions, count = ndimage.label(some, structure=np.ones((3, 3)))
+    sizes = ndimage.sum_labels(some, regions, np.arange(count + 1))
+    assert np.array_equal(without_specks(some, 20 * area, SCALE), some & (sizes[regions] >= 20))
+    holes = ndimage.binary_fill_holes(some) & ~some
+    numbers, count = ndimage.label(holes)
+    sizes = ndimage.sum_labels(holes, numbers, np.arange(count + 1))
+    assert np.array_equal(without_holes(some, 20 * area, SCALE), some | (holes & (sizes[numbers] <= 20)))
+
+
+def test_opening_keeps_what_is_wide_and_loses_what_is_narrow():
+    some = np.zeros((60, 80), dtype=bool)
+    some[10:50, 10:14] = True
+    some[10:50, 30:70] = True
+    kept = opened(some, 60.0, Resolution.square(10.0))
+    assert not kept[:, :20].any()
+    assert kept[15:45, 35:65].all()
+    assert not (kept & ~some).any()
+
+
+def test_an_average_keeps_the_sum_and_follows_the_scale(random):
+    values = np.zeros((61, 81), dtype=np.float32)
+    values[30, 40] = 1
+    average = blurred(values, 40.0, SCALE)
+    assert np.isclose(average.sum(), 1, atol=1e-4)
+    down, across = (np.sqrt((average.sum(axis=k) * (np.arange(n) - n // 2) ** 2).sum()) for k, n in ((1, 61), (0, 81)))
+    assert abs(down * 20.0 - 40.0) < 2.5
+    assert abs(across * 10.0 - 40.0) < 2.5
+
+
+def test_regions_connect_diagonally():
+    regions, sizes = regions_of(np.eye(4, dtype=bool))
+    assert regions.max() == 1
+    assert sizes.tolist() == [12, 4]
+
+
+def test_opening_is_that_of_discs_placed_one_by_one(random):
+    some = ndimage.gaussian_filter(random.standard_normal((30, 40)), 3) > -0.02
+    some[:3, :3] = True
+    ys, xs = np.mgrid[:30, :40]
+    kept = np.zeros_like(some)
+    for y, x in zip(*np.nonzero(some), strict=True):
+        disc = np.hypot((ys - y) * 20.0, (xs - x) * 10.0) <= 50.0
+        if some[disc].all():
+            kept |= disc
+    assert np.array_equal(opened(some, 50.0, SCALE), kept & some)
+
+
+def test_the_part_around_places_holds_all_that_is_near():
+    some = np.zeros((50, 60), dtype=bool)
+    some[20, 30] = some[22, 33] = True
+    rows, columns = around(some, 45.0, SCALE)
+    assert (rows, columns) == (slice(17, 26), slice(25, 39))
+    assert around(some & False, 45.0, SCALE) is None
+
+
+def test_means_of_blocks_against_the_loop(random):
+    plane = random.random((11, 13)).astype(np.float32)
+    found = shrunk(plane, (3, 2))
+    padded = np.pad(plane, ((0, 1), (0, 1)), mode="edge")
+    for y in range(4):
+        for x in range(7):
+            assert np.isclose(found[y, x], padded[3 * y : 3 * y + 3, 2 * x : 2 * x + 2].mean(), atol=1e-6)
+    assert spread(found > 0.5, (3, 2), (11, 13)).shape == (11, 13)

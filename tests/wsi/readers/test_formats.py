@@ -1,0 +1,318 @@
+"""Every kind of file gives the pixels that were written into it, found by content; nothing else leaves a reader."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from tests.wsi import making
+
+from ntrm.core.errors import DataError
+from ntrm.core.mpp import Resolution
+from ntrm.wsi.readers.formats import SlideInfo, SlideLevel, open_slide
+
+openslide = pytest.importorskip("openslide")
+
+REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "slides"
+KINDS = {
+    "tiled": (making.write_tiled, {}, "openslide+tifffile", "generic-tiff"),
+    "svs": (making.write_svs, {}, "openslide+tifffile", "aperio"),
+    "ome": (making.write_ome, {}, "tifffile", "ome-tiff"),
+    "ome-planar": (making.write_ome, {"planar": True}, "tifffile", "ome-tiff"),
+    "ome-deflated": (making.write_ome, {"compression": "zlib", "predictor": True}, "tifffile", "ome-tiff"),
+    "strips": (making.write_strips, {}, "tifffile", "tiff"),
+    "strips-lzw": (making.write_strips, {"compression": "lzw"}, "tifffile", "tiff"),
+    "one-strip": (making.write_strips, {"rows": 10_000}, "tifffile", "tiff"),
+    "big-endian": (making.write_strips, {"byteorder": ">"}, "tifffile", "tiff"),
+    "png": (making.write_png, {"mpp": 0.5}, "pillow", "png"),
+}
+
+
+def openslide_pixels(path, x, y, width, height, level):
+    """What OpenSlide itself gives, on white."""
+    with openslide.OpenSlide(path) as slide:
+        region = slide.read_region((x, y), level, (width, height))
+        return np.asarray(Image.alpha_composite(Image.new("RGBA", region.size, "white"), region).convert("RGB"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pixels_and_resolution_come_back_whatever_the_file_is_called(kind, tmp_path, random):
+    write, options, reader, vendor = KINDS[kind]
+    image = making.tissue(random, 150, 211)
+    slide = open_slide(write(tmp_path / "scan.dat", image, **options))
+    info = slide.info
+    assert (info.reader, info.vendor, info.width, info.height) == (reader, vendor, 211, 150)
+    assert info.resolution is not None
+    assert (info.resolution.x, info.resolution.y) == pytest.approx((0.5, 0.5), rel=1e-3)
+    np.testing.assert_array_equal(slide.read(0, 0, 211, 150, 0), image)
+    for _ in range(20):
+        x, y = (int(random.integers(-20, size)) for size in (211, 150))
+        width, height = (int(number) for number in random.integers(1, 90, 2))
+        padded = np.full((400, 400, 3), 255, dtype=np.uint8)
+        padded[50:200, 50:261] = image
+        np.testing.assert_array_equal(slide.read(x, y, width, height, 0), padded[50 + y :, 50 + x :][:height, :width])
+    slide.close()
+    slide.close()
+
+
+def test_a_jpeg_is_read_as_pillow_reads_it(tmp_path, random):
+    path = making.write_jpeg(tmp_path / "section.png", making.tissue(random, 60, 80), mpp=5.0)
+    slide = open_slide(path)
+    assert slide.info.resolution == Resolution(5.0, 5.0)
+    np.testing.assert_array_equal(slide.read(0, 0, 80, 60, 0), np.asarray(Image.open(path)))
+
+
+@pytest.mark.parametrize("write", [making.write_ome, making.write_tiled, making.write_svs])
+def test_levels_are_those_written(write, tmp_path, random):
+    image = making.tissue(random, 256, 384)
+    slide = open_slide(write(tmp_path / "a.tif", image))
+    assert len(slide.info.levels) == (2 if write is making.write_svs else 3)
+    for number, level in enumerate(slide.info.levels):
+        assert (level.width, level.height, level.downsample) == (image.shape[1], image.shape[0], 2.0**number)
+        assert slide.info.scale(number) == (2**number, 2**number)
+        whole = slide.read(0, 0, level.width, level.height, number)
+        np.testing.assert_array_equal(whole, image)
+        x, y = 2**number * 30, 2**number * 10
+        np.testing.assert_array_equal(slide.read(x, y, 50, 100, number)[:40], image[10:50, 30:80])
+        image = making.halved(image)
+
+
+def test_a_rounded_level_keeps_its_true_scale():
+    levels = (SlideLevel(403, 301, 1.0), SlideLevel(100, 75, (4.03 + 301 / 75) / 2), SlideLevel(31, 25, 12.5))
+    info = SlideInfo("tifffile", 403, 301, None, levels, None, "tiff")
+    assert info.scale(1) == (4.0, 4.0)
+    assert info.scale(2) == (403 / 31, 301 / 25)
+
+
+def test_pixels_agree_with_openslide_at_every_level(tmp_path, random):
+    path = making.write_tiled(tmp_path / "a.tif", making.tissue(random, 301, 403), compression="zlib")
+    slide = open_slide(path)
+    for level in range(3):
+        for _ in range(10):
+            x, y = (int(number) for number in random.integers(0, 100, 2))
+            region = (x, y, 40, 30, level)
+            np.testing.assert_array_equal(slide.read(*region), openslide_pixels(path, *region))
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
+@pytest.mark.parametrize("name", ["cmu-1-small-region.svs", "boxes.tiff", "small.svs"])
+def test_pixels_of_real_slides_agree_with_openslide(name, random):
+    slide = open_slide(REAL / name)
+    assert slide.info.reader.startswith("openslide")
+    for level, size in enumerate(slide.info.levels):
+        for _ in range(8):
+            x, y = (int(random.integers(0, side)) for side in (slide.info.width, slide.info.height))
+            column, row = round(x / size.downsample), round(y / size.downsample)
+            width, height = max(1, min(200, size.width - column)), max(1, min(200, size.height - row))
+            if column + width > size.width or row + height > size.height:
+                continue
+            region = (x, y, width, height, level)
+            np.testing.assert_array_equal(slide.read(*region), openslide_pixels(REAL / name, *region))
+    slide.close()
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
+def test_real_files_tell_their_resolution_or_nothing_and_broken_ones_are_refused():
+    assert open_slide(REAL / "cmu-1-small-region.svs").info.resolution == Resolution(0.499, 0.499)
+    boxes = open_slide(REAL / "boxes.tiff").info
+    assert boxes.resolution is None  # 72 dpi is a printer's
+    assert boxes.stated_mpp == pytest.approx((352.78, 352.78), rel=1e-4)
+    assert open_slide(REAL / "pen-marks.png").info.resolution is None
+    for name in ("broken.svs", "unopenable.tiff"):
+        with pytest.raises(DataError, match="cannot read the slide"):
+            open_slide(REAL / name)
+
+
+def test_the_scanned_part_of_a_leica_slide_is_known(tmp_path, random):
+    image = making.tissue(random, 200, 260)
+    slide = open_slide(making.write_scn(tmp_path / "a.scn", image, offset=(300, 200)))
+    assert slide.info.bounds == slide.info.area == (300, 200, 260, 200)
+    assert slide.info.resolution == Resolution(0.5, 0.5)
+    np.testing.assert_array_equal(slide.read(300, 200, 260, 200, 0), image)
+    around = slide.read(290, 190, 280, 220, 0)
+    assert (around[:10] == 255).all()
+    np.testing.assert_array_equal(around[10:210, 10:270], image)
+
+
+def test_oblong_pixels(tmp_path, random):
+    image = making.tissue(random, 40, 50)
+    assert open_slide(making.write_ome(tmp_path / "a", image, (0.25, 0.5))).info.resolution == Resolution(0.25, 0.5)
+    strips = open_slide(making.write_strips(tmp_path / "b", image, (0.25, 0.5))).info.resolution
+    assert (strips.x, strips.y) == pytest.approx((0.25, 0.5), rel=1e-6)
+
+
+def test_transparent_pixels_are_on_white(tmp_path, random):
+    pixels = np.dstack([making.tissue(random, 30, 40), random.integers(0, 256, (30, 40), dtype=np.uint8)])
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    found = open_slide(tmp_path / "a.png").read(0, 0, 40, 30, 0)
+    alpha = pixels[..., 3:] / 255
+    np.testing.assert_allclose(found, pixels[..., :3] * alpha + 255 * (1 - alpha), atol=0.51)
+
+
+def test_pieces_that_were_never_written_are_white(tmp_path, random):
+    image = making.tissue(random, 128, 192)
+    path = making.write_ome(tmp_path / "a.ome.tif", image, levels=1)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        counts = tif.pages[0].tags["TileByteCounts"]
+        counts.overwrite([0, *counts.value[1:]])
+    found = open_slide(path).read(0, 0, 192, 128, 0)
+    assert (found[:64, :64] == 255).all()
+    np.testing.assert_array_equal(found[64:], image[64:])
+
+
+def test_threads_see_the_same_pixels(tmp_path, random):
+    image = making.tissue(random, 400, 400)
+    paths = [making.write_ome(tmp_path / "a", image, compression="zlib"), making.write_strips(tmp_path / "b", image)]
+    regions = [tuple(int(number) for number in random.integers(0, 300, 2)) for _ in range(60)]
+    for slide in map(open_slide, paths):
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda place, slide=slide: slide.read(*place, 100, 90, 0), regions))
+        for (x, y), pixels in zip(regions, found, strict=True):
+            np.testing.assert_array_equal(pixels, image[y : y + 90, x : x + 100])
+
+
+def plain(path, data):
+    path.write_bytes(data)
+
+
+def sixteen_bit(path, _):
+    tifffile.imwrite(path, np.zeros((30, 40, 3), dtype=np.uint16), photometric="rgb")
+
+
+def stack(path, _):
+    tifffile.imwrite(path, np.zeros((5, 30, 40), dtype=np.uint8), photometric="minisblack", metadata={"axes": "ZYX"})
+
+
+def cmyk(path, _):
+    Image.new("CMYK", (40, 30)).save(path, format="JPEG")
+
+
+def grey(path, _):
+    Image.new("L", (40, 30)).save(path, format="PNG")
+
+
+@pytest.mark.parametrize("write", [plain, sixteen_bit, stack, cmyk, grey])
+def test_what_is_no_colour_image_is_refused_without_its_name(write, tmp_path):
+    path = tmp_path / making.NAME
+    write(path, b"")
+    with pytest.raises(DataError) as caught:
+        open_slide(path)
+    assert making.NAME not in str(caught.value)
+
+
+def test_openslide_does_not_tell_the_name_either(tmp_path, random, monkeypatch):
+    path = making.write_tiled(tmp_path / f"{making.NAME}.tif", making.tissue(random, 150, 211), levels=1)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        counts = tif.pages[0].tags["TileByteCounts"]
+        counts.overwrite([7] * len(counts.value))
+    with openslide.OpenSlide(path) as handle, pytest.raises(openslide.OpenSlideError, match="Jane Doe"):
+        handle.read_region((0, 0), 0, (100, 100))
+    monkeypatch.chdir(tmp_path)
+    for spelling in (path, Path(path.name), tmp_path / "." / path.name, tmp_path / "x" / ".." / path.name):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        slide = open_slide(spelling)
+        with pytest.raises(DataError) as caught:
+            slide.read(0, 0, 100, 100, 0)
+        assert "Jane" not in str(caught.value)
+        assert "1957" not in str(caught.value)
+
+
+def test_absurd_tiles_do_not_reach_openslide(tmp_path, random):
+    path = making.write_tiled(tmp_path / "a.tif", making.tissue(random, 150, 211))
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages[1].tags["TileWidth"].overwrite(2_080_374_784)
+    with pytest.raises(DataError):
+        open_slide(path).read(0, 0, 100, 70, 1)
+
+
+def test_missing_files_folders_and_pipes_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "absent.svs", tmp_path, tmp_path / "pipe"):
+        with pytest.raises(DataError, match="cannot read the slide"):
+            open_slide(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cut_files_are_errors_when_opened_or_read(kind, tmp_path, random):
+    write, options, _, _ = KINDS[kind]
+    image = making.tissue(random, 150, 211)
+    path = write(tmp_path / "a.tif", image, **options)
+    data = path.read_bytes()
+    for share in (0.1, 0.5, 0.6):
+        path.write_bytes(data[: int(len(data) * share)])
+        with pytest.raises(DataError):
+            open_slide(path).read(0, 0, 211, 150, 0)
+    # Further on a pyramid may have lost no more than its small levels.
+    path.write_bytes(data[: int(len(data) * 0.9)])
+    try:
+        found = open_slide(path).read(0, 0, 211, 150, 0)
+    except DataError:
+        found = image
+    np.testing.assert_array_equal(found, image)
+
+
+@pytest.mark.parametrize("write", [making.write_tiled, making.write_strips, making.write_png])
+def test_a_closed_slide_says_so(write, tmp_path, random):
+    slide = open_slide(write(tmp_path / "a", making.tissue(random, 30, 40)))
+    slide.close()
+    with pytest.raises(DataError, match="cannot read the slide"):
+        slide.read(0, 0, 10, 10, 0)
+
+
+def test_a_file_that_shrinks_while_it_is_open_is_an_error(tmp_path, random):
+    path = making.write_strips(tmp_path / "a.tif", making.tissue(random, 150, 211))
+    slide = open_slide(path)
+    os.truncate(path, 2000)
+    with pytest.raises(DataError, match="cannot read the slide"):
+        slide.read(0, 0, 211, 150, 0)
+
+
+def test_sizes_beyond_reason_are_refused_before_decoding(tmp_path, random):
+    path = making.write_strips(tmp_path / "a.tif", making.tissue(random, 40, 50), compression="zlib")
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tags = tif.pages[0].tags
+        for name in ("ImageWidth", "ImageLength", "RowsPerStrip"):
+            tags[name].overwrite(60_000)
+    with pytest.raises(DataError):
+        open_slide(path).read(0, 0, 10, 10, 0)
+    png = bytearray(making.write_png(tmp_path / "a.png", making.tissue(random, 40, 50)).read_bytes())
+    png[16:24] = (60_000).to_bytes(4, "big") * 2
+    (tmp_path / "a.png").write_bytes(png)
+    with pytest.raises(DataError):
+        open_slide(tmp_path / "a.png")
+
+
+def test_parts_of_an_ome_tiff_in_other_files_are_not_followed(tmp_path, random):
+    image = making.tissue(random, 64, 64)
+    path = making.write_ome(tmp_path / "a.ome.tif", image, levels=1)
+    secret = making.write_ome(tmp_path / "b.ome.tif", 255 - image, levels=1)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        page = tif.pages[0]
+        xml = page.description
+        uuid = xml.split("<TiffData")[1].split("</TiffData>")[0]
+        assert "IFD" in uuid or "UUID" in uuid
+        page.tags["ImageDescription"].overwrite(xml.replace("a.ome.tif", secret.name))
+    np.testing.assert_array_equal(open_slide(path).read(0, 0, 64, 64, 0), image)
+
+
+@pytest.mark.parametrize("write", [making.write_svs, making.write_ome, making.write_scn])
+def test_names_in_headers_stay_in_the_file(write, tmp_path, random):
+    path = write(tmp_path / "a.tif", making.tissue(random, 128, 192))
+    assert making.NAME.encode() in path.read_bytes()
+    slide = open_slide(path)
+    told = repr(slide.info) + str(slide.info.as_dict())
+    assert "Jane" not in told
+    assert "SmFuZSBEb2U" not in told
+    slide.close()
+    data, errors = path.read_bytes(), []
+    for end in range(len(data) // 10, len(data), len(data) // 10):
+        path.write_bytes(data[:end])
+        try:
+            open_slide(path).read(0, 0, 100, 100, 0)
+        except DataError as error:
+            errors.append(str(error))
+    assert errors
+    assert "Jane" not in "".join(errors)

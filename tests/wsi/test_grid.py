@@ -1,0 +1,249 @@
+"""The model's grid: the same pixels however windows are cut, exact places, no guessed µm/px."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from tests.wsi import making
+
+from ntrm.core.errors import RefusedError
+from ntrm.core.labels import WHITE
+from ntrm.core.mpp import Resolution
+from ntrm.data.resample import area_average, shrunk_length
+from ntrm.wsi import grid as grid_module
+from ntrm.wsi.grid import SlideGrid, best_level, thumbnail
+from ntrm.wsi.readers.formats import open_slide
+
+
+def whole(grid):
+    return grid.read(0, 0, grid.height, grid.width)
+
+
+@pytest.mark.parametrize("write", [making.write_strips, making.write_png])
+@pytest.mark.parametrize("model", [0.5, 1.0, 2.0, 1.34, 6.7])
+def test_every_pixel_is_the_mean_over_its_area(write, model, tmp_path, random):
+    image = making.tissue(random, 301, 211)
+    grid = SlideGrid(open_slide(write(tmp_path / "a", image)), model, Resolution(0.5, 0.5))
+    factor = model / 0.5
+    wanted = area_average(image, factor, factor)
+    assert (grid.height, grid.width) == wanted.shape[:2] == (shrunk_length(301, factor), shrunk_length(211, factor))
+    apart = np.abs(whole(grid).astype(int) - wanted)
+    # Borders of areas lie on 1/64 of a pixel; where the factor is whole, nothing is rounded but the result.
+    assert apart.max() <= (0 if float(factor).is_integer() else 2)
+
+
+def test_windows_show_the_same_pixels_however_they_are_cut(tmp_path, random, monkeypatch):
+    monkeypatch.setattr(grid_module, "BLOCK_PIXELS", 90 * 90)
+    slide = open_slide(making.write_tiled(tmp_path / "a.tif", making.tissue(random, 433, 577)))
+    for model in (0.5, 1.34, 3.3):
+        wanted = whole(SlideGrid(slide, model))
+        grid = SlideGrid(slide, model)
+        for _ in range(30):
+            top, left = (int(random.integers(-10, side)) for side in wanted.shape[:2])
+            height, width = (int(number) for number in random.integers(1, 120, 2))
+            found = grid.read(top, left, height, width)
+            padded = np.full((1500, 1500, 3), WHITE, dtype=np.uint8)
+            padded[20 : 20 + grid.height, 20 : 20 + grid.width] = wanted
+            np.testing.assert_array_equal(found, padded[20 + top :, 20 + left :][:height, :width])
+
+
+def test_a_small_cache_changes_nothing_but_the_time(tmp_path, random, monkeypatch):
+    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 300, 200)))
+    wanted = whole(SlideGrid(slide, 1.3))
+    monkeypatch.setattr(grid_module, "BLOCK_PIXELS", 60 * 60)
+    small, other = SlideGrid(slide, 1.3), whole(SlideGrid(slide, 1.3))
+    monkeypatch.setattr(grid_module, "CACHE_BYTES", 1)
+    np.testing.assert_array_equal(whole(small), other)
+    np.testing.assert_array_equal(whole(SlideGrid(slide, 1.3)), other)
+    np.testing.assert_array_equal(other, wanted)
+
+
+def test_threads_see_the_same_pixels(tmp_path, random):
+    slide = open_slide(making.write_tiled(tmp_path / "a.tif", making.tissue(random, 600, 700)))
+    grid, wanted = SlideGrid(slide, 1.1), whole(SlideGrid(slide, 1.1))
+    tops = [int(top) for top in random.integers(0, grid.height - 64, 40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda top: grid.read(top, 5, 64, 64), tops))
+    for top, pixels in zip(tops, found, strict=True):
+        np.testing.assert_array_equal(pixels, wanted[top : top + 64, 5:69])
+
+
+def test_oblong_pixels_become_square(tmp_path, random):
+    image = making.tissue(random, 100, 300)
+    grid = SlideGrid(open_slide(making.write_ome(tmp_path / "a", image, (0.25, 0.5), levels=1)), 1.0)
+    assert (grid.height, grid.width) == (50, 75)
+    assert grid.to_level0 == (4.0, 2.0, 0.0, 0.0)
+    np.testing.assert_array_equal(whole(grid), area_average(image, 2, 4))
+
+
+def test_the_grid_covers_the_scanned_part(tmp_path, random):
+    image = making.tissue(random, 200, 260)
+    slide = open_slide(making.write_scn(tmp_path / "a.scn", image, offset=(300, 200)))
+    for model, factor in ((0.5, 1), (2.0, 4)):
+        grid = SlideGrid(slide, model)
+        assert grid.to_level0 == (factor, factor, 300.0, 200.0)
+        assert (grid.height, grid.width) == (200 // factor, 260 // factor)
+        apart = np.abs(whole(grid).astype(int) - area_average(image, factor, factor))
+        assert apart.max() <= (0 if factor == 1 else 1)  # the level's own rounding
+
+
+def test_the_best_level_is_read_and_gives_nearly_the_same(tmp_path, random):
+    image = making.tissue(random, 512, 768)
+    slide = open_slide(making.write_ome(tmp_path / "a", image))
+    assert [best_level(slide.info, factor, factor) for factor in (0.9, 1, 1.99, 2, 3.9, 4, 30)] == [0, 0, 0, 1, 1, 2, 2]
+    assert best_level(slide.info, 4, 2) == 1
+    for model in (1.0, 1.7, 2.0, 3.1):
+        grid = SlideGrid(slide, model)
+        factor = model / 0.5
+        apart = np.abs(whole(grid).astype(float) - area_average(image, factor, factor))
+        assert apart.mean() < 1.0
+        assert apart.max() <= 8
+
+
+def test_a_coarser_slide_is_interpolated_and_a_far_coarser_one_refused(tmp_path, random):
+    line = random.integers(0, 256, 40, dtype=np.uint8)
+    image = np.ascontiguousarray(np.broadcast_to(line[None, :, None], (30, 40, 3)))
+    slide = open_slide(making.write_png(tmp_path / "a.png", image))
+    grid = SlideGrid(slide, 6.0, Resolution(8.0, 8.0))
+    assert (grid.height, grid.width) == (40, 53)
+    centres = (np.arange(53) + 0.5) * 0.75 - 0.5
+    np.testing.assert_allclose(whole(grid)[7, :, 0], np.interp(centres, np.arange(40), line), atol=0.5 + 255 / 64)
+    with pytest.raises(RefusedError, match="too coarse"):
+        SlideGrid(slide, 1.34, Resolution(8.0, 8.0))
+
+
+def test_no_resolution_is_ever_guessed(tmp_path, random):
+    image = making.tissue(random, 40, 50)
+    silent = open_slide(making.write_png(tmp_path / "a.png", image))
+    with pytest.raises(RefusedError, match="does not tell its µm per pixel") as caught:
+        SlideGrid(silent, 6.7)
+    assert caught.value.exit_code == 3
+    assert "--mpp" in caught.value.mend
+    absurd = open_slide(making.write_strips(tmp_path / "a.tif", image, 352.8))
+    with pytest.raises(RefusedError, match="not credible") as caught:
+        SlideGrid(absurd, 6.7)
+    assert "352.8" in caught.value.got
+    assert SlideGrid(absurd, 6.7, Resolution(6.7, 6.7)).as_dict()["slide_mpp_from"] == "given"
+
+
+def test_what_is_given_counts_before_what_the_file_says(tmp_path, random):
+    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 40, 50), 0.5))
+    grid = SlideGrid(slide, 2.0, Resolution(1.0, 1.0))
+    assert (grid.height, grid.width, grid.to_level0[:2]) == (20, 25, (2.0, 2.0))
+
+
+def test_rounded_tags_do_not_blur(tmp_path, random):
+    image = making.tissue(random, 200, 300)
+    grid = SlideGrid(open_slide(making.write_strips(tmp_path / "a.tif", image, 6.7001)), 6.7)
+    assert grid.to_level0 == (1.0, 1.0, 0.0, 0.0)
+    assert grid.resolution.x == pytest.approx(6.7001)
+    np.testing.assert_array_equal(whole(grid), image)
+    assert SlideGrid(open_slide(making.write_strips(tmp_path / "b.tif", image, 6.6)), 6.7).to_level0[0] > 1.01
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 300), (3, 2), (70, 1)])
+def test_tiny_slides(size, tmp_path, random):
+    image = making.tissue(random, *size)
+    grid = SlideGrid(open_slide(making.write_png(tmp_path / "a.png", image)), 6.7, Resolution(0.5, 0.5))
+    found = grid.read(0, 0, 64, 64)
+    assert found.shape == (64, 64, 3)
+    wanted = area_average(image, 13.4, 13.4)
+    np.testing.assert_allclose(found[: grid.height, : grid.width], wanted[:64, :64], atol=2)
+    assert (found[grid.height :] == 255).all()
+
+
+def test_slides_in_strips_are_read_in_whole_rows(tmp_path, random, monkeypatch):
+    monkeypatch.setattr(grid_module, "BLOCK_PIXELS", 4000)
+    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 300, 200), rows=4))
+    asked = []
+    read = slide.read
+    monkeypatch.setattr(slide, "read", lambda *region: asked.append(region) or read(*region))
+    whole(SlideGrid(slide, 1.0))
+    assert {region[2] for region in asked} == {200}
+    assert max(region[2] * region[3] for region in asked) <= 4000
+
+
+def test_the_record_is_plain_json(tmp_path, random):
+    grid = SlideGrid(open_slide(making.write_ome(tmp_path / "a", making.tissue(random, 99, 130))), 1.34)
+    record = json.loads(json.dumps(grid.as_dict(), allow_nan=False))
+    assert record["mpp"] == pytest.approx([1.34, 1.34])
+    assert record["to_level0"] == pytest.approx([2.68, 2.68, 0, 0])
+    assert record["slide"]["reader"] == "tifffile"
+    assert "Jane" not in str(record)
+
+
+def test_thumbnails(tmp_path, random):
+    image = making.tissue(random, 402, 600)
+    slide = open_slide(making.write_ome(tmp_path / "a", image))
+    small, resolution = thumbnail(slide, 8.0)
+    assert small.shape == (25, 38, 3)
+    assert resolution == Resolution(8.0, 8.0)
+    np.testing.assert_allclose(small[:, :-1], area_average(image, 16, 16)[:, :-1], atol=3)
+    again, _ = thumbnail(SlideGrid(slide, 1.0), 8.0)
+    np.testing.assert_array_equal(again, small)
+    own, resolution = thumbnail(slide, 0.1)  # never finer than the slide
+    np.testing.assert_array_equal(own, image)
+    assert resolution == Resolution(0.5, 0.5)
+    with pytest.raises(RefusedError):
+        thumbnail(open_slide(making.write_png(tmp_path / "b", image)), 8.0)
+    given, resolution = thumbnail(SlideGrid(open_slide(tmp_path / "b"), 6.7, Resolution(5.0, 5.0)), 10.0)
+    assert (given.shape, resolution) == ((201, 300, 3), Resolution(10.0, 10.0))
+
+
+class Counting:
+    """Reads as another reader does, and remembers what it was asked for."""
+
+    def __init__(self, reader):
+        self.info, self.reader, self.asked = reader.info, reader, []
+
+    def read(self, x, y, width, height, level):
+        self.asked.append((level, width * height))
+        return self.reader.read(x, y, width, height, level)
+
+    def close(self):
+        self.reader.close()
+
+
+@pytest.mark.parametrize("write", [making.write_strips, making.write_tiled])
+def test_what_a_thumbnail_read_is_not_read_again(write, tmp_path, random):
+    image = making.tissue(random, 301, 403)
+    plain = open_slide(write(tmp_path / "a.tif", image, **({} if write is making.write_strips else {"levels": 1})))
+    slide = Counting(plain)
+    grid = SlideGrid(slide, 0.5)
+    assert grid.keeps_whole_level
+    small, resolution = thumbnail(grid, 1.3)
+    wanted, same = thumbnail(plain, 1.3)
+    np.testing.assert_array_equal(small, wanted)
+    assert resolution == same
+    assert sum(pixels for _, pixels in slide.asked) == 301 * 403
+    asked = list(slide.asked)
+    np.testing.assert_array_equal(whole(grid), image)
+    assert slide.asked == asked
+
+
+def test_a_thumbnail_of_the_scanned_part_alone(tmp_path, random):
+    slide = open_slide(making.write_scn(tmp_path / "a.scn", making.tissue(random, 256, 384)))
+    assert slide.info.bounds is not None
+    for model in (0.5, 1.0, 1.34):
+        small, _ = thumbnail(SlideGrid(slide, model), 2.0)
+        np.testing.assert_array_equal(small, thumbnail(slide, 2.0)[0])
+
+
+def test_a_level_that_is_resampled_or_too_large_is_read_anew(tmp_path, random, monkeypatch):
+    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 60, 80)))
+    assert not SlideGrid(slide, 0.7).keeps_whole_level
+    monkeypatch.setattr(grid_module, "CACHE_BYTES", 60 * 80 * 3 - 1)
+    assert not SlideGrid(slide, 0.5).keeps_whole_level
+
+
+def test_what_is_forgotten_is_read_again(tmp_path, random):
+    slide = open_slide(making.write_tiled(tmp_path / "a.tif", making.tissue(random, 90, 120)))
+    grid, asked = SlideGrid(slide, 0.5), []
+    before, plain = whole(grid), grid._read_block
+    grid._read_block = lambda *place: asked.append(place) or plain(*place)
+    assert np.array_equal(whole(grid), before)
+    assert not asked
+    grid.forget()
+    assert np.array_equal(whole(grid), before)
+    assert asked

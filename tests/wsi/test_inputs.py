@@ -1,0 +1,148 @@
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.mpp import Resolution
+from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.svs", "a.TIF", "deep/c.png", "notes.txt", ".hidden/d.svs", "x/1.dcm", "x/2.dcm"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).touch()
+    return tmp_path / "in"
+
+
+def test_a_folder_gives_its_slides_in_order_and_a_named_file_may_end_as_it_likes(folder):
+    found = find_inputs([folder, folder / "notes.txt"], Resolution.square(0.5))
+    assert [slide.name for slide in found] == ["a.TIF", "b.svs", "deep/c.png", "x/1.dcm", "notes.txt"]
+    assert {slide.mpp for slide in found} == {Resolution.square(0.5)}
+
+
+def test_of_a_dataset_the_masks_are_no_slides(tmp_path):
+    for name in ("10x/Images/a.tif", "10x/Masks/a.png", "Masks/b.png", "Images.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [slide.name for slide in find_inputs([tmp_path])] == ["10x/Images/a.tif", "Masks/b.png"]
+    named = find_inputs([tmp_path / "10x" / "Masks" / "a.png"])  # who names it means it
+    assert [slide.name for slide in named] == ["a.png"]
+
+
+def test_a_table_brings_ids_resolutions_and_covariates(folder):
+    table = folder / "list.csv"
+    table.write_text("slide, slide_id ,mpp,mpp_y,age,site\nb.svs,P1,0.25,0.5,007,back\nnot there.svs,,,,8,\n")
+    first, second = find_inputs([table], Resolution.square(1))
+    assert first == SlideInput(folder / "b.svs", "b.svs", "P1", Resolution(0.25, 0.5), {"age": "007", "site": "back"})
+    # A slide that is not there is that slide's error, not the table's.
+    assert second == SlideInput(
+        folder / "not there.svs", "not there.svs", None, Resolution.square(1), {"age": "8", "site": ""}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("slide,age\n", DataError),
+        ("file\nb.svs\n", DataError),
+        ("slide\n\nb.svs\n ,\n", DataError),
+        ("slide,age\n,8\n", DataError),
+        ("slide,age\na\0.svs,8\n", DataError),
+        ("slide,mpp\nb.svs,25400\n", RefusedError),
+        ("slide,mpp\nb.svs,half\n", DataError),
+        ("slide,status\nb.svs,ill\n", UsageError),
+        ("slide,area_BCC_mm2\nb.svs,1\n", UsageError),
+        ("slide,age\nb.svs,61\nx/../b.svs,62\n", UsageError),
+        ("slide,slide_id\nb.svs,one\nb.svs,two\n", UsageError),
+        ("slide,mpp\nb.svs,0.5\nb.svs,\n", UsageError),
+    ],
+)
+def test_tables_that_are_refused(folder, text, error):
+    (folder / "list.csv").write_text(text)
+    with pytest.raises(error):
+        find_inputs([folder / "list.csv"])
+
+
+def test_inputs_that_are_refused(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for inputs in ([], [tmp_path / "nothing.svs"], [tmp_path / "empty"]):
+        with pytest.raises(UsageError):
+            find_inputs(inputs)
+
+
+def test_a_file_that_is_given_twice_is_taken_once(folder, tmp_path):
+    (tmp_path / "link.svs").symlink_to(folder / "b.svs")
+    (tmp_path / "linked").symlink_to(folder, target_is_directory=True)
+    once = find_inputs([folder])
+    for more in (folder / "b.svs", tmp_path / "link.svs", folder / "x" / ".." / "b.svs", tmp_path / "linked"):
+        twice = find_inputs([folder, more])
+        assert [slide.path for slide in twice] == [slide.path for slide in once]
+        assert {slide.path.name for slide in twice if slide.times == 2} >= {"b.svs"}
+    assert all(slide.times == 1 for slide in once)
+    (folder / "list.csv").write_text("slide,age\nb.svs,61\nb.svs,61\n")
+    (only,) = find_inputs([folder / "list.csv"])
+    assert only.times == 2
+    with pytest.raises(UsageError, match="not alike") as refused:
+        find_inputs([folder / "list.csv", folder / "b.svs"])
+    assert "covariates" in str(refused.value.got)
+
+
+def test_a_name_too_long_for_any_disk_is_one_slide_that_is_missing(folder):
+    table = folder / "list.csv"
+    table.write_text(f"slide\n{'a' * 5000}.png\nb.svs\n")
+    assert [slide.name for slide in find_inputs([table])] == ["a" * 5000 + ".png", "b.svs"]
+
+
+def test_letters_with_marks_are_found_however_they_are_spelt(tmp_path):
+    composed, apart = (unicodedata.normalize(form, "été.svs") for form in ("NFC", "NFD"))
+    (tmp_path / apart).touch()
+    (tmp_path / "list.csv").write_text(f"slide\n{composed}\n", encoding="utf-8-sig")
+    for given in (tmp_path / "list.csv", tmp_path / composed, tmp_path / apart):
+        (found,) = find_inputs([given])
+        assert found.path.is_file()
+
+
+def test_why_nothing_was_found_is_told(folder, tmp_path):
+    with pytest.raises(UsageError, match="taken for results"):
+        find_inputs([folder], out=folder.parent)
+    for name in ("Images/a.tif", "Masks/a.png"):
+        (tmp_path / "set" / name).parent.mkdir(parents=True)
+        (tmp_path / "set" / name).touch()
+    with pytest.raises(UsageError, match="name the folder Images"):
+        find_inputs([tmp_path / "set" / "Masks"])
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").touch()
+    with pytest.raises(UsageError, match="name the files themselves"):
+        find_inputs([tmp_path / "texts"])
+
+
+def test_shards_share_the_slides_out(random):
+    slides = [SlideInput(Path(str(k)), str(k)) for k in range(int(random.integers(1, 40)))]
+    parts = int(random.integers(1, 12))
+    shared = [slide for part in range(parts) for slide in shard_of(slides, f"{part + 1}/{parts}")]
+    assert sorted(shared, key=slides.index) == slides
+    assert shard_of(slides, None) == tuple(slides)
+    for wrong in ("0/3", "4/3", "1", "a/b", "-1/3", "1/0"):
+        with pytest.raises(UsageError):
+            shard_of(slides, wrong)
+
+
+def test_results_are_no_inputs(folder):
+    (folder / "out" / "b").mkdir(parents=True)
+    (folder / "out" / "b" / "overlay.png").touch()
+    assert "out/b/overlay.png" in [slide.name for slide in find_inputs([folder])]
+    assert len(find_inputs([folder], out=folder / "out")) == 4
+    with pytest.raises(RefusedError, match="folder of the results"):
+        find_inputs([folder / "out" / "b" / "overlay.png"], out=folder / "x" / ".." / "out")
+    with pytest.raises(UsageError, match="no slide"):
+        find_inputs([folder], out=folder)
+
+
+def test_a_name_that_the_locale_cannot_spell_is_told_with_its_row(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("slide\n皮.svs\n", encoding="utf-8")
+    monkeypatch.setattr("os.fsencode", lambda name: str(name).encode("ascii"))
+    with pytest.raises(DataError, match=r"a\.csv, row 2(.|\n)*u76ae(.|\n)*ascii") as caught:
+        find_inputs([tmp_path / "a.csv"])
+    assert "UTF-8" in caught.value.mend

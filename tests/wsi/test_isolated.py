@@ -1,0 +1,164 @@
+"""A child process reads: the same pixels, and whatever kills it is one error of ours."""
+
+import os
+import signal
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench.fuzz_readers import fuzz
+from tests.wsi import making
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.mpp import Resolution
+from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.isolated import IsolatedReader, Limits, ReadingProcess, open_isolated
+from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
+from ntrm.wsi.readers.wire import describe, rebuild_error, rebuild_info
+
+
+@pytest.fixture
+def slide(tmp_path, random):
+    return making.write_ome(tmp_path / "a.ome.tif", making.tissue(random, 200, 300), compression="zlib")
+
+
+def child(reader):
+    return reader._process._child
+
+
+def test_a_child_reads_what_this_process_would(slide, random):
+    here, there = open_slide(slide), open_isolated(slide)
+    assert there.info == here.info
+    regions = [(*(int(n) for n in random.integers(-20, 300, 2)), 70, 50, level) for level in (0, 1, 2)] * 5
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda region: there.read(*region), regions))
+    for region, pixels in zip(regions, found, strict=True):
+        np.testing.assert_array_equal(pixels, here.read(*region))
+    np.testing.assert_array_equal(SlideGrid(there, 1.34).read(0, 0, 64, 64), SlideGrid(here, 1.34).read(0, 0, 64, 64))
+    there.close()
+    there.close()
+    assert child(there).poll() is not None
+
+
+def test_errors_arrive_as_they_were_raised(tmp_path):
+    (tmp_path / "a.svs").write_bytes(b"no slide at all")
+    with pytest.raises(DataError) as here:
+        open_slide(tmp_path / "a.svs")
+    with pytest.raises(DataError) as there:
+        open_isolated(tmp_path / "a.svs")
+    assert str(there.value) == str(here.value)
+
+
+def test_odd_names_reach_the_child(tmp_path, random):
+    image = making.tissue(random, 20, 30)
+    path = making.write_png(tmp_path / "ä b\n'\".png", image)
+    raw = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"))
+    raw.write_bytes(path.read_bytes())
+    for odd in (path, raw):
+        reader = open_isolated(odd)
+        np.testing.assert_array_equal(reader.read(0, 0, 30, 20, 0), image)
+        reader.close()
+
+
+def test_a_killed_child_is_an_error_and_stays_one(slide):
+    reader = open_isolated(slide)
+    os.kill(child(reader).pid, signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(DataError, match="reading the slide failed") as caught:
+            reader.read(0, 0, 50, 50, 0)
+        assert "SIGKILL" in caught.value.got
+
+
+def test_a_child_that_stands_still_is_given_up(slide):
+    process = ReadingProcess()
+    reader = IsolatedReader(slide, process=process)
+    process.limits = Limits(seconds=1)  # a busy machine may need longer to open the slide
+    os.kill(child(reader).pid, signal.SIGSTOP)
+    with pytest.raises(DataError, match="reading the slide failed") as caught:
+        reader.read(0, 0, 50, 50, 0)
+    assert "no answer within 1 s" in caught.value.got
+    assert child(reader).poll() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("does", "found"),
+    [
+        ("import os; os.abort()", "SIGABRT"),
+        ("while True: pass", "no answer within 1 s"),
+        ("bytearray(2**31)", "more memory wanted than there is"),
+        ("raise SystemExit(3)", "exit code 3"),
+    ],
+)
+def test_a_library_that_goes_wrong_harms_nobody(does, found, slide, tmp_path, monkeypatch):
+    library = f"""
+        class OpenSlideError(Exception):
+            pass
+        class OpenSlide:
+            @staticmethod
+            def detect_format(path):
+                {does}
+    """
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "openslide.py").write_text(textwrap.dedent(library))
+    monkeypatch.syspath_prepend(tmp_path / "broken")
+    with pytest.raises(DataError) as caught:
+        open_isolated(slide, Limits(memory_mb=256, seconds=1 if "no answer" in found else 60))
+    assert found in str(caught.value.got)
+
+
+def test_memory_is_limited(tmp_path, random):
+    image = np.zeros((4000, 4000, 3), dtype=np.uint8)
+    path = making.write_strips(tmp_path / "a.tif", image, rows=4000, compression="zlib")
+    with pytest.raises(DataError, match=r"cannot read the slide|reading the slide failed"):
+        open_isolated(path, Limits(memory_mb=32)).read(0, 0, 100, 100, 0)
+    reader = open_isolated(path, Limits(memory_mb=512))
+    assert (reader.read(0, 0, 100, 100, 0) == 0).all()
+    reader.close()
+
+
+def test_the_child_ends_with_its_parent(slide):
+    process = ReadingProcess()
+    process.open(slide)
+    process._pipe.close()  # what the end of a parent does
+    deadline = time.monotonic() + 300
+    while process._child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process._child.poll() == 0
+
+
+def test_modules_in_the_working_folder_are_not_run(slide, tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    reader = open_isolated(slide)
+    assert reader.info.reader == "tifffile"
+    reader.close()
+
+
+def test_impossible_requests_do_not_reach_the_child(slide):
+    reader = open_isolated(slide)
+    for region in ((0, 0, 0, 5, 0), (0, 0, 5, 5, 3), (0, 0, 2**20, 2**20, 0)):
+        with pytest.raises(UsageError):
+            reader.read(*region)
+    reader.close()
+    with pytest.raises(UsageError):
+        Limits(memory_mb=0)
+
+
+def test_what_crosses_the_border_is_the_same_on_both_sides():
+    levels = (SlideLevel(40, 30, 1.0, (8, 8)), SlideLevel(20, 15, 2.0))
+    info = SlideInfo("openslide", 40, 30, Resolution(0.25, 0.5), levels, (1, 2, 30, 20), "leica", (0.25, 0.5))
+    assert rebuild_info(describe(info)) == info
+    error = UsageError("wrong", got=3, expected="4", mend="count again")
+    again = rebuild_error(describe(error))
+    assert (type(again), str(again)) == (UsageError, str(error))
+
+
+def test_damaged_files_of_every_kind_give_our_own_errors(tmp_path, random):
+    found = fuzz(tmp_path, random, 252, Limits(memory_mb=512, seconds=20))
+    assert found["failures"] == []
+    assert found["outcomes"]["refused"] > 75
+    assert found["outcomes"]["read"] > 40

@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.data.tiles import Window
+from ntrm.phantom.glass_slide import lay_slide
+from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, labels_on_grid, reading_order
+
+MPP = 20.0
+
+
+def blank(height=200, width=300):
+    return np.zeros((height, width), dtype=bool)
+
+
+def test_areas_boxes_and_labels_are_those_of_scipy(random):
+    tissue = blank()
+    for top, left in ((10, 10), (10, 150), (110, 40)):
+        tissue[top : top + int(random.integers(30, 60)), left : left + int(random.integers(40, 80))] = True
+    pieces, labels = find_pieces(tissue, Resolution(MPP, 2 * MPP))
+    expected, count = ndimage.label(tissue)
+    assert len(pieces) == count == 3
+    assert ((labels > 0) == tissue).all()
+    for piece in pieces:
+        top, left, height, width = piece.bbox
+        here = labels == piece.number
+        assert len(np.unique(expected[here])) == 1
+        assert here[top : top + height, left : left + width].sum() == here.sum()
+        assert here[top].any()
+        assert here[:, left].any()
+        assert piece.area_mm2 == pytest.approx(here.sum() * MPP * 2 * MPP / 1e6)
+        assert not piece.touches_edge
+
+
+def test_fragments_join_within_the_gap_and_not_beyond():
+    gap = int(JOINED_UM / MPP)
+    for distance, count in ((gap - 2, 1), (gap + 3, 2)):
+        tissue = blank()
+        tissue[20:80, 20:80] = True
+        tissue[20:80, 80 + distance : 140 + distance] = True
+        pieces, labels = find_pieces(tissue, MPP)
+        assert len(pieces) == count
+        assert ((labels > 0) == tissue).all(), "the glass between fragments is no tissue"
+
+
+def test_crumbs_are_no_piece_of_their_own():
+    side = int(np.sqrt(LEAST_MM2 * 1e6) / MPP)
+    tissue = blank()
+    tissue[20:80, 20:80] = True
+    tissue[150 : 150 + side - 1, 200 : 200 + side - 1] = True
+    pieces, labels = find_pieces(tissue, MPP)
+    assert [piece.bbox for piece in pieces] == [(20, 20, 60, 60)]
+    assert not labels[140:, 190:].any()
+
+
+def test_the_number_does_not_hang_on_a_few_pixels(random):
+    rows, columns = (10, 90, 170), (10, 90, 170, 250)
+    for _ in range(5):
+        tissue = blank(230, 310)
+        for top in rows:
+            for left in columns:
+                y, x = top + random.integers(-6, 7), left + random.integers(-6, 7)
+                tissue[y : y + random.integers(34, 42), x : x + random.integers(34, 42)] = True
+        pieces, labels = find_pieces(tissue, MPP)
+        middles = [(top + 19, left + 19) for top in rows for left in columns]
+        assert [labels[place] for place in middles] == list(range(1, 13))
+        assert [piece.number for piece in pieces] == list(range(1, 13))
+
+
+def test_reading_order_of_a_small_piece_beside_a_tall_one():
+    tall, small, below = (0, 100, 100, 50), (60, 0, 20, 50), (120, 0, 50, 50)
+    assert reading_order([tall, small, below]) == [1, 0, 2]
+    assert reading_order([]) == []
+
+
+def test_says_which_pieces_touch_the_edge():
+    tissue = blank()
+    tissue[0:60, 20:80] = True
+    tissue[100:160, 20:80] = True
+    tissue[100:160, 240:300] = True
+    assert [piece.touches_edge for piece in find_pieces(tissue, MPP)[0]] == [True, False, True]
+
+
+def test_glass_has_no_piece():
+    pieces, labels = find_pieces(blank(), MPP)
+    assert pieces == ()
+    assert labels.shape == (200, 300)
+    assert not labels.any()
+
+
+def test_finds_the_pieces_of_a_phantom_slide(seed):
+    slide = lay_slide(seed, 26.8, "BCC", pieces=3)
+    pieces, labels = find_pieces(slide.mask != SKIN.index("BKG"), 26.8)
+    true_boxes = [[round(v / 26.8) for v in (p.top_um, p.left_um, p.height_um, p.width_um)] for p in slide.pieces]
+    for piece in pieces:
+        inside = [
+            top <= piece.bbox[0] + piece.bbox[2] / 2 < top + height
+            and left <= piece.bbox[1] + piece.bbox[3] / 2 < left + width
+            for top, left, height, width in true_boxes
+        ]
+        assert sum(inside) == 1
+    # A torn section may be more than one piece, but every section is found.
+    found = [labels[top : top + height, left : left + width].any() for top, left, height, width in true_boxes]
+    assert all(found)
+
+
+def test_labels_on_another_grid_are_those_of_the_pixel_under_the_middle(random):
+    labels = random.integers(0, 5, (40, 50)).astype(np.uint16)
+    window = Window(top=17, left=33, height=60, width=70)
+    there = labels_on_grid(labels, Resolution(13.0, 11.0), 6.7, window)
+    for y, x in random.integers(0, (60, 70), (50, 2)):
+        row, column = int((17 + y + 0.5) * 6.7 / 11.0), int((33 + x + 0.5) * 6.7 / 13.0)
+        assert there[y, x] == labels[min(row, 39), min(column, 49)]
+    assert there.shape == (60, 70)
+    assert there.dtype == np.uint16
+
+
+def test_where_a_piece_lies_is_told_on_another_grid(random):
+    tissue = blank(60, 80)
+    tissue[5:30, 5:35] = tissue[8:50, 60:75] = True
+    places = PieceMap.of(tissue, Resolution(20.0, 17.0))
+    assert [piece.number for piece in places.pieces] == [1, 2]
+    window = Window(*(int(n) for n in random.integers(1, 60, 4)))
+    fine = labels_on_grid(places.numbers, places.mpp, 7.0, window)
+    for number in (1, 2):
+        np.testing.assert_array_equal(places.inside(number, 7.0, window), fine == number)
+    assert places.number_at(window.top, window.left, 7.0) == fine[0, 0]
+
+
+def test_the_window_of_a_piece_holds_all_its_labels(random):
+    tissue = blank(60, 80)
+    top, left = random.integers(5, 20, 2)
+    tissue[top : top + 30, left : left + 40] = True
+    (piece,), labels = find_pieces(tissue, MPP)
+    shape = (60 * 20 // 7, 80 * 20 // 7)
+    fine = labels_on_grid(labels, MPP, 7.0, Window(0, 0, *shape))
+    window = piece.window(MPP, 7.0, shape)
+    assert (fine[window.slices] > 0).sum() == (fine > 0).sum()
+    assert window.height <= 30 * 20 / 7 + 2
+
+
+@pytest.mark.parametrize("wrong", [{"number": 0}, {"bbox": (0, 0, 0, 3)}, {"bbox": (-1, 0, 2, 3)}, {"area_mm2": 0.0}])
+def test_an_impossible_piece_is_refused(wrong):
+    right = {"number": 1, "bbox": (0, 0, 3, 3), "area_mm2": 1.0, "touches_edge": False}
+    assert Piece(**right).as_dict()["bbox"] == [0, 0, 3, 3]
+    with pytest.raises(UsageError, match="impossible piece"):
+        Piece(**{**right, **wrong})
+
+
+def test_refuses_what_is_no_mask():
+    with pytest.raises(DataError, match="no tissue mask"):
+        find_pieces(np.zeros((4, 4), dtype=np.uint8), MPP)

@@ -106,3 +106,13 @@ def test_help_shows_examples():
     assert result.exit_code == 0
     for word in ("--recipe paper", "--recipe finetune --init", "torchrun", "--set", "--splits", "--num-devices"):
         assert word in " ".join(result.stdout.split())
+
+
+FIELDS = {"--lr": "learning_rate", "--batch-size": "batch", "--steps": "steps"}
+
+
+@pytest.mark.parametrize("asked", FIELDS)
+def test_a_field_of_the_recipe_given_as_an_option_is_told_apart(asked):
+    result = runner.invoke(app, ["train", "--data", "x", "--out", "y", asked, "3"])
+    assert result.exit_code == 2
+    assert f"--set {FIELDS[asked]}=VALUE" in " ".join(result.output.split())

@@ -140,7 +140,6 @@ WRONG_PIXELS = {
     "8-bit grey": pillow(image()[..., 0], "PNG"),
     "16-bit grey": pillow(image()[..., 0].astype(np.uint16), "PNG"),
     "16-bit RGB": png(4, 3, bits=16, body=bytes(3 * (1 + 4 * 6))),
-    "8-bit RGB with alpha": pillow(np.dstack([image(), image()[..., 0]]), "PNG"),
     "8-bit grey with alpha": pillow(image()[..., :2], "PNG"),
     "1-bit grey": pillow(image()[..., 0] > 9, "PNG"),
     "palette": png(4, 3, colour=3, body=bytes(3 * 5)),
@@ -163,6 +162,16 @@ def test_only_8_bit_rgb_is_an_image(folder, said):
         read_image(written(folder, WRONG_PIXELS[said]))
     assert code_of(error) == "not-rgb8"
     assert said.strip() in str(error.value)
+
+
+def test_what_is_transparent_in_a_png_is_white(folder):
+    pixels = np.dstack([image(), np.full(image().shape[:2], 255, np.uint8)])
+    pixels[0, 0, 3] = 0
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    found = read_image(written(folder, stream.getvalue()))
+    assert found[0, 0].tolist() == [255, 255, 255]
+    np.testing.assert_array_equal(found[1:], image()[1:])
 
 
 def test_the_content_counts_not_the_extension(folder):

@@ -27,6 +27,13 @@ def test_plain(tmp_path):
     assert a.mask == tmp_path / "Masks/a.png"
 
 
+def test_the_folders_may_be_written_in_lower_case(tmp_path):
+    sound_plain(tmp_path)
+    (tmp_path / "Images").rename(tmp_path / "images")
+    (tmp_path / "Masks").rename(tmp_path / "masks")
+    assert open_dataset(tmp_path).cases[0].image == tmp_path / "images/a.png"
+
+
 @pytest.mark.parametrize("data", ["", "data"])
 def test_queensland(tmp_path, data):
     sound_queensland(tmp_path, names=("BCC_10", "BCC_2", "BCC_19", "BCC_21", "IEC_1"), data=data)
@@ -73,7 +80,7 @@ def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(DataError, match=r"(?s)layout queensland.*layout plain"):
         open_dataset(tmp_path)
-    with pytest.raises(DataError, match="no such dataset folder"):
+    with pytest.raises(UsageError, match="no such dataset folder"):
         open_dataset(tmp_path / "nowhere")
 
 

@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console as RichConsole
+from typer.core import TyperCommand
 
 from ntrm.cli.common import Changes, Device, Level, Seed, Splits, keep_freed_memory
 from ntrm.cli.console import Console, command
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
+
+FIELDS = {"lr": "learning_rate", "batch-size": "batch", "bs": "batch", "max-steps": "steps", "wd": "weight_decay"}
+"""What other programs call fields of the recipe."""
+_WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
+"""Click's own error, wherever typer keeps its click."""
+
+
+class TrainCommand(TyperCommand):
+    """Tells whoever tries ``--lr`` how a field of the recipe is changed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As click does, with another hint."""
+        from dataclasses import fields
+
+        from ntrm.training.recipe import Recipe
+
+        try:
+            return super().parse_args(ctx, args)
+        except _WRONG_USAGE as error:
+            asked = getattr(error, "option_name", "").lstrip("-")
+            field = FIELDS.get(asked, asked.replace("-", "_"))
+            if field in {each.name for each in fields(Recipe)}:
+                error.possibilities = [f"--set {field}=VALUE"]  # type: ignore[attr-defined]
+            raise
+
 
 WHICH = f"{DEFAULT} stands for {DEFAULT_NETWORK} in this version"
 

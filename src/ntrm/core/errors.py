@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class NtrmError(Exception):
@@ -62,8 +63,8 @@ class RefusedError(NtrmError):
     exit_code = 3
 
 
-def choices_error(what: str, got: str, choices: object) -> UsageError:
-    """Error for an unknown name; lists the names that are known.
+def choices_error(what: str, got: str, choices: Iterable[object]) -> UsageError:
+    """Error for an unknown name; lists the names that are known, and the one that was probably meant.
 
     >>> raise choices_error("unknown tissue", "EPL", ["EPI", "GLD"])
     Traceback (most recent call last):
@@ -71,9 +72,20 @@ def choices_error(what: str, got: str, choices: object) -> UsageError:
     ntrm.core.errors.UsageError: unknown tissue
       got:      EPL
       expected: one of EPI, GLD
+      to mend:  did you mean EPI?
     """
-    names = ", ".join(str(choice) for choice in choices)  # type: ignore[attr-defined]
-    return UsageError(what, got=got, expected=f"one of {names}")
+    names = [str(choice) for choice in choices]
+    return UsageError(what, got=got, expected=f"one of {', '.join(names)}", mend=did_you_mean(got, names))
+
+
+def did_you_mean(got: str, names: Sequence[str]) -> str:
+    """A question with the most similar name, or nothing where none is similar.
+
+    >>> did_you_mean("learning-rate", ["batch", "learning_rate"])
+    'did you mean learning_rate?'
+    """
+    close = get_close_matches(got.lower(), [name.lower() for name in names], n=1)
+    return next((f"did you mean {name}?" for name in names if close and name.lower() == close[0]), "")
 
 
 def check_number(what: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
@@ -92,6 +104,10 @@ def check_number(what: str, value: object, low: float, high: float, *, whole: bo
         raise UsageError(f"impossible {what}", got=repr(value), expected=f"{kind} from {low:g} to {high:g}")
 
 
+PATIENT = ("patient", "patient_id", "patientid", "case_id", "subject")
+"""How others call the column ``group`` of cases.csv."""
+
+
 def columns_mend(columns: Sequence[str]) -> str:
     r"""How to mend a CSV table whose first line was read as these columns.
 
@@ -101,8 +117,13 @@ def columns_mend(columns: Sequence[str]) -> str:
     'save it with commas between the cells, not tabs, and'
     >>> columns_mend(["nam", "group"])
     'correct the first line'
+    >>> columns_mend(["name", "patient_id", "split"])
+    'name the column patient_id group: it says which sections come from one patient'
     """
     for between, name in ((";", "semicolons"), ("\t", "tabs")):
         if any(between in column for column in columns):
             return f"save it with commas between the cells, not {name}, and with points in numbers (0.5)"
+    patient = next((column for column in columns if column.lower() in PATIENT), None)
+    if patient is not None and "group" not in columns:
+        return f"name the column {patient} group: it says which sections come from one patient"
     return "correct the first line"

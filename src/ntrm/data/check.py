@@ -22,7 +22,7 @@ from ntrm.data.csv_tables import fault_of, number, read_table
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
 from ntrm.data.image_files import MAX_PIXELS, image_size, read_image, read_mask
-from ntrm.data.layouts import MEASUREMENTS, Survey, natural, patient_of, section_of, survey_dataset
+from ntrm.data.layouts import CASES, MEASUREMENTS, Survey, natural, patient_of, section_of, survey_dataset
 
 T = TypeVar("T")
 
@@ -278,7 +278,7 @@ def check_dataset(
     tasks = [Task(survey.root, case, survey.schema, tiles, max_pixels) for case in survey.cases]
     outcomes = list(progress.track(_inspect_all(tasks, jobs), total=len(tasks), label="checking"))
     measurements, faults = check_measurements(survey.root, {case.name for case in survey.cases})
-    findings = [*survey.faults, *faults, *_level_faults(survey, outcomes)]
+    findings = [*survey.faults, *faults, *_level_faults(survey, outcomes), *_missing_splits(survey)]
     findings += [finding for outcome in outcomes for finding in outcome.faults]
     return CheckReport(
         root=survey.root,
@@ -343,6 +343,14 @@ def _level_faults(survey: Survey, outcomes: list[Outcome]) -> list[Fault]:
                 expected = f"about {wanted[1]:.0f} × {wanted[0]:.0f}, from the size at {finest}"
                 faults.append(fault("level-mismatch", name, found, expected=expected))
     return faults
+
+
+def _missing_splits(survey: Survey) -> list[Fault]:
+    """A dataset that is split needs all three to be trained and scored with; one that is not split yet needs none."""
+    counts = _count_splits(survey)
+    return [
+        fault("missing-split", CASES, f"no section in {split}") for split in SPLITS if counts and split not in counts
+    ]
 
 
 def _count_splits(survey: Survey) -> dict[str, int]:

@@ -30,7 +30,7 @@ KINDS: dict[str, Kind] = {
     ),
     "unreadable": Kind("cannot be read", "a sound PNG, JPEG or TIFF file", "copy or export the file again"),
     "truncated": Kind("ends too early", "a complete file", "copy the file again; the transfer was cut short"),
-    "not-rgb8": Kind("image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB without alpha"),
+    "not-rgb8": Kind("image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB"),
     "mask-format": Kind(
         "mask is neither RGB nor indexed",
         "8-bit RGB, or 8-bit indexed, stored without loss",
@@ -66,6 +66,12 @@ KINDS: dict[str, Kind] = {
         "a patient in two splits",
         "all sections of one patient in one split",
         "correct the split column, or empty it and split again with `ntrm data split`",
+    ),
+    "missing-split": Kind(
+        "a split without sections",
+        "sections in train, val and test",
+        "give some patients that split, or empty the column and split again with `ntrm data split`",
+        "note",
     ),
     "no-mpp": Kind(
         "no usable µm per pixel",

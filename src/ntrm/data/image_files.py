@@ -33,7 +33,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.faults import FaultError
 
 PNG, JPEG, TIFF = "PNG", "JPEG", "TIFF"
-RGB8, GREY8, PALETTE = "8-bit RGB", "8-bit grey", "palette"
+RGB8, RGBA8, GREY8, PALETTE = "8-bit RGB", "8-bit RGB with alpha", "8-bit grey", "palette"
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", PNG),
@@ -249,11 +249,22 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> Pixels:
-    """Pixels (H, W, 3) of an 8-bit RGB PNG, JPEG or TIFF file."""
+    """Pixels (H, W, 3) of an 8-bit RGB PNG, JPEG or TIFF file; what is transparent in a PNG is white."""
     header = _affordable(path := Path(path), max_pixels)
-    if header.pixels != RGB8:
+    transparent = header.kind == PNG and header.pixels == RGBA8
+    if header.pixels != RGB8 and not transparent:
         raise FaultError("not-rgb8", path, found=header.pixels)
-    return _decode(path, header)[0]
+    pixels = _decode(path, header)[0]
+    return over_white(pixels) if transparent else pixels
+
+
+def over_white(pixels: Pixels) -> Pixels:
+    """(H, W, 4) with straight alpha → (H, W, 3) on white."""
+    alpha = pixels[..., 3:].astype(np.uint16)
+    if (alpha == 255).all():
+        return np.ascontiguousarray(pixels[..., :3])
+    mixed = pixels[..., :3] * alpha + np.uint16(255) * (255 - alpha)
+    return ((mixed + 127) // 255).astype(np.uint8)
 
 
 def read_mask(
@@ -291,7 +302,7 @@ def _decode(path: Path, header: Header) -> tuple[Pixels, list[RGB]]:
             pixels, palette = _with_pillow(JpegImageFile, path)
         else:
             pixels, palette = _read_tiff(path), []
-    channels = (3,) if header.pixels == RGB8 else ()
+    channels = {RGB8: (3,), RGBA8: (4,)}.get(header.pixels, ())
     if pixels.shape != (header.height, header.width, *channels) or pixels.dtype != np.uint8:
         raise FaultError("unreadable", path, found=f"{pixels.dtype} pixels of shape {pixels.shape}")
     return pixels, palette

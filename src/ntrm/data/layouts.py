@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, choices_error
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import level_factor, level_resolution
@@ -114,7 +114,7 @@ class Place:
 def survey_dataset(root: Path) -> Survey:
     """Walk a dataset folder of any layout; raises only where it is no dataset at all."""
     if not root.is_dir():
-        raise DataError("no such dataset folder", got=root, expected="a folder", mend="check the path")
+        raise UsageError("no such dataset folder", got=root, expected="a folder", mend="check the path")
     layout, places = _find_layout(root)
     survey = Survey(root, layout)
     for place in places:
@@ -156,23 +156,31 @@ def _find_layout(root: Path) -> tuple[str, list[Place]]:
     for base in (root, root / "data"):
         levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(LEVEL, folder.name)]
         places = [
-            Place(folder.name, folder / "Images", folder / "Masks")
+            Place(folder.name, _folder(folder, "Images"), _folder(folder, "Masks"))
             for folder in levels
-            if (folder / "Images").is_dir() or (folder / "Masks").is_dir()
+            if _folder(folder, "Images").is_dir() or _folder(folder, "Masks").is_dir()
         ]
         if any(place.images and place.images.is_dir() for place in places):
             return "queensland", places
         if places:
             return "masks", [Place(place.level, None, place.masks) for place in places]
-    if (root / "Images").is_dir():
-        return "plain", [Place("", root / "Images", root / "Masks")]
-    if (root / "Masks").is_dir():
-        return "masks", [Place("", None, root / "Masks")]
+    images, masks = _folder(root, "Images"), _folder(root, "Masks")
+    if images.is_dir():
+        return "plain", [Place("", images, masks)]
+    if masks.is_dir():
+        return "masks", [Place("", None, masks)]
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
         return "masks", [Place("", None, root)]
     raise DataError(
         f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, mend=_dataset_above(root)
     )
+
+
+def _folder(base: Path, name: str) -> Path:
+    """The folder of this name; ``images`` is taken for ``Images``, as some systems do."""
+    if (base / name).is_dir() or not base.is_dir():
+        return base / name
+    return next((path for path in sorted(base.iterdir()) if path.name.lower() == name.lower()), base / name)
 
 
 def _pair_up(survey: Survey, place: Place) -> None:

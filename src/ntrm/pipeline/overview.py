@@ -70,7 +70,8 @@ def inspect_slide(grid: SlideGrid, options: Options, beside: Executor) -> SlideO
     read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
     samples = [as_judged(sample, grid.resolution) for sample in read] or None
     drawn = drawn_share(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
-    judged = beside.submit(quality_of, seen, tissue, pen, samples=samples, drawn=drawn)
+    enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
+    judged = beside.submit(quality_of, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
     look = SlideOverview(picture, resolution, tissue, judged)
     if options.strict and look.quality.serious:
         raise RefusedError(

@@ -90,6 +90,13 @@ def test_the_columns_are_flags_and_scores_and_warnings_name_them():
     assert set(quality.columns) == {*COLUMNS, *(f"{name}_score" for name in COLUMNS)}
 
 
+def test_a_scan_coarser_than_the_model_is_told():
+    good = Grade(0.0, False)
+    (said,) = Quality(good, good, good, good, enlarged=2.0).warnings
+    assert said.startswith("scanned 2 times as coarse as the model's pixels")
+    assert Quality(good, good, good, good, enlarged=1.05).warnings == ()
+
+
 def test_of_a_mask_nothing_else_is_said(seed):
     picture = marked(clean(seed), slice(0, 220), slice(150, 180), "blue")
     tissue, seen = find_tissue(picture, MPP), Seen.of(picture, MPP)

@@ -33,6 +33,9 @@ MEANINGS = {
 }
 
 NO_TISSUE = "no tissue found"
+ENLARGED = "scanned {factor:.2g} times as coarse as the model's pixels and enlarged: fine detail is missing"
+TOLERATED = 1.1
+"""Times the model's µm/px up to which nobody sees a difference."""
 
 DYED = 0.08
 """Least density of a place whose dye can be told."""
@@ -66,6 +69,8 @@ class Quality:
     pen: Grade
     has_tissue: bool = True
     drawn: Grade = Grade(0.0, False)
+    enlarged: float = 1.0
+    """µm/px of the scan over that of the model: above 1, pixels were made up."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -74,6 +79,8 @@ class Quality:
             return (MEANINGS["drawn"].format(score=self.drawn.score),)
         grades = {name: getattr(self, name) for name in COLUMNS}
         said = tuple(MEANINGS[name].format(score=grade.score) for name, grade in grades.items() if grade.flag)
+        if self.enlarged > TOLERATED:
+            said = (*said, ENLARGED.format(factor=self.enlarged))
         return said if self.has_tissue else (NO_TISSUE, *said)
 
     @property
@@ -112,7 +119,13 @@ def assess(
 
 
 def quality_of(
-    seen: Seen, tissue: Places, pen: Places, *, samples: Sequence[Picture] | None = None, drawn: float = 0.0
+    seen: Seen,
+    tissue: Places,
+    pen: Places,
+    *,
+    samples: Sequence[Picture] | None = None,
+    drawn: float = 0.0,
+    enlarged: float = 1.0,
 ) -> Quality:
     """The same of what was seen, with the strokes of a pen on its coarser grid, and with its ``drawn_share``."""
     if tissue.shape != seen.shape or tissue.dtype != np.bool_:
@@ -133,6 +146,7 @@ def quality_of(
         pen=_grade("pen", _share(pen, coarse | pen)),
         has_tissue=bool(tissue.any()),
         drawn=_grade("drawn", drawn),
+        enlarged=enlarged,
     )
 
 

@@ -10,7 +10,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from ntrm.core.errors import DataError
-from ntrm.data.image_files import JPEG, PNG, Header, check_complete, read_header
+from ntrm.data.image_files import JPEG, PNG, Header, check_complete, over_white, read_header
 from ntrm.wsi.readers.file_mpp import believed, from_dots
 from ntrm.wsi.readers.reader import (
     Pixels,
@@ -22,7 +22,6 @@ from ntrm.wsi.readers.reader import (
     in_short,
     on_glass,
     opening,
-    over_white,
 )
 
 MAX_PIXELS = 200_000_000

@@ -224,12 +224,3 @@ def on_glass(
         part = read(first_column, first_row, right - first_column, bottom - first_row)
         out[first_row - top : bottom - top, first_column - left : right - left] = part
     return out
-
-
-def over_white(pixels: Pixels) -> Pixels:
-    """(H, W, 4) with straight alpha → (H, W, 3) on white."""
-    alpha = pixels[..., 3:].astype(np.uint16)
-    if (alpha == 255).all():
-        return np.ascontiguousarray(pixels[..., :3])
-    mixed = pixels[..., :3] * alpha + np.uint16(255) * (255 - alpha)
-    return ((mixed + 127) // 255).astype(np.uint8)

@@ -12,7 +12,7 @@ import numpy as np
 import tifffile
 
 from ntrm.core.errors import DataError
-from ntrm.data.image_files import open_tiff
+from ntrm.data.image_files import open_tiff, over_white
 from ntrm.wsi.readers.array_cache import ArrayCache
 from ntrm.wsi.readers.file_mpp import Stated, believed, from_aperio, from_ome, from_tags
 from ntrm.wsi.readers.reader import (
@@ -25,7 +25,6 @@ from ntrm.wsi.readers.reader import (
     guarded,
     on_glass,
     opening,
-    over_white,
 )
 
 

@@ -1,4 +1,4 @@
-"""Outlines that cross themselves or each other, made into areas: within bounds, since crossings grow with the square.
+"""Annotations out of QuPath's GeoJSON: areas with a class name, made valid within bounds.
 
 A point lies in a polygon if the outline goes around it an odd number of times and no hole does; it lies in the area if
 it lies in any of the polygons. All rings are cut at their crossings, the faces between them are found, and a point of

@@ -1,4 +1,4 @@
-"""Polygons to pixels: a pixel belongs to an area if its centre lies inside."""
+"""Polygons to pixels (a pixel belongs to an area if its centre lies inside), and the pixels of the slide under them."""
 
 from __future__ import annotations
 

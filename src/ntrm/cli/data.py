@@ -1,4 +1,4 @@
-"""``ntrm data check``: every fault of a dataset, with what to do about it."""
+"""``ntrm data``: check, import, resample, split and describe datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing that never leaves half a file behind, and fingerprints of what was read."""
+"""Whole files or none, fingerprints of what was read, and CSV that a spreadsheet takes for text."""
 
 from __future__ import annotations
 

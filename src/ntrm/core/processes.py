@@ -1,4 +1,4 @@
-"""How processes of our own are started: by which command, with how much of this one's environment and memory.
+"""How child processes are started, with how much of this one's environment, and how SIGTERM ends long work.
 
 A child that decodes files from anywhere, or that needs no secret, gets the few variables it works with by name: what
 was put into the environment for somebody else (``NTRM_TOKEN``, keys of a cloud) never reaches it. Whoever loads a model

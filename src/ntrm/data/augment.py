@@ -1,4 +1,4 @@
-"""Small tensors to where the images are."""
+"""Augmentation of tiles, image and mask together, on tensors: geometry, stain, blur, JPEG compression."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def send(small: Tensor, like: Tensor) -> Tensor:
     return small.to(like.device)
 
 
-# What JPEG does to an image, on tensors and on any device: 8×8 cosine transform, quantisation, halved chroma. The
-# lossless half of JPEG (entropy coding) changes no pixel and is left out. The rest follows libjpeg's defaults (JFIF
-# colours, 4:2:0, its quality scale), so that an image comes out as it would from a scanner's file.
+# What JPEG does to an image, on tensors and on any device: 8×8 cosine transform, quantisation, halved chroma.
+#
+# The lossless half of JPEG (entropy coding) changes no pixel and is left out. The rest follows libjpeg's defaults
+# (JFIF colours, 4:2:0, its quality scale), so that an image comes out as it would from a scanner's file.
 
 
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168735892, -0.331264108, 0.5), (0.5, -0.418687589, -0.081312411))
@@ -94,9 +95,11 @@ def _quantise(channels: Tensor, table: Tensor) -> Tensor:
     return blocks.transpose(3, 4).reshape(batch, count, height, width).clamp(-128, 127)
 
 
-# Other laboratories' stains: haematoxylin and eosin varied in optical-density space. Light through tissue follows
-# Beer–Lambert: the optical density ``OD = -log((I + 1) / 256)`` of a pixel is the sum over stains of concentration
-# times the stain's colour vector. A batch of stain strengths is thus one 3×3 matrix and one offset per image.
+# Other laboratories' stains: haematoxylin and eosin varied in optical-density space.
+#
+# Light through tissue follows Beer–Lambert: the optical density ``OD = -log((I + 1) / 256)`` of a pixel is the sum
+# over stains of concentration times the stain's colour vector. A batch of stain strengths is thus one 3×3 matrix and
+# one offset per image.
 
 
 HAEMATOXYLIN = (0.650, 0.704, 0.286)
@@ -142,8 +145,9 @@ def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor, stains: Tensor |
 
 
 # Augmentation of tiles, image and mask together: whole batches of tensors, on any device, from an explicit generator.
-# The functions take one parameter per sample and are deterministic; ``Augment`` draws the parameters. They are drawn on
-# the generator's device and kept on the CPU: a CPU generator gives the same augmentation wherever the batch is.
+#
+# The functions take one parameter per sample and are deterministic; ``Augment`` draws the parameters. They are drawn
+# on the generator's device and kept on the CPU: a CPU generator gives the same augmentation wherever the batch is.
 
 
 def flip(batch: Tensor, across: Tensor, down: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""One section of a dataset, decoded and judged: the part of the check that runs in parallel."""
+"""Walk a whole dataset, decode every file, and report every fault; nothing stops at the first."""
 
 from __future__ import annotations
 
@@ -103,9 +103,11 @@ def _relative(task: Task, path: Path) -> str:
     return printable(path.relative_to(task.root).as_posix())
 
 
-# Pathologists' own measurements, which may come with a dataset as ``measurements.csv``. Columns: ``name`` (a section of
-# the dataset), ``clearance_um`` (tumour to margin) and ``depth_um`` (of invasion), both in µm, of which one may be
-# empty; optionally ``reader`` (who measured) and ``note``. A section may have one row per reader.
+# Pathologists' own measurements, which may come with a dataset as ``measurements.csv``.
+#
+# Columns: ``name`` (a section of the dataset), ``clearance_um`` (tumour to margin) and ``depth_um`` (of invasion),
+# both in µm, of which one may be empty; optionally ``reader`` (who measured) and ``note``. A section may have
+# one row per reader.
 
 
 COLUMNS = ("name", "clearance_um", "depth_um")

@@ -1,4 +1,4 @@
-"""What an image file says about itself before any pixel is decoded, and whether all of it is there.
+"""Image and mask files: headers read before any pixel, strictly 8-bit decoding within a stated limit, writing.
 
 Files are told apart by their first bytes, never by their extension. The libraries underneath are lenient in
 places (a PNG without its end, a JPEG strip cut short inside a TIFF, strips that were never written); here

@@ -1,4 +1,4 @@
-"""Which sections of the skin dataset come from one patient: known from its authors, not visible in the files."""
+"""Dataset folders as cases: which files there are, how they belong together, patients, splits and µm/px."""
 
 from __future__ import annotations
 

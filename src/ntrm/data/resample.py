@@ -1,4 +1,4 @@
-"""Exact shrinking of images and masks by any factor: area averages and area-weighted majority votes.
+"""Exact shrinking of images and masks by any factor, and the coarser resolutions of a dataset made with it.
 
 Output pixel ``i`` of an axis covers the input interval ``[i·f, (i+1)·f)``, cut off at the input's end; an input
 pixel counts by the length of it that lies inside. The factor is never bent to fit the size, so that µm/px are

@@ -1,4 +1,4 @@
-"""Training, validation and test parts in which no patient is in two parts and every cancer type in all of them."""
+"""Training, validation and test splits in which no patient is in two, and the datasets of a split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scores of one network on one part of a dataset, as one document."""
+"""The scores of one network on one split, as one document, and that document read back and checked."""
 
 from __future__ import annotations
 

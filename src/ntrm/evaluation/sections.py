@@ -1,4 +1,4 @@
-"""One section under a network: predicted by stitching, counted on the device, kept as a result."""
+"""One section under a network: predicted, counted on the device, and measured away from it."""
 
 from __future__ import annotations
 
@@ -192,9 +192,10 @@ def confusion_of(predictor: Predictor, image: Image, truth: Mask, *, stitching: 
     return tally.final
 
 
-# What is measured on the masks of one section, away from the network: boundaries, relations, interfaces, cancers. These
-# need no torch, and take longer than the prediction on an accelerator: sections are measured by other processes while
-# the next ones are predicted.
+# What is measured on the masks of one section, away from the network: boundaries, relations, interfaces, cancers.
+#
+# These need no torch, and take longer than the prediction on an accelerator: sections are measured by other processes
+# while the next ones are predicted.
 
 
 Item = TypeVar("Item")

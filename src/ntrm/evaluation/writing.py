@@ -1,4 +1,4 @@
-"""Which sections an evaluation shows: spread over the cancer types, and where the second look changed most."""
+"""An evaluation as a folder, with pictures. ``metrics.json`` comes last: where it is, the evaluation is whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A map of bytes in a file, read where it is asked for.
+"""Finished rows of a slide on disk, each with its checksum in a journal, read back as arrays where asked for.
 
 Used like an array, but unlike a memory map it takes no memory of its own: pages of a mapped file count as the
 process's, and a pass over a large slide would count in full.
@@ -116,11 +116,12 @@ def _whole(each: int | slice, size: int) -> tuple[range, int | slice]:
     return range(place, place + 1), 0
 
 
-# Finished rows of a slide on disk, each with its checksums in a journal: what a killed run did is not done again. Rows
-# go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no room
-# where a whole band is nothing. Only after all are safely on the disk does the journal name them, in a line of its own
-# with checksums. Whatever was under way when the process died is past the end of the journal and is overwritten; a torn
-# last line or rows that no longer match their checksums end the journal there.
+# Finished rows of a slide on disk, each with its checksums in a journal: what a killed run did is not done again.
+#
+# Rows go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no
+# room where a whole band is nothing. Only after all are safely on the disk does the journal name them, in a line of its
+# own with checksums. Whatever was under way when the process died is past the end of the journal and is overwritten; a
+# torn last line or rows that no longer match their checksums end the journal there.
 
 
 FORMAT = "ntrm-bands/2"

@@ -1,4 +1,4 @@
-"""Finished blocks to disk, behind the network: bytes leave the device in a thread of their own.
+"""One slide from its windows to finished rows on disk: reading, network and writing at the same time.
 
 Tasks are done one after the other, so that a checkpoint is written after all rows that it takes for finished.
 """
@@ -157,6 +157,7 @@ def working_behind() -> Iterator[Callable[..., None]]:
 
 
 # One slide from its windows to finished rows on disk: reading, network and writing at the same time, memory bounded.
+#
 # Windows are read ahead by one thread and rows are written behind by another, while the network works on those between.
 # What is held is what can still change, some windows ahead and some blocks behind, however large the slide. Between two
 # rows of windows that can be put on disk, too, so that a killed run goes on from there.

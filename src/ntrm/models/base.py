@@ -1,4 +1,4 @@
-"""What every network returns."""
+"""What all networks share: their output, a config, a check of the input, and saving."""
 
 from __future__ import annotations
 

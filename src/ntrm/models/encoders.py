@@ -1,4 +1,4 @@
-"""ResNet encoders with torchvision's key names, so that public ImageNet weights load unchanged."""
+"""Encoders: our ResNets with torchvision's key names, or any pyramid of timm's behind the extra ``encoders``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of SegFormer with a relation of tissues on its fused features.
+"""The tissue relation module in SegFormer: its fused features, refined by the graph of tissues.
 
 As in ``halves``, they are made in two steps, so that a network can draw its relation between or after them.
 """

@@ -1,4 +1,4 @@
-"""The model card that travels with the weights."""
+"""A network as a folder: ``config.json``, ``model.safetensors`` and ``README.md``, the model card."""
 
 from __future__ import annotations
 

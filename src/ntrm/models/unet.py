@@ -1,4 +1,4 @@
-"""The way back up: decoder blocks in a row. It knows no encoder, only the channels it is given."""
+"""The U-Net of NTRM in two halves; a relation module may stand between them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class UNetDecoder(nn.Module):
         return x
 
 
-# The two halves of NTRM's U-Net; a relation of tissues comes between them. They are made one after the other, so that a
-# network can draw the weights of its relation between or after them.
+# The two halves of NTRM's U-Net; a relation of tissues comes between them.
+#
+# They are made one after the other, so that a network can draw the weights of its relation between or after them.
 
 
 COARSE = ("e5", "d2")

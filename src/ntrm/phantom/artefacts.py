@@ -1,4 +1,4 @@
-"""Surgical ink: the surgeon's margin, painted before cutting, seen as coloured crumbs along the cut edge."""
+"""What happens between tissue and file: ink, brightness, focus, sensor, compression. Each can be turned off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the mask of a slide says, piece by piece: areas, tissue graph, margins, depth, orientation, cancers.
+"""What the mask of a slide says, piece by piece: areas, graph, margins, depth; as documents and table rows.
 
 A piece is read once, in bands of rows; only what is thinned for its outline is held as a whole. For research, not for
 diagnosis.
@@ -169,8 +169,9 @@ def greatest(pieces: Sequence[PieceFindings], name: str) -> float | None:
     return max((value for piece in pieces if (value := piece.measured[name].value) is not None), default=None)
 
 
-# What was found on a slide as rows of the four tables. Boxes are in pixels of the slide's full resolution, counted from
-# the scanned part's top left, as QuPath counts them.
+# What was found on a slide as rows of the four tables.
+#
+# Boxes are in pixels of the slide's full resolution, counted from the scanned part's top left, as QuPath counts them.
 
 
 Row = dict[str, Any]

@@ -1,4 +1,7 @@
-"""One thread beside the others, for the work of one slide."""
+"""The files of a finished slide, from its maps on disk: mask, polygons, graph, summary, pictures, report.
+
+No clock, no names: the same maps give the same bytes, so that it does not matter when a run was killed.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,9 @@ def one_beside() -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-# The files of a finished slide, from its maps on disk: mask, polygons, graph, summary, picture. No clock, no names. The
-# same maps give the same bytes, so that it does not matter when a run was killed.
+# The files of a finished slide, from its maps on disk: mask, polygons, graph, summary, picture. No clock, no names.
+#
+# The same maps give the same bytes, so that it does not matter when a run was killed.
 
 
 Bytes = NDArray[np.uint8]

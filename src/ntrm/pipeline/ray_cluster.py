@@ -1,4 +1,4 @@
-"""How many workers a cluster can hold, and which part of it each of them gets."""
+"""Slides on a Ray cluster: joining it, what each worker gets of it, and actors that hold the network."""
 
 from __future__ import annotations
 
@@ -136,10 +136,11 @@ def _refusal(host: str, port: int) -> OSError | None:
     return None
 
 
-# Slides on a Ray cluster: actors that hold the network, one for each GPU or as many as asked for. Everything sent to an
-# actor is plain data: paths, options, names. Results go to the shared folder by the same code as in one process.
-# Without RAY_ADDRESS a cluster of this machine alone is started, reachable from this machine alone and with a token of
-# its own, and ended again.
+# Slides on a Ray cluster: actors that hold the network, one for each GPU or as many as asked for.
+#
+# Everything sent to an actor is plain data: paths, options, names. Results go to the shared folder by the same code as
+# in one process. Without RAY_ADDRESS a cluster of this machine alone is started, reachable from this machine alone and
+# with a token of its own, and ended again.
 
 
 LOOPBACK = "127.0.0.1"

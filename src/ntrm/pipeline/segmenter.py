@@ -1,4 +1,4 @@
-"""Why a slide failed, in one line that may be written anywhere: no file name, no folder, nothing that was quoted."""
+"""A network that is ready for slides: whoever hands it one gets its outcome, and an error is one slide's outcome."""
 
 from __future__ import annotations
 

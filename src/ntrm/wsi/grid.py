@@ -1,4 +1,4 @@
-"""Means over boxes of pixels, exact in whole numbers, for a part of an axis at a time."""
+"""A slide on the model's grid: square pixels of the model's µm/px, by exact means over boxes of pixels."""
 
 from __future__ import annotations
 
@@ -132,12 +132,14 @@ def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
     return out
 
 
-# A slide on the model's grid: square pixels of the model's µm/px, whatever the scanner's. Pixel i of an axis lies
-# around (i + ½)·f level-0 pixels from the scanned part's edge, f = model µm/px over slide µm/px. It is the mean over
-# max(f, 1) pixels of the best level around there: the exact area where the slide is finer than the model, linear
-# interpolation where it is coarser, and the slide's own pixel where f = 1. The grid is computed in blocks that lie at
-# fixed places and are kept for a while, so that windows show the same pixels however they are cut, and overlapping
-# windows cost one reading.
+# A slide on the model's grid: square pixels of the model's µm/px, whatever the scanner's.
+#
+# Pixel i of an axis lies around (i + ½)·f level-0 pixels from the scanned part's edge, f = model µm/px over slide
+# µm/px. It is the mean over max(f, 1) pixels of the best level around there: the exact area where the slide is finer
+# than the model, linear interpolation where it is coarser, and the slide's own pixel where f = 1.
+#
+# The grid is computed in blocks that lie at fixed places and are kept for a while, so that windows show the same pixels
+# however they are cut, and overlapping windows cost one reading.
 
 
 CACHE_BYTES = 128 * 2**20

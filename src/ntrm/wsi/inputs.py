@@ -1,4 +1,4 @@
-"""What to segment: files, folders and tables, as one list in a fixed order. Nothing is opened here."""
+"""What to segment: files, folders and tables, as one list in a fixed order; slides told apart by content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the tissue lies on a slide, from a small picture of it: so that empty glass costs nothing.
+"""Where the tissue lies on a slide, from a small picture of it, and which windows see any.
 
 Light that passes tissue loses colour; light that passes dust, a coverslip's edge or an uneven lamp only loses
 brightness. With the optical density d of each channel against the slide's own glass, averaged over the width of a

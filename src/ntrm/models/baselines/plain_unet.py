@@ -1,4 +1,4 @@
-"""U-Net on a ResNet: NTRM's encoder and decoder without a coarse head and without the relation of tissues."""
+"""Plain U-Nets on a ResNet and on VGG-16 with batch norm, with torchvision's key names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every painter of the anatomy works on: the skin coordinates of a strip of pixels, and its labels so far."""
+"""Where a picture's pixels lie in the skin: a grid in µm, the way to skin coordinates, and strips to paint on."""
 
 from __future__ import annotations
 

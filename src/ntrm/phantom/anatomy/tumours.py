@@ -1,4 +1,4 @@
-"""Basal cell carcinoma (BCC): clusters of rounded basaloid nests in an inflamed stroma, below the layers."""
+"""The carcinomas: nests of BCC below the epidermis; IEC and SCC, which reshape its layers."""
 
 from __future__ import annotations
 

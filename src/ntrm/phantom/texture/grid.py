@@ -1,4 +1,4 @@
-"""A window of the section on a pixel grid, and maps that are known on a coarser grid."""
+"""A window of the section on a pixel grid, maps of a coarser grid, and cells of a jittered lattice on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing nuclei: soft ellipses that keep concentration × area on every grid."""
+"""Which nuclei a section has, and drawing them: soft ellipses that keep concentration × area on every grid."""
 
 from __future__ import annotations
 

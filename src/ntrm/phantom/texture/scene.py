@@ -1,4 +1,4 @@
-"""Where a pixel lies in the section: its depth, the nearest border, the tissues it passes into.
+"""One section measured for painting: depth, nearest border, the tissues passed on the way in.
 
 Look-alike tissues are never told apart here: every map treats the members of a group as one, or blurs a column of the
 texture table, so that the table alone decides how much they differ.

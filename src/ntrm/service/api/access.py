@@ -1,4 +1,4 @@
-"""Who may come in: a token for programs, a link that works once for a browser and leaves a cookie there.
+"""Who may come in: Host, Origin, a token for programs, a link that works once for a browser; headers.
 
 Only hashes of secrets are kept. Comparisons take the same time whatever differs.
 """

@@ -1,4 +1,4 @@
-"""What is known of the model without loading it: its config where that is a local file, else what the worker found."""
+"""What is known of the model without loading it, and refusal of one that no worker could load."""
 
 from __future__ import annotations
 

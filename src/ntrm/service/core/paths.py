@@ -1,4 +1,4 @@
-"""Places that the web process and the workers share, and how one sees whether the other lives."""
+"""Folders that the web process and the workers share, and server paths that a request may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service is told when it starts; checked when made."""
+"""What a service, and each of its workers, is told when it starts; checked when made. Workers get no secrets."""
 
 from __future__ import annotations
 

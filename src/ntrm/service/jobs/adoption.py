@@ -1,4 +1,4 @@
-"""Results that were there before the service, and the slides they were made from."""
+"""Results that were there before the service, their slides, and the short version of results for lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slide in the database: its fields, its states, and how they are stored."""
+"""Slides and their jobs in SQLite: whatever is killed, the next start finds every one where it was."""
 
 from __future__ import annotations
 
@@ -149,8 +149,9 @@ def to_row(slide: Slide) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# Slides and their jobs in SQLite: whatever is killed, the next start finds every one where it was. queued → running →
-# done or failed; queued or running → cancelled; failed or cancelled → queued again.
+# Slides and their jobs in SQLite: whatever is killed, the next start finds every one where it was.
+#
+# queued → running → done or failed; queued or running → cancelled; failed or cancelled → queued again.
 
 
 MOST_DEATHS = 3

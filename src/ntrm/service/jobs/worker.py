@@ -1,4 +1,4 @@
-"""How far a running job is, told to the database; and from there whether it is to go on.
+"""The process that segments: takes slides from the database one by one and tells how far it is.
 
 Reading and measuring have no steps to count: they are named, and whoever shows them lets a bar run. Rows of the slide
 are counted while the network works, files of the results while they are written.
@@ -162,9 +162,10 @@ def written(folder: Path, since: float) -> int:
     return count
 
 
-# The process that segments: takes slides from the database one by one, and holds the network meanwhile. Its first line
-# of input says where and how; every further one wakes it, and the end of the input ends it, so that it never outlives
-# the service. It may be killed at any moment: the slide goes on from its last band.
+# The process that segments: takes slides from the database one by one, and holds the network meanwhile.
+#
+# Its first line of input says where and how; every further one wakes it, and the end of the input ends it, so that it
+# never outlives the service. It may be killed at any moment: the slide goes on from its last band.
 
 
 IDLE_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""How a layer is to look: which classes, which colours."""
+"""How a layer is to look, and PNG files whose colours change without compressing the pixels again."""
 
 from __future__ import annotations
 

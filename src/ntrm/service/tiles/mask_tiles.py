@@ -1,4 +1,4 @@
-"""Masks on disk as a service needs them: single tiles of a pyramid, by several threads, nothing read twice in a row."""
+"""Tiles of results, sampled from the pyramids of the masks on disk: tissue, coarse prediction, confidence, borders."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def _level(page: Any) -> _Level:
 
 
 # Tiles of what was found: tissue, first guess, certainty, what the second look improved, and borders of two tissues.
+#
 # Every layer is an indexed PNG. Pixels are sampled from the mask's pyramid (nearest, the finest level that is not finer
 # than the tile); the colours come on top of the compressed pixels.
 

@@ -1,4 +1,4 @@
-"""Outlines of regions from a line of ``regions.geojson``: read without building nested lists, thinned for a browser."""
+"""Which region lies at a point: boxes first, then the polygons of those few that may, read from GeoJSON lines."""
 
 from __future__ import annotations
 

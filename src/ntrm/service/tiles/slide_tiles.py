@@ -1,4 +1,4 @@
-"""Tiles of the slide itself, read on demand from the original file in limited child processes."""
+"""Tiles of the slide itself, read on demand in limited child processes that are closed when others are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Empty glass of a slide: its colour, and how much light everything else takes away from it."""
+"""A slide's thumbnail, the colour of its glass, and its optical density: measured once for every check."""
 
 from __future__ import annotations
 

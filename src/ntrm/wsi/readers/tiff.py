@@ -1,4 +1,4 @@
-"""Bytes from anywhere in a file, for several threads at a time."""
+"""TIFF of any size, read in pieces: OME-TIFF with its pyramid, plain strips and tiles."""
 
 from __future__ import annotations
 
@@ -195,8 +195,9 @@ class Plane:
         return self._file.read(offset, count)
 
 
-# TIFF of any size, read in pieces: OME-TIFF with its pyramid, plain strips and tiles. tifffile finds the pages and
-# decodes the pieces; bytes are read here, only those of the pieces that a region touches.
+# TIFF of any size, read in pieces: OME-TIFF with its pyramid, plain strips and tiles.
+#
+# tifffile finds the pages and decodes the pieces; bytes are read here, only those of the pieces that a region touches.
 
 
 CACHE_BYTES = 96 * 2**20

@@ -16,18 +16,10 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, open_parts
 from ntrm.evaluation.loaded_model import class_table, open_subject
+from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
 from ntrm.evaluation.result import Evaluation
 from ntrm.evaluation.robustness import degraded, robustness_rows
-from ntrm.evaluation.sections import (
-    MasksToMeasure,
-    PredictedSection,
-    SectionCounts,
-    SectionResult,
-    confusion_of,
-    measure,
-    predict_section,
-    stream_map,
-)
+from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionResult, confusion_of, predict_section
 from ntrm.evaluation.writing import Gallery, claim_folder, write_evaluation
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching

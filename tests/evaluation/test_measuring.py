@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.evaluation.sections import stream_map
+from ntrm.evaluation.measuring import stream_map
 
 
 def square(number):

@@ -1,0 +1,95 @@
+"""What is measured on the masks of one section, away from the network: boundaries, relations, interfaces, cancers.
+
+These need no torch, and take longer than the prediction on an accelerator: sections are measured by other processes
+while the next ones are predicted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.core.parallel import worker_pool
+from ntrm.data.cache import CachedSection
+from ntrm.evaluation.cancers import CancerFinding, cancer_types
+from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
+from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
+from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Mask = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class MasksToMeasure:
+    """One predicted section. The truth is read from its memory map, wherever this is worked on."""
+
+    section: CachedSection
+    table: Mask
+    """(256,) from the dataset's classes to the network's."""
+    mask: Mask
+    confidence: NDArray[np.float32]
+    initial: Mask | None
+    schema: LabelSchema
+    """Of the network."""
+    resolution: Resolution
+    boundaries: bool = True
+    """Whether to measure the distances of boundaries, which takes longest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """What was found on them."""
+
+    boundary: BoundaryAgreement | None
+    graph: GraphAgreement
+    interfaces: InterfaceCounts
+    cancers: tuple[CancerFinding, ...]
+    """Of the prediction; empty where the schema knows no cancer."""
+    true_cancers: tuple[CancerFinding, ...]
+    """Of the truth, by the same rule."""
+
+
+def measure(task: MasksToMeasure) -> Measures:
+    """Measure one section."""
+    truth, schema, resolution = task.table[task.section.mask], task.schema, task.resolution
+    return Measures(
+        boundary=boundary_agreement(truth, task.mask, schema, resolution) if task.boundaries else None,
+        graph=graph_agreement(truth, task.mask, schema, resolution),
+        interfaces=interface_counts(truth, task.mask, task.initial, schema),
+        cancers=cancer_types(task.mask, task.confidence, schema, resolution),
+        true_cancers=cancer_types(truth, None, schema, resolution),
+    )
+
+
+def stream_map(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 1) -> Generator[Result, None, None]:
+    """Results of ``work`` in order, while ``items`` are still being made; at most twice ``jobs`` items wait.
+
+    With several jobs, ``work`` and the items must be picklable. An error or an interrupt drops what has not begun.
+
+    >>> list(stream_map(abs, iter([-3, 2, -1])))
+    [3, 2, 1]
+    """
+    if jobs < 1:
+        raise UsageError("wrong number of jobs", got=jobs, expected="1 or more")
+    if jobs == 1:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[Result]] = deque()
+    with worker_pool(jobs) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 2 * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -18,7 +18,7 @@ LONGEST = (
     "docs/test_commands.py",
     "docs/test_notebook.py",
     "reproduction/test_reproduce.py",
-    "pipeline/test_cluster_runs.py",
+    "pipeline/test_ray_cluster_runs.py",
     "training/test_distributed.py",
     "service/test_serve.py",
     "training/test_resume.py",

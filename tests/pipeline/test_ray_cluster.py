@@ -1,4 +1,4 @@
-"""Slides on Ray: what its actors and the pool do, tried without Ray; test_cluster_runs.py has whole runs."""
+"""Slides on Ray: what its actors and the pool do, tried without Ray; test_ray_cluster_runs.py has whole runs."""
 
 import pickle
 import sys

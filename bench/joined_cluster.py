@@ -28,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).paren
 
 from many_workers import drawn_sections, write_slides
 from ntrm.inference.mask_store import JOURNAL
-from ntrm.pipeline.slide_state import BANDS, DONE, HIDDEN
+from ntrm.results.paths import BANDS, DONE, HIDDEN
 
 LOOPBACK = "127.0.0.1"
 BUNDLED_MPP = 6.7

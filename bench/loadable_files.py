@@ -26,7 +26,7 @@ from ntrm.inference.mask_store import BandStore
 from ntrm.inference.window_checkpoint import Checkpoint
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.slide_state import remember_failure
+from ntrm.results.slide_state import remember_failure
 from ntrm.training.checkpoints import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
 from ntrm.wsi.inputs import find_inputs

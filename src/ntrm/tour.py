@@ -20,6 +20,7 @@ from ntrm.pipeline.batch import Segmented, segment
 from ntrm.pipeline.options import Options
 from ntrm.report.dataset_page import dataset_page
 from ntrm.report.page import Markup, paragraph, picture, section, swatch, table
+from ntrm.results.paths import OVERLAY
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""
@@ -112,7 +113,7 @@ def _slides(found: Segmented) -> Markup:
             "a report for each (results/index.html), polygons, masks and tables; ntrm serve shows them in the browser."
         ),
         table(["slide", "cancers", "tissue, mm²"], rows),
-        *(picture(found.out / slide.slide_id / "overlay.png", slide.slide_id) for slide in found.slides[:1]),
+        *(picture(found.out / slide.slide_id / OVERLAY, slide.slide_id) for slide in found.slides[:1]),
     )
 
 

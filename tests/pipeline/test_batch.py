@@ -17,7 +17,7 @@ import ntrm
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.slide_state import alone
+from ntrm.results.slide_state import alone
 
 ROOT = Path(__file__).parents[2]
 EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html", ".ntrm/done.json"}
@@ -153,7 +153,7 @@ def test_missing_resolution_is_refused_unless_given(tmp_path, mask):
 
 def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
     run(slide, tmp_path / "first")
-    code = "import sys, time; from pathlib import Path; from ntrm.pipeline.slide_state import alone\n"
+    code = "import sys, time; from pathlib import Path; from ntrm.results.slide_state import alone\n"
     code += "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "out" / "a")], stdout=subprocess.PIPE, text=True

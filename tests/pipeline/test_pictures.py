@@ -7,10 +7,7 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.pipeline.pictures import (
     OPACITY,
-    OVERLAY,
-    PLAIN,
     SMALLEST_SIDE,
-    THUMBNAIL,
     THUMBNAIL_BYTES,
     mean_colours,
     overlay,
@@ -21,6 +18,7 @@ from ntrm.pipeline.pictures import (
     write_plain,
     write_png,
 )
+from ntrm.results.paths import OVERLAY, PICTURE, THUMBNAIL
 
 
 def test_samples_are_the_pixels_in_the_middle(random):
@@ -100,7 +98,7 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
         (tmp_path / name).mkdir()
         write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
         write_plain(tmp_path / name, picture)
-    for name in (OVERLAY, PLAIN, THUMBNAIL):
+    for name in (OVERLAY, PICTURE, THUMBNAIL):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     with Image.open(tmp_path / "a" / OVERLAY) as stored:
         assert stored.info == {}
@@ -109,6 +107,6 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
     assert shown.shape[0] > 800  # the legend is below
     plain = overlay(resized(picture, SMALLEST_SIDE, SMALLEST_SIDE), labels, SKIN)
     np.testing.assert_array_equal(shown[:600], plain[:600])
-    with Image.open(tmp_path / "a" / PLAIN) as stored:
+    with Image.open(tmp_path / "a" / PICTURE) as stored:
         assert stored.size == (150, 100)
         assert "exif" not in stored.info

@@ -17,7 +17,7 @@ from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.ray_cluster import Orders, RayPool, Share, SlideWorker, segment_on_ray
 from ntrm.pipeline.scheduler import Task, WorkerLostError
-from ntrm.pipeline.slide_state import alone
+from ntrm.results.slide_state import alone
 from ntrm.wsi.inputs import SlideInput
 
 

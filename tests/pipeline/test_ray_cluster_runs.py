@@ -20,7 +20,7 @@ from ntrm.inference.mask_store import JOURNAL
 from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.slide_state import BANDS, DONE, HIDDEN
+from ntrm.results.paths import BANDS, DONE, HIDDEN
 
 NAMES = "abc"
 """Of slides: one for each of two workers, and one that waits."""

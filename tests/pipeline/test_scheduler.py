@@ -10,7 +10,7 @@ from ntrm.core.errors import RefusedError
 from ntrm.pipeline.options import Identity
 from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Spreading, Task, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome
-from ntrm.pipeline.slide_state import remembered
+from ntrm.results.slide_state import remembered
 from ntrm.wsi.inputs import SlideInput
 
 IDENTITY = Identity({"name": "m"}, {}, ("EPI",))

@@ -20,7 +20,7 @@ from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import segmenter as segmenter_module
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.segmenter import Segmenter
-from ntrm.pipeline.slide_state import alone, remember_failure, remembered
+from ntrm.results.slide_state import alone, remember_failure, remembered
 from ntrm.wsi.inputs import SlideInput
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.results.tables import COLUMNS, FOOT, RUN, read_results, write_tables
+from ntrm.results.paths import RUN
+from ntrm.results.tables import COLUMNS, FOOT, read_results, write_tables
 
 DONE = {"slide_id": "a", "status": "done", "pieces": 2, "tissue_area_mm2": 1 / 3, "area_BCC_mm2": 0.25, "age": "007"}
 FAILED = {"slide_id": "1e5", "status": "failed", "reason": 'it said "no", twice\nand left', "age": "8"}

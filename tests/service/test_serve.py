@@ -16,7 +16,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
-from ntrm.results.tables import RUN
+from ntrm.results.paths import RUN
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.serve import _listening, serve
 

@@ -13,7 +13,7 @@ from ntrm.core.io import remove_partials, write_json
 from ntrm.evaluation.loaded_model import LoadedModel
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
-from ntrm.results.tables import RUN
+from ntrm.results.paths import RUN
 from ntrm.version import __version__
 
 FORMAT = "ntrm-results/1"

@@ -41,6 +41,16 @@ from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import write_overlays, write_plain
 from ntrm.relations.network import NetworkRelations
 from ntrm.report.slide_report import write_slide_report
+from ntrm.results.paths import (
+    COARSE_MASK,
+    CONFIDENCE_MAP,
+    GRAPH,
+    LABELS_ZARR,
+    MASK,
+    PROBABILITIES_ZARR,
+    REGIONS,
+    SUMMARY,
+)
 from ntrm.segmentation.specks import Given
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
@@ -62,9 +72,6 @@ def one_beside() -> Iterator[Executor]:
 
 
 Bytes = NDArray[np.uint8]
-MASK, POLYGONS, GRAPH, SUMMARY = "mask.ome.tif", "regions.geojson", "graph.json", "summary.json"
-ZARR, PROBABILITIES = "labels.zarr", "probabilities.zarr"
-INITIAL_MASK, CONFIDENCE_MAP = "initial.ome.tif", "confidence.ome.tif"
 COUNTED = 1 << 22
 """Pixels whose classes are counted together, about."""
 TOGETHER = 1 << 26
@@ -150,17 +157,17 @@ def _write_masks(
     labels, resolution, words = found.array(LABELS), grid.resolution, plain_words(slide_id, grid, identity)
     write_mask_ome_tiff(folder / MASK, labels, schema, resolution, name=slide_id, metadata=words)
     if options.zarr:
-        write_labels_zarr(folder / ZARR, labels, schema, resolution, metadata=words)
+        write_labels_zarr(folder / LABELS_ZARR, labels, schema, resolution, metadata=words)
     if options.maps:
         write_confidence_ome_tiff(
             folder / CONFIDENCE_MAP, found.array(CONFIDENCE), resolution, name=slide_id, metadata=words
         )
     if INITIAL in found.maps:
         write_mask_ome_tiff(
-            folder / INITIAL_MASK, found.array(INITIAL), schema, resolution, name=slide_id, metadata=words
+            folder / COARSE_MASK, found.array(INITIAL), schema, resolution, name=slide_id, metadata=words
         )
     if found.probabilities is not None:
-        found.probabilities.complete(folder / PROBABILITIES, words)
+        found.probabilities.complete(folder / PROBABILITIES_ZARR, words)
 
 
 def plain_words(slide_id: str, grid: SlideGrid, identity: Identity) -> dict[str, str]:
@@ -198,7 +205,7 @@ def _write_polygons(
 
     options = about["options"]
     write_geojson(
-        folder / POLYGONS,
+        folder / REGIONS,
         labels,
         schema,
         grid.resolution,

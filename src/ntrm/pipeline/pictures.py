@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, RGB, LabelSchema
 from ntrm.core.mpp import Resolution
-
-OVERLAY, PLAIN, THUMBNAIL = "overlay.png", "slide.jpg", "thumbnail.jpg"
+from ntrm.results.paths import OVERLAY, PICTURE, THUMBNAIL
 
 OPACITY = 0.45
 """Of the tissue colours over the slide's own."""
@@ -61,7 +60,7 @@ def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> I
 
 def write_plain(folder: Path, picture: Image) -> None:
     """Write the slide alone."""
-    _write_bytes(folder / PLAIN, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+    _write_bytes(folder / PICTURE, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
 
 
 def write_overlays(

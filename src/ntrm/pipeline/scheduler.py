@@ -15,7 +15,7 @@ from typing import Protocol
 from ntrm.core.errors import NtrmError
 from ntrm.pipeline.options import Identity
 from ntrm.pipeline.segmenter import Outcome
-from ntrm.pipeline.slide_state import remember_failure
+from ntrm.results.slide_state import remember_failure
 from ntrm.wsi.inputs import SlideInput
 
 LOSSES = 3

@@ -21,8 +21,8 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Identity, Options, check_out, claim
 from ntrm.pipeline.slide import Work, predict_slide
-from ntrm.pipeline.slide_state import BusyError, remember_failure, remembered
 from ntrm.reproduction.locks import holding
+from ntrm.results.slide_state import BusyError, remember_failure, remembered
 from ntrm.results.tables import write_tables
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_isolated

@@ -18,10 +18,11 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
 from ntrm.pipeline.measurements import Row
 from ntrm.pipeline.options import Identity, Options
-from ntrm.pipeline.outputs import PROBABILITIES, TOGETHER, SlidePrediction, derive, one_beside
+from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, derive, one_beside
 from ntrm.pipeline.overview import SlideOverview, inspect_slide
-from ntrm.pipeline.slide_state import BANDS, HIDDEN, alone, finished, forget_failure, remember
 from ntrm.relations.network import RelationsMean
+from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
+from ntrm.results.slide_state import alone, finished, forget_failure, remember
 from ntrm.segmentation.specks import write_without_specks
 from ntrm.slide.first_pass import gather_slide
 from ntrm.wsi.cost import check_cost
@@ -180,5 +181,5 @@ def _maps(work: Work) -> tuple[str, ...]:
 def _probabilities(work: Work, store: BandStore, grid: SlideGrid) -> ProbabilityZarr | None:
     if not work.options.probabilities:
         return None
-    path = store.folder / PROBABILITIES
+    path = store.folder / PROBABILITIES_ZARR
     return ProbabilityZarr(path, grid.height, grid.width, work.predictor.config.schema, grid.resolution)

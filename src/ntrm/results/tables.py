@@ -13,9 +13,7 @@ from typing import Any
 from ntrm.core.errors import DataError, RefusedError, choices_error
 from ntrm.core.io import whole_file, write_rows
 from ntrm.data.csv_tables import read_columns
-
-RUN = "run.json"
-"""What the folder was made with: model, program, options."""
+from ntrm.results.paths import RUN, table_file
 
 FOOT = ("model_name", "model_version", "model_sha256", "ntrm_version")
 
@@ -111,7 +109,7 @@ def read_results(out: str | Path) -> Results:
         raise DataError(
             f"{folder} holds no results", got=error, expected="a folder that ntrm segment wrote to"
         ) from error
-    return Results(run=run, **{name: _read(folder / f"{name}.csv", covariates) for name in COLUMNS})
+    return Results(run=run, **{name: _read(folder / table_file(name), covariates) for name in COLUMNS})
 
 
 def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], covariates: Sequence[str]) -> None:
@@ -120,7 +118,7 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
         rows = [row for document in documents for row in document.get(name, ())]
         known = {column: None for row in rows for column in row}
         own = [column for column in known if BY_CLASS.fullmatch(column)]
-        _write(out / f"{name}.csv", (*first, *own, *covariates, *FOOT), rows)
+        _write(out / table_file(name), (*first, *own, *covariates, *FOOT), rows)
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:

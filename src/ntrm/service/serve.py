@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.reproduction.locks import holding
-from ntrm.results.tables import RUN
+from ntrm.results.paths import RUN
 from ntrm.service.api.app import create_app
 from ntrm.service.api.connections import bounded
 from ntrm.service.core.model_info import check_model, read_facts

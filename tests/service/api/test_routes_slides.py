@@ -6,7 +6,7 @@ from tests.evaluation.small import MPP
 from tests.pipeline.small import paint, write_slide
 from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
 
-from ntrm.pipeline.slide_state import alone
+from ntrm.results.slide_state import alone
 from ntrm.service.core.paths import INCOMING, THUMBNAILS, TRASH, UPLOADS
 from ntrm.service.core.settings import ServiceLimits
 

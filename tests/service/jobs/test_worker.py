@@ -12,7 +12,7 @@ from tests.service.small import segmented, settings_of
 from ntrm.core.errors import RefusedError
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.segmenter import Outcome, Segmenter
-from ntrm.pipeline.slide_state import alone
+from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import settings_from, settings_to
 from ntrm.service.jobs import worker
 from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD, JobStore, Slide, new_id

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import NtrmError
-from ntrm.pipeline.slide_state import BusyError, alone, finished
+from ntrm.results.paths import REGIONS, SUMMARY
+from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
 from ntrm.service.core.audit import Audit
 from ntrm.service.core.disk import DiskState, Reserve, disk_state, is_full
@@ -153,7 +154,7 @@ class AppState:
     def revision(self, slide: Slide) -> int:
         """Changes whenever the results do, or when a truth is put beside them."""
         try:
-            made = (self.folder(slide) / "summary.json").stat().st_mtime_ns
+            made = (self.folder(slide) / SUMMARY).stat().st_mtime_ns
         except OSError:
             raise missing("the slide has no results", "wait until its status is done") from None
         try:
@@ -210,7 +211,7 @@ class AppState:
         with self._masks_lock:
             found = self._finders.get(key)
         if found is None:
-            found = RegionFinder(self._rows(slide), self.folder(slide) / "regions.geojson")
+            found = RegionFinder(self._rows(slide), self.folder(slide) / REGIONS)
         with self._masks_lock:
             self._finders[key] = found
             self._finders.move_to_end(key)

@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import whole_file
-from ntrm.pipeline.pictures import OVERLAY, PLAIN
+from ntrm.results.paths import GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.documents import PointDocument, RegionDocument
 from ntrm.service.api.routes_slides import Shared, SlideKey, problems
@@ -55,31 +55,31 @@ def _file(hall: AppState, id: str, names: tuple[str, ...], kind: str, *, downloa
 @router.get("/summary", response_class=FileResponse, responses=_binary("application/json"))
 def summary(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """Everything that was measured, with model, options and µm/px."""
-    return _file(hall, id, ("summary.json",), "application/json")
+    return _file(hall, id, (SUMMARY,), "application/json")
 
 
 @router.get("/graph", response_class=FileResponse, responses=_binary("application/json"))
 def graph(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """The tissue graph, in node-link form."""
-    return _file(hall, id, ("graph.json",), "application/json")
+    return _file(hall, id, (GRAPH,), "application/json")
 
 
 @router.get("/regions.geojson", response_class=FileResponse, responses=_binary("application/geo+json"))
 def regions(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """Polygons as QuPath reads them."""
-    return _file(hall, id, ("regions.geojson", "regions.geojson.gz"), "application/geo+json", download=True)
+    return _file(hall, id, (REGIONS, f"{REGIONS}.gz"), "application/geo+json", download=True)
 
 
 @router.get("/mask", response_class=FileResponse, responses=_binary("image/tiff"))
 def mask(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """The mask as OME-TIFF: class index + 1, 0 is nothing."""
-    return _file(hall, id, ("mask.ome.tif",), "image/tiff", download=True)
+    return _file(hall, id, (MASK,), "image/tiff", download=True)
 
 
 @router.get("/report", response_class=FileResponse, responses=_binary("text/html"))
 def report(hall: Shared, id: SlideKey, download: bool = False) -> FileResponse:  # noqa: A002
     """The report, one self-contained page."""
-    answer = _file(hall, id, ("report.html",), "text/html", download=download)
+    answer = _file(hall, id, (REPORT,), "text/html", download=download)
     answer.headers["content-security-policy"] = REPORT_POLICY
     return answer
 
@@ -87,7 +87,7 @@ def report(hall: Shared, id: SlideKey, download: bool = False) -> FileResponse: 
 @router.get("/overlay.png", response_class=FileResponse, responses=_binary("image/png"))
 def overlay(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """The mask over the slide."""
-    return _file(hall, id, ("overlay.png",), "image/png")
+    return _file(hall, id, (OVERLAY,), "image/png")
 
 
 @router.get("/thumbnail.jpg", response_class=Response, responses={**_binary("image/jpeg"), **problems(503)})
@@ -104,9 +104,9 @@ def _thumbnail(hall: AppState, slide: Slide) -> bytes:
     if kept.is_file():
         return kept.read_bytes()
     folder = hall.folder(slide)
-    pictures = [path for path in (folder / PLAIN, folder / OVERLAY) if path.is_file()]
+    pictures = [path for path in (folder / PICTURE, folder / OVERLAY) if path.is_file()]
     has_image = slide.source is not None and slide.source.is_file()
-    if has_image and PLAIN not in (path.name for path in pictures):
+    if has_image and PICTURE not in (path.name for path in pictures):
         with hall.slide_tiles(slide) as tiles:
             content = encode_jpeg(tiles.overview(THUMBNAIL_SIDE, hall.settings.limits.tile_seconds))
     elif pictures:

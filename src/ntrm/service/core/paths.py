@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import remove_partials
-from ntrm.pipeline.slide_state import HIDDEN, BusyError, alone
 from ntrm.reproduction.locks import holding
+from ntrm.results.paths import HIDDEN
+from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import SERVICE_FOLDER, ServiceSettings
 

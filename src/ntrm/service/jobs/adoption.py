@@ -10,7 +10,8 @@ from threading import Event
 from typing import Any
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.pipeline.slide_state import finished
+from ntrm.results.paths import SUMMARY
+from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import DONE, FOUND, JobStore, Slide, new_id
 from ntrm.service.tiles.mask_tiles import FILES
 from ntrm.wsi.inputs import find_inputs, source_fingerprint
@@ -33,7 +34,7 @@ def _adopted(folder: Path) -> Slide | None:
         if document is None:
             return None
         facts = facts_of(folder)
-        ended = (folder / "summary.json").stat().st_mtime
+        ended = (folder / SUMMARY).stat().st_mtime
     except (DataError, OSError):
         return None
     plan = document.get("plan", {})
@@ -57,7 +58,7 @@ def _adopted(folder: Path) -> Slide | None:
 def forget_vanished(out: Path, store: JobStore) -> None:
     """Results that somebody removed by hand are no results any more."""
     for slide in store.every(DONE):
-        if not (out / slide.slide_id / "summary.json").is_file():
+        if not (out / slide.slide_id / SUMMARY).is_file():
             store.vanished(slide.id, keep=slide.source is not None and slide.origin != FOUND)
 
 
@@ -91,9 +92,6 @@ def _files(roots: Sequence[Path]) -> Iterator[Path]:
 
 
 # The short version of a slide's results, for lists: kept in the database, made from ``summary.json``.
-
-
-SUMMARY = "summary.json"
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

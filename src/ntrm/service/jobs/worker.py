@@ -23,7 +23,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.reproduction.locks import holding
-from ntrm.results.tables import RUN
+from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, RUN, SUMMARY
 from ntrm.service.core.model_info import ModelFacts, understand, write_facts
 from ntrm.service.core.paths import DATABASE, lock_of
 from ntrm.service.core.problems import ProblemError, document_of
@@ -39,10 +39,7 @@ BEAT_SECONDS = 0.5
 READ, SEGMENTED, MEASURED = 0.03, 0.8, 0.85
 """Shares of the progress at the ends of these stages; the rest is writing."""
 READING, SEGMENTING, MEASURING, WRITING = "reading", "segmenting", "measuring", "writing"
-FILES = (
-    "mask.ome.tif", "confidence.ome.tif", "initial.ome.tif", "regions.geojson", "graph.json", "summary.json",
-    "overlay.png", "report.html",
-)  # fmt: skip
+FILES = (MASK, CONFIDENCE_MAP, COARSE_MASK, REGIONS, GRAPH, SUMMARY, OVERLAY, REPORT)
 """What is written once everything is measured, in this order; some only on request."""
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.data.image_files import open_tiff
+from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.service.core.problems import missing
 from ntrm.service.tiles.geometry import Box, DeepZoom
 from ntrm.wsi.readers.array_cache import ArrayCache
@@ -93,12 +94,7 @@ def _level(page: Any) -> _Level:
 # than the tile); the colours come on top of the compressed pixels.
 
 
-FILES = {
-    "tissue": "mask.ome.tif",
-    "initial": "initial.ome.tif",
-    "confidence": "confidence.ome.tif",
-    "truth": "truth.ome.tif",
-}
+FILES = {"tissue": MASK, "initial": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
 BORDER = 2
 """Pixels on either side of a border that are drawn: 2 on a screen at least, since viewers shrink tiles up to half."""
 

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from ntrm.core.errors import DataError
-from ntrm.pipeline.slide_state import DONE, FAILED, HIDDEN, finished, remember, remember_failure, remembered
+from ntrm.results.paths import DONE, FAILED, HIDDEN
+from ntrm.results.slide_state import finished, remember, remember_failure, remembered
 
 TABLES = {"slides": [{"slide_id": "a", "status": "done"}], "regions": [{"tissue": "EPI"}]}
 PLAN = {"slide_id": "a", "mpp": [0.5, 0.5]}

@@ -1,0 +1,33 @@
+"""Names of the files in a results folder: the one place where they stand."""
+
+from __future__ import annotations
+
+# Of the folder: ``OUT/…``
+
+RUN = "run.json"
+"""What the folder was made with: model, program, options."""
+TABLES = ("slides", "pieces", "regions", "interfaces")
+INDEX = "index.html"
+
+# Of a slide: ``OUT/<slide id>/…``
+
+MASK, REGIONS, GRAPH, SUMMARY = "mask.ome.tif", "regions.geojson", "graph.json", "summary.json"
+COARSE_MASK, CONFIDENCE_MAP, TRUTH_MASK = "initial.ome.tif", "confidence.ome.tif", "truth.ome.tif"
+LABELS_ZARR, PROBABILITIES_ZARR = "labels.zarr", "probabilities.zarr"
+OVERLAY, PICTURE, THUMBNAIL, REPORT = "overlay.png", "slide.jpg", "thumbnail.jpg", "report.html"
+
+# Of a slide, for the program alone: ``OUT/<slide id>/.ntrm/…``
+
+HIDDEN = ".ntrm"
+BANDS = "bands"
+"""Unfinished rows."""
+DONE, FAILED = "done.json", "failed.json"
+
+
+def table_file(table: str) -> str:
+    """File of a table.
+
+    >>> table_file("regions")
+    'regions.csv'
+    """
+    return f"{table}.csv"

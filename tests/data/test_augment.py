@@ -86,46 +86,6 @@ def test_processes_augment_their_share_as_one_process_does_all(seed, world):
             assert difference.max() < 1e-5 or augment is jpeg
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_processes_augment_their_sections_as_one_process_does_all(seed, world):
-    images, masks = random_batch(seeded(seed), count=4 * world)
-    whole = EVERYTHING(images, masks, seeded(seed), sections=2 * world)
-    for rank in range(world):
-        sections = torch.arange(4 * world).view(2 * world, 2)[rank::world].flatten()
-        part = EVERYTHING(images[sections], masks[sections], seeded(seed), rank=rank, world=world, sections=2)
-        for ours, theirs in zip(part, whole, strict=True):
-            assert torch.equal(ours, theirs[sections])
-
-
-def test_windows_of_a_section_share_stain_and_lamp_but_not_their_place(seed):
-    image, mask = random_batch(seeded(seed), count=1)
-    images, masks = image.repeat(12, 1, 1, 1), mask.repeat(12, 1, 1)
-    colours = Augment(stain=0.7, light=0.7)(images, masks, seeded(seed), sections=3)[0].view(3, 4, -1)
-    assert (colours == colours[:, :1]).all()
-    drawn = Augment(stain=1, light=1)(images, masks, seeded(seed), sections=3)[0].view(3, 4, -1)
-    assert not torch.equal(drawn[0, 0], drawn[1, 0])
-    # Four windows lie in the same of eight ways once in 512 draws, and three sections of them never.
-    moved = Augment(flip=0.5, turn=0.75)(images, masks, seeded(seed), sections=3)[0].reshape(12, -1)
-    assert len({tuple(row.tolist()) for row in moved}) > 1
-    assert (moved.sum(dim=1) == moved[0].sum()).all()
-
-
-def test_without_sections_everything_is_drawn_as_before(seed):
-    batch = random_batch(seeded(seed), count=5)
-    for ours, theirs in zip(
-        EVERYTHING(*batch, seeded(seed)), EVERYTHING(*batch, seeded(seed), sections=None), strict=True
-    ):
-        assert torch.equal(ours, theirs)
-    # A section for each window is drawn in another order, but is one draw for each window all the same.
-    assert EVERYTHING(*batch, seeded(seed), sections=5)[0].shape == batch[0].shape
-
-
-@pytest.mark.parametrize("sections", [0, -1, 4])
-def test_a_batch_of_broken_sections_is_refused(sections, generator):
-    with pytest.raises(UsageError, match="whole sections"):
-        EVERYTHING(*random_batch(generator, count=6), generator, sections=sections)
-
-
 @pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])
 def test_impossible_processes_are_refused(rank, world, generator):
     with pytest.raises(UsageError, match="impossible process"):

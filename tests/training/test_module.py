@@ -11,7 +11,6 @@ from ntrm.models.registry import ARCHITECTURES, create
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.losses import DatasetWeights
 from ntrm.training.module import RoundLoader, Step, TrainingModule, ValidationLoader
-from ntrm.training.section_plan import SectionPlan, section_sizes
 
 CPU = torch.device("cpu")
 
@@ -230,11 +229,8 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 @gpu
 @pytest.mark.parametrize("resident", ["yes", "no"])
-@pytest.mark.parametrize(
-    ("arch", "sections"),
-    [("ntrm-paper", 2), ("ntrm-section", 2), ("ntrm-section", None), ("mit-b0", 2), ("unet-resnet18", 2)],
-)
-def test_no_step_waits_for_the_gpu(store, seed, arch, sections, resident):
+@pytest.mark.parametrize("arch", ["ntrm-paper", "mit-b0", "unet-resnet18"])
+def test_no_step_waits_for_the_gpu(store, seed, arch, resident):
     """Batch, augmentation, network, loss, gradients and optimiser: torch raises where the host has to wait."""
     device = torch.device("cuda")
     recipe = small_recipe(batch=8, steps=40)
@@ -243,8 +239,6 @@ def test_no_step_waits_for_the_gpu(store, seed, arch, sections, resident):
     network = create(arch, store.tiles.schema, width=0.25).to(device, memory_format=torch.channels_last)
     own = TileStore(store.tiles, device, resident=resident, workers=0)
     plan = StepPlan(len(own), recipe.batch, seed)
-    if sections is not None:
-        plan = SectionPlan(len(own), recipe.batch, seed, sizes=section_sizes(own.tiles), sections=sections)
     module = TrainingModule(network, recipe, plan, training=own, validation=own).to(device).train()
     learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, fused=True)
@@ -268,6 +262,6 @@ def test_no_step_waits_for_the_gpu(store, seed, arch, sections, resident):
 
 
 def test_the_loss_is_the_recipes(make):
-    loss = make(balance=0.25, dice=0.5, graph=0.125, coarse=0.75, weighting="dataset").loss
-    assert (loss.balance, loss.dice, loss.graph, loss.coarse) == (0.25, 0.5, 0.125, 0.75)
+    loss = make(balance=0.25, dice=0.5, coarse=0.75, weighting="dataset").loss
+    assert (loss.balance, loss.dice, loss.coarse) == (0.25, 0.5, 0.75)
     assert isinstance(loss.weights, DatasetWeights)

@@ -1,14 +1,11 @@
 """Recording the network: the same training, on a GPU."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from ntrm.models.registry import create
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.replay import recorded
-from ntrm.training.section_memory import SectionMemory
 
 cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -21,20 +18,17 @@ def exact(monkeypatch):
 
 
 def trained(network, images, masks, *, half, record):
-    """Losses of a few steps; both windows are of one section, and a network that wants the truth is told."""
-    sections = torch.zeros(images.shape[1], dtype=torch.long, device=images.device)
+    """Losses of a few steps."""
     for key in network.without_gradient():
         network.get_parameter(key).requires_grad_(False)
     criterion = SegmentationLoss(network.config.classes).cuda()
     optimiser = torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=1e-3)
     forward, losses = network, []
     for image, mask in zip(images, masks, strict=True):
-        network.tell(mask)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
             if record and forward is network:
-                forward = recorded(network, image, sections)
-            output = network(image, sections=sections) if forward is network else forward(image)
-            loss = criterion(output, mask).total
+                forward = recorded(network, image)
+            loss = criterion(forward(image), mask).total
         loss.backward()
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
@@ -53,13 +47,9 @@ def distance(one, other):
         ("ntrm-paper", {}),
         ("ntrm-paper", {"masks": "soft", "graph": "complete"}),
         ("ntrm-control", {}),
-        ("ntrm-section", {}),
-        ("ntrm-section", {"regions": 2, "cancers": "1,3"}),
-        ("ntrm-section", {"masks": "true"}),
         ("unet-resnet18", {}),
         ("deeplabv3plus", {}),
         ("mit-b0", {"drop_path": 0.0}),
-        ("mit-section", {"drop_path": 0.0}),
     ],
     ids=str,
 )
@@ -102,68 +92,3 @@ def test_recording_leaves_the_statistics_as_they_were(seed):
     recorded(network, torch.randn(2, 3, 64, 64, device="cuda"))
     for key, value in network.state_dict().items():
         assert torch.equal(value, before[key]), key
-
-
-@cuda_only
-def test_random_masks_are_drawn_anew_in_every_replay(seed):
-    torch.manual_seed(seed)
-    network = create("ntrm-section", 3, width=0.25, masks="random").cuda().train()
-    torch.nn.init.normal_(network.relation.readout.out.weight)
-    x = torch.randn(2, 3, 64, 64, device="cuda")
-    replay = recorded(network, x)
-    torch.cuda.manual_seed(1)
-    first = replay(x).final.clone()
-    second = replay(x).final.clone()
-    torch.cuda.manual_seed(1)
-    assert not torch.equal(first, second)
-    torch.testing.assert_close(replay(x).final, first, rtol=1e-3, atol=1e-3)  # a step is a function of its seed
-
-
-@cuda_only
-@pytest.mark.parametrize("rounds", [1, 2])
-def test_a_recorded_network_recalls_what_it_is_told_before_each_step(rounds, seed):
-    torch.manual_seed(seed)
-    network = create("ntrm-section", 3, width=0.25, rounds=rounds, shift=True).cuda().train()
-    torch.nn.init.normal_(network.relation.readout.out.weight)
-    torch.nn.init.normal_(network.relation.shift.weight)
-    x = torch.randn(4, 3, 64, 64, device="cuda")
-    memory = SectionMemory(network, [0, 0, 1, 1, 1, 2]).cuda()
-    sections = memory.sections([0, 3, 1, 5])
-    network.recall(memory.recalled(sections))
-    replay = recorded(network, x)
-    for _ in range(3):
-        network.recall(memory.recalled(sections))
-        found = replay(x).final.clone()
-        added = [[part.clone() for part in sums] for sums in network.added]
-        expected = network(x).final
-        torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
-        for one, two in zip(added, network.added, strict=True):
-            for part, other in zip(one, two, strict=True):
-                torch.testing.assert_close(part, other, rtol=1e-2, atol=1e-2)
-        memory.update(sections, network.added)
-    assert memory.visits.tolist() == [3, 3, 3]
-
-
-@cuda_only
-def test_a_recorded_network_draws_anew_which_windows_are_alone(seed):
-    torch.manual_seed(seed)
-    network = create("ntrm-section", 3, width=0.25, shift=True, alone=0.5).cuda().train()
-    torch.nn.init.normal_(network.relation.shift.weight)
-    for layer in network.modules():
-        layer.training = not isinstance(layer, torch.nn.BatchNorm2d)
-    x = torch.randn(8, 3, 64, 64, device="cuda")
-    memory = SectionMemory(network, [0] * 8).cuda()
-    memory.update(memory.sections(range(8)), [network.gather(x)])
-    network.recall(memory.recalled(memory.sections(range(8))))
-    replay = recorded(network, x)
-    network.relation.config = replace(network.relation.config, alone=0.0)
-    whole = network(x).final
-    network.relation.config = replace(network.relation.config, alone=1.0)
-    apart = network(x).final
-    drawn = []
-    for _ in range(4):
-        found = replay(x).final
-        alone, told = ((found - each).flatten(1).abs().amax(dim=1) for each in (apart, whole))
-        assert torch.minimum(alone, told).max() < 1e-2 * (apart - whole).abs().max()
-        drawn.append((alone < told).tolist())
-    assert len(set(map(tuple, drawn))) > 1

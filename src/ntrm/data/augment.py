@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -287,20 +287,12 @@ class Augment:
 
     @torch.no_grad()
     def __call__(
-        self,
-        images: Tensor,
-        masks: Tensor,
-        generator: torch.Generator,
-        *,
-        rank: int = 0,
-        world: int = 1,
-        sections: int | None = None,
+        self, images: Tensor, masks: Tensor, generator: torch.Generator, *, rank: int = 0, world: int = 1
     ) -> tuple[Tensor, Tensor]:
         """The augmented batch; the given one is left as it is.
 
         Where ``world`` processes share a batch, this one holding the samples ``[rank::world]`` of it, each sample is
-        augmented as it is where one process holds the whole batch and the generator is the same. With ``sections``
-        the processes share sections in this way, not samples, and stain and lamp are one for each section.
+        augmented as it is where one process holds the whole batch and the generator is the same.
 
         Args:
             images: (B, 3, H, W), bytes or floats in [0, 1]; the result has the same type.
@@ -308,19 +300,12 @@ class Augment:
             generator: source of all randomness.
             rank: which of the processes this is.
             world: how many processes share the batch.
-            sections: how many sections the batch holds, with equally many windows each, one section after the other.
 
         """
         _check_batch(images, masks)
-        if sections is not None and (sections < 1 or len(images) % sections):
-            raise UsageError(
-                "the batch is not made of whole sections",
-                got=f"{len(images)} windows of {sections} sections",
-                expected="equally many windows of each",
-            )
         if not 0 <= rank < world:
             raise UsageError("impossible process", got=f"rank {rank} of {world}", expected="a rank from 0, below world")
-        draw = _Draw(len(images), generator, rank, world, sections)
+        draw = _Draw(len(images), generator, rank, world)
         with torch.autocast(images.device.type, enabled=False):  # half precision would shift colours and coordinates
             moved, masks = self._move(_as_float(images), masks, draw)
             recoloured = self._recolour(moved, draw)
@@ -336,12 +321,11 @@ class Augment:
 
     def _recolour(self, images: Tensor, draw: _Draw) -> Tensor:
         """Stain, then lamp, then optics, then file format: the order in which a slide meets them."""
-        slide = draw.by_section()
-        stained, lit = slide.chosen(self.stain), slide.chosen(self.light)
+        stained, lit = draw.chosen(self.stain), draw.chosen(self.light)
         blurred, compressed = draw.chosen(self.blur), draw.chosen(self.jpeg)
-        scale = torch.stack([slide.between(1 - self.stain_scale, 1 + self.stain_scale) for _ in "HE"], dim=1)
-        shift = torch.stack([slide.between(-self.stain_shift, self.stain_shift) for _ in "HE"], dim=1)
-        brightness = slide.between(1 - self.light_scale, 1 + self.light_scale)
+        scale = torch.stack([draw.between(1 - self.stain_scale, 1 + self.stain_scale) for _ in "HE"], dim=1)
+        shift = torch.stack([draw.between(-self.stain_shift, self.stain_shift) for _ in "HE"], dim=1)
+        brightness = draw.between(1 - self.light_scale, 1 + self.light_scale)
         sigma, quality = draw.between(*self.blur_sigma), draw.between(*self.jpeg_quality)
         images = _change(images, stained, lambda some: jitter_stains(some, scale[stained], shift[stained]))
         images = _change(images, lit, lambda some: brighten(some, brightness[lit]))
@@ -357,21 +341,10 @@ class _Draw:
     generator: torch.Generator
     rank: int = 0
     world: int = 1
-    sections: int | None = None
-    shared: bool = False
-    """Whether the windows of a section share a parameter."""
-
-    def by_section(self) -> _Draw:
-        """The same for all windows of a section, where the batch has sections."""
-        return replace(self, shared=self.sections is not None)
 
     def between(self, low: float, high: float) -> Tensor:
-        groups = self.sections or self.count
-        windows = self.count // groups  # of a section; 1 where samples stand alone
-        drawn = groups * self.world * (1 if self.shared else windows)
-        uniform = torch.rand(drawn, generator=self.generator, device=self.generator.device).cpu()
-        own = uniform.view(groups * self.world, -1)[self.rank :: self.world].expand(-1, windows)
-        return low + (high - low) * own.flatten()
+        uniform = torch.rand(self.count * self.world, generator=self.generator, device=self.generator.device).cpu()
+        return low + (high - low) * uniform[self.rank :: self.world]
 
     def chance(self, probability: float) -> Tensor:
         return self.between(0, 1) < probability

@@ -64,18 +64,13 @@ class StepPlan:
             )
 
     @property
-    def groups(self) -> tuple[int, ...] | None:
-        """Which section of the batch each window belongs to, in every step; None where steps know no sections."""
-        return None
-
-    @property
     def steps_per_epoch(self) -> int:
         """Whole batches in an epoch, at least one."""
         return max(1, self.tiles // self.batch)
 
     def indices(self, step: int) -> list[int]:
         """Windows of this process in a step, counted from 0 over the whole training."""
-        epoch, place = divmod(checked_step(step), self.steps_per_epoch)
+        epoch, place = divmod(_checked_step(step), self.steps_per_epoch)
         order = _epoch_order(self.tiles, max(self.tiles, self.batch), self.seed, epoch)
         joined = order[place * self.batch : (place + 1) * self.batch]
         share: list[int] = joined[self.rank :: self.world].tolist()
@@ -83,7 +78,7 @@ class StepPlan:
 
     def generator(self, step: int) -> torch.Generator:
         """Source of what is random in a step, on the CPU and the same in every process."""
-        state = np.random.SeedSequence([self.seed, _CHANCE, checked_step(step)]).generate_state(1, np.uint64)
+        state = np.random.SeedSequence([self.seed, _CHANCE, _checked_step(step)]).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(state[0]))
 
 
@@ -94,7 +89,7 @@ def _epoch_order(tiles: int, length: int, seed: int, epoch: int) -> NDArray[np.i
     return np.resize(order, length)
 
 
-def checked_step(step: int) -> int:
+def _checked_step(step: int) -> int:
     """``step`` itself, if there is such a step."""
     if step < 0:
         raise UsageError("impossible step", got=step, expected="0 or more")

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ntrm.core.devices import choose_layout
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_parts
-from ntrm.data.stats import boundary_counts
 from ntrm.data.tensors import TileDataset
 from ntrm.models.base import SegmentationModel
 from ntrm.models.names import network_named
@@ -30,7 +28,6 @@ from ntrm.training.launch import Launch, find_launch
 from ntrm.training.module import TrainingModule
 from ntrm.training.recipe import Recipe
 from ntrm.training.run import MODEL, Run, RunResult, check_folder, read_result
-from ntrm.training.section_plan import SectionPlan, section_sizes
 from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained, sound_attention
 from ntrm.version import __version__
 
@@ -193,9 +190,7 @@ class _Training:
                 expected=f"at least {launch.world}",
                 mend="use fewer processes",
             )
-        plan = self._plan(training.tiles)
-        if network.wants_prior:
-            network.set_prior(torch.from_numpy(class_contacts(training.tiles)))
+        plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world)
         frequencies = class_pixels(training.tiles) if recipe.weighting == "dataset" else None
         network.to(memory_format=choose_layout(launch.device))  # type: ignore[call-overload]
         if recipe.compile:
@@ -205,12 +200,6 @@ class _Training:
             f"{plan.steps_per_epoch:,} steps of {recipe.batch} an epoch on {launch.device}"
         )
         return TrainingModule(network, recipe, plan, training=training, validation=validation, frequencies=frequencies)
-
-    def _plan(self, tiles: TileDataset) -> StepPlan:
-        recipe, shared = self.run.recipe, (self.run.seed, self.launch.rank, self.launch.world)
-        if recipe.sections is None:
-            return StepPlan(len(tiles), recipe.batch, *shared)
-        return SectionPlan(len(tiles), recipe.batch, *shared, section_sizes(tiles), recipe.sections)
 
     def _finish(self, module: TrainingModule, keeper: RunKeeper) -> RunResult:
         """The kept weights become the model."""
@@ -241,14 +230,6 @@ def class_pixels(tiles: TileDataset) -> list[float]:
         np.zeros(256, np.int64),
     )
     return [float(count) for count in counts[: len(tiles.schema)]]
-
-
-def class_contacts(tiles: TileDataset) -> NDArray[np.int64]:
-    """(K, K) neighbouring pixels of two classes in the sections of a dataset."""
-    sections = {place.case.name: place.section for place in tiles.places}
-    tables = [boundary_counts(np.asarray(section.mask), len(tiles.schema)) for section in sections.values()]
-    total: NDArray[np.int64] = np.sum(tables, axis=0)
-    return total
 
 
 def release_memory(device: torch.device) -> None:

@@ -21,7 +21,6 @@ from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
 from ntrm.training.dice_loss import dice_of, dice_totals
-from ntrm.training.graph_loss import graph_loss
 
 COARSE = 0.4
 """Weight λ of the coarse head's cross-entropy."""
@@ -37,7 +36,7 @@ class Loss(NamedTuple):
     total: Tensor
     """final + λ·initial."""
     final: Tensor
-    """Of the final prediction: cross-entropy, and Dice's and the graph's where they have a weight."""
+    """Of the final prediction: cross-entropy, and Dice's where it has a weight."""
     initial: Tensor | None = None
     """None for a network without a coarse head."""
 
@@ -154,8 +153,7 @@ class SegmentationLoss(nn.Module):
     ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies`` of the
     classes, as shares or as pixel counts. Weights are taken to the power ``balance``: 1 makes every class count alike,
     which finds rare ones at the price of calling too much by their name; 0 makes every pixel count alike. ``dice``
-    weighs the soft Dice loss and ``graph`` the ``graph_loss``, both of the final logits. Its state belongs into
-    checkpoints.
+    weighs the soft Dice loss of the final logits. Its state belongs into checkpoints.
     """
 
     def __init__(
@@ -167,14 +165,12 @@ class SegmentationLoss(nn.Module):
         balance: float = 1.0,
         coarse: float = COARSE,
         dice: float = 0.0,
-        graph: float = 0.0,
         ignore: int = IGNORE,
     ) -> None:
         super().__init__()
         check_number("number of classes", classes, 1, IGNORE, whole=True)
         check_number("balance of the classes", balance, 0, 1)
         check_number("weight of the Dice loss", dice, 0, 100)
-        check_number("weight of the graph's loss", graph, 0, 100)
         check_number("weight of the coarse head", coarse, 0, 100)
         if weighting not in WEIGHTINGS:
             raise choices_error("unknown class weighting", weighting, WEIGHTINGS)
@@ -182,7 +178,6 @@ class SegmentationLoss(nn.Module):
         self.balance = balance
         self.coarse = coarse
         self.dice = dice
-        self.graph = graph
         self.ignore = ignore
         self.weights = WEIGHTINGS[weighting](classes, frequencies)
 
@@ -193,8 +188,6 @@ class SegmentationLoss(nn.Module):
         final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
         if self.dice:
             final = final + self._dice(output.final, target, counts)
-        if self.graph:
-            final = final + self._graph(output.final, target)
         if output.initial is None:
             return Loss(final, final)
         initial = cross_entropy_of(output.initial, target, weights, counts, self.ignore)
@@ -203,10 +196,6 @@ class SegmentationLoss(nn.Module):
     def _dice(self, logits: Tensor, target: Tensor, counts: Tensor) -> Tensor:
         own = dice_totals(logits, target, self.ignore)
         return self.dice * dice_of(own, joined(own.detach()), counts, _processes())
-
-    def _graph(self, logits: Tensor, target: Tensor) -> Tensor:
-        distance, tissues = graph_loss(logits, target, self.ignore)
-        return self.graph * distance * (_processes() / joined(tissues).clamp(min=1))
 
 
 def _processes() -> int:

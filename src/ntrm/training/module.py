@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +16,14 @@ from ntrm.core.devices import choose_layout, fast_gradients
 from ntrm.core.errors import NtrmError
 from ntrm.data.tensors import LoadedTiles
 from ntrm.data.tiles import TILE_SIZE
-from ntrm.models.base import Segmentation, SegmentationModel
+from ntrm.models.base import SegmentationModel
 from ntrm.training.batches import StepPlan, TileStore
 from ntrm.training.engine import pl
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.replay import Forward, recorded
 from ntrm.training.schedule import Course, Rounds, learning_rate
-from ntrm.training.section_memory import SectionMemory
-from ntrm.training.section_plan import section_numbers
-from ntrm.training.validation import Scores, SectionContext, Tally
+from ntrm.training.validation import Scores, Tally
 from ntrm.training.watch import LossWatch
 
 VALIDATION_BATCH = 16
@@ -65,14 +62,6 @@ class RoundLoader:
                 yield Step(step, tiles)
 
 
-class Validated(NamedTuple):
-    """What the validation step gets."""
-
-    indices: list[int]
-    """Which of the validation windows these are."""
-    tiles: LoadedTiles
-
-
 class ValidationLoader:
     """The validation windows of one of ``world`` processes, always in the same batches."""
 
@@ -84,8 +73,8 @@ class ValidationLoader:
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self) -> Iterator[Validated]:
-        return (Validated(*each) for each in zip(self.batches, self.store.batches(self.batches), strict=True))
+    def __iter__(self) -> Iterator[LoadedTiles]:
+        return self.store.batches(self.batches)
 
 
 class TrainingModule(pl.LightningModule):
@@ -120,7 +109,6 @@ class TrainingModule(pl.LightningModule):
             frequencies=frequencies,
             coarse=recipe.coarse,
             dice=recipe.dice,
-            graph=recipe.graph,
         )
         self.augment = recipe.augmentation
         self.watch = LossWatch()
@@ -130,10 +118,6 @@ class TrainingModule(pl.LightningModule):
         self.scores: Scores | None = None
         self.loader: RoundLoader | None = None
         self._recorded: Forward | None = None
-        self._context = SectionContext(network, section_numbers(validation.tiles)) if network.passes else None
-        self._groups = None if plan.groups is None else torch.tensor(plan.groups)
-        whole = plan.groups is not None or not network.passes
-        self.memory = None if whole else SectionMemory(network, section_numbers(training.tiles))
         self._stores = training, validation
         self._saved_rows: list[list[float]] = []
         for name, values in (("mean", network.config.mean), ("std", network.config.std)):
@@ -181,17 +165,11 @@ class TrainingModule(pl.LightningModule):
     def training_step(self, batch: Step, batch_idx: int) -> Tensor:
         """Augment, normalise, predict, compare. Nothing here waits for the device."""
         plan, step = self.plan, batch.number
-        sections = None if plan.groups is None else plan.groups[-1] + 1
-        images, masks = self.augment(
-            *batch.tiles, plan.generator(step), rank=plan.rank, world=plan.world, sections=sections
-        )
+        images, masks = self.augment(*batch.tiles, plan.generator(step), rank=plan.rank, world=plan.world)
         x = self.normalise(images)
-        self.network.tell(masks)
-        with self._remembering(step):
-            forward = self._forward(x)
-            seed_dropout(_drop_seed(plan, step), self.device)  # not sooner: recording draws as well
-            output = forward(x)
-        loss: Loss = self.loss(output, masks)
+        forward = self._forward(x)
+        seed_dropout(_drop_seed(plan, step), self.device)  # not sooner: recording draws as well
+        loss: Loss = self.loss(forward(x), masks)
         self.watch.add(loss)
         return loss.total
 
@@ -200,25 +178,12 @@ class TrainingModule(pl.LightningModule):
         with fast_gradients(self.network):
             super().backward(loss, *args, **kwargs)
 
-    @contextmanager
-    def _remembering(self, step: int) -> Iterator[None]:
-        """Before the network runs, the other windows of each section are recalled; after it, these are learned."""
-        if self.memory is None:
-            yield
-            return
-        sections = self.memory.sections(self.plan.indices(step))
-        self.network.recall(self.memory.recalled(sections))
-        yield
-        self.memory.update(sections, self.network.added)
-
     def _forward(self, x: Tensor) -> Forward:
         recipe = self.recipe
-        if self._groups is not None:
-            self._groups = self._groups.to(x.device)  # moved in the first step alone
         if x.device.type != "cuda" or not recipe.replay or recipe.compile or self.plan.world > 1:
-            return partial(self.network, sections=self._groups)
+            return self.network
         if self._recorded is None:  # not sooner: only now is the network in the mode in which it trains
-            self._recorded = recorded(self.network, x, self._groups)
+            self._recorded = recorded(self.network, x)
         return self._recorded
 
     def on_validation_epoch_start(self) -> None:
@@ -227,24 +192,9 @@ class TrainingModule(pl.LightningModule):
         if self.plan.world > 1:
             self._join_statistics()
 
-    def _validation_images(self) -> Iterator[tuple[list[int], Tensor]]:
-        """Validation windows of this process as the network takes them."""
-        for batch in self.val_dataloader():
-            self.network.tell(batch.tiles.masks)
-            yield batch.indices, self.normalise(batch.tiles.images)
-
-    def validation_step(self, batch: Validated, batch_idx: int) -> None:
+    def validation_step(self, batch: LoadedTiles, batch_idx: int) -> None:
         """Predict and count."""
-        if self._context is not None and batch_idx == 0:
-            # Not before the first step: only in steps is the precision set in which the network runs.
-            self._context.gather(self._validation_images)
-        self.network.tell(batch.tiles.masks)
-        self.tally.add(self._predict(self.normalise(batch.tiles.images), batch.indices), batch.tiles.masks)
-
-    def _predict(self, x: Tensor, indices: Sequence[int]) -> Segmentation:
-        """Validation windows by their numbers, in the context of their sections where the network wants it."""
-        output: Segmentation = self.network(x) if self._context is None else self._context.predict(x, indices)
-        return output
+        self.tally.add(self.network(self.normalise(batch.images)), batch.masks)
 
     def on_validation_epoch_end(self) -> None:
         """Score what was counted."""
@@ -325,7 +275,6 @@ class TrainingModule(pl.LightningModule):
             "step": self.steps_done,
             "network": self.network.state_dict(),
             "loss": self.loss.state_dict(),
-            "memory": {} if self.memory is None else self.memory.state_dict(),
             "optimiser": self.trainer.optimizers[0].state_dict(),
             "precision": self.trainer.precision_plugin.state_dict(),
             "course": self.course.as_dict(),
@@ -337,8 +286,6 @@ class TrainingModule(pl.LightningModule):
         self.steps_done = int(state["step"])
         self.network.load_state_dict(state["network"])
         self.loss.load_state_dict(state["loss"])
-        if self.memory is not None:
-            self.memory.load_state_dict(state["memory"])
         self.trainer.optimizers[0].load_state_dict(state["optimiser"])
         self.trainer.precision_plugin.load_state_dict(state["precision"])
         self.course = Course(**state["course"])

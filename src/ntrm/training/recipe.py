@@ -33,7 +33,7 @@ AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.f
 """What ``augment`` may be called instead of listing its fields."""
 
 _LENGTH = ("epochs", "steps")
-_LATER = ("sections", "balance", "dice", "graph")
+_LATER = ("balance", "dice")
 """Fields that recipes written before them do not have."""
 _PAIRS = ("blur_sigma", "jpeg_quality")
 
@@ -96,14 +96,10 @@ class Recipe:
     """Whether the windows are held in the device's memory."""
     workers: int
     """Processes that read windows where they are not resident."""
-    sections: int | None = None
-    """Sections per step, with batch / sections windows each; None draws windows from all sections alike."""
     balance: float = 1.0
     """Power of the class weights: 1 as the paper has it, 0 for none."""
     dice: float = 0.0
     """Weight of the soft Dice loss."""
-    graph: float = 0.0
-    """Weight of the loss on which tissues border on which."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[\w][\w .+-]{0,63}", self.name):
@@ -145,7 +141,6 @@ class Recipe:
             ("epochs", 1, 100_000),
             ("steps", 1, 100_000_000),
             ("batch", 1, 65_536),
-            ("sections", 1, 65_536),
             ("plateau_patience", 1, 100_000),
             ("early_stopping", 1, 100_000),
             ("validate_every", 1, 100_000_000),
@@ -162,21 +157,14 @@ class Recipe:
             ("coarse", 0.0, 100.0),
             ("balance", 0.0, 1.0),
             ("dice", 0.0, 100.0),
-            ("graph", 0.0, 100.0),
         ):
             self._check_number(field, least, most)
         if self.window % 32:
             raise UsageError("recipe: impossible window", got=self.window, expected="a multiple of 32")
         self._check_number("overlap", 0, self.window - 1, whole=True)
-        if self.sections is not None and self.batch % self.sections:
-            raise UsageError(
-                "recipe: the batch is not made of whole sections",
-                got=f"batch {self.batch}, sections {self.sections}",
-                expected=f"a batch that is a multiple of {self.sections}",
-            )
 
     def _check_number(self, field: str, low: float, high: float, *, whole: bool = False) -> None:
-        optional = field in (*_LENGTH, "sections", "gradient_clip", "early_stopping", "validate_every")
+        optional = field in (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
         if not (optional and getattr(self, field) is None):
             check_number(f"{field} of a recipe", getattr(self, field), low, high, whole=whole)
 

@@ -18,14 +18,13 @@ from ntrm.models.base import Segmentation, SegmentationModel
 Forward = Callable[[Tensor], Segmentation]
 
 
-def recorded(network: SegmentationModel, sample: Tensor, sections: Tensor | None = None) -> Forward:
+def recorded(network: SegmentationModel, sample: Tensor) -> Forward:
     """``network`` in training mode, recorded for batches like ``sample``, in the precision that is set right now.
 
-    ``sections`` (B,) says which windows are of one section: the same in every step. Recording runs the network a few
-    times; the statistics of batch norm are put back to what they were.
+    Recording runs the network a few times; the statistics of batch norm are put back to what they were.
     """
     before = [buffer.clone() for buffer in network.buffers()]
-    heads = _Heads(network, sections).train(network.training)
+    heads = _Heads(network).train(network.training)
     kind = sample.device.type
     precision, enabled = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
     # Weights that were rounded for one step must not be remembered inside a recording: they change.
@@ -42,11 +41,10 @@ def recorded(network: SegmentationModel, sample: Tensor, sections: Tensor | None
 class _Heads(nn.Module):
     """A network whose output is a plain tuple of tensors, which is what can be recorded."""
 
-    def __init__(self, network: SegmentationModel, sections: Tensor | None) -> None:
+    def __init__(self, network: SegmentationModel) -> None:
         super().__init__()
         self.network = network
-        self._sections = sections  # no buffer: it is read by the recording where it lies
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        out: Segmentation = self.network(x, sections=self._sections)
+        out: Segmentation = self.network(x)
         return (out.final,) if out.initial is None else (out.final, out.initial)

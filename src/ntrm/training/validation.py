@@ -7,7 +7,6 @@ surprise of the pixels is summed by class, over batches and processes, and weigh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,8 +19,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.overlap import overlap
-from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.section.sums import SectionSums
+from ntrm.models.base import Segmentation
 from ntrm.training.dice_loss import dice_of, dice_totals
 from ntrm.training.losses import SegmentationLoss, class_counts
 
@@ -40,41 +38,6 @@ class Scores:
     def as_dict(self) -> dict[str, Any]:
         """For logs and provenance."""
         return asdict(self)
-
-
-class SectionContext:
-    """The sums of the validation sections, for networks that see beyond the window.
-
-    Every process gathers from its own windows; the sums are then added up over processes, as they are over windows.
-    """
-
-    def __init__(self, network: SegmentationModel, numbers: Sequence[int]) -> None:
-        self.network = network
-        self._numbers = torch.tensor(numbers)
-        self._count = int(self._numbers.max()) + 1
-        self._sums: list[SectionSums] = []
-
-    @torch.no_grad()
-    def gather(self, windows: Callable[[], Iterable[tuple[Sequence[int], Tensor]]]) -> None:
-        """Go over all windows, ``windows()`` giving their numbers and tensors in batches, as often as it takes."""
-        self._sums = []
-        for _ in range(self.network.passes):
-            total: SectionSums | None = None
-            for indices, x in windows():
-                sections = self._sections(indices, x)
-                rows = self.network.gather(x, sections=sections, context=self._sums)
-                found = rows.pooled(sections, self._count)
-                total = found if total is None else total + found
-            if total is not None:
-                self._sums.append(SectionSums(*(_joined(part.contiguous()) for part in total)))
-
-    def predict(self, x: Tensor, indices: Sequence[int]) -> Segmentation:
-        """Windows (B, 3, H, W) by their numbers, in the context of their sections."""
-        output: Segmentation = self.network(x, sections=self._sections(indices, x), context=self._sums)
-        return output
-
-    def _sections(self, indices: Sequence[int], x: Tensor) -> Tensor:
-        return self._numbers[list(indices)].to(x.device)
 
 
 class Tally:
@@ -102,10 +65,7 @@ class Tally:
         return torch.stack([torch.where(target == c, surprise, 0.0).sum() for c in range(self.classes)])
 
     def scores(self, loss: SegmentationLoss, schema: LabelSchema) -> Scores:
-        """Scores over all batches of all processes; ``loss`` gives the weights of classes, heads and Dice.
-
-        A loss on the graph is left out: it is defined for windows, not for a whole part.
-        """
+        """Scores over all batches of all processes; ``loss`` gives the weights of classes, heads and Dice."""
         counts = _joined(torch.stack(self._counts).sum(dim=0))  # (K,)
         surprise = _joined(_precise(torch.stack(self._surprise)).sum(dim=0))  # (heads, K)
         confusion = _joined(torch.stack(self._confusion).sum(dim=0))  # (K, K)

@@ -22,7 +22,6 @@ LONGEST = (
     "training/test_distributed.py",
     "service/test_serve.py",
     "training/test_resume.py",
-    "bench/test_relation_study.py",
     "cli/test_phantom_and_demo.py",
 )
 """Files with a test that takes ten seconds or more."""

@@ -11,7 +11,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image, write_indexed_mask
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig
-from ntrm.models.section.sums import SectionSums
 
 MPP = 6.7
 NAMES = ("EPI", "RET", "BKG", "SCC")
@@ -44,24 +43,6 @@ class ByColour(SegmentationModel):
 
     def _logits(self, rgb):
         return -30 * (rgb[:, None] - self.colours[None, :, :, None, None]).square().sum(dim=2)
-
-
-class InSection(ByColour):
-    """The same, with colours taken relative to the section's mean: what a pixel is depends on all windows."""
-
-    passes = 1
-
-    def gather(self, x, *, sections=None, context=()):
-        rgb = self._rgb(x)
-        empty = rgb.new_zeros(len(x), 0, 4, 4)
-        return SectionSums(rgb.sum(dim=(2, 3))[:, None], rgb.new_full((len(x), 1), rgb[0, 0].numel()), empty)
-
-    def forward(self, x, *, initial=True, graph=False, sections=None, context=None):
-        (sums,) = [self.gather(x)] if context is None else context
-        shift = (sums.features / sums.weight[..., None])[:, 0, :, None, None] - 0.5
-        rgb = self._rgb(x)
-        blurred = functional.interpolate(functional.avg_pool2d(rgb, 8), scale_factor=8.0, mode="nearest")
-        return Segmentation(self._logits(rgb + shift), self._logits(blurred) if initial else None)
 
 
 def draw_mask(random, height, width, classes=4, ignored=0.0):

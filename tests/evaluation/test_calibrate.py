@@ -10,7 +10,7 @@ from PIL import Image
 from tests.evaluation import gaussians
 from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
 from tests.evaluation.small import COLOURS as PAINT
-from tests.evaluation.small import InSection, draw_mask, write_dataset
+from tests.evaluation.small import ByColour, draw_mask, write_dataset
 
 from ntrm.core import io
 from ntrm.core.errors import DataError, RefusedError, UsageError
@@ -19,7 +19,6 @@ from ntrm.data.split import open_parts
 from ntrm.data.tiles import cut, tile_windows
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
-from ntrm.gathering import gather_image
 from ntrm.inference.predictor import Predictor
 from ntrm.metrics.calibration import calibration_counts
 from ntrm.models.hub import load
@@ -315,18 +314,17 @@ def test_a_network_that_knows_nothing_says_so(save, data):
     assert run(folder, data).at_limit
 
 
-def test_a_network_that_sees_the_section_is_calibrated_in_its_context(tmp_path, random, monkeypatch):
+def test_pixels_are_those_of_single_windows_section_by_section(tmp_path, random, monkeypatch):
     monkeypatch.setattr(module, "PIXELS_PER_WINDOW", WINDOW**2)
     masks = {name: draw_mask(random, *shape) for name, shape in {"a": (150, 64), "b": (64, 64), "c": (64, 130)}.items()}
     data = write_dataset(tmp_path / "painted", {name: ("val", name, mask, mask) for name, mask in masks.items()})
-    predictor = Predictor(InSection(), "cpu", batch=2)
+    predictor = Predictor(ByColour(), "cpu", batch=2)
     scores, labels, windows = sample_pixels(predictor, open_parts(data)["val"])
     expected, truth = [], []
     for mask in masks.values():
         image = np.array(PAINT, dtype=np.uint8)[mask]
-        context = gather_image(predictor, image, WINDOW)
         for window in tile_windows(*mask.shape, WINDOW):
-            maps = predictor.probabilities(cut(image, window, 255)[None], context=context).final
+            maps = predictor.probabilities(cut(image, window, 255)[None]).final
             expected.append(maps[0].flatten(1).clamp(min=module.LEAST).log())
             truth.append(mask[window.slices].ravel())
     assert windows == len(expected) == 7

@@ -21,13 +21,12 @@ pytest.importorskip("onnxscript", reason="extra export is not installed")
 
 __all__ = ["shallow"]
 
-PARTS_OF_OTHERS = ("ntrm-control", "unet-resnet18", "mit-b0", "mit-b2", "mit-section")
+PARTS_OF_OTHERS = ("ntrm-control", "unet-resnet18", "mit-b0", "mit-b2")
 """Architectures all of whose calls another entry makes, too: an export takes its time."""
 SMALL = {"layers": 1, "dim": 16}
 VARIANTS = {
     **{name: (name, {}) for name in ARCHITECTURES if name not in PARTS_OF_OTHERS},
     "ntrm-paper": ("ntrm-paper", SMALL),
-    "ntrm-section": ("ntrm-section", SMALL),
     "mit-trm": ("mit-trm", {**SMALL, "layers": 2}),
     "ntrm-paper, other relations": ("ntrm-paper", {**SMALL, "masks": "soft", "layer": "sum", "absent": "linked"}),
 }

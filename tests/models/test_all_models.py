@@ -14,12 +14,12 @@ from ntrm.models.registry import ARCHITECTURES, create
 
 CLASSES = 5
 WIDTH = 0.125
-RELATED = {"ntrm-paper", "ntrm-section", "mit-trm", "mit-section"}
+RELATED = {"ntrm-paper", "mit-trm"}
 """Architectures with a tissue graph."""
 COARSE = RELATED | {"ntrm-control"}
 """Architectures with an initial prediction."""
-TRACED = sorted(ARCHITECTURES.keys() - {"mit-b2", "mit-section"})
-"""``mit-b2`` is a deeper ``mit-b0``, and ``mit-section`` is made of ``mit-trm`` and ``ntrm-section``."""
+TRACED = sorted(ARCHITECTURES.keys() - {"mit-b2"})
+"""``mit-b2`` is a deeper ``mit-b0``."""
 COMPILED = sorted(set(TRACED) - {"ntrm-control", "unet-resnet18", "mit-b0"})
 """All of these are traced when others are compiled, which takes longer than to export."""
 FEW = {"ntrm-paper": {"layers": 2}, "mit-trm": {"layers": 2}}
@@ -57,8 +57,6 @@ def settle(network):
 
     if hasattr(network, "coarse"):
         network.coarse.register_forward_hook(over_patchwork)
-    if hasattr(getattr(network, "relation", None), "readout"):  # starts closed, and nothing behind it would learn
-        torch.nn.init.normal_(network.relation.readout.out.weight, std=0.3)
     return network
 
 

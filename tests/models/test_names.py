@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 
+from ntrm.core.errors import UsageError
 from ntrm.models.hub import CONFIG, load, save_pretrained
-from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, NETWORKS, network_named, network_saved_as
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, MOVED, NETWORKS, network_named, network_saved_as
 from ntrm.models.registry import ARCHITECTURES, create
 
 OPTIONS = {"width": 0.125, "dim": 8, "layers": 2, "masks": "soft", "tau": 0.3}
@@ -22,9 +23,9 @@ def before(tmp_path, seed):
     return network, tmp_path / "before"
 
 
-def rename(folder):
+def rename(folder, arch="ntrm"):
     document = json.loads((folder / CONFIG).read_text())
-    (folder / CONFIG).write_text(json.dumps({**document, "arch": "ntrm"}))
+    (folder / CONFIG).write_text(json.dumps({**document, "arch": arch}))
 
 
 def test_known_names_are_the_registrys():
@@ -62,3 +63,12 @@ def test_what_is_saved_now_never_carries_the_name_of_the_default(tmp_path):
     save_pretrained(create("ntrm", 4, width=0.125), tmp_path)
     assert json.loads((tmp_path / CONFIG).read_text())["arch"] == "ntrm-control"
     assert load(tmp_path).config.arch == "ntrm-control"
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_network_of_the_relation_study_says_where_it_went(before, name):
+    rename(before[1], name)
+    for ask in (lambda: create(name), lambda: create(name, 3, shift=True), lambda: load(before[1])):
+        with pytest.raises(UsageError, match=rf"got: +{name}\n.*expected: one of .*ntrm-paper") as caught:
+            ask()
+        assert "research/README.md" in caught.value.mend

@@ -92,7 +92,6 @@ def test_options_go_to_the_networks_that_take_them():
     assert options["ntrm-paper"] == {"width": 0.25, "dim": 32}
     assert options["ntrm-control"] == options["mit-b2"] == options["attention-unet"] == {"width": 0.25}
     assert taken("ntrm-control", {"coarse": "d2", "masks": "soft"}) == {"coarse": "d2"}
-    assert taken("ntrm-section", {"readout": "paste", "tau": 0.4, "dim": 32}) == {"readout": "paste", "dim": 32}
     with pytest.raises(UsageError, match="no network takes the option"):
         tiny_plan(options={"wdith": 0.25})
 

@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from ntrm.data.split import DatasetSplits, few_sections, open_parts
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.loaded_model import class_table, open_subject
 from ntrm.evaluation.sections import BINS, Tally
-from ntrm.gathering import Context, gather_image
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
@@ -169,12 +167,11 @@ def sample_pixels(
     share = max(1, min(PIXELS_PER_WINDOW, MOST_PIXELS // len(tiles)))
     scores: list[Floats] = []
     labels: list[Labels] = []
-    batches = [*_batches(predictor, tiles)]
-    seen = _Contexts(predictor, tiles)
+    batches = [range(len(tiles))[start : start + predictor.batch] for start in range(0, len(tiles), predictor.batch)]
     for some in progress.track(batches, total=len(batches), label="batches of windows"):
         loaded = [tiles[number] for number in some]
         pixels = torch.stack([tile.image for tile in loaded]).permute(0, 2, 3, 1)  # (B, S, S, 3)
-        maps = predictor.probabilities(pixels, context=seen.of(some[0])).final.flatten(2)  # (B, K, S·S)
+        maps = predictor.probabilities(pixels).final.flatten(2)  # (B, K, S·S)
         for number, tile, map_ in zip(some, loaded, maps, strict=True):
             truth = tile.mask.numpy().ravel()
             chosen = _draw(truth, share, [seed, number])
@@ -182,31 +179,6 @@ def sample_pixels(
             scores.append(picked.clamp(min=LEAST).log().cpu().numpy())
             labels.append(truth[chosen])
     return np.concatenate(scores, axis=1), np.concatenate(labels), len(tiles)
-
-
-def _batches(predictor: Predictor, tiles: TileDataset) -> Iterator[range]:
-    """Windows one after the other, those of two sections never together where the network tells sections apart."""
-    names = [place.case.name for place in tiles.places] if predictor.passes else [""] * len(tiles)
-    ends = [number for number in range(1, len(names)) if names[number] != names[number - 1]]
-    for start, stop in pairwise([0, *ends, len(names)]):
-        for first in range(start, stop, predictor.batch):
-            yield range(first, min(first + predictor.batch, stop))
-
-
-class _Contexts:
-    """What the section of a window adds up to, for networks that see beyond the window; one section is held."""
-
-    def __init__(self, predictor: Predictor, tiles: TileDataset) -> None:
-        self._predictor, self._tiles = predictor, tiles
-        self._name = ""
-        self._context: Context | None = None
-
-    def of(self, number: int) -> Context | None:
-        case, section, window = self._tiles.places[number]
-        if self._predictor.passes and case.name != self._name:
-            self._name = case.name
-            self._context = gather_image(self._predictor, section.image, window.tile_shape[0])
-        return self._context
 
 
 def _draw(truth: Labels, most: int, seed: Sequence[int]) -> NDArray[np.int64]:

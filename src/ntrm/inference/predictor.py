@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -18,7 +18,6 @@ from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
 from ntrm.models.config import ModelConfig
-from ntrm.models.section.sums import SectionSums
 
 GLASS = 255
 """Padding: empty glass is white, and a network has seen plenty of it. Mirrored tissue would join the graph."""
@@ -125,11 +124,8 @@ class Predictor:
         self.batch = batch
         self._layout = choose_layout(self.device)
         self._multiple = network.multiple
-        self.passes = network.passes
-        """Passes over a section's windows (``gather``) before it can be predicted; 0 where windows stand alone."""
         network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
         self._network = torch.compile(network) if compile else network
-        self._plain = network
         self._mean = torch.tensor(config.mean, device=self.device).view(1, 3, 1, 1)
         self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
 
@@ -175,43 +171,22 @@ class Predictor:
         return list(groups.values())
 
     @torch.inference_mode()
-    def probabilities(
-        self,
-        pixels: Tensor | Image,
-        *,
-        initial: bool = False,
-        graph: bool = False,
-        context: Sequence[SectionSums] | None = None,
-    ) -> Segmentation:
+    def probabilities(self, pixels: Tensor | Image, *, initial: bool = False, graph: bool = False) -> Segmentation:
         """(B, H, W, 3) uint8 of one size → probabilities in place of logits, float32 (B, K, H, W), on the device.
 
         For callers that go on working where the network ran, such as stitching. What comes back has not been read, so
         nothing waits for the device; numbers that are none are for the caller to refuse (``broken_network``). Sizes
-        and batches are as in ``predict``. ``context`` holds the sums of every pass over the section that all these
-        windows are of; without it each stands alone.
+        and batches are as in ``predict``.
         """
         batch = self._full_tiles(pixels)
         height, width = pixels.shape[1:3]
 
         def run(some: Tensor) -> Segmentation:
-            return self._run(some, initial=initial, graph=graph, context=context)
+            return self._run(some, initial=initial, graph=graph)
 
         whole = _joined([*self._by_halves(batch, run)])
         coarse = None if whole.initial is None else whole.initial[..., :height, :width]
         return Segmentation(whole.final[..., :height, :width], coarse, whole.graph)
-
-    @torch.inference_mode()
-    def gather(self, pixels: Tensor | Image, context: Sequence[SectionSums] = ()) -> SectionSums:
-        """What windows (B, H, W, 3) uint8 of one section add to it together: one row, to be added up in any number.
-
-        ``context`` holds the finished sums of the passes before. Sums are double: a slide has many windows.
-        """
-        found = self._by_halves(self._full_tiles(pixels), lambda some: self._gather(some, context))
-        return reduce(SectionSums.__add__, found)
-
-    def finished(self, sums: SectionSums) -> SectionSums:
-        """The sums of all windows as the network takes them for context."""
-        return sums.cast(torch.float32, self.device)
 
     def _full_tiles(self, pixels: Tensor | Image) -> Tensor:
         """(B, H, W, 3) uint8 with glass on the right and at the bottom, where the network needs more."""
@@ -274,21 +249,13 @@ class Predictor:
         return torch.from_numpy(padded)
 
     @torch.inference_mode()
-    def _run(
-        self, pixels: Tensor, *, initial: bool, graph: bool, context: Sequence[SectionSums] | None = None
-    ) -> Segmentation:
+    def _run(self, pixels: Tensor, *, initial: bool, graph: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
         x = self._normalised(pixels)
-        more = {} if context is None else {"context": context}
-        with self._half_precision():
-            out: Segmentation = self._network(x, initial=initial, graph=graph, **more)
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            out: Segmentation = self._network(x, initial=initial, graph=graph)
         coarse = None if out.initial is None else out.initial.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), coarse, out.graph)
-
-    def _gather(self, pixels: Tensor, context: Sequence[SectionSums]) -> SectionSums:
-        x = self._normalised(pixels)
-        with self._half_precision():
-            return self._plain.gather(x, context=context).total()
 
     def _normalised(self, pixels: Tensor) -> Tensor:
         """(B, H', W', 3) uint8 → (B, 3, H', W') as the network takes them, on the device."""
@@ -297,9 +264,6 @@ class Predictor:
         source = pixels.pin_memory() if on_cuda and pixels.device.type == "cpu" else pixels
         x = source.to(self.device, non_blocking=on_cuda).permute(0, 3, 1, 2)
         return ((x.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._layout)
-
-    def _half_precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
 
     def broken_network(self) -> NtrmError:
         """The error for values that are no numbers."""

@@ -27,7 +27,6 @@ from torch import Tensor
 from ntrm.core.errors import check_number
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
-from ntrm.gathering import Context, gather_image
 from ntrm.inference.blending import Blender, Block, Carry
 from ntrm.inference.predictor import Floats, Image, Predictor, check_image
 from ntrm.models.base import TissueGraph
@@ -61,10 +60,6 @@ class Stitching:
     def windows(self, height: int, width: int) -> tuple[Window, ...]:
         """Where the windows lie, row by row."""
         return tile_windows(height, width, size=self.window, overlap=self.overlap)
-
-    def side_by_side(self, height: int, width: int) -> tuple[Window, ...]:
-        """Windows that cover the section about once: for sums over it."""
-        return tile_windows(height, width, size=self.window)
 
     def weights(self) -> Tensor:
         """(S, S) blending weights: the product of a raised-cosine ramp over the overlap along each axis."""
@@ -115,7 +110,6 @@ def blended_blocks(
     initial: bool = False,
     graphs: Callable[[TissueGraph], None] | None = None,
     begin: RowEnd | None = None,
-    context: Context | None = None,
 ) -> Iterator[Block | RowEnd]:
     """Predict a section window by window; yield its finished blocks row by row, and the end of each row of windows.
 
@@ -129,7 +123,6 @@ def blended_blocks(
         initial: also blend what the coarse head says, as further channels.
         graphs: is given the tissue graphs of windows, on the device, never those of two rows of windows together.
         begin: the end of the row after which to begin; from the top if not given.
-        context: what the whole section adds up to, for networks that see beyond the window (``ntrm.gathering``).
 
     """
     stitching = stitching or Stitching(predictor.config.window)
@@ -148,7 +141,7 @@ def blended_blocks(
         some, first = todo[start : start + predictor.batch], start
         start += len(some)
         out = predictor.probabilities(
-            np.stack([read(window) for window in some]), initial=initial, graph=graphs is not None, context=context
+            np.stack([read(window) for window in some]), initial=initial, graph=graphs is not None
         )
         maps = out.final if out.initial is None else torch.cat([out.final, out.initial], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
@@ -184,13 +177,10 @@ def blended_rows(
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
     initial: bool = False,
-    context: Context | None = None,
 ) -> Iterator[Rows]:
     """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory."""
     waiting: list[Block] = []
-    for block in blended_blocks(
-        predictor, height, width, read, stitching=stitching, windows=windows, initial=initial, context=context
-    ):
+    for block in blended_blocks(predictor, height, width, read, stitching=stitching, windows=windows, initial=initial):
         if isinstance(block, RowEnd):
             continue
         waiting.append(block)
@@ -242,7 +232,6 @@ def stitch(
 
     ``initial`` adds the coarse head's mask, ``probabilities`` the probabilities themselves (4·K bytes a pixel).
     ``watch`` is shown the probabilities while they are on the device, rows by rows: to count what need not leave it.
-    A network that sees beyond the window goes over the section first.
     """
     check_image(image)
     height, width = image.shape[:2]
@@ -251,12 +240,7 @@ def stitch(
     def read(window: Window) -> Image:
         return cut(image, window, fill=GLASS)
 
-    stitching = stitching or Stitching(predictor.config.window)
-    context = gather_image(predictor, image, stitching.window)
-    rows_of_section = blended_rows(
-        predictor, height, width, read, stitching=stitching, initial=initial, context=context
-    )
-    for rows in rows_of_section:
+    for rows in blended_rows(predictor, height, width, read, stitching=stitching, initial=initial):
         for name, band in _leave_device(rows, probabilities=probabilities).items():
             if name not in canvas:
                 canvas[name] = np.empty((*band.shape[:-2], height, width), dtype=band.dtype)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.data.tiles import GLASS, Window
-from ntrm.gathering import Context
 from ntrm.inference.blending import Block, Carry
 from ntrm.inference.mask_store import CONFIDENCE, INITIAL, LABELS, BandStore
 from ntrm.inference.predictor import Image, Predictor
@@ -209,12 +208,11 @@ def stream(
     windows: Sequence[Window],
     sums: Sums | None = None,
     sink: BlockSink | None = None,
-    context: Context | None = None,
 ) -> Iterator[int]:
     """Predict what ``store`` does not have yet, and put it there; yields every row of the slide once it is predicted.
 
     ``windows`` are some of ``stitching.windows``, in their order; where none is, every map is 0. ``sums`` and ``sink``
-    end as if everything had been predicted in one go. ``context`` is what the slide adds up to (``gather_slide``).
+    end as if everything had been predicted in one go.
     """
     last = store.checkpoints.load(store.done)
     begin = _restored(last, sums, sink)
@@ -235,7 +233,6 @@ def stream(
             initial=INITIAL in store.names,
             graphs=None if sums is None else sums.add_graphs,
             begin=begin,
-            context=context,
         )
         for event in events:
             if isinstance(event, Block):

@@ -20,11 +20,8 @@ from ntrm.models.baselines.mit import SegFormer
 from ntrm.models.baselines.plain_unet import ResNetUNet, VGGUNet
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.mit_trm import MiTTRM
-from ntrm.models.names import DEFAULT, network_named
+from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.models.ntrm import NTRM
-from ntrm.models.section.config import SectionConfig
-from ntrm.models.section.mit import MiTSection
-from ntrm.models.section.network import SectionNTRM
 from ntrm.models.trm import RelationConfig
 from ntrm.models.weights import load_encoder_weights
 
@@ -41,18 +38,6 @@ def _control(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse
     return NTRM(classes, encoder, width, coarse, relation=None)
 
 
-def _section(
-    classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5", **variant: Any
-) -> SegmentationModel:
-    return SectionNTRM(classes, encoder, width, coarse, SectionConfig(**variant))
-
-
-def _mit_section(
-    classes: int, size: str = "b0", width: float = 1.0, drop_path: float = 0.1, **variant: Any
-) -> SegmentationModel:
-    return MiTSection(classes, size, width, drop_path, SectionConfig(**{"source": "d2", **variant}))
-
-
 def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> SegmentationModel:
     return SegFormer(classes, size, width, drop_path)
 
@@ -60,7 +45,6 @@ def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) ->
 ARCHITECTURES: dict[str, Builder] = {
     "ntrm-paper": _ntrm,
     "ntrm-control": _control,
-    "ntrm-section": _section,
     "unet-resnet18": ResNetUNet,
     "unet-vgg16": VGGUNet,
     "attention-unet": AttentionUNet,
@@ -68,17 +52,11 @@ ARCHITECTURES: dict[str, Builder] = {
     "mit-b0": partial(_mit, "b0"),
     "mit-b2": partial(_mit, "b2"),
     "mit-trm": MiTTRM,
-    "mit-section": _mit_section,
 }
 """Builders by name: ``builder(classes, **options)``; ``ntrm`` is no network but the name of one of these."""
 
-VARIANTS: dict[str, type] = {
-    "ntrm-paper": RelationConfig,
-    "ntrm-section": SectionConfig,
-    "mit-trm": RelationConfig,
-    "mit-section": SectionConfig,
-}
-"""Whose fields an architecture takes as options beside those that its builder names."""
+RELATED = ("ntrm-paper", "mit-trm")
+"""Architectures with a tissue relation module, whose ``RelationConfig`` they take as options."""
 
 DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
 """Encoders of architectures that do not have a ResNet."""
@@ -98,6 +76,7 @@ def create(
     'ntrm-control'
     """
     arch = network_named(name)
+    refuse_moved(arch)
     if arch not in ARCHITECTURES:
         raise choices_error("unknown architecture", name, [DEFAULT, *ARCHITECTURES])
     _check_options(name, options)
@@ -115,7 +94,7 @@ def create(
 def option_names(name: str) -> frozenset[str]:
     """Options that an architecture takes; the number of classes is none.
 
-    >>> "floor" in option_names("ntrm-section"), "floor" in option_names("ntrm-paper"), sorted(option_names("mit-b0"))
+    >>> "tau" in option_names("ntrm-paper"), "tau" in option_names("ntrm-control"), sorted(option_names("mit-b0"))
     (True, False, ['drop_path', 'width'])
     """
     arch = network_named(name)
@@ -123,7 +102,7 @@ def option_names(name: str) -> frozenset[str]:
     given = {"size"} if isinstance(builder, partial) else set()
     own = inspect.signature(builder.func if isinstance(builder, partial) else builder).parameters.values()
     named = {each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD}
-    variant = {field.name for field in fields(VARIANTS[arch])} if arch in VARIANTS else set()
+    variant = {field.name for field in fields(RelationConfig)} if arch in RELATED else set()
     return frozenset((named | variant) - given - {"classes"})
 
 

@@ -39,13 +39,7 @@ class SlideOverview:
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """Those that need the network."""
-        return self._seeing(options.stitching(window).windows(grid.height, grid.width), grid, options)
-
-    def windows_once(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
-        """Those that cover the same about once, for networks that go over the slide first."""
-        return self._seeing(options.stitching(window).side_by_side(grid.height, grid.width), grid, options)
-
-    def _seeing(self, windows: tuple[Window, ...], grid: SlideGrid, options: Options) -> tuple[Window, ...]:
+        windows = options.stitching(window).windows(grid.height, grid.width)
         if not options.tissue_mask:
             return windows
         return windows_with_tissue(windows, self.tissue, self.resolution, grid.resolution)

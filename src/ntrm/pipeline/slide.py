@@ -12,19 +12,17 @@ from typing import Any
 from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
 from ntrm.export.probabilities import ProbabilityZarr
-from ntrm.gathering import Context
 from ntrm.inference.mask_store import INITIAL, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
 from ntrm.pipeline.measurements import Row
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, derive, one_beside
-from ntrm.pipeline.overview import SlideOverview, inspect_slide
+from ntrm.pipeline.overview import inspect_slide
 from ntrm.relations.network import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.slide_state import alone, finished, forget_failure, remember
 from ntrm.segmentation.specks import write_without_specks
-from ntrm.slide.first_pass import gather_slide
 from ntrm.wsi.cost import check_cost
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
@@ -139,7 +137,6 @@ def _predict(
             windows=look.windows(grid, work.options, work.predictor.config.window),
             sums=means,
             sink=probabilities,
-            context=_context(work, grid, look, store, plan, progress),
         )
         for _ in progress.track(rows, grid.height, slide_id):
             pass
@@ -163,14 +160,6 @@ def _tidied(found: SlidePrediction, store: BandStore, smallest: float) -> SlideP
     """With labels from which regions of less than so many pixels are gone; made anew by every run that needs them."""
     given = write_without_specks(store.path(TIDY), found.array(LABELS), smallest)
     return replace(found, maps={**found.maps, LABELS: store.map(TIDY)}, given=given)
-
-
-def _context(
-    work: Work, grid: SlideGrid, look: SlideOverview, store: BandStore, plan: dict[str, Any], progress: Progress
-) -> Context | None:
-    """What the slide adds up to, for networks that want to know before they predict it."""
-    windows = look.windows_once(grid, work.options, work.predictor.config.window) if work.predictor.passes else ()
-    return gather_slide(work.predictor, grid, windows, store.folder, plan, progress)
 
 
 def _maps(work: Work) -> tuple[str, ...]:

@@ -21,10 +21,8 @@ TITLES = {
     "mit-b0": "MiT (trained, B0)",
     "mit-b2": "MiT (trained, B2)",
     "ntrm-paper": "NTRM",
-    "ntrm-section": "NTRM over whole sections",
     "ntrm-control": "control, no TRM",
     "mit-trm": "MiT with the relation module",
-    "mit-section": "MiT with relations of the section",
 }
 """Names for readers, by architecture."""
 

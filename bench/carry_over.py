@@ -2,14 +2,14 @@
 
     python bench/carry_over.py lay --skin-pas skin-pas --out laid
     python bench/carry_over.py draw --levels 10x,5x --out sections --jobs 16
-    python bench/carry_over.py train --sections sections --laid laid --out study --jobs 12 --plan 'full:10x:0,1,2 …'
+    python bench/carry_over.py train --sections sections --laid laid --out study --jobs 6 --plan 'long-half:10x:0,1,2 …'
     python bench/carry_over.py table --out study
     python bench/carry_over.py means --model bundled --sections sections --laid laid --out means --device cpu
 
-Networks learn from 140 sections (at 5x 70) of the training part of ``ntrm phantom phantom-290 --sections 290 --seed
-290``, drawn here pixel for pixel alike, and in some arms from 70 (35) without a cancer. They are scored on its
-validation part (43 sections, at 5x 20, whole) and on section A1-1 of skin-pas laid together. Nothing else of skin-pas
-is read: arms are chosen by these scores, and A1-2 is kept for the end.
+Networks learn from 140 sections (at 5x 70) of the phantom's training part, in some arms from others beside them
+(``bench/phantom_sections.py``). They are scored on its validation part (43 sections, at 5x 20, whole) and on section
+A1-1 of skin-pas laid together. Nothing else of skin-pas is read: arms are chosen by these scores, and A1-2 is kept for
+the end. An arm that begins with ``long-`` sees as many windows as the bundled model did, others a quarter of that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,9 +35,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 import numpy as np
 import torch
 from bench.colouring import PARTS, Colouring, take_tiles_away
+from bench.phantom_sections import WINDOW, Sections, draw, load_sections, load_windows, plan_sheets
 from bench.skin_pas import Laid, lay, score
-from bench.slide_colours import MOVES, macenko, recoloured, tissue_densities
-from numpy.typing import NDArray
+from bench.slide_colours import MOVES, macenko, recoloured, strength, tissue_densities
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -45,7 +45,6 @@ from ntrm.core.io import write_json
 from ntrm.core.labels import CANCERS, IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data.augment import Augment
-from ntrm.data.tiles import GLASS, cut, tile_windows
 from ntrm.evaluation.cancers import cancer_types
 from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.confusion import confusion_tensor
@@ -53,33 +52,12 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
 from ntrm.models.hub import load
 from ntrm.models.registry import create
-from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
-from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
-from ntrm.phantom.anatomy.section_plan import Lesions, draw_plan
-from ntrm.phantom.glass_slide import lay_slide
-from ntrm.phantom.layout import paint_mask
-from ntrm.phantom.noise import derive
-from ntrm.phantom.patients import PlannedSection, laboratory_seed, patient_seed, plan_sections
-from ntrm.phantom.render import render
-from ntrm.phantom.stain import Stain
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.recipe import load_recipe
 from ntrm.training.schedule import learning_rate
 
-PHANTOM_SEED, PHANTOM_SECTIONS = 290, 290
-COUNTS = {
-    "10x": {"train": 140, "val": 43, "normal": 70, "varied": 70, "held-out": 15},
-    "5x": {"train": 70, "val": 20, "varied": 35, "held-out": 8},
-}
-"""Sections of each kind; at 5x, which takes four times as long to draw and to score, half of them."""
 SECTION = "A1-1"
 LEVELS = ("10x", "5x")
-WINDOW = 256
-VARIED = SkinParameters(
-    keratin=(8.0, 120.0), epidermis=(26.0, 170.0), ridge_height=(6.0, 130.0), ridge_wavelength=(80.0, 300.0)
-)
-"""Normal skin from thin to acanthotic; the phantom's own epidermis is 26 to 48 µm thick without its ridges."""
-
 TILE_UM = (90.0, 400.0)
 """Sides of the squares that the arm ``mosaic`` takes away; tiles of skin-pas are 128 µm wide."""
 
@@ -92,23 +70,31 @@ class Arm:
     """One way to train."""
 
     colour: Colouring = field(default_factory=Colouring)
-    normal: str = ""
-    """``normal`` or ``varied`` sections without a cancer beside the others."""
+    besides: tuple[str, ...] = ()
+    """Kinds of sections beside ``train``."""
     mosaic: bool = False
     consistency: float = 0.0
     """Weight of the divergence between what is said of two colourings of a window; half as many windows a step."""
-    scale: float = 0.0
-    """Windows shrunk or enlarged by up to this share."""
     width: float = 0.5
     weights: bool = False
     """Whether the encoder starts from ImageNet (width 1)."""
     steps: int = 1000
     batch: int = 24
 
+    def long(self) -> Arm:
+        """With as many windows as the bundled model was trained with."""
+        return replace(self, steps=3000, batch=32)
+
+    def wide(self) -> Arm:
+        """At full width, from ImageNet."""
+        return replace(self, width=1.0, weights=True)
+
 
 FULL, HALF, MORE = (Colouring.full(strength) for strength in (1.0, 0.5, 1.5))
 TISSUE, WEAVE = {"tissue": 1.0}, {"weave": 0.6}
-SKIN_TOO: dict[str, Any] = {"normal": "varied", "mosaic": True}
+ALL = replace(FULL, **TISSUE, **WEAVE)
+NORMAL, VARIED, STRANDS, BOTH = ("normal",), ("varied",), ("strands",), ("strands", "varied-strands")
+SKIN_TOO: dict[str, Any] = {"besides": VARIED, "mosaic": True}
 ARMS: dict[str, Arm] = {
     "recipe": Arm(),
     "full": Arm(FULL),
@@ -116,37 +102,31 @@ ARMS: dict[str, Arm] = {
     "more": Arm(MORE),
     **{f"less-{part}": Arm(FULL.without(part)) for part in PARTS},
     **{f"only-{part}": Arm(Colouring(**{part: 1.0})) for part in PARTS},
+    "gain+mix": Arm(Colouring(gain=1.0, mix=1.0)),
+    "half+varied": Arm(HALF, VARIED),
+    "half+strands": Arm(HALF, STRANDS),
+    "half+both": Arm(HALF, BOTH),
+    "recipe+strands": Arm(besides=STRANDS),
+    "recipe+both": Arm(besides=BOTH),
     "tissue": Arm(replace(FULL, **TISSUE)),
     "weave": Arm(replace(FULL, **WEAVE)),
     "consistent": Arm(FULL, consistency=1.0),
-    "scale": Arm(FULL, scale=0.25),
-    "normal": Arm(FULL, normal="normal"),
-    "varied": Arm(FULL, normal="varied"),
+    "normal": Arm(FULL, NORMAL),
+    "varied": Arm(FULL, VARIED),
     "mosaic": Arm(FULL, mosaic=True),
-    "recipe-normal": Arm(normal="normal"),
-    "recipe-varied": Arm(normal="varied"),
-    "recipe-mosaic": Arm(mosaic=True),
-    "recipe-weave": Arm(Colouring(**WEAVE)),
-    "all": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO),
+    "recipe-varied": Arm(besides=VARIED),
+    "all": Arm(ALL, **SKIN_TOO),
     "all-half": Arm(replace(HALF, **TISSUE, **WEAVE), **SKIN_TOO),
     "all-recipe": Arm(Colouring(**WEAVE), **SKIN_TOO),
     "all-less-tissue": Arm(replace(FULL, **WEAVE), **SKIN_TOO),
     "all-less-weave": Arm(replace(FULL, **TISSUE), **SKIN_TOO),
-    "all-less-mosaic": Arm(replace(FULL, **TISSUE, **WEAVE), normal="varied"),
-    "all-less-varied": Arm(replace(FULL, **TISSUE, **WEAVE), mosaic=True),
-    "all-consistent": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO, consistency=1.0),
-    "all-half-less-tissue": Arm(replace(HALF, **WEAVE), **SKIN_TOO),
-    "wide-recipe": Arm(width=1.0, weights=True),
-    "wide-full": Arm(FULL, width=1.0, weights=True),
-    "wide-all": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO, width=1.0, weights=True),
-    "wide-all-half": Arm(replace(HALF, **TISSUE, **WEAVE), **SKIN_TOO, width=1.0, weights=True),
-    "long-recipe": Arm(steps=3000, batch=32),
-    "long-all": Arm(replace(FULL, **TISSUE, **WEAVE), **SKIN_TOO, steps=3000, batch=32),
-    "long-all-half": Arm(replace(HALF, **TISSUE, **WEAVE), **SKIN_TOO, steps=3000, batch=32),
-    "long-all-half-less-tissue": Arm(replace(HALF, **WEAVE), **SKIN_TOO, steps=3000, batch=32),
-    "long-all-recipe": Arm(Colouring(**WEAVE), **SKIN_TOO, steps=3000, batch=32),
+    "all-less-mosaic": Arm(ALL, VARIED),
+    "all-less-varied": Arm(ALL, mosaic=True),
+    "all-consistent": Arm(ALL, **SKIN_TOO, consistency=1.0),
 }
 """By name. ``recipe`` is the recipe ``fast`` as it is; ``full`` adds the colours that were first tried."""
+ARMS |= {f"long-{name}": arm.long() for name, arm in ARMS.items()}
+ARMS |= {f"wide-{name}": arm.wide() for name, arm in ARMS.items() if name.startswith("long-")}
 
 
 class Job(NamedTuple):
@@ -172,113 +152,13 @@ def read_plan(text: str) -> list[Job]:
     return jobs
 
 
-# --- sections ---
-
-
-class Sheet(NamedTuple):
-    """A section that is to be drawn."""
-
-    kind: str
-    """``train`` and ``val`` of the phantom; ``normal``, ``varied`` and ``held-out`` without a cancer."""
-    section: PlannedSection
-    level: str
-    out: Path
-
-    @property
-    def path(self) -> Path:
-        return self.out / self.level / self.kind / f"{self.section.name}.npz"
-
-
-def plan_sheets(out: Path, levels: Sequence[str]) -> list[Sheet]:
-    """Every section of the study."""
-    plan = plan_sections(PHANTOM_SECTIONS, PHANTOM_SEED)
-    parts = {split: [each for each in plan if each.split == split] for split in ("train", "val")}
-    return [
-        Sheet(kind, section, level, out)
-        for level in levels
-        for kind, count in COUNTS[level].items()
-        for section in _spaced(parts["val" if kind in ("val", "held-out") else "train"], count)
-    ]
-
-
-def _spaced(sections: Sequence[PlannedSection], count: int) -> list[PlannedSection]:
-    places = np.linspace(0, len(sections) - 1, min(count, len(sections))).round().astype(int)
-    return [sections[place] for place in places]
-
-
-def draw(sheet: Sheet) -> None:
-    """Draw a section and keep it, unless it is there already."""
-    if sheet.path.exists():
-        return
-    section, mpp = sheet.section, level_resolution(sheet.level).x
-    if sheet.kind in ("train", "val"):
-        seed, mask = section.seed, lay_slide(section.seed, mpp, section.cancer).mask
-    else:
-        seed = derive(section.seed, "without a cancer")
-        mask = normal_mask(seed, section.cancer, mpp, VARIED if sheet.kind == "varied" else SkinParameters())
-    stain = Stain.draw(patient_seed(PHANTOM_SEED, section), laboratory_seed(PHANTOM_SEED, section))
-    image = render(mask, mpp, seed, ambiguity=0.5, stain=stain)
-    sheet.path.parent.mkdir(parents=True, exist_ok=True)
-    partial = sheet.path.with_suffix(".part.npz")
-    np.savez(partial, image=image, mask=mask)
-    partial.rename(sheet.path)
-
-
-def normal_mask(seed: int, cancer: str, mpp: float, skin: SkinParameters) -> NDArray[np.uint8]:
-    """The section of ``seed`` without its tumour: the same specimen, cut and damage, and all of its adnexa."""
-    plan = draw_plan(seed, cancer)
-    specimen = plan.specimen
-    adnexa = draw_adnexa(seed, specimen.half_um, specimen.depth_um, lambda _: True, AdnexaParameters())
-    strata = normal_skin(seed, specimen.axis, skin)
-    return paint_mask(replace(plan, lesions=Lesions(strata), adnexa=adnexa), mpp)
-
-
-class Windows(NamedTuple):
-    """Windows on the device."""
-
-    images: Tensor
-    """(N, 3, S, S) uint8."""
-    masks: Tensor
-    """(N, S, S) uint8."""
-
-
-class Sections(NamedTuple):
-    """Whole sections on the device."""
-
-    images: list[Tensor]
-    """(3, H, W) uint8."""
-    masks: list[Tensor]
-
-
-@cache
-def load_windows(folder: Path, level: str, kind: str, device: str) -> Windows:
-    images, masks = [], []
-    for path in sorted((folder / level / kind).glob("*.npz")):
-        with np.load(path) as kept:
-            image, mask = kept["image"], kept["mask"]
-        for window in tile_windows(*mask.shape, size=WINDOW, overlap=64):
-            images.append(torch.from_numpy(cut(image, window, fill=GLASS)).permute(2, 0, 1))
-            masks.append(torch.from_numpy(cut(mask, window, fill=IGNORE)))
-    return Windows(torch.stack(images).to(device), torch.stack(masks).to(device))
-
-
-@cache
-def load_sections(folder: Path, level: str, kind: str, device: str) -> Sections:
-    found = Sections([], [])
-    for path in sorted((folder / level / kind).glob("*.npz")):
-        with np.load(path) as kept:
-            found.images.append(torch.from_numpy(kept["image"]).permute(2, 0, 1).contiguous().to(device))
-            found.masks.append(torch.from_numpy(kept["mask"]).to(device))
-    return found
-
-
 # --- training ---
 
 
 def train(job: Job, folder: Path, weights: Path | None, device: str) -> SegmentationModel:
     """A plain loop with the recipe's loss, optimiser, schedule and augmentation, and the arm's own."""
     arm, recipe = ARMS[job.arm], load_recipe("fast")
-    pools = [load_windows(folder, job.level, kind, device) for kind in ("train", arm.normal) if kind]
+    pools = [load_windows(folder, job.level, kind, device) for kind in ("train", *arm.besides)]
     images, masks = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pools, strict=True))
     torch.manual_seed(job.seed)
     network = create("ntrm-control", SKIN, width=arm.width, weights=weights if arm.weights else None)
@@ -296,8 +176,6 @@ def train(job: Job, folder: Path, weights: Path | None, device: str) -> Segmenta
         chosen = torch.randint(len(images), (len(some) * windows,), device=device, generator=chance)
         batch, target = augment(images[chosen], masks[chosen], order)
         pictures = batch.float() / 255
-        if arm.scale:
-            pictures, target = _rescale(pictures, target, arm.scale, order)
         if arm.mosaic:
             pictures, target = take_tiles_away(pictures, target, chance, sides)
         coloured = [arm.colour(pictures, target, chance) for _ in range(2 if arm.consistency else 1)]
@@ -327,6 +205,8 @@ class _Steps:
         self.optimiser = torch.optim.AdamW(
             network.parameters(), lr=rate, weight_decay=recipe.weight_decay, fused=on_gpu, capturable=on_gpu
         )
+        if on_gpu:
+            self.criterion = torch.compile(criterion, dynamic=False)  # type: ignore[assignment]  # an eighth of a step
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, x: Tensor, y: Tensor, rate: float) -> None:
@@ -380,21 +260,6 @@ def _divergence(logits: Tensor, target: Tensor) -> Tensor:
     each = ((one.exp() - other.exp()) * (one - other)).sum(dim=1)  # (B, H, W)
     known = target != IGNORE
     return torch.where(known, each, 0.0).sum() / known.sum().clamp(min=1) / 2
-
-
-def _rescale(images: Tensor, masks: Tensor, most: float, order: torch.Generator) -> tuple[Tensor, Tensor]:
-    """One factor for the batch, glass and ignore beyond: windows keep their size."""
-    factor = 1 + most * (2 * float(torch.rand(1, generator=order)) - 1)
-    side = images.shape[-1]
-    scaled = functional.interpolate(images, scale_factor=factor, mode="bilinear", antialias=factor < 1)
-    labels = functional.interpolate(masks[:, None].float(), size=scaled.shape[-2:], mode="nearest")[:, 0].byte()
-    if factor >= 1:
-        start = (scaled.shape[-1] - side) // 2
-        here = slice(start, start + side)
-        return scaled[..., here, here], labels[:, here, here]
-    less = side - scaled.shape[-1]
-    rim = (less // 2, less - less // 2) * 2
-    return functional.pad(scaled, rim, value=1.0), functional.pad(labels, rim, value=IGNORE)
 
 
 # --- test time ---
@@ -455,6 +320,7 @@ def views(network: SegmentationModel, image: Tensor, reference: Tensor) -> Itera
     """What the network says of a slide, by means used at test time."""
     plain = probabilities(network, image)
     yield "plain", plain
+    yield "strength", probabilities(network, recoloured(image, reference, strength))
     moved = recoloured(image, reference)
     yield "reinhard", probabilities(network, moved)
     yield "macenko", probabilities(network, macenko(image, reference))
@@ -521,13 +387,16 @@ def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, dev
     mpp = level_resolution(job.level).x
     section = Laid.read(laid / f"{SECTION}-{mpp:g}.npz")
     image = torch.from_numpy(section.image).permute(2, 0, 1).contiguous().to(device)
-    reference = tissue_densities(load_sections(folder, job.level, "val", device).images)
+    known = load_sections(folder, job.level, "val", device)
+    reference = tissue_densities(known.images)
     row: dict[str, Any] = {"arm": job.arm, "level": job.level, "seed": job.seed, "seconds": trained, "views": {}}
     for name, found in views(network, image, reference):
         confidence, predicted = found.max(0)
         row["views"][name] = score(section, predicted.byte().cpu().numpy(), confidence.clamp(max=1).cpu().numpy())
     print(job.name, f"seen after {time.perf_counter() - begun:.0f} s", flush=True)
-    row["phantom"] = score_phantom(network, load_sections(folder, job.level, "val", device))
+    row["phantom"] = score_phantom(network, known)
+    moved = [recoloured(image, reference, strength) for image in known.images]
+    row["phantom, strength"] = score_phantom(network, Sections(moved, known.masks))
     row["normal"] = score_normal(network, load_sections(folder, job.level, "held-out", device), mpp)
     row["all_seconds"] = time.perf_counter() - begun
     (out / "weights").mkdir(exist_ok=True)
@@ -600,6 +469,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("what", choices=("lay", "draw", "train", "means", "table"))
     parser.add_argument("--skin-pas", type=Path)
     parser.add_argument("--levels", default="10x")
+    parser.add_argument("--kinds", default="", help="of sections to draw; all where none is named")
     parser.add_argument("--sections", type=Path)
     parser.add_argument("--laid", type=Path)
     parser.add_argument("--weights", type=Path, help="ImageNet weights of ResNet-18")
@@ -617,7 +487,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             lay(asked.skin_pas, SECTION, mpp).save(asked.out / f"{SECTION}-{mpp:g}.npz")
     elif asked.what == "draw":
         with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
-            list(pool.map(draw, plan_sheets(asked.out, asked.levels.split(","))))
+            list(
+                pool.map(
+                    draw, plan_sheets(asked.out, asked.levels.split(","), asked.kinds.split(",") if asked.kinds else ())
+                )
+            )
     elif asked.what == "means":
         means(asked.model, asked.sections, asked.laid, asked.out, asked.device, asked.smallest)
     elif asked.what == "train":

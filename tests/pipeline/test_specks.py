@@ -72,7 +72,7 @@ def test_in_bands_of_any_height_it_is_the_mask_in_memory(tmp_path, random, monke
 
 
 def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(tmp_path, random):
-    """As ``bench/relation_scores.py`` does it, which has no bound and other regions at corners."""
+    """As ``research/relation_scores.py`` does it, which has no bound and other regions at corners."""
     mask = np.kron(random.integers(0, 3, (4, 5)), np.ones((20, 20))).astype(np.uint8)
     places = random.integers(0, mask.size, 60)
     mask.reshape(-1)[places] = random.integers(0, 4, len(places))

@@ -11,6 +11,7 @@ from ntrm.core.devices import choose_device, choose_precision
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import stitch
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.registry import create
@@ -178,8 +179,41 @@ def test_only_what_was_asked_for_and_what_there_is(thin, random):
     (image,) = draw(random, (32, 32))
     bare = Predictor(thin, "cpu").predict(image)
     assert bare.initial is bare.graph is bare.initial_mask is None
-    without = Predictor(Colours(), "cpu").predict(image, initial=True, graph=True)
-    assert without.initial is without.graph is None
+    assert Predictor(Colours(), "cpu").predict(image, initial=True).initial is None
+
+
+def test_a_graph_that_the_network_does_not_use_is_refused(thin, random):
+    (image,) = draw(random, (32, 32))
+    with pytest.raises(UsageError, match="colours has no relation module") as caught:
+        Predictor(Colours(), "cpu").predict(image, graph=True)
+    assert "ntrm.tissue_graph" in caught.value.mend
+    (large,) = draw(random, (300, 32))
+    with pytest.raises(UsageError, match="window by window") as caught:
+        Predictor(thin, "cpu").predict(large, graph=True)
+    assert (caught.value.got, "256 × 256" in caught.value.expected) == ("an image of 300 × 32 pixels", True)
+
+
+def test_an_image_larger_than_the_window_is_predicted_as_a_section_is(random):
+    torch.manual_seed(2)
+    network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
+    predictor = Predictor(network, "cpu")
+    small, large = draw(random, (64, 64), (100, 150))
+    found = predictor.predict([small, large], initial=True)
+    assert np.array_equal(found[0].probabilities, predictor.predict(small).probabilities)
+    section = stitch(predictor, large, initial=True, probabilities=True)
+    np.testing.assert_array_equal(found[1].probabilities, section.probabilities)
+    np.testing.assert_array_equal(found[1].mask, section.mask)
+    np.testing.assert_array_equal(found[1].initial_mask, section.initial_mask)
+
+
+def test_what_is_transparent_is_white(thin, random):
+    (image,) = draw(random, (40, 40))
+    alpha = np.full((40, 40, 1), 255, np.uint8)
+    alpha[:20] = 0
+    white = np.where(alpha > 0, image, np.uint8(255))
+    predictor = Predictor(thin, "cpu")
+    found = predictor.predict(np.dstack([image, alpha])).probabilities
+    assert np.array_equal(found, predictor.predict(white).probabilities)
 
 
 def test_the_network_is_put_in_evaluation_mode(thin, random):
@@ -202,15 +236,15 @@ def test_results_do_not_share_memory(random):
         np.zeros((4, 4, 3), dtype=np.float32),
         np.zeros((4, 4, 3), dtype=np.uint16),
         np.zeros((4, 4), dtype=np.uint8),
-        np.zeros((4, 4, 4), dtype=np.uint8),
-        np.zeros((3, 4, 4), dtype=np.uint8),
+        np.zeros((4, 4, 5), dtype=np.uint8),
+        np.zeros((3, 4, 7), dtype=np.uint8),
         np.zeros((0, 4, 3), dtype=np.uint8),
         [[1, 2, 3]],
         "slide.svs",
         torch.zeros(4, 4, 3, dtype=torch.uint8),
         None,
     ],
-    ids=["float", "16-bit", "grey", "alpha", "channels first", "empty", "list", "path", "tensor", "nothing"],
+    ids=["float", "16-bit", "grey", "five channels", "channels first", "empty", "list", "path", "tensor", "nothing"],
 )
 def test_what_is_no_rgb_image_is_refused(image):
     with pytest.raises(UsageError, match="expected"):

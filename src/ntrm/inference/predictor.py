@@ -16,6 +16,7 @@ from torch.nn import functional
 from ntrm.core.devices import choose_device, choose_layout, choose_precision
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import LabelSchema
+from ntrm.data.image_files import over_white
 from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
 from ntrm.models.config import ModelConfig
 
@@ -87,10 +88,9 @@ class Prediction:
 class Predictor:
     """A network ready for images: ``Predictor(network).predict(image) → Prediction``.
 
-    Images are (H, W, 3) RGB uint8 arrays of any size. Each is one field: it is padded on the right and at the bottom
-    with white glass to the size the network needs, and the padding is cut off again. The graph pools over the whole
-    field, so a field larger than ``config.window`` relates more tissue than the network saw in training; whole
-    sections are to be cut into windows of that side before they come here.
+    Images are (H, W, 3) RGB uint8 arrays of any size at the network's µm/px. One that fits into ``config.window``, the
+    size the network was trained with, goes through it as it is, padded on the right and at the bottom with white glass
+    to the size the network needs. A larger one is predicted in overlapping windows of that size, which are blended.
 
     Args:
         network: from ``ntrm.load`` or ``ntrm.create``; it is moved to the device and put in evaluation mode.
@@ -132,8 +132,16 @@ class Predictor:
     @cached_property
     def has_initial(self) -> bool:
         """Whether the network has a coarse head, whose prediction can be asked for."""
-        glass = np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
-        return self.probabilities(glass, initial=True).initial is not None
+        return self.probabilities(self._glass, initial=True).initial is not None
+
+    @cached_property
+    def has_graph(self) -> bool:
+        """Whether the network has a relation module, whose graph can be asked for."""
+        return self.probabilities(self._glass, graph=True).graph is not None
+
+    @property
+    def _glass(self) -> Image:
+        return np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
 
     @overload
     def predict(self, images: Image, *, initial: bool = ..., graph: bool = ...) -> Prediction: ...
@@ -145,16 +153,23 @@ class Predictor:
     ) -> Prediction | list[Prediction]:
         """Predict one image, or several in their order.
 
-        ``initial`` adds what the coarse head says, ``graph`` the relations of the tissues. Images of one padded
-        size go through the network together; none influences another.
+        ``initial`` adds what the coarse head says; ``graph`` adds the relations that the network used, which exist for
+        images no larger than its window and for networks with a relation module. ``ntrm.tissue_graph`` gives the graph
+        of any mask. Images of one padded size go through the network together; none influences another.
         """
         stack = isinstance(images, np.ndarray) and images.ndim == 4
         single = not (stack or isinstance(images, Sequence))
-        several: list[Image] = [images] if single else list(images)  # type: ignore[list-item]
+        several = [_without_alpha(image) for image in ([images] if single else images)]
         for image in several:
             check_image(image)
-        done: dict[int, Prediction] = {}
-        for indices in self._by_size(several):
+            if graph:
+                self._check_graph(image)
+        done = {
+            index: self._predict_large(image, initial=initial)
+            for index, image in enumerate(several)
+            if self._is_large(image)
+        }
+        for indices in self._by_size(several, [index for index in range(len(several)) if index not in done]):
             found = self._predict_equal([several[index] for index in indices], initial=initial, graph=graph)
             done.update(zip(indices, found, strict=True))
         ordered = [done[index] for index in range(len(several))]
@@ -164,11 +179,32 @@ class Predictor:
         height, width = (-(-side // self._multiple) * self._multiple for side in image.shape[:2])
         return height, width
 
-    def _by_size(self, images: Sequence[Image]) -> list[list[int]]:
+    def _by_size(self, images: Sequence[Image], indices: Sequence[int]) -> list[list[int]]:
         groups: dict[tuple[int, int], list[int]] = {}
-        for index, image in enumerate(images):
-            groups.setdefault(self._padded(image), []).append(index)
+        for index in indices:
+            groups.setdefault(self._padded(images[index]), []).append(index)
         return list(groups.values())
+
+    def _is_large(self, image: Image) -> bool:
+        return max(image.shape[:2]) > self.config.window
+
+    def _predict_large(self, image: Image, *, initial: bool) -> Prediction:
+        from ntrm.inference.sliding_window import predict_in_windows
+
+        return predict_in_windows(self, image, initial=initial)
+
+    def _check_graph(self, image: Image) -> None:
+        """Refuse to give None, or the graph of a field larger than any the network was trained with."""
+        mend = "predict without graph=True; ntrm.tissue_graph(prediction.mask, mpp=…) gives the graph of the mask"
+        if not self.has_graph:
+            raise UsageError(f"{self.config.arch} has no relation module, so it uses no graph", mend=mend)
+        if self._is_large(image):
+            raise UsageError(
+                "the network relates tissues window by window",
+                got=f"an image of {image.shape[0]} × {image.shape[1]} pixels",
+                expected=f"at most {self.config.window} × {self.config.window} for graph=True",
+                mend=mend,
+            )
 
     @torch.inference_mode()
     def probabilities(self, pixels: Tensor | Image, *, initial: bool = False, graph: bool = False) -> Segmentation:
@@ -290,6 +326,12 @@ class Predictor:
         ]
 
 
+def _without_alpha(image: Image) -> Image:
+    """An RGBA image on white, as ``ntrm segment`` reads it; anything else as it is."""
+    has_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 4
+    return over_white(image) if has_alpha else image
+
+
 def check_image(image: object) -> None:
     """Refuse what is no (H, W, 3) RGB array of bytes."""
     if not isinstance(image, np.ndarray):
@@ -304,7 +346,7 @@ def check_image(image: object) -> None:
             "not an RGB image",
             got=f"{image.dtype} of shape {image.shape}",
             expected="uint8 of shape (H, W, 3), at least one pixel",
-            mend="convert it to 8-bit RGB: drop an alpha channel, repeat grey three times, scale floats to 0 … 255",
+            mend="convert it to 8-bit RGB: repeat grey three times, scale floats to 0 … 255",
         )
 
 

@@ -28,7 +28,7 @@ from ntrm.core.errors import check_number
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.inference.blending import Blender, Block, Carry
-from ntrm.inference.predictor import Floats, Image, Predictor, check_image
+from ntrm.inference.predictor import Floats, Image, Prediction, Predictor, check_image
 from ntrm.models.base import TissueGraph
 
 A_QUARTER = -1
@@ -250,6 +250,24 @@ def stitch(
         if watch is not None:
             watch(rows)
     return Stitched(**canvas)
+
+
+def predict_in_windows(predictor: Predictor, image: Image, *, initial: bool = False) -> Prediction:
+    """What ``Predictor.predict`` gives for an image larger than the network's window; 4·K bytes a pixel."""
+    height, width = image.shape[:2]
+    maps: dict[str, Floats] = {}
+    rows_of_image = blended_rows(
+        predictor, height, width, lambda window: cut(image, window, fill=GLASS), initial=initial
+    )
+    for rows in rows_of_image:
+        for name, part in (("probabilities", rows.final), ("initial", rows.initial)):
+            if part is not None:
+                whole = maps.setdefault(name, np.empty((len(part), height, width), dtype=np.float32))
+                whole[:, rows.slice] = part.cpu().numpy()
+    if not np.isfinite(maps["probabilities"]).all():
+        raise predictor.broken_network()
+    mask = maps["probabilities"].argmax(axis=0).astype(np.uint8)
+    return Prediction(mask=mask, schema=predictor.config.schema, **maps)
 
 
 def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:

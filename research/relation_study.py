@@ -200,7 +200,7 @@ def work(asked: argparse.Namespace) -> int:
     """A worker: whatever job nobody has begun, one after the other; how many failed."""
     from ntrm.core.errors import RefusedError
     from ntrm.core.io import write_json
-    from ntrm.reproduction.locks import holding
+    from ntrm.core.locks import holding
 
     failed, longest, begun = 0, 0.0, time.monotonic()
     for job in jobs_of(asked):

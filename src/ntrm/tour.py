@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import write_json
+from ntrm.core.labels import Tissue
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import check_dataset
 from ntrm.data.layouts import open_dataset
@@ -18,8 +19,7 @@ from ntrm.models.hub import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import Segmented, segment
 from ntrm.pipeline.options import Options
-from ntrm.report.dataset_page import dataset_page
-from ntrm.report.page import Markup, paragraph, picture, section, swatch, table
+from ntrm.report.dataset_report import dataset_report
 from ntrm.results.paths import OVERLAY
 
 SECTIONS, SEED = 24, 1
@@ -75,8 +75,8 @@ def tour(
     note("5/5  statistics and pictures")
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
-    more = [_segmentation(found, scores), _slides(segmented)]
-    dataset_page(page, dataset, stats, check, more=more, progress=progress)
+    more = {"scored": found, "scores": scores, "by_tissue": _by_tissue(found), **_slides(segmented)}
+    dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
     return TourResult(
         page,
         dataset_folder,
@@ -101,43 +101,23 @@ def _claim(out: Path, dataset: Path) -> None:
         )
 
 
-def _slides(found: Segmented) -> Markup:
-    rows = [
-        [slide.slide_id, ", ".join(slide.cancers) or "none found", f"{slide.row['tissue_area_mm2']:.1f}"]
-        for slide in found.slides
-    ]
-    return section(
-        "Slides",
-        paragraph(
-            "The same model through ntrm segment, as on slides of your own. The folder results beside this page has "
-            "a report for each (results/index.html), polygons, masks and tables; ntrm serve shows them in the browser."
-        ),
-        table(["slide", "cancers", "tissue, mm²"], rows),
-        *(picture(found.out / slide.slide_id / OVERLAY, slide.slide_id) for slide in found.slides[:1]),
-    )
+def _slides(found: Segmented) -> dict[str, object]:
+    """Rows of the table of slides, and the picture of the first."""
+    return {
+        "slides": [
+            (slide.slide_id, ", ".join(slide.cancers) or "none found", f"{slide.row['tissue_area_mm2']:.1f}")
+            for slide in found.slides
+        ],
+        "overlays": {slide.slide_id: found.out / slide.slide_id / OVERLAY for slide in found.slides[:1]},
+    }
 
 
-def _segmentation(found: Evaluation, folder: Path) -> Markup:
-    pooled = found.pooled
-    rows = [
-        [swatch(tissue.rgb, tissue.name), tissue.title, _score(iou), _score(dice)]
-        for tissue, iou, dice in zip(
-            pooled.schema.tissues, pooled.per_class["iou"], pooled.per_class["dice"], strict=True
-        )
+def _by_tissue(found: Evaluation) -> list[tuple[Tissue, str, str]]:
+    scores = found.pooled.per_class
+    return [
+        (tissue, _score(iou), _score(dice))
+        for tissue, iou, dice in zip(found.pooled.schema.tissues, scores["iou"], scores["dice"], strict=True)
     ]
-    words = (
-        f"The model that comes with the package, on {len(found.sections)} sections it has never seen: mean IoU "
-        f"{pooled.macro['iou']:.3f}, pixel accuracy {pooled.pixel_accuracy:.3f}. It was trained on synthetic sections "
-        "like these, for trying the software, not for real slides."
-    )
-    return section(
-        "Segmentation by the bundled model",
-        paragraph(words),
-        picture(folder / "examples.png", "Image, truth, prediction, errors."),
-        picture(folder / "improvement.png", "What the decoder changes in the coarse prediction."),
-        picture(folder / "confusion.png", "Which tissue is taken for which."),
-        table(["tissue", "", "IoU", "Dice"], rows),
-    )
 
 
 def _score(value: float) -> str:

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
+from ntrm.core.locks import holding
 from ntrm.models.registry import create
-from ntrm.reproduction.locks import holding
 
 pytest.importorskip("fastapi")
 

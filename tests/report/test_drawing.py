@@ -2,9 +2,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
+from tests.report.looking import pictures, shown_texts, stumbles
 
-from ntrm.core.errors import UsageError
-from ntrm.report.drawing import Sheet, check_format, heat_map, new_figure, write_figure
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.report.drawing import (
+    Sheet,
+    Strip,
+    Swatch,
+    check_format,
+    draw_grid,
+    draw_legend,
+    faded,
+    heat_map,
+    legend_height,
+    new_figure,
+    shrink_image,
+    shrink_map,
+    shrink_mask,
+    tissue_swatches,
+    write_figure,
+)
 
 
 def test_a_file_that_cannot_be_drawn_leaves_the_old_one(tmp_path):
@@ -46,3 +65,88 @@ def test_a_sheet_keeps_pictures_undistorted(random):
     drawn = sheet.picture(1, 1, 2, random.random((5, 9)), cmap="gray")
     assert drawn.axes.get_aspect() == 1
     assert drawn.axes.get_position(original=True).bounds == pytest.approx((0.125, 0.25, 0.25, 0.5))
+
+
+def test_shrinking_by_whole_factors_takes_the_middle_pixel(random):
+    values = random.integers(200, size=(30, 60))
+    assert np.array_equal(shrink_map(values, 20), values[1::3, 1::3])
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (100, 33), (1, 50), (50, 1), (64, 64)])
+def test_nothing_is_enlarged_distorted_or_invented(random, shape):
+    mask = random.integers(12, size=shape, dtype=np.uint8)
+    small = shrink_map(mask, 40)
+    scale = min(1, 40 / max(shape))
+    assert small.shape == tuple(max(1, round(side * scale)) for side in shape)
+    assert set(np.unique(small)) <= set(np.unique(mask))
+    picture = shrink_image(np.repeat(mask[..., None], 3, axis=2), 40)
+    assert picture.shape == (*small.shape, 3)
+    assert SKIN.decode(shrink_mask(mask, SKIN, 40)).strays == 0
+
+
+def test_read_only_maps_can_be_shrunk(random, tmp_path):
+    image = random.integers(256, size=(90, 40, 3), dtype=np.uint8)
+    np.save(tmp_path / "image.npy", image)
+    mapped = np.load(tmp_path / "image.npy", mmap_mode="r")
+    assert np.array_equal(shrink_image(mapped, 30), shrink_image(image, 30))
+    assert np.array_equal(shrink_map(mapped[..., 0], 30), shrink_map(image[..., 0], 30))
+
+
+def test_smooth_shrinking_keeps_the_mean(random):
+    image = random.integers(256, size=(120, 120, 3), dtype=np.uint8)
+    assert shrink_image(image, 12).mean() == pytest.approx(image.mean(), abs=3)
+
+
+def test_pale_pictures_are_grey_and_light_and_still_show_the_tissue(random):
+    pale = (240 + random.integers(10, size=(20, 20, 3))).astype(np.uint8)
+    picture = faded(pale)
+    assert picture.min() == 200
+    assert picture.max() == 255
+    assert (picture[..., 0] == picture[..., 2]).all()
+    assert (faded(np.full((4, 4, 3), 77, np.uint8)) >= 200).all()
+
+
+def test_the_legend_names_every_class_and_ignore_only_where_it_occurs():
+    mask = np.zeros((2, 2), dtype=np.uint8)
+    assert [swatch.rgb for swatch in tissue_swatches(SKIN, mask, None)] == [tissue.rgb for tissue in SKIN.tissues]
+    ignored = np.array([[0, IGNORE]], dtype=np.uint8)
+    assert tissue_swatches(SKIN, mask, ignored)[-1].text == "not annotated"
+
+
+@pytest.mark.parametrize("width", [2.5, 7.0, 20.0])
+def test_legends_keep_to_the_page_with_their_colours(width):
+    legend = tissue_swatches(SKIN)
+    figure = new_figure(width, legend_height(legend, width) + 0.3)
+    draw_legend(figure, legend, bottom=0.1)
+    patches = figure.axes[0].patches
+    assert [to_rgb(patch.get_facecolor()) for patch in patches] == [
+        pytest.approx(tuple(channel / 255 for channel in tissue.rgb)) for tissue in SKIN.tissues
+    ]
+    assert not stumbles(figure)
+
+
+def test_rows_columns_and_empty_places(random):
+    picture = random.integers(256, size=(10, 30, 3), dtype=np.uint8)
+    titles = ["a", "b", "a title that is far too long for the width of one single column"]
+    strips = [Strip("one", [picture, None, picture]), Strip("two", [None] * 3)]
+    figure = draw_grid(titles, strips, [Swatch((1, 2, 3), "x")], note="a note")
+    assert len(pictures(figure)) == 2
+    texts = [text for text, _ in shown_texts(figure)]
+    assert {"one", "two", "a", "b", "x", "a note"} <= set(texts)
+    assert texts.count("not annotated") == 4
+    assert not stumbles(figure)
+
+
+def test_boxes_are_as_wide_as_each_other_and_low_for_wide_pictures(random):
+    wide, tall = np.zeros((10, 40, 3), np.uint8), np.zeros((40, 10, 3), np.uint8)
+    figure = draw_grid(["a"], [Strip("", [wide]), Strip("", [tall])], [])
+    first, second = (axes.get_position(original=True) for axes in figure.axes[:2])
+    assert first.width == pytest.approx(second.width)
+    assert second.height == pytest.approx(4 * first.height)
+
+
+def test_what_is_no_picture_is_refused():
+    with pytest.raises(DataError, match="not an RGB picture"):
+        shrink_image(np.zeros((3, 3, 3)))
+    with pytest.raises(DataError, match="not a map"):
+        shrink_map(np.zeros((0, 3)))

@@ -17,7 +17,7 @@ from ntrm.report.network_figures import (
     trm_figure,
 )
 from ntrm.report.network_trace import trace_relation
-from ntrm.report.relation_drawing import norm, robust_top
+from ntrm.report.relation_figures import norm, robust_top
 
 VARIANTS = [
     {},

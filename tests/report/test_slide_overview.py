@@ -1,23 +1,39 @@
 import csv
-import re
 import shutil
+from urllib.parse import quote
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
-from tests.report.segmented import check_safe
+from tests.report.pages import HOSTILE, check_safe, rows
 from tests.report.test_cohort import rewrite
 
 from ntrm.core.errors import DataError
+from ntrm.report.cohort import CohortSlide
 from ntrm.report.formatting import area_text, confidence_text
-from ntrm.report.slide_overview import MOST_BYTES, write_overview
+from ntrm.report.html import render
+from ntrm.report.slide_overview import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    MOST_BARS,
+    MOST_BYTES,
+    TOP,
+    WIDTH,
+    bins,
+    borders,
+    composition,
+    grouped,
+    histogram,
+    remake_reports,
+    write_overview,
+)
 from ntrm.results.tables import read_results
 
 
-def rows(text):
+def slide_rows(text):
     """Cells of the table of slides, by name."""
-    table = text.rpartition("<h2>Slides</h2>")[2].partition("</table>")[0]
-    found = re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", table)
-    plain = [(re.sub(r"<.*?>", "", head), re.findall(r"<td.*?>(.*?)</td>", rest)) for head, rest in found]
-    return {head: [re.sub(r"<.*?>", " ", cell).strip() for cell in cells] for head, cells in plain}
+    return dict(rows(text, "Slides"))
 
 
 def overview(out):
@@ -28,7 +44,7 @@ def overview(out):
 def test_slides_have_their_numbers_and_links_and_failures_their_reasons(results):
     page, text = overview(results)
     table = read_results(results).slides
-    shown = rows(text)
+    shown = slide_rows(text)
     done = [row for row in table if row["status"] == "done"]
     assert list(shown) == [row["slide_id"] for row in done]
     for row in done:
@@ -53,12 +69,12 @@ def test_missing_reports_thumbnails_and_masks_only_leave_gaps(results):
     (results / "two" / "thumbnail.jpg").write_bytes(b"no picture")
     page, text = overview(results)
     assert page.links == ["two/report.html"]
-    assert list(rows(text)) == ["one", "two"]
+    assert list(slide_rows(text)) == ["one", "two"]
     assert "--t0:#5a1478;" in text
 
 
 def test_hostile_names_and_reasons_stay_texts(results):
-    hostile = '"><script>alert(1)<' + "%2e&"
+    hostile = HOSTILE.replace("/", "%2e")  # a name of a folder
 
     def spoil(found):
         for row in found:
@@ -69,7 +85,8 @@ def test_hostile_names_and_reasons_stay_texts(results):
     rewrite(results / "slides.csv", spoil)
     page, _ = overview(results)
     assert page.texts.count(hostile) >= 4
-    assert "%22%3E%3Cscript%3Ealert%281%29%3C%252e%26/report.html" in page.links
+    assert f"{quote(hostile, safe='')}/report.html" in page.links
+    assert "script" not in page.tags
 
 
 def test_the_same_tables_give_the_same_bytes(results):
@@ -109,3 +126,129 @@ def test_without_results_there_is_no_overview(tmp_path):
     with pytest.raises(DataError, match="holds no results"):
         write_overview(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+TISSUES = ("EPI", "RET", "SCC")
+
+
+def slide(name, fractions):
+    shares = dict(zip(TISSUES, fractions, strict=True))
+    return CohortSlide(name, True, "", "", 1, 1.0, shares, {}, {}, {}, None)
+
+
+def slides(random, count):
+    return [slide(f"s{k:04d}", random.dirichlet([1, 2, 1])) for k in range(count)]
+
+
+def shown_bars(plot):
+    """What a page draws of a plot: rectangles with what is said of them."""
+    return list(ElementTree.fromstring(render("plot.svg", plot=plot)).iter("rect"))
+
+
+def test_bars_are_stacked_by_share_most_cancer_first(random):
+    found = slides(random, 7)
+    drawn = composition(found, TISSUES, ("SCC",))
+    heights = {each.find("title").text.split(":")[0]: 0.0 for each in shown_bars(drawn)}
+    for each in shown_bars(drawn):
+        heights[each.find("title").text.split(":")[0]] += float(each.get("height"))
+        assert float(each.get("x")) >= LEFT
+        assert float(each.get("x")) + float(each.get("width")) <= WIDTH
+    assert list(heights) == [one.slide_id for one in sorted(found, key=lambda one: -one.fractions["SCC"])]
+    assert list(heights.values()) == pytest.approx([HEIGHT - TOP - BOTTOM] * 7, abs=0.05)
+    assert "Each bar is a slide" in drawn.said
+    first = shown_bars(drawn)[0]
+    assert first.get("style") == "fill:var(--t2)"
+    assert float(first.get("height")) == pytest.approx(
+        max(one.fractions["SCC"] for one in found) * (HEIGHT - TOP - BOTTOM), abs=0.01
+    )
+
+
+def test_many_slides_are_put_together_without_losing_one(random):
+    found = slides(random, int(random.integers(MOST_BARS + 1, 4 * MOST_BARS)))
+    groups = grouped(found, MOST_BARS)
+    assert len(groups) == MOST_BARS
+    assert [one for group in groups for one in group] == found
+    assert max(map(len, groups)) - min(map(len, groups)) <= 1
+    drawn = composition(found, TISSUES, ("SCC",))
+    assert len(shown_bars(drawn)) <= 3 * MOST_BARS
+    assert "mean of about" in drawn.said
+    assert grouped([], 5) == []
+
+
+def test_bins_are_those_of_numpy(random):
+    for _ in range(50):
+        values = random.exponential(10 ** random.uniform(-3, 2), int(random.integers(1, 60))).tolist()
+        step, counts = bins(values)
+        expected, _ = np.histogram(values, bins=np.arange(len(counts) + 1) * step)
+        assert counts == expected.tolist()
+        assert sum(counts) == len(values)
+        assert len(counts) <= 18
+    assert bins([0.0, 0.0])[1] == [2]
+
+
+def test_columns_are_as_high_as_counts():
+    shown = shown_bars(histogram([0.1, 0.1, 0.9], "Deep clearance", "mm"))
+    high = [float(each.get("height")) for each in shown]
+    told = [int(each.find("title").text.rsplit(": ", 1)[1]) for each in shown]
+    assert sum(told) == 3
+    for height, count in zip(high, told, strict=True):
+        assert height == pytest.approx(count / 2 * max(high), abs=0.06)
+    assert "no slide has one" in render("plot.svg", plot=histogram([], "Deep clearance", "mm"))
+    assert any(bar.said.startswith("20 to") for bar in histogram([0.2, 0.21], "Cancer", "%").bars)
+
+
+def test_borders_are_shares_of_each_cancers_boundary():
+    shown = shown_bars(borders({"SCC": {"RET": 3.0, "EPI": 1.0}, "BCC": {}}, TISSUES))
+    assert [each.find("title").text for each in shown] == ["SCC – RET: 3.00 mm, 75.0%", "SCC – EPI: 1.00 mm, 25.0%"]
+    assert float(shown[0].get("width")) == pytest.approx(0.75 * (WIDTH - LEFT), abs=0.06)
+
+
+def pages(out):
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*.html"))}
+
+
+def test_all_pages_are_made_again(results):
+    first = remake_reports(results)
+    before = pages(results)
+    assert set(before) == {"index.html", "one/report.html", "two/report.html"}
+    for path in results.rglob("*.html"):
+        path.unlink()
+    assert remake_reports(results) == first
+    assert pages(results) == before
+    assert first.reported == ("one", "two")
+    assert first.without == ("broken",)
+
+
+def test_a_slide_that_cannot_be_reported_does_not_stop_the_others(results):
+    (results / "one" / "summary.json").write_text("{")
+    (results / "one" / "report.html").unlink(missing_ok=True)
+    found = remake_reports(results)
+    ((name, reason),) = found.failures
+    assert name == "one"
+    assert "cannot read summary.json" in reason
+    assert "run the same ntrm segment again" in reason
+    assert found.reported == ("two",)
+    assert found.as_dict()["failures"] == [{"slide_id": "one", "reason": reason}]
+    assert "one/report.html" not in (results / "index.html").read_text()
+
+
+def test_several_processes_make_the_same_pages(results):
+    names = [f"s{k:02d}" for k in range(16)]
+    for name in names:
+        shutil.copytree(results / "one", results / name)
+
+    def more(rows):
+        like = next(row for row in rows if row["slide_id"] == "one")
+        rows += [{**like, "slide_id": name} for name in names]
+
+    rewrite(results / "slides.csv", more)
+    alone = remake_reports(results)
+    before = pages(results)
+    assert remake_reports(results, jobs=2) == alone
+    assert pages(results) == before
+    assert len(alone.reported) == 18
+
+
+def test_other_folders_are_refused(tmp_path):
+    with pytest.raises(DataError, match="holds no results"):
+        remake_reports(tmp_path)

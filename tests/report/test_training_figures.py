@@ -7,7 +7,7 @@ from tests.report.looking import pictures, shown_texts, stumbles
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.report.picture_grid import IGNORED
+from ntrm.report.drawing import IGNORED
 from ntrm.report.training_figures import (
     WRONG,
     Example,

@@ -6,9 +6,8 @@ from tests.reproduction.synthetic import tiny_plan
 from ntrm.core.errors import UsageError
 from ntrm.models.registry import create
 from ntrm.reproduction import plan as plans
-from ntrm.reproduction.ablation import FACTORS
 from ntrm.reproduction.paper import SYSTEMS
-from ntrm.reproduction.plan import describe, taken
+from ntrm.reproduction.plan import FACTORS, describe, taken
 from ntrm.training.recipe import load_recipe
 
 

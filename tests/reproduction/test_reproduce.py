@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.core.errors import RefusedError
-from ntrm.reproduction.locks import holding
+from ntrm.core.locks import holding
 from ntrm.reproduction.plan import describe
 from ntrm.reproduction.reproduce import reproduce
 from ntrm.reproduction.request import Request

@@ -5,7 +5,18 @@ import pytest
 from tests.reproduction.synthetic import confusions, read, tiny_plan, write_all, write_job
 
 from ntrm.core.errors import DataError
-from ntrm.reproduction.results import dig, evaluation_of, read_outcome
+from ntrm.metrics.significance import compare_confusions, compare_scores, holm, pixel_accuracy
+from ntrm.reproduction.results import (
+    BOOTSTRAP,
+    Pair,
+    compare_family,
+    compare_section_scores,
+    compare_variants,
+    dig,
+    evaluation_of,
+    false_positive_rate,
+    read_outcome,
+)
 
 
 @pytest.fixture
@@ -69,3 +80,69 @@ def test_numbers_deep_in_a_document():
     assert dig(document, ("a", "b", "d")) is None
     assert dig(document, ("a",)) is None
     assert dig({}, ("a", "b")) is None
+
+
+SECTIONS = 8
+
+
+def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
+    tables = random.integers(0, 50, (3, 4, 5, 5)).astype(float)
+    index = int(random.integers(5))
+    expected = np.empty((3, 4))
+    for place in np.ndindex(3, 4):
+        table = tables[place]
+        wrong = sum(table[true, index] for true in range(5) if true != index)
+        others = sum(table[true, predicted] for true in range(5) if true != index for predicted in range(5))
+        expected[place] = wrong / others
+    np.testing.assert_allclose(false_positive_rate(index)(tables), expected)
+    assert np.isnan(false_positive_rate(0)(np.array([[[3.0, 1.0], [0.0, 0.0]]]))).all()
+
+
+def test_a_family_is_corrected_together(random):
+    patients = [f"P{k}" for k in range(SECTIONS)]
+    accuracies = {"a": 0.6, "b": 0.62, "c": 0.7}
+    counts = {name: confusions(random, SECTIONS, accuracy)[None] for name, accuracy in accuracies.items()}
+    pairs = {pair: Pair(*pair, counts[pair[0]], counts[pair[1]]) for pair in ("ab", "ac")}
+    found = compare_family(pairs, patients, pixel_accuracy)
+    alone = []
+    for first, second in pairs:
+        (single,) = compare_confusions(
+            {"x": counts[first], "y": counts[second]}, patients, statistic=pixel_accuracy, bootstrap=BOOTSTRAP
+        )
+        alone.append(single)
+    assert [each.p for each in found.values()] == [each.p for each in alone]
+    assert [each.p_holm for each in found.values()] == list(holm([each.p for each in alone]))
+    assert [(each.first, each.second) for each in found.values()] == [("a", "b"), ("a", "c")]
+
+
+def test_a_statistic_that_is_nowhere_defined_is_left_out(random):
+    counts = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
+    counts[..., 0, 0] = 5
+    pair = Pair("a", "b", counts, counts)
+    assert compare_family({"": pair}, list("abcdefgh"), false_positive_rate(0)) == {}
+
+
+def test_networks_without_results_are_left_out(tmp_path, random):
+    plan = tiny_plan(archs=("ntrm-paper", "unet-resnet18"), seeds=(0,), ablation=False)
+    ours, other = plan.systems
+    write_all(tmp_path, plan, random, sections=SECTIONS, skip={plan.job(other, 0).key})
+    results = read(tmp_path, plan)
+    assert compare_variants(results, [(ours, other)], pixel_accuracy) == {}
+    assert compare_section_scores(results, [(ours, other)], "iou") == {}
+    assert list(compare_variants(results, [(ours, other), (ours, plan.control)], pixel_accuracy)) == [
+        (ours, plan.control)
+    ]
+
+
+def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
+    plan = tiny_plan(archs=("ntrm-paper",), levels=("10x", "5x"), ablation=False)
+    scores = {job.key: random.random(SECTIONS) for job in plan.jobs}
+    for job in plan.jobs:
+        write_job(tmp_path / job.key, job, confusions(random, SECTIONS, 0.5), scores={"iou": scores[job.key].tolist()})
+    coarse, fine = plan.resolutions
+    (found,) = compare_section_scores(read(tmp_path, plan), [(coarse, fine)], "iou").values()
+    stacks = [np.stack([scores[plan.job(variant, seed).key] for seed in plan.seeds]) for variant in (coarse, fine)]
+    patients = [f"P{k}" for k in range(SECTIONS)]
+    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, patients, bootstrap=BOOTSTRAP)
+    assert found.difference == pytest.approx(stacks[0].mean() - stacks[1].mean())
+    assert (found.low, found.high, found.p) == (expected.low, expected.high, expected.p)

@@ -267,7 +267,8 @@ def stats(
     """
     from ntrm.data.layouts import open_dataset
     from ntrm.data.stats import dataset_stats
-    from ntrm.report.data_figures import check_format, stats_figure
+    from ntrm.report.dataset_report import stats_figure
+    from ntrm.report.drawing import check_format
 
     if figure is not None:
         check_format(figure)

@@ -21,7 +21,7 @@ def report(out: Results, jobs: Jobs = JOBS, *, console: Console) -> None:
 
     Example: ntrm report results
     """
-    from ntrm.report.slide_reports import remake_reports
+    from ntrm.report.slide_overview import remake_reports
 
     found = remake_reports(out, jobs=jobs, progress=console.progress)
     said = f"{count(len(found.reported), 'report')} and {found.overview}"

@@ -244,7 +244,7 @@ def _write_findings(
     for path in (found.out / RELIABILITY, *_map_paths(found.out)):
         path.unlink(missing_ok=True)  # of an earlier calibration
     if pictures:
-        from ntrm.report.confidence_figures import reliability_figure, uncertainty_figure
+        from ntrm.report.evaluation_figures import reliability_figure, uncertainty_figure
 
         reliability_figure(found.before, found.after, found.out / RELIABILITY)
         stitching, schema = Stitching(predictor.config.window), predictor.config.schema

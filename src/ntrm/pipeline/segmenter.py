@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import torch
 
 from ntrm.core.errors import NtrmError, RefusedError
+from ntrm.core.locks import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Identity, Options, check_out, claim
 from ntrm.pipeline.slide import Work, predict_slide
-from ntrm.reproduction.locks import holding
 from ntrm.results.slide_state import BusyError, remember_failure, remembered
 from ntrm.results.tables import write_tables
 from ntrm.wsi.inputs import SlideInput

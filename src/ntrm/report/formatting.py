@@ -28,12 +28,12 @@ def share_text(share: float | None) -> str:
 def value_text(value: float | None, unit: str) -> str:
     """A measurement with its unit.
 
-    >>> value_text(0.826, "mm"), value_text(242.2, "degrees"), value_text(None, "mm")
-    ('0.83 mm', '242°', '–')
+    >>> value_text(0.826, "mm"), value_text(242.2, "degrees"), value_text(359.8, "degrees"), value_text(None, "mm")
+    ('0.83 mm', '242°', '0°', '–')
     """
     if value is None:
         return NONE
-    return f"{value:.0f}°" if unit == "degrees" else f"{value:.2f} {unit}"
+    return f"{round(value) % 360}°" if unit == "degrees" else f"{value:.2f} {unit}"
 
 
 def confidence_text(value: float | None) -> str:
@@ -45,3 +45,12 @@ def confidence_text(value: float | None) -> str:
     if value is None:
         return NONE
     return ">0.99" if 0.995 <= value < 1 else f"{value:.2f}"
+
+
+def count_text(number: int, thing: str) -> str:
+    """How many there are of a thing.
+
+    >>> count_text(1, "region"), count_text(1200, "region")
+    ('1 region', '1,200 regions')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

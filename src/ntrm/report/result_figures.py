@@ -23,21 +23,19 @@ from ntrm.report.drawing import (
     ORANGE,
     PALE,
     PINK,
-    new_figure,
-    plain,
-    set_title,
-    trim,
-    write_figure,
-)
-from ntrm.report.picture_grid import (
     Picture,
     Strip,
     check_same_size,
     check_some,
     draw_grid,
+    new_figure,
+    plain,
+    set_title,
     shrink_image,
     shrink_mask,
     tissue_swatches,
+    trim,
+    write_figure,
 )
 
 Mask = NDArray[np.integer]

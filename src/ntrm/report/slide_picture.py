@@ -1,14 +1,12 @@
-"""A slide on a page: the slide, its tissues in two palettes one over the other, and what was measured, as SVG."""
+"""A slide on a page: the slide, its tissues in two palettes one over the other, and what was measured."""
 
 from __future__ import annotations
 
-import base64
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,15 @@ from numpy.typing import NDArray
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.labels import RGB, LabelSchema, Tissue
 from ntrm.data.image_files import open_tiff
-from ntrm.report.overlay_drawing import font_size
-from ntrm.report.page import Markup
-from ntrm.report.picture_marks import (
+from ntrm.report.html import data_uri
+from ntrm.report.overlay_drawing import (
     Badge,
     Box,
     Frame,
     Mark,
+    Point,
     ScaleBar,
+    font_size,
     line_marks,
     piece_badges,
     piece_boxes,
@@ -168,74 +167,63 @@ def layer_png(labels: Labels, palette: Sequence[RGB], clear: Sequence[int]) -> b
     return stream.getvalue()
 
 
-def stage(slide: Slide, pictures: SlidePictures) -> Markup:
-    """The layers, ready to be switched by the page's style."""
+@dataclass(frozen=True)
+class MeasuredLine:
+    """A measured line on the picture, with its label."""
+
+    text: str
+    colour: str
+    strokes: Sequence[tuple[Point, Point]]
+    """The line and what ends it; none for one too short to be seen, which is drawn as a ring."""
+    end: Point
+    label: Point
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The layers of the picture, ready to be switched by the page's style."""
+
+    slide_id: str
+    width: int
+    height: int
+    plain: str
+    tints: Mapping[str, str]
+    """The tissues in the colours of each palette."""
+    frame: Frame
+    lines: Sequence[MeasuredLine]
+    badges: Sequence[Badge]
+    bar: ScaleBar
+
+
+def stage(slide: Slide, pictures: SlidePictures) -> Stage:
+    """The slide, its tissues in the dataset's colours and in those for the colour-blind, and what was measured."""
     schema = pictures.schema
     clear = () if schema.background_index is None else (schema.background_index,)
-    own = [tissue.rgb for tissue in schema.tissues]
-    layers = [("own", own), ("safe", safe_palette(schema))]
-    tints = "".join(
-        f'<img class="tint {name}" alt="" src="{data_uri(layer_png(pictures.labels, palette, clear), "png")}">'
-        for name, palette in layers
-        if palette is not None
-    )
-    height, width = slide.shape
-    what = escape(f"Slide {slide.slide_id} with its tissues, measured lines and a scale bar")
-    return Markup(
-        f'<figure class="stage" style="--w:{width};--h:{height}">'
-        f'<img class="plain" alt="{what}" src="{data_uri(pictures.plain, "jpeg")}">{tints}{_drawing(slide)}</figure>'
-    )
-
-
-def data_uri(content: bytes, kind: str) -> str:
-    """A picture as part of the page."""
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _drawing(slide: Slide) -> str:
+    layers = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
     height, width = slide.shape
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
     badges = piece_badges(piece_boxes(slide.pieces), frame)
     taken = [Box(b.centre[0] - b.radius, b.centre[1] - b.radius, 2 * b.radius, 2 * b.radius) for b in badges]
     marks = line_marks([measure for piece in slide.pieces for measure in piece.measures], frame, taken)
-    parts = [*(_line(mark, frame.font) for mark in marks), *map(_badge, badges), *map(_label, marks)]
-    bar = _bar(scale_bar(frame, slide.mpp[0]), frame)
-    return (
-        f'<svg class="marks" viewBox="0 0 {frame.width:.2f} {frame.height:.2f}" font-size="{frame.font:.2f}" '
-        f'aria-hidden="true">{"".join(parts)}{bar}</svg>'
+    return Stage(
+        slide_id=slide.slide_id,
+        width=width,
+        height=height,
+        plain=data_uri(pictures.plain, "jpeg"),
+        tints={
+            name: data_uri(layer_png(pictures.labels, palette, clear), "png")
+            for name, palette in layers.items()
+            if palette is not None
+        },
+        frame=frame,
+        lines=[_measured_line(mark, frame.font) for mark in marks],
+        badges=badges,
+        bar=scale_bar(frame, slide.mpp[0]),
     )
 
 
-def _line(mark: Mark, font: float) -> str:
-    strokes = ticks(mark, 0.7 * font)
-    if not strokes:
-        x, y = mark.end
-        shapes = f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{0.38 * font:.2f}"/>'
-    else:
-        every = ((mark.start, mark.end), *strokes)
-        path = "".join(f"M{a[0]:.2f} {a[1]:.2f}L{b[0]:.2f} {b[1]:.2f}" for a, b in every)
-        shapes = f'<path d="{path}"/>'
-    halo = f'<g fill="none" stroke="#fff" stroke-width="{0.3 * font:.2f}">{shapes}</g>'
-    return f'{halo}<g fill="none" stroke="{mark.colour}" stroke-width="{0.13 * font:.2f}">{shapes}</g>'
-
-
-def _label(mark: Mark) -> str:
-    x, y = mark.label.left + mark.label.width / 2, mark.label.top + 0.75 * mark.label.height
-    return f'<text class="said" x="{x:.2f}" y="{y:.2f}" fill="{mark.colour}">{escape(mark.text)}</text>'
-
-
-def _badge(badge: Badge) -> str:
-    x, y = badge.centre
-    return (
-        f'<circle class="badge" cx="{x:.2f}" cy="{y:.2f}" r="{badge.radius:.2f}"/>'
-        f'<text class="number" x="{x:.2f}" y="{y + 0.42 * badge.radius:.2f}">{escape(badge.text)}</text>'
-    )
-
-
-def _bar(bar: ScaleBar, frame: Frame) -> str:
-    left, top = 0.9 * frame.font, frame.height - 1.2 * frame.font
-    return (
-        f'<rect class="bar" x="{left:.2f}" y="{top:.2f}" width="{bar.length:.2f}" height="{0.3 * frame.font:.2f}"/>'
-        f'<text fill="#1d1d22" x="{left:.2f}" y="{top - 0.4 * frame.font:.2f}">{escape(bar.text)}</text>'
-    )
+def _measured_line(mark: Mark, font: float) -> MeasuredLine:
+    ends = ticks(mark, 0.7 * font)
+    label = mark.label.left + mark.label.width / 2, mark.label.top + 0.75 * mark.label.height
+    return MeasuredLine(mark.text, mark.colour, ((mark.start, mark.end), *ends) if ends else (), mark.end, label)

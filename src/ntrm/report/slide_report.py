@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ntrm.core.io import write_text
-from ntrm.core.labels import LabelSchema
-from ntrm.report.page import Markup
+from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.report.formatting import NONE, area_text, share_text, value_text
+from ntrm.report.graph_layout import LEAST_SHOWN, network_graph, strongest, tissue_graph
+from ntrm.report.html import css_colours, write_page
 from ntrm.report.safe_palette import safe_palette
-from ntrm.report.slide_documents import Piece, Slide, read_slide
-from ntrm.report.slide_page import css_colours, page, paragraph, section
+from ntrm.report.slide_documents import Cancer, Edge, Network, Piece, Slide, read_slide
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
-from ntrm.report.slide_sections import (
-    headline,
-    measurements,
-    network_relations,
-    provenance,
-    quality,
-    relations,
-    tissue_table,
-)
 
 REPORT = "report.html"
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
 """Ways to look at the picture."""
+MEASURES = {
+    "deep_clearance": "Deep clearance",
+    "lateral_clearance": "Lateral clearance",
+    "invasion_depth": "Depth of invasion",
+    "orientation": "Orientation",
+}
+FAULTS = {
+    "not_he": "Stain other than H&E",
+    "out_of_focus": "Out of focus",
+    "folds": "Folds",
+    "pen": "Pen marks",
+    "drawn": "Few flat colours, as of a mask",
+}
+INTERFACES, RELATIONS = 12, 8
+"""Rows of the tables of boundaries and of the network's relations; the files have all."""
+
+Content = dict[str, Any]
+"""What a template shows."""
 
 
 def write_slide_report(folder: Path) -> Path:
@@ -31,41 +42,37 @@ def write_slide_report(folder: Path) -> Path:
     slide = read_slide(folder)
     pictures = read_pictures(folder, slide)
     path = folder / REPORT
-    write_text(path, _page(slide, pictures))
+    write_page(path, "slide_report.html", **_content(slide, pictures))
     return path
 
 
-def _page(slide: Slide, pictures: SlidePictures) -> str:
+def _content(slide: Slide, pictures: SlidePictures) -> Content:
     schema = pictures.schema
-    cancers = frozenset(cancer.name for cancer in slide.cancers)
-    parts = [headline(slide, schema), _tissues(slide, pictures), measurements(slide)]
-    if len(slide.pieces) > 1:
-        parts += [_piece(piece, schema, cancers) for piece in slide.pieces]
-    else:
-        parts += [section("Relations", *relations(piece, schema, cancers)) for piece in slide.pieces]
-    if slide.network is not None:
-        parts.append(network_relations(slide.network, schema))
-    parts += [quality(slide), provenance(slide)]
-    return page(f"{slide.slide_id} – tissue report", parts, style=_colours(pictures), before=_picks(schema))
-
-
-def _tissues(slide: Slide, pictures: SlidePictures) -> Markup:
-    switch = "".join(f'<label for="{name}">{VIEWS[name]}</label>' for name in _views(pictures.schema))
-    listed = tissue_table(slide.areas_mm2, slide.fractions, pictures.schema, slide.confidence)
-    key = paragraph("Swatches: the colour, and how it looks over the slide.", "faint small")
-    return section(
-        "Tissues",
-        Markup(f'<div class="switch">{switch}</div>'),
-        Markup(f'<div class="look">{stage(slide, pictures).text}<div>{listed.text}{key.text}</div></div>'),
-    )
-
-
-def _piece(piece: Piece, schema: LabelSchema, cancers: frozenset[str]) -> Markup:
-    """The parts that every piece has of its own, where there are several."""
-    known = {node.name: node.confidence for node in piece.nodes}
-    edge = [paragraph("This piece is cut by the edge of the scan.", "faint")] if piece.touches_edge else []
-    listed = tissue_table(piece.areas_mm2, piece.fractions, schema, known.get)
-    return section(f"Piece {piece.number}", *edge, *relations(piece, schema, cancers), listed, kind="piece")
+    return {
+        "slide": slide,
+        "colours": _colours(pictures),
+        "views": {key: label for key, label in VIEWS.items() if key != "safe" or safe_palette(schema) is not None},
+        "present": [_present(cancer, slide, schema) for cancer in slide.cancers if cancer.present],
+        "absent": [
+            {"name": cancer.name, "confidence": cancer.confidence, "area": slide.areas_mm2.get(cancer.name, 0.0)}
+            for cancer in slide.cancers
+            if not cancer.present
+        ],
+        "cancers": CANCERS,
+        "looked_for": any(name in CANCERS for name in slide.classes),
+        "figures": _key_figures(slide),
+        "stage": stage(slide, pictures),
+        "whole": _tissues(slide.areas_mm2, slide.fractions, schema, slide.confidence),
+        "measures": [(name, "") for name in MEASURES.values()],
+        "pieces": [_piece(piece, slide, schema) for piece in slide.pieces],
+        "network": None if slide.network is None else _network(slide.network, schema),
+        "quality": [
+            (FAULTS.get(key, key.replace("_", " ")), flag, slide.quality.get(f"{key}_score", 0.0))
+            for key, flag in slide.quality.items()
+            if isinstance(flag, bool)
+        ],
+        "origin": _origin(slide),
+    }
 
 
 def _colours(pictures: SlidePictures) -> str:
@@ -75,17 +82,142 @@ def _colours(pictures: SlidePictures) -> str:
     safe = safe_palette(pictures.schema)
     if safe is None:
         return style
+    # No sign that HTML would escape: a page escapes whatever it is given.
     return f"{style} #safe:checked ~ main {{ {css_colours(safe, 'c')}{css_colours(pictures.as_seen(safe), 'm')} }}"
 
 
-def _views(schema: LabelSchema) -> list[str]:
-    return [name for name in VIEWS if name != "safe" or safe_palette(schema) is not None]
+def _present(cancer: Cancer, slide: Slide, schema: LabelSchema) -> Content:
+    """A cancer that was found; where the graph has more regions, the others are specks, which do not count."""
+    title = schema[cancer.name].title
+    every = sum(node.regions for piece in slide.pieces for node in piece.nodes if node.name == cancer.name)
+    return {
+        "index": schema.index(cancer.name),
+        "title": cancer.name if title == cancer.name else f"{title[:1].upper()}{title[1:]} ({cancer.name})",
+        "confidence": cancer.confidence,
+        "area": cancer.area_mm2,
+        "regions": cancer.regions,
+        "specks": every > cancer.regions,
+    }
 
 
-def _picks(schema: LabelSchema) -> str:
-    """What switches the colours: without a script, buttons must stand before what they change."""
-    return "".join(
-        f'<input class="pick" type="radio" name="view" id="{name}" aria-label="{VIEWS[name]}"'
-        f"{' checked' if name == 'own' else ''}>"
-        for name in _views(schema)
-    )
+def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
+    figures = [("Tissue", f"{area_text(slide.tissue_area_mm2)} mm²", ""), ("Pieces", str(len(slide.pieces)), "")]
+    choices: dict[str, tuple[str, Callable[[Sequence[float]], float]]] = {
+        "deep_clearance": ("least", min),
+        "lateral_clearance": ("least", min),
+        "invasion_depth": ("greatest", max),
+    }
+    for key, (word, choose) in choices.items():
+        every = [measure for piece in slide.pieces for measure in piece.measures if measure.key == key]
+        values = [measure.value for measure in every if measure.value is not None]
+        if values:
+            several = f"{word} of {len(values)} pieces" if len(values) > 1 else ""
+            figures.append((MEASURES[key], value_text(choose(values), "mm"), several))
+        else:
+            reasons = "; ".join(dict.fromkeys(measure.reason for measure in every)) or "no piece of tissue"
+            figures.append((MEASURES[key], "not assessed", reasons))
+    return figures
+
+
+def _tissues(
+    areas: Mapping[str, float],
+    fractions: Mapping[str, float | None],
+    schema: LabelSchema,
+    confidence: Callable[[str], float | None],
+) -> Content:
+    order = sorted((name for name in fractions if areas.get(name, 0) > 0), key=lambda name: -areas[name])
+    rows = [
+        {
+            "index": schema.index(name),
+            "name": name,
+            "title": schema[name].title,
+            "area": areas[name],
+            "share": fractions[name],
+            "bar": 100 * min(max(fractions[name] or 0.0, 0.0), 1.0),
+            "confidence": confidence(name),
+        }
+        for name in order
+    ]
+    return {"rows": rows, "absent": [name for name in fractions if name not in order]}
+
+
+def _piece(piece: Piece, slide: Slide, schema: LabelSchema) -> Content:
+    found = {measure.key: measure for measure in piece.measures}
+    longest = sorted(piece.edges, key=lambda edge: -edge.boundary_mm)
+    known = {node.name: node.confidence for node in piece.nodes}
+    return {
+        "number": piece.number,
+        "touches_edge": piece.touches_edge,
+        "area": piece.tissue_area_mm2,
+        "cancers": [cancer for cancer in piece.cancers if cancer.present],
+        "measures": [found.get(key) for key in MEASURES],
+        "sentences": piece.sentences,
+        "graph": tissue_graph(piece.nodes, piece.edges, schema.names, {cancer.name for cancer in slide.cancers}),
+        "boundaries": [_boundary(edge) for edge in longest[:INTERFACES]],
+        "shorter": max(len(longest) - INTERFACES, 0),
+        "tissues": _tissues(piece.areas_mm2, piece.fractions, schema, known.get),
+    }
+
+
+def _boundary(edge: Edge) -> tuple[object, ...]:
+    shares = share_text(edge.share_of_one), share_text(edge.share_of_other)
+    return (f"{edge.one} – {edge.other}", f"{edge.boundary_mm:.2f}", *shares, edge.contacts)
+
+
+def _network(network: Network, schema: LabelSchema) -> Content:
+    return {
+        "windows": network.windows,
+        "note": network.note,
+        "least": f"{LEAST_SHOWN:.0%}",
+        "graph": network_graph(network, schema.names),
+        "rows": [
+            (f"{one} → {other}", f"{attention:.3f}", f"{weight:.3f}")
+            for one, other, attention, weight in strongest(network, RELATIONS)
+        ],
+    }
+
+
+def _origin(slide: Slide) -> dict[str, str | list[str]]:
+    """Model, program, options and geometry; what is a list is shown as code."""
+    model, grid, program = (slide.about[key] for key in ("model", "grid", "program"))
+    return {
+        **model_origin(model),
+        "Network": f"{model.get('arch')}, windows of {model.get('window')} px at {model.get('mpp')} µm/px",
+        "Temperature": str(model.get("temperature") or "not calibrated"),
+        "Program": f"{program.get('name')} {program.get('version')}",
+        "Options": [f"{key}={_plain(value)}" for key, value in slide.about["options"].items()],
+        "Slide": _scan(grid),
+        "Mask": f"{slide.shape[1]} × {slide.shape[0]} px, {_by(slide.mpp)} µm/px",
+        "Mask to slide pixels": "x → {0:.9g} x + {2:.9g}, y → {1:.9g} y + {3:.9g}".format(*grid["to_level0"]),
+    }
+
+
+def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """Which network it was."""
+    return {
+        "Model": f"{model.get('name') or model.get('arch')}, version {model.get('version') or NONE}",
+        "Weights (SHA-256)": [str(model.get("sha256") or NONE)],
+    }
+
+
+def _scan(grid: Mapping[str, Any]) -> str:
+    scan = grid.get("slide") or {}
+    size = f"{scan.get('width', NONE)} × {scan.get('height', NONE)} px"
+    origin = "as it was given" if grid["slide_mpp_from"] == "given" else f"from {grid['slide_mpp_from']}"
+    return f"{size}, {_by(grid['slide_mpp'])} µm/px ({origin}), read with {scan.get('reader', NONE)}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def _by(values: Sequence[float]) -> str:
+    """Two numbers that are mostly the same.
+
+    >>> _by([6.7, 6.7]), _by([0.5, 0.25])
+    ('6.7', '0.5 × 0.25')
+    """
+    texts = [f"{value:.9g}" for value in values]
+    return texts[0] if len(set(texts)) == 1 else " × ".join(texts)

@@ -20,13 +20,6 @@ from ntrm.report.drawing import (
     INK,
     ORANGE,
     PINK,
-    new_figure,
-    say_nothing_here,
-    set_title,
-    trim,
-    write_figure,
-)
-from ntrm.report.picture_grid import (
     Picture,
     Strip,
     Swatch,
@@ -34,10 +27,15 @@ from ntrm.report.picture_grid import (
     check_some,
     draw_grid,
     faded,
+    new_figure,
+    say_nothing_here,
+    set_title,
     shrink_image,
     shrink_map,
     shrink_mask,
     tissue_swatches,
+    trim,
+    write_figure,
 )
 
 LogRow = Mapping[str, float | None]

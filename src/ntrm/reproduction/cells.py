@@ -10,18 +10,10 @@ from statistics import fmean, stdev
 from ntrm.core.io import rows_text, write_text
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import MINUS, signed, with_minus
-from ntrm.report.page import Markup, escape, paragraph, table
+from ntrm.report.html import Column, columns
 
 FAILED = "failed"
 NONE = "–"
-LONG = 36
-"""Letters from which on a cell is a sentence."""
-STYLE = Markup(
-    "<style>.results th { white-space: normal; vertical-align: bottom; }"
-    " .results th, .results td { padding-right: .6rem; }"
-    " .results div.words { white-space: normal; min-width: 11rem; max-width: 34rem; }</style>"
-)
-"""Lets headings and sentences in tables of results break into lines; belongs on the page once."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +88,15 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
 
-    def markup(self) -> Markup:
-        """The table for a page."""
-        shown = table(self.header, [[_wrapped(_text(cell)) for cell in row] for row in self.rows])
-        note = paragraph(self.note).text if self.note else ""
-        return Markup(f'<h3>{escape(self.title)}</h3><div class="results">{shown.text}</div>{note}')
+    @property
+    def texts(self) -> list[list[str]]:
+        """The rows as a page shows them."""
+        return [[_text(cell) for cell in row] for row in self.rows]
+
+    @property
+    def columns(self) -> list[Column]:
+        """The header with its classes for a page."""
+        return columns(self.header, self.texts)
 
     def write_csv(self, folder: Path) -> Path:
         """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
@@ -110,13 +106,6 @@ class Table:
         path = folder / f"{self.name}.csv"
         write_text(path, rows_text([header, *rows]))
         return path
-
-
-def _wrapped(text: str) -> str | Markup:
-    """Sentences break into lines; numbers and names stay on one."""
-    if len(text) <= LONG:
-        return text
-    return Markup(f'<div class="words">{escape(text)}</div>')
 
 
 def _text(cell: Cell) -> str:

@@ -9,19 +9,21 @@ from statistics import fmean
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import signed
 from ntrm.reproduction.cells import Cell, Difference, Table
-from ntrm.reproduction.compared import (
+from ntrm.reproduction.facts import Facts
+from ntrm.reproduction.paper import PRIMARY, TITLES, dice_gains
+from ntrm.reproduction.plan import Variant
+from ntrm.reproduction.results import (
+    DONE,
     STATISTICS,
+    Results,
     compare_family,
     compare_section_scores,
     compare_variants,
+    dig,
     false_positive_rate,
     initial_and_final,
     interface_pairs,
 )
-from ntrm.reproduction.facts import Facts
-from ntrm.reproduction.paper import PRIMARY, TITLES, dice_gains
-from ntrm.reproduction.plan import Variant
-from ntrm.reproduction.results import DONE, Results, dig
 from ntrm.reproduction.tables import seconds_per_section
 
 HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT = "held", "not held", "not established", "left out"

@@ -1,42 +1,138 @@
-"""The page of a reproduction: every table and figure beside what the paper says."""
+"""From results to the page: tables as CSV, figures as PNG, everything beside what the paper says in one HTML file."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ntrm.report.page import Markup, escape, paragraph, picture, section, table, write_page
-from ntrm.reproduction.cells import STYLE
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.split import DatasetSplits
+from ntrm.data.stats import DatasetStats, dataset_stats
+from ntrm.inference.predictor import Predictor
+from ntrm.models.hub import load
+from ntrm.models.ntrm import NTRM
+from ntrm.report.html import write_page
+from ntrm.reproduction import figures, tables
+from ntrm.reproduction.cells import Table
+from ntrm.reproduction.claims import claims_table
+from ntrm.reproduction.costs import measure_stages, networks_table, stages_table
 from ntrm.reproduction.facts import Facts
+from ntrm.reproduction.figures import Drawn, Shown, choose_windows
+from ntrm.reproduction.request import Workspace
+from ntrm.reproduction.results import Results
 
-if TYPE_CHECKING:
-    from ntrm.reproduction.assemble import Material
-
-TITLE = "Neural tissue relation modelling: the paper's results, reproduced"
 PHANTOM = (
     "These are results on a phantom: synthetic sections drawn by a program. They try the pipeline and compare networks "
     "with each other; they say nothing about real skin, and the paper's numbers beside them are for orientation only."
 )
+TIMED_WINDOWS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Everything the page shows."""
+
+    results: Results
+    facts: Mapping[str, Facts]
+    stats: DatasetStats
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    figures: Mapping[str, Drawn] = field(default_factory=dict)
+
+
+def assemble(
+    workspace: Workspace,
+    parts: DatasetSplits,
+    results: Results,
+    facts: Mapping[str, Facts],
+    device: str,
+    jobs: int = 1,
+    command: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> tuple[Path, ...]:
+    """Write tables, figures and the page; returns the tables' files. ``parts`` are at the primary resolution."""
+    windows = choose_windows(parts, results.plan.recipe.window)
+    stats = dataset_stats(parts.whole, tile=results.plan.recipe.window, jobs=jobs, progress=progress)
+    found = make_tables(results, facts, parts, windows, device)
+    written = tuple(table.write_csv(workspace.tables) for table in found.values())
+    drawn = draw_figures(results, facts, parts, windows, stats, found, workspace.figures, device)
+    write_results_page(workspace.page, Material(results, facts, stats, found, drawn), command)
+    return written
+
+
+def make_tables(
+    results: Results, facts: Mapping[str, Facts], parts: DatasetSplits, windows: Sequence[Shown], device: str
+) -> dict[str, Table]:
+    """All tables that the results allow, by name."""
+    plan, window = results.plan, results.plan.recipe.window
+    networks = [*plan.systems, *([plan.control] if plan.control else [])]
+    made = [
+        tables.table_1(results),
+        tables.table_1_scratch(results),
+        tables.differences_table(results),
+        tables.table_2(results, facts),
+        tables.tissue_table(results, "iou"),
+        tables.tissue_table(results, "dice"),
+        claims_table(results, facts),
+        tables.ablation_table(results),
+        networks_table(networks, parts.schema, window),
+        _stages(results, windows, device),
+        tables.runs_table(results),
+    ]
+    return {table.name: table for table in made if table is not None}
+
+
+def draw_figures(
+    results: Results,
+    facts: Mapping[str, Facts],
+    parts: DatasetSplits,
+    windows: Sequence[Shown],
+    stats: DatasetStats,
+    found: Mapping[str, Table],
+    folder: Path,
+    device: str,
+) -> dict[str, Drawn]:
+    """All figures that the results allow, by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: list[Drawn | None] = [figures.draw_dataset(stats, folder)]
+    drawn += figures.draw_systems(results, windows, parts.schema, folder, device)
+    ours = figures.first_done(results, results.plan.ours) if results.plan.ours else None
+    if ours is not None and windows:
+        drawn += figures.draw_network(ours, windows, folder)
+    drawn.append(figures.draw_resolutions(results, facts, folder))
+    if "ablation" in found:
+        drawn.append(figures.draw_ablation(found["ablation"], folder))
+    return {figure.name: figure for figure in drawn if figure is not None}
+
+
+def _stages(results: Results, windows: Sequence[Shown], device: str) -> Table | None:
+    ours = figures.first_done(results, results.plan.ours) if results.plan.ours else None
+    network = load(ours.model) if ours is not None else None
+    if not isinstance(network, NTRM) or network.relation is None or network.relation.config.graph == "none":
+        return None
+    images = [window.image for window in windows][:TIMED_WINDOWS]
+    return stages_table(measure_stages(network, images, Predictor(network, device))) if images else None
 
 
 def write_results_page(path: Path, material: Material, command: Sequence[str]) -> None:
     """Write the page."""
-    sections = [
-        section("What was run", *_setup(material, command)),
-        section("The systems compared", *_tables(material, "table1", "table1_scratch", "differences")),
-        section("Resolutions", *_tables(material, "table2"), *_figures(material, "resolutions")),
-        section("Tissue by tissue", *_tables(material, "tissues_iou", "tissues_dice")),
-        section("Side by side", *_figures(material, "qualitative", "improvement")),
-        section("Claims", *_tables(material, "claims")),
-        section("Ablation", *_tables(material, "ablation"), *_figures(material, "ablation")),
-        section("The network", *_figures(material, "pipeline", "architecture", "trm")),
-        section("Complexity", *_tables(material, "complexity_networks", "complexity_stages")),
-        section("The dataset", *_dataset(material), *_figures(material, "dataset")),
-        section("Runs", *_failures(material), *_tables(material, "runs")),
-    ]
-    write_page(path, TITLE, lead(material.facts), [each for each in sections if not _is_empty(each)])
+    cancers = material.stats.as_dict()["cancers"]
+    write_page(
+        path,
+        "reproduction.html",
+        lead=lead(material.facts),
+        setup=_setup(material),
+        command=shlex.join(command),
+        notes=material.results.plan.notes,
+        tables=material.tables,
+        figures=material.figures,
+        headline=material.stats.headline,
+        cancers=", ".join(f"{name} {count}" for name, count in cancers.items()),
+        failures=[
+            (outcome.job.label, outcome.status, outcome.failure[-400:] or "–") for outcome in material.results.failed
+        ],
+    )
 
 
 def lead(facts: Mapping[str, Facts]) -> str:
@@ -46,55 +142,19 @@ def lead(facts: Mapping[str, Facts]) -> str:
     return "Accuracy, mean IoU and Dice of every system on the data named below, with the paper's numbers beside."
 
 
-def _setup(material: Material, command: Sequence[str]) -> list[Markup]:
+def _setup(material: Material) -> list[tuple[str, str]]:
     plan = material.results.plan
     recipe = plan.recipe
     length = f"{recipe.steps:,} steps" if recipe.steps is not None else f"up to {recipe.epochs} passes"
-    rows = [
-        ["recipe", f"{recipe.name}: {length} of {recipe.batch} windows of {recipe.window} pixels, {recipe.optimiser}"],
-        ["training seeds", ", ".join(map(str, plan.seeds))],
-        ["runs", f"{len(plan.jobs)}, {len(material.results.failed)} of them without a result"],
-        *[["data" + (f" {f.level}" if f.level else ""), _amount(f)] for f in material.facts.values()],
+    return [
+        ("recipe", f"{recipe.name}: {length} of {recipe.batch} windows of {recipe.window} pixels, {recipe.optimiser}"),
+        ("training seeds", ", ".join(map(str, plan.seeds))),
+        ("runs", f"{len(plan.jobs)}, {len(material.results.failed)} of them without a result"),
+        *(("data" + (f" {facts.level}" if facts.level else ""), _amount(facts)) for facts in material.facts.values()),
     ]
-    parts = [STYLE, table(["", ""], rows)]
-    if command:
-        parts.append(paragraph(Markup(f"Made by <code>{escape(shlex.join(command))}</code>")))
-    return [*parts, *(paragraph(note) for note in plan.notes)]
 
 
 def _amount(facts: Facts) -> str:
     counts = ", ".join(f"{count} {part}" for part, count in facts.sections.items())
     people = ", ".join(f"{count} {part}" for part, count in facts.patients.items())
     return f"{facts.mpp:g} µm/px; sections: {counts}; patients: {people}; fingerprint {facts.fingerprint}"
-
-
-def _tables(material: Material, *names: str) -> list[Markup]:
-    return [material.tables[name].markup() for name in names if name in material.tables]
-
-
-def _figures(material: Material, *names: str) -> list[Markup]:
-    shown = []
-    for name in names:
-        if name in material.figures:
-            figure = material.figures[name]
-            shown.append(picture(figure.path, figure.caption))
-            if figure.paper:
-                shown.append(paragraph(figure.paper))
-    return shown
-
-
-def _dataset(material: Material) -> list[Markup]:
-    document = material.stats.as_dict()
-    cancers = ", ".join(f"{name} {count}" for name, count in document["cancers"].items())
-    words = material.stats.headline + (f" · sections by cancer: {cancers}" if cancers else "")
-    return [paragraph(words)]
-
-
-def _failures(material: Material) -> list[Markup]:
-    failed = material.results.failed
-    rows = [[outcome.job.label, outcome.status, outcome.failure[-400:] or "–"] for outcome in failed]
-    return [table(["run", "status", "last words"], rows)] if rows else []
-
-
-def _is_empty(part: Markup) -> bool:
-    return part.text.endswith("</h2></section>")

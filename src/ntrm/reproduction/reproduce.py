@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ntrm.core.locks import holding
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
-from ntrm.reproduction.assemble import assemble
-from ntrm.reproduction.locks import holding
+from ntrm.reproduction.page import assemble
 from ntrm.reproduction.plan import Job, Plan, describe
 from ntrm.reproduction.request import Request
 from ntrm.reproduction.results import DONE, Results, dig, evaluation_of

@@ -8,11 +8,10 @@ from statistics import fmean
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import signed
 from ntrm.reproduction.cells import FAILED, Cell, Difference, Score, Table
-from ntrm.reproduction.compared import STATISTICS, compare_variants
 from ntrm.reproduction.facts import Facts
 from ntrm.reproduction.paper import CONTROL, QUOTED_MIT, TABLE_1, TABLE_2, Reported
 from ntrm.reproduction.plan import Variant
-from ntrm.reproduction.results import DONE, Outcome, Results, dig
+from ntrm.reproduction.results import DONE, STATISTICS, Outcome, Results, compare_variants, dig
 
 ACCURACY, IOU, DICE = ("pooled", "pixel_accuracy"), ("pooled", "macro", "iou"), ("pooled", "macro", "dice")
 """Where ``metrics.json`` has the columns of the paper's tables."""

@@ -23,8 +23,8 @@ import numpy as np
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import whole_file
+from ntrm.core.locks import holding
 from ntrm.evaluation.interfaces import InterfaceCounts
-from ntrm.reproduction.locks import holding
 from ntrm.reproduction.results import EVALUATION, INTERFACES
 
 GUARD = "--end-with-parent"

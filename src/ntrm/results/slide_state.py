@@ -13,7 +13,7 @@ from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import remove_partials, write_json
-from ntrm.reproduction.locks import holding
+from ntrm.core.locks import holding
 from ntrm.results.paths import DONE, FAILED, HIDDEN
 
 _MEND = "delete the slide's folder, and run again"

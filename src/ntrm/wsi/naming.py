@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import rows_text, write_text
+from ntrm.core.locks import holding
 from ntrm.data.csv_tables import is_good_name, read_table
-from ntrm.reproduction.locks import holding
 from ntrm.wsi.inputs import SlideInput
 
 LONGEST = 100

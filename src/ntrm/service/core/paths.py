@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import remove_partials
-from ntrm.reproduction.locks import holding
+from ntrm.core.locks import holding
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.problems import ProblemError

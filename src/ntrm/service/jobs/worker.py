@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter
-from ntrm.reproduction.locks import holding
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, RUN, SUMMARY
 from ntrm.service.core.model_info import ModelFacts, understand, write_facts
 from ntrm.service.core.paths import DATABASE, lock_of

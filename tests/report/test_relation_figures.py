@@ -6,7 +6,7 @@ from tests.report.looking import shown_texts, stumbles
 from ntrm.core.labels import SKIN
 from ntrm.inference.predictor import TissueRelations
 from ntrm.report.drawing import new_figure
-from ntrm.report.graph_drawing import draw_graph, edge_width, shown_tissues
+from ntrm.report.relation_figures import draw_graph, edge_width, shown_tissues
 
 
 def relations(random, presence, adjacency):

@@ -3,8 +3,10 @@ import math
 from xml.etree import ElementTree
 
 import pytest
+from tests.report.pages import HOSTILE
 
-from ntrm.report.relation_svg import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, network_svg, strongest, tissue_graph_svg
+from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, network_graph, strongest, tissue_graph
+from ntrm.report.html import render
 from ntrm.report.slide_documents import OUTSIDE, Edge, Network, Node
 
 NAMES = ("EPI", "RET", "BKG", "SCC", "BCC")
@@ -20,8 +22,8 @@ EDGES = [
 ]
 
 
-def drawn(markup):
-    return ElementTree.fromstring(markup.text)
+def drawn(graph):
+    return ElementTree.fromstring(render("graph.svg", graph=graph))
 
 
 def of_class(root, name):
@@ -29,7 +31,7 @@ def of_class(root, name):
 
 
 def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
-    root = drawn(tissue_graph_svg(NODES, EDGES, NAMES, frozenset({"SCC"})))
+    root = drawn(tissue_graph(NODES, EDGES, NAMES, {"SCC"}))
     nodes = of_class(root, "node")
     sizes = {
         each.find("title").text.split(",")[0]: float(each.get("r")) for each in nodes if each.find("title") is not None
@@ -46,7 +48,7 @@ def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
 
 
 def test_colours_are_those_of_the_classes_and_lines_end_at_their_nodes():
-    root = drawn(tissue_graph_svg(NODES, EDGES, NAMES, frozenset()))
+    root = drawn(tissue_graph(NODES, EDGES, NAMES, set()))
     places = {}
     for each in of_class(root, "node"):
         name = OUTSIDE if each.find("title") is None else each.find("title").text.split(",")[0]
@@ -62,7 +64,7 @@ def test_colours_are_those_of_the_classes_and_lines_end_at_their_nodes():
 def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
     names = tuple(f"T{k:02d}" for k in range(12))
     nodes = [Node(name, name, 1.0, 1, None) for name in names]
-    root = drawn(tissue_graph_svg(nodes, [Edge(names[0], OUTSIDE, 1.0, 1.0, 1.0, 1)], names, frozenset()))
+    root = drawn(tissue_graph(nodes, [Edge(names[0], OUTSIDE, 1.0, 1.0, 1.0, 1)], names, set()))
     circles = [(float(each.get("cx")), float(each.get("cy")), float(each.get("r"))) for each in of_class(root, "node")]
     assert len(circles) == 13
     for x, y, r in circles:
@@ -80,10 +82,9 @@ def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
 
 
 def test_names_from_files_are_escaped_and_nothing_is_harmless():
-    hostile = '<b>"&'
-    graph = tissue_graph_svg([Node(hostile, hostile, 1.0, 1, None)], [], (hostile,), frozenset())
-    assert hostile in [text.text.strip() for text in drawn(graph).iter("text")]
-    assert list(drawn(tissue_graph_svg([], [], NAMES, frozenset()))) == []
+    graph = tissue_graph([Node(HOSTILE, HOSTILE, 1.0, 1, None)], [], (HOSTILE,), set())
+    assert HOSTILE in [text.text.strip() for text in drawn(graph).iter("text")]
+    assert list(drawn(tissue_graph([], [], NAMES, set()))) == []
 
 
 def network(random):
@@ -107,11 +108,11 @@ def test_the_strongest_relations_are_those_between_two_tissues(random):
 
 def test_weak_relations_are_not_drawn_and_wider_ones_are_stronger(random):
     found = network(random)
-    root = drawn(network_svg(found, NAMES))
+    root = drawn(network_graph(found, NAMES))
     shown = {each.find("title").text: float(each.find("path").get("stroke-width")) for each in of_class(root, "arrow")}
     most = strongest(found, 1)[0][2]
     expected = [each for each in strongest(found, 20) if each[2] >= 0.1 * most]
     assert list(shown) == [f"{one} → {other}: attention {value:.3f}" for one, other, value, _ in expected]
     assert list(shown.values()) == sorted(shown.values(), reverse=True)
     zero = tuple(tuple(0.0 for _ in NAMES) for _ in NAMES)
-    assert list(drawn(network_svg(Network(NAMES, zero, zero, 1, ""), NAMES))) == []
+    assert list(drawn(network_graph(Network(NAMES, zero, zero, 1, ""), NAMES))) == []

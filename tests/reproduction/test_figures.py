@@ -1,10 +1,13 @@
 from dataclasses import replace
 
 import numpy as np
+from tests.reproduction.synthetic import read, tiny_plan
+from tests.reproduction.test_tables import facts
 
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.split import open_parts
-from ntrm.reproduction.windows import choose_windows
+from ntrm.reproduction import tables
+from ntrm.reproduction.figures import Drawn, choose_windows, draw_ablation, draw_resolutions
 
 
 def test_one_window_for_each_cancer_of_the_test_part_with_the_most_tissues(stripes):
@@ -42,3 +45,17 @@ def test_classes_without_cancers_show_sections_with_the_most_classes(stripes):
     renamed = replace(parts.whole, schema=replace(SKIN, tissues=tissues))
     shown = choose_windows(replace(parts, whole=renamed), 64)
     assert sorted(each.name for each in shown) == ["BCC_9", "SCC_9"]
+
+
+def test_every_figure_that_the_paper_has_stands_beside_our_words_for_it(tmp_path):
+    for name in ("pipeline", "architecture", "trm", "qualitative", "improvement", "resolutions"):
+        assert Drawn(name, tmp_path, "").paper.startswith("The paper")
+    assert Drawn("ablation", tmp_path, "").paper == "The paper has no ablation."
+    assert Drawn("dataset", tmp_path, "").paper == ""
+
+
+def test_figures_without_enough_to_show_are_left_out(tmp_path):
+    plan = tiny_plan(levels=("10x",), seeds=(0,))
+    results = read(tmp_path, plan)
+    assert draw_resolutions(results, {"10x": facts("10x")}, tmp_path) is None
+    assert draw_ablation(tables.ablation_table(results), tmp_path) is None

@@ -1,0 +1,186 @@
+"""Where circles, lines and arrows of a tissue graph go: size by area, width by boundary or by attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ntrm.report.formatting import area_text, share_text
+from ntrm.report.slide_documents import OUTSIDE, Edge, Network, Node
+
+WIDTH, HEIGHT = 580.0, 430.0
+REACH = (175.0, 155.0)
+"""Half axes of the ellipse on which the tissues stand."""
+SMALL, LARGE = 6.0, 30.0
+"""Radii of nodes."""
+THIN, THICK = 0.8, 16.0
+"""Widths of edges."""
+LEAST_SHOWN = 0.1
+"""Of the strongest: weaker ones of the network's relations are left out of its drawing."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Circle:
+    """A tissue of a drawn graph, with its name beside it."""
+
+    name: str
+    place: Point
+    radius: float
+    index: int | None
+    """Of the class; None for the outside."""
+    said: str = ""
+    beside: str = ""
+    """What stands after the name."""
+
+    @property
+    def label(self) -> Point:
+        """Where the name stands: away from the middle, so that no line runs through it."""
+        (x, y), (right, down) = self.place, self._outwards
+        if self.anchor != "middle":
+            return x + math.copysign(self.radius + 6, right), y + 4.5
+        below = down > 0 or not (right or down)
+        return x, y + self.radius + 15 if below else y - self.radius - 6
+
+    @property
+    def anchor(self) -> str:
+        """Which end of the name stands there."""
+        right = self._outwards[0]
+        return "middle" if abs(right) < 0.3 else "start" if right > 0 else "end"
+
+    @property
+    def _outwards(self) -> Point:
+        return (self.place[0] - WIDTH / 2) / REACH[0], (self.place[1] - HEIGHT / 2) / REACH[1]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A boundary."""
+
+    start: Point
+    end: Point
+    width: float
+    said: str
+    cancer: bool
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """From a sender to a receiver: bent, so that the ways there and back are apart."""
+
+    start: Point
+    bend: Point
+    end: Point
+    head: tuple[Point, Point, Point]
+    """Drawn by itself, since no marker scales well."""
+    width: float
+    said: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Where everything of a drawn graph goes."""
+
+    title: str
+    nodes: Sequence[Circle]
+    lines: Sequence[Line] = ()
+    arrows: Sequence[Arrow] = ()
+    width: float = WIDTH
+    height: float = HEIGHT
+
+
+def places(names: Sequence[str]) -> dict[str, Point]:
+    """On an ellipse, clockwise from the top; one alone in the middle.
+
+    >>> places(["EPI"])
+    {'EPI': (290.0, 215.0)}
+    """
+    across, down = REACH if len(names) > 1 else (0.0, 0.0)
+    angles = [2 * math.pi * at / max(len(names), 1) for at in range(len(names))]
+    return {
+        name: (WIDTH / 2 + across * math.sin(angle), HEIGHT / 2 - down * math.cos(angle))
+        for name, angle in zip(names, angles, strict=True)
+    }
+
+
+def width_of(value: float, most: float) -> float:
+    """Width of a line for a value between 0 and ``most``.
+
+    >>> width_of(0, 5), width_of(5, 5)
+    (0.8, 16.0)
+    """
+    return THIN + (THICK - THIN) * (value / most if most > 0 else 0.0)
+
+
+def tissue_graph(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[str], cancers: set[str]) -> Graph:
+    """Who borders on whom; edges of cancers stand out. ``order`` are all classes: each has its number and its place."""
+    here = {node.name for node in nodes} | {name for edge in edges for name in (edge.one, edge.other)}
+    at = places([name for name in (OUTSIDE, *order) if name in here])
+    longest = max((edge.boundary_mm for edge in edges), default=0.0)
+    lines = [
+        Line(
+            at[edge.one],
+            at[edge.other],
+            width_of(edge.boundary_mm, longest),
+            _said(edge),
+            bool(cancers & {edge.one, edge.other}),
+        )
+        for edge in sorted(edges, key=lambda each: -each.boundary_mm)
+    ]
+    circles = [Circle(OUTSIDE, at[OUTSIDE], SMALL + 3, None)] if OUTSIDE in at else []
+    whole, largest = sum(node.area_mm2 for node in nodes), max((node.area_mm2 for node in nodes), default=0.0) or 1.0
+    for node in nodes:
+        # A node's area grows with its tissue's.
+        radius = SMALL + (LARGE - SMALL) * math.sqrt(node.area_mm2 / largest)
+        said = f"{node.name}, {node.title}: {area_text(node.area_mm2)} mm² in {node.regions} regions"
+        share = share_text(node.area_mm2 / whole if whole else None)
+        circles.append(Circle(node.name, at[node.name], radius, order.index(node.name), said, share))
+    return Graph("Tissue graph", circles, lines)
+
+
+def _said(edge: Edge) -> str:
+    return (
+        f"{edge.one} – {edge.other}: {edge.boundary_mm:.2f} mm, {share_text(edge.share_of_one)} of {edge.one}, "
+        f"{share_text(edge.share_of_other)} of {edge.other}"
+    )
+
+
+def strongest(network: Network, count: int) -> list[tuple[str, str, float, float]]:
+    """Sender, receiver, attention and edge weight of the relations between two tissues, the strongest first."""
+    found = [
+        (one, other, network.attention[i][j], network.edge_weight[i][j])
+        for i, one in enumerate(network.names)
+        for j, other in enumerate(network.names)
+        if i != j and network.attention[i][j] > 0
+    ]
+    return sorted(found, key=lambda each: -each[2])[:count]
+
+
+def network_graph(network: Network, order: Sequence[str]) -> Graph:
+    """Who was attended to by whom: an arrow from sender to receiver, as wide as the attention is strong."""
+    every = strongest(network, len(network.names) ** 2)
+    most = every[0][2] if every else 0.0
+    shown = [each for each in every if each[2] >= LEAST_SHOWN * most]
+    here = {name for each in shown for name in each[:2]}
+    at = places([name for name in order if name in here])
+    arrows = [
+        _arrow(at[one], at[other], 0.45 * width_of(value, most), f"{one} → {other}: attention {value:.3f}")
+        for one, other, value, _ in shown
+    ]
+    circles = [Circle(name, place, 9, order.index(name)) for name, place in at.items()]
+    return Graph("What the network used", circles, arrows=arrows)
+
+
+def _arrow(start: Point, end: Point, width: float, said: str) -> Arrow:
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    bend = ((start[0] + end[0]) / 2 - 0.16 * dy, (start[1] + end[1]) / 2 + 0.16 * dx)
+    length = math.dist(bend, end) or 1.0
+    ux, uy = (end[0] - bend[0]) / length, (end[1] - bend[1]) / length
+    size = 6 + width
+    tip = (end[0] - 10 * ux, end[1] - 10 * uy)
+    base = (tip[0] - size * ux, tip[1] - size * uy)
+    side = (-uy * size * 0.45, ux * size * 0.45)
+    wings = (base[0] + side[0], base[1] + side[1]), (base[0] - side[0], base[1] - side[1])
+    return Arrow(start, bend, base, (tip, *wings), width, said)

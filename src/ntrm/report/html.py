@@ -1,0 +1,112 @@
+"""Pages from templates: text is escaped, styles and pictures are inside, nothing is fetched from anywhere.
+
+``templates/`` says how a page looks, ``static/`` holds the styles; Python says only what is to be shown.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ntrm.core.errors import NtrmError
+from ntrm.core.io import write_text
+from ntrm.core.labels import RGB
+from ntrm.report.formatting import NONE, area_text, confidence_text, count_text, share_text, value_text
+from ntrm.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+NOTICE = "Research use only. Not a medical device; not for diagnosis."
+
+Column = tuple[str, str]
+"""Name of a column and its class in the style: ``n`` for numbers, or none."""
+
+
+def render(template: str, **content: object) -> str:
+    """The text of a template filled with its content; whatever is missing in the content is an error."""
+    return _environment().get_template(template).render(**content)
+
+
+def write_page(path: Path, template: str, **content: object) -> None:
+    """Write one HTML file that needs nothing beside it."""
+    write_text(path, render(template, **content) + "\n")
+
+
+@cache
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise NtrmError("Jinja2 is not installed, and no page can be written", mend="pip install jinja2") from error
+    environment = Environment(
+        loader=PackageLoader("ntrm.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(notice=NOTICE, version=__version__, static=static, columns=columns)
+    environment.filters.update(
+        area=area_text,
+        share=share_text,
+        value=value_text,
+        confidence=confidence_text,
+        counted=count_text,
+        fixed=lambda number, digits=1: f"{number:.{digits}f}",
+        embedded=embedded,
+    )
+    return environment
+
+
+def static(name: str) -> Markup:
+    """A file of ``static/``, to stand inside a page as it is."""
+    from markupsafe import Markup
+
+    return Markup((files("ntrm.report") / "static" / name).read_text(encoding="utf-8"))  # noqa: S704 (our own file)
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    """A picture as part of the page.
+
+    >>> data_uri(b"GIF", "gif")
+    'data:image/gif;base64,R0lG'
+    """
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def embedded(path: Path) -> str:
+    """A PNG file as part of the page."""
+    return data_uri(path.read_bytes(), "png")
+
+
+def css_colours(palette: Sequence[RGB], letter: str) -> str:
+    """Colours as properties of the style: ``--c0`` and so on.
+
+    >>> css_colours([(255, 0, 16)], "c")
+    '--c0:#ff0010;'
+    """
+    return "".join(f"--{letter}{at}:#{red:02x}{green:02x}{blue:02x};" for at, (red, green, blue) in enumerate(palette))
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Column]:
+    """The header with its classes: a column that holds numbers alone stands to the right.
+
+    >>> columns(["name", "share"], [["a", "5%"], ["b", "–"]])
+    [('name', ''), ('share', 'n')]
+    """
+    body = list(rows)
+    return [(name, "n" if body and all(_is_number(row[k]) for row in body) else "") for k, name in enumerate(header)]
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(str(value).rstrip("%").strip() or "nan")
+    except ValueError:
+        return str(value) == NONE
+    return True

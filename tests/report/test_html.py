@@ -1,0 +1,66 @@
+import re
+
+import numpy as np
+import pytest
+from jinja2 import UndefinedError
+from lxml import html
+from PIL import Image
+from tests.report.pages import HOSTILE, check_safe, rows
+
+from ntrm.report.html import NOTICE, columns, embedded, render, static, write_page
+
+TISSUE = {"rgb": (1, 2, 3), "name": HOSTILE, "explanation": HOSTILE}
+DATASET = {
+    "title": HOSTILE,
+    "stats": {"sections": 3, "patients": 2, "tissues_per_tile": {"mean": 1.25}},
+    "shown": HOSTILE,
+    "tissues": [
+        {"tissue": {"rgb": (1, 2, 3), "name": HOSTILE, "explanation": HOSTILE}, "share": "5%", "neighbours": ""}
+    ],
+    "numbers": [("splits", HOSTILE)],
+    "faults": [("code", HOSTILE, HOSTILE, HOSTILE)],
+}
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "a.png"
+    Image.fromarray(np.zeros((4, 4, 3), dtype=np.uint8)).save(path)
+    return path
+
+
+def test_a_page_is_well_formed_self_contained_and_escaped(tmp_path, picture):
+    write_page(tmp_path / "p.html", "dataset_report.html", **DATASET, sheet=picture, figure=picture)
+    text = (tmp_path / "p.html").read_text(encoding="utf-8")
+    page = check_safe(text)
+    assert page.texts.count(HOSTILE) >= 8
+    assert page.links == [embedded(picture)] * 2
+    assert page.text.count(NOTICE) == 2
+    assert rows(text, "Tissues") == [(HOSTILE, [HOSTILE, "5%", "–"])]
+    assert rows(text, "Check") == [("code", [HOSTILE] * 3)]
+
+
+def test_whatever_is_missing_in_the_content_is_an_error(picture):
+    with pytest.raises(UndefinedError, match="figure"):
+        render("dataset_report.html", **DATASET, sheet=picture)
+
+
+def test_a_table_heads_its_rows_and_its_columns_where_they_have_names(picture):
+    page = html.fromstring(render("dataset_report.html", **DATASET, sheet=picture, figure=picture))
+    heads = [[cell.text for cell in table.iterfind("./thead/tr/th")] for table in page.iter("table")]
+    assert heads == [["tissue", None, "share of pixels", "borders most on"], [], ["fault", "file", "found", "to mend"]]
+    assert {cell.get("scope") for cell in page.xpath("//tbody//th")} == {"row"}
+
+
+def test_columns_of_numbers_are_known_as_such():
+    given = [["a", "5%", "1"], ["b", "–", "two"]]
+    assert columns(["name", "share", "words"], given) == [("name", ""), ("share", "n"), ("words", "")]
+    assert columns(["name"], []) == [("name", "")]
+
+
+def test_every_colour_of_the_style_is_given_in_the_light_in_the_dark_and_on_paper():
+    style = static("page.css")
+    given = [set(re.findall(r"(--[\w-]+):", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
+    assert given[0] == given[1] == given[2]
+    of_an_element = {"--c", "--m", "--w", "--h"}
+    assert set(re.findall(r"var\((--[\w-]+)", style)) - of_an_element == given[0]

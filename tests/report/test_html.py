@@ -1,4 +1,6 @@
 import re
+import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +40,28 @@ def test_a_page_is_well_formed_self_contained_and_escaped(tmp_path, picture):
     assert page.text.count(NOTICE) == 2
     assert rows(text, "Tissues") == [(HOSTILE, [HOSTILE, "5%", "–"])]
     assert rows(text, "Check") == [("code", [HOSTILE] * 3)]
+
+
+def test_the_page_of_the_tour_escapes_what_it_adds(tmp_path, picture):
+    for name in ("examples", "improvement", "confusion"):
+        shutil.copy(picture, tmp_path / f"{name}.png")
+    pooled = SimpleNamespace(macro={"iou": 0.5}, pixel_accuracy=0.75)
+    text = render(
+        "tour.html",
+        **DATASET,
+        sheet=picture,
+        figure=picture,
+        scored=SimpleNamespace(sections=[1, 2], pooled=pooled),
+        scores=tmp_path,
+        by_tissue=[(SimpleNamespace(**TISSUE, title=HOSTILE), "0.500", "–")],
+        slides=[(HOSTILE, HOSTILE, "1.5")],
+        overlays={HOSTILE: picture},
+    )
+    page = check_safe(text)
+    assert "on 2 sections it has never seen: mean IoU 0.500, pixel accuracy 0.750" in page.text
+    assert rows(text, "Segmentation by the bundled model") == [(HOSTILE, [HOSTILE, "0.500", "–"])]
+    assert rows(text, "Slides") == [(HOSTILE, [HOSTILE, "1.5"])]
+    assert [link for link in page.links if not link.startswith("data:image/png")] == ["results/index.html"]
 
 
 def test_whatever_is_missing_in_the_content_is_an_error(picture):

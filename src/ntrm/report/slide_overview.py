@@ -15,13 +15,12 @@ from urllib.parse import quote
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
-from ntrm.core.labels import RGB
+from ntrm.core.labels import RGB, SAFE_COLOURS
 from ntrm.core.parallel import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.report.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.report.formatting import share_text
 from ntrm.report.html import css_colours, data_uri, render
-from ntrm.report.safe_palette import SAFE
 from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import REPORT, model_origin, write_slide_report
 
@@ -160,7 +159,7 @@ def _thumbnail(path: Path) -> str:
 
 def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:
     """Colours of the tissues from the first mask that tells them; else those that are easily told apart."""
-    palette: Sequence[RGB] = SAFE
+    palette: Sequence[RGB] = SAFE_COLOURS
     for slide in cohort.done[:20]:
         try:
             palette = class_colours(out / slide.slide_id)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.core.labels import RGB, LabelSchema, Tissue
+from ntrm.core.labels import RGB, LabelSchema, Tissue, safe_palette
 from ntrm.data.image_files import open_tiff
 from ntrm.report.html import data_uri
 from ntrm.report.overlay_drawing import (
@@ -32,7 +32,6 @@ from ntrm.report.overlay_drawing import (
     scale_bar,
     ticks,
 )
-from ntrm.report.safe_palette import safe_palette
 from ntrm.report.slide_documents import AGAIN, Slide
 
 MASK, PLAIN = "mask.ome.tif", "slide.jpg"

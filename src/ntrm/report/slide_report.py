@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.report.formatting import NONE, area_text, share_text, value_text
 from ntrm.report.graph_layout import LEAST_SHOWN, network_graph, strongest, tissue_graph
 from ntrm.report.html import css_colours, write_page
-from ntrm.report.safe_palette import safe_palette
 from ntrm.report.slide_documents import Cancer, Edge, Network, Piece, Slide, read_slide
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 from tests.service.small import TOKEN, only_slide, segmented, serving, settings_of, slide_bytes
 
-from ntrm.report.safe_palette import SAFE
+from ntrm.core.labels import SAFE_COLOURS
 from ntrm.version import __version__
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -52,7 +52,7 @@ def test_about(tmp_path, model):
         assert [each["name"] for each in about["classes"]] == ["EPI", "RET", "BKG", "SCC"]
         assert [each["background"] for each in about["classes"]] == [False, False, True, False]
         assert about["classes"][0]["colour"] == "#5a1478"
-        assert about["classes"][1]["safe_colour"] == "#{:02x}{:02x}{:02x}".format(*SAFE[1])
+        assert about["classes"][1]["safe_colour"] == "#{:02x}{:02x}{:02x}".format(*SAFE_COLOURS[1])
         assert about["notice"] == "For research, not for diagnosis."
         assert about["limits"]["upload_bytes"] == 20 * 2**30
         assert about["queue"] == {"queued": 0, "running": 0, "done": 0, "failed": 0, "cancelled": 0}

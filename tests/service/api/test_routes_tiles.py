@@ -7,7 +7,7 @@ from PIL import Image
 from tests.evaluation.small import COLOURS, NAMES
 from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
 
-from ntrm.report.safe_palette import SAFE
+from ntrm.core.labels import SAFE_COLOURS
 from ntrm.service.api import routes_tiles
 from ntrm.service.core.palette import BROKEN, CORRECTED, SAFE_BROKEN, SAFE_CORRECTED
 
@@ -66,7 +66,7 @@ def test_tissue_tiles_are_the_mask_with_the_colours_that_were_asked_for(client, 
     np.testing.assert_array_equal(shown[..., :3], np.array(COLOURS, dtype=np.uint8)[mask])
     np.testing.assert_array_equal(shown[..., 3], np.where(mask == BKG, 0, 255))
     safe = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?palette=safe")).convert("RGBA"))
-    np.testing.assert_array_equal(safe[..., :3], np.array(SAFE[:4], dtype=np.uint8)[mask])
+    np.testing.assert_array_equal(safe[..., :3], np.array(SAFE_COLOURS[:4], dtype=np.uint8)[mask])
     hidden = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?hide=0,3")).convert("RGBA"))[..., 3]
     np.testing.assert_array_equal(hidden > 0, mask == NAMES.index("RET"))
     only = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?only={BKG}")).convert("RGBA"))[..., 3]

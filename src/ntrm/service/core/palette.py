@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.labels import RGB, LabelSchema
-from ntrm.report.safe_palette import safe_palette
+from ntrm.core.labels import RGB, LabelSchema, safe_palette
 
 Table = NDArray[np.uint8]
 

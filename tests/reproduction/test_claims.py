@@ -4,8 +4,8 @@ from tests.reproduction.synthetic import confusions, interface_tables, read, tin
 from tests.reproduction.test_tables import facts
 
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
-from ntrm.reproduction.cells import Difference
 from ntrm.reproduction.claims import HELD, LEFT_OUT, NOT_ESTABLISHED, NOT_HELD, claims_table, find_claims, verdict_of
+from ntrm.reproduction.tables import Difference
 
 ARCHS = ("unet-resnet18", "ntrm-paper")
 SECTIONS = 10

@@ -1,4 +1,5 @@
 import json
+from statistics import fmean, stdev
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from ntrm.metrics.significance import compare_confusions, compare_scores, holm, 
 from ntrm.reproduction.results import (
     BOOTSTRAP,
     Pair,
+    Score,
     compare_family,
     compare_section_scores,
     compare_variants,
@@ -146,3 +148,19 @@ def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
     (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, patients, bootstrap=BOOTSTRAP)
     assert found.difference == pytest.approx(stacks[0].mean() - stacks[1].mean())
     assert (found.low, found.high, found.p) == (expected.low, expected.high, expected.p)
+
+
+def test_a_score_is_mean_and_sample_deviation(random):
+    values = tuple(random.random(5).tolist())
+    score = Score(values)
+    assert score.mean == pytest.approx(fmean(values))
+    assert score.spread == pytest.approx(stdev(values))
+    assert str(score) == f"{fmean(values):.4f} ± {stdev(values):.4f}"
+    assert Score(()).mean is None
+    assert Score((0.5,)).spread is None
+
+
+def test_failed_seeds_are_told():
+    assert str(Score((), failed=3)) == "failed"
+    assert str(Score((0.5, 0.5), failed=1)) == "0.5000 ± 0.0000 (1 seed failed)"
+    assert not Score(())

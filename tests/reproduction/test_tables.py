@@ -1,6 +1,7 @@
 import csv
 import json
 from dataclasses import replace
+from statistics import stdev
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ from tests.reproduction.synthetic import read, tiny_plan, write_all
 
 from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
 from ntrm.reproduction import tables
-from ntrm.reproduction.cells import Difference, Score
 from ntrm.reproduction.facts import Facts
 from ntrm.reproduction.paper import TABLE_1
+from ntrm.reproduction.results import Score
+from ntrm.reproduction.tables import Difference, Table
 
 
 def facts(level, pixels=1_000_000):
@@ -164,3 +166,30 @@ def test_nothing_at_all_still_gives_tables(tmp_path):
 
 def replace_plan(results, **changes):
     return type(results)(replace(results.plan, **changes), results.outcomes)
+
+
+def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
+    rows = (("a", Score((0.25, 0.75)), Difference(1.0, -2.0, 3.0, established=False)), ("b", None, "failed"))
+    path = Table("t", "T", ("name", "IoU", "gain"), rows).write_csv(tmp_path)
+    with path.open(newline="") as stream:
+        first, second = csv.DictReader(stream)
+    assert (float(first["IoU"]), first["IoU seeds"], first["IoU failed"]) == (0.5, "2", "0")
+    assert float(first["IoU sd"]) == pytest.approx(stdev((0.25, 0.75)))
+    assert [first[key] for key in ("gain", "gain low", "gain high", "gain established")] == [
+        "1.0",
+        "-2.0",
+        "3.0",
+        "False",
+    ]
+    assert (second["IoU"], second["gain"], second["gain low"]) == ("", "failed", "")
+
+
+def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
+    rows = (("a", -0.25, Score((-0.5,)), Difference(-1.0, -2.0, 3.0, established=False), "−3.1 % to +2.0 %"),)
+    shown = Table("t", "T", ("name", "b", "c", "d", "e"), rows)
+    assert not any("-" in cell for row in shown.texts for cell in row)
+    written = shown.write_csv(tmp_path).read_text()
+    assert "−" not in written
+    # A sentence that begins with a number's sign is no formula of a spreadsheet.
+    assert "a,-0.25,-0.5," in written
+    assert ",'-3.1 % to +2.0 %" in written

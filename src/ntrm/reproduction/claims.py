@@ -8,7 +8,6 @@ from statistics import fmean
 
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import signed
-from ntrm.reproduction.cells import Cell, Difference, Table
 from ntrm.reproduction.facts import Facts
 from ntrm.reproduction.paper import PRIMARY, TITLES, dice_gains
 from ntrm.reproduction.plan import Variant
@@ -24,7 +23,7 @@ from ntrm.reproduction.results import (
     initial_and_final,
     interface_pairs,
 )
-from ntrm.reproduction.tables import seconds_per_section
+from ntrm.reproduction.tables import Cell, Difference, Table, seconds_per_section
 
 HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT = "held", "not held", "not established", "left out"
 INTERFACES = (("BCC", "RET"), ("RET", "HYP"), ("EPI", "KER"))

@@ -23,8 +23,8 @@ from ntrm.models.config import Option
 from ntrm.models.ntrm import NTRM
 from ntrm.models.registry import create
 from ntrm.models.trm import TissueRelation, edges, nodes, regions
-from ntrm.reproduction.cells import Cell, Table
 from ntrm.reproduction.plan import Variant
+from ntrm.reproduction.tables import Cell, Table
 
 ROUNDS = 5
 """A time is the median of so many rounds."""

@@ -29,12 +29,11 @@ from ntrm.report.result_figures import (
     qualitative_figure,
     resolution_figure,
 )
-from ntrm.reproduction.cells import Difference, Score, Table
 from ntrm.reproduction.facts import Facts
 from ntrm.reproduction.paper import FIGURES, TABLE_2
 from ntrm.reproduction.plan import Variant
-from ntrm.reproduction.results import Outcome, Results
-from ntrm.reproduction.tables import HEADLINE, headline, seconds_per_section
+from ntrm.reproduction.results import Outcome, Results, Score
+from ntrm.reproduction.tables import HEADLINE, Difference, Table, headline, seconds_per_section
 
 VISIBLE = 0.005
 """Share of a window from which on a tissue counts as shown."""

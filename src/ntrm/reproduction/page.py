@@ -15,13 +15,13 @@ from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
 from ntrm.report.html import write_page
 from ntrm.reproduction import figures, tables
-from ntrm.reproduction.cells import Table
 from ntrm.reproduction.claims import claims_table
 from ntrm.reproduction.costs import measure_stages, networks_table, stages_table
 from ntrm.reproduction.facts import Facts
 from ntrm.reproduction.figures import Drawn, Shown, choose_windows
 from ntrm.reproduction.request import Workspace
 from ntrm.reproduction.results import Results
+from ntrm.reproduction.tables import Table
 
 PHANTOM = (
     "These are results on a phantom: synthetic sections drawn by a program. They try the pipeline and compare networks "

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +23,8 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import by_column, read_rows
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
-from ntrm.reproduction.cells import Score
+from ntrm.metrics.wording import with_minus
+from ntrm.report.formatting import NONE
 from ntrm.reproduction.plan import Job, Plan, Variant
 
 Document = Mapping[str, Any]
@@ -36,6 +38,41 @@ STATISTICS: dict[str, Statistic] = {
 BOOTSTRAP = Bootstrap(draws=10_000, confidence=0.95, seed=0)
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number for each training seed: mean ± standard deviation of a sample.
+
+    >>> str(Score((0.5, 0.7))), str(Score((0.5,))), str(Score((0.5,), failed=1)), str(Score((), failed=2))
+    ('0.6000 ± 0.1414', '0.5000', '0.5000 (1 seed failed)', 'failed')
+    """
+
+    values: tuple[float, ...]
+    failed: int = 0
+    """Seeds whose run failed."""
+    digits: int = 4
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the seeds; None where there is no number."""
+        return fmean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds; None for fewer than two."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return FAILED if self.failed else NONE
+        text = with_minus(f"{self.mean:.{self.digits}f}")
+        if self.spread is not None:
+            text += f" ± {self.spread:.{self.digits}f}"
+        return text + (f" ({self.failed} seed{'s' * (self.failed > 1)} failed)" if self.failed else "")
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
 
 
 @dataclass(frozen=True, eq=False)

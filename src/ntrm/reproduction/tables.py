@@ -1,17 +1,24 @@
-"""The paper's two tables with ours beside, and what they leave out: tissues, differences, the ablation, every run."""
+"""The paper's two tables with ours beside, and what they leave out: tissues, differences, the ablation, every run.
+
+Cells know their spread; a page shows them as text, a CSV file as plain numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
+from ntrm.core.io import rows_text, write_text
 from ntrm.metrics.significance import Comparison
-from ntrm.metrics.wording import signed
-from ntrm.reproduction.cells import FAILED, Cell, Difference, Score, Table
+from ntrm.metrics.wording import MINUS, signed, with_minus
+from ntrm.report.formatting import NONE
+from ntrm.report.html import Column, columns
 from ntrm.reproduction.facts import Facts
 from ntrm.reproduction.paper import CONTROL, QUOTED_MIT, TABLE_1, TABLE_2, Reported
 from ntrm.reproduction.plan import Variant
-from ntrm.reproduction.results import DONE, STATISTICS, Outcome, Results, compare_variants, dig
+from ntrm.reproduction.results import DONE, FAILED, STATISTICS, Outcome, Results, Score, compare_variants, dig
 
 ACCURACY, IOU, DICE = ("pooled", "pixel_accuracy"), ("pooled", "macro", "iou"), ("pooled", "macro", "dice")
 """Where ``metrics.json`` has the columns of the paper's tables."""
@@ -24,6 +31,88 @@ HOW = (
     "means over tissues, from the confusion counts of all test sections together; a tissue that occurs in neither "
     "truth nor prediction is left out."
 )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference with its interval, in the unit of the table; a star says that it is established.
+
+    >>> print(Difference(1.25, -0.5, 3.0, established=False), Difference(2, 1, 3, established=True))
+    +1.25 (−0.50 to +3.00) +2.00 (+1.00 to +3.00) *
+    """
+
+    value: float
+    low: float
+    high: float
+    established: bool
+
+    @classmethod
+    def of(cls, comparison: Comparison, scale: float = 100.0) -> Difference:
+        """A comparison's difference; by default in points of a score that runs to 1."""
+        ends = comparison.difference * scale, comparison.low * scale, comparison.high * scale
+        return cls(*ends, established=comparison.established)
+
+    def __str__(self) -> str:
+        value, low, high = (signed(each, 2) for each in (self.value, self.low, self.high))
+        return f"{value} ({low} to {high}){' *' * self.established}"
+
+
+Cell = str | int | float | Score | Difference | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a name for its file, a title, and a note on how to read it."""
+
+    name: str
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """The rows as a page shows them."""
+        return [[_text(cell) for cell in row] for row in self.rows]
+
+    @property
+    def columns(self) -> list[Column]:
+        """The header with its classes for a page."""
+        return columns(self.header, self.texts)
+
+    def write_csv(self, folder: Path) -> Path:
+        """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
+        kinds = [_kind([row[k] for row in self.rows]) for k in range(len(self.header))]
+        header = [name for title, kind in zip(self.header, kinds, strict=True) for name in _names(title, kind)]
+        rows = [[v for cell, kind in zip(row, kinds, strict=True) for v in _values(cell, kind)] for row in self.rows]
+        path = folder / f"{self.name}.csv"
+        write_text(path, rows_text([header, *rows]))
+        return path
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return NONE
+    return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
+
+
+def _kind(cells: Sequence[Cell]) -> type | None:
+    return next((kind for kind in (Score, Difference) if any(isinstance(cell, kind) for cell in cells)), None)
+
+
+def _names(title: str, kind: type | None) -> list[str]:
+    further = {Score: ("sd", "seeds", "failed"), Difference: ("low", "high", "established")}
+    return [title, *(f"{title} {end}" for end in further.get(kind, ()))] if kind else [title]
+
+
+def _values(cell: Cell, kind: type | None) -> list[object]:
+    if isinstance(cell, Score):
+        return [cell.mean, cell.spread, len(cell.values), cell.failed]
+    if isinstance(cell, Difference):
+        return [cell.value, cell.low, cell.high, cell.established]
+    # Programs read a hyphen only.
+    plain = cell.replace(MINUS, "-") if isinstance(cell, str) else cell
+    return [plain, *[None] * (len(_names("", kind)) - 1)]
 
 
 def table_1(results: Results) -> Table:

@@ -75,7 +75,7 @@ def check_names_and_last_words_stay_texts(text, material):
 def check_sentences_may_break_and_numbers_stand_to_the_right(text):
     page = html.fromstring(text)
     sentences = {words(each) for each in page.find_class("words")}
-    assert all(len(each) > 36 for each in sentences)
+    assert all(len(each) > 32 for each in sentences)
     assert page.xpath("//th[text()='paper: Dice' and @class='n']")
     assert not page.xpath("//th[text()='verdict' and @class='n']")
 

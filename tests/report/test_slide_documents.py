@@ -86,6 +86,7 @@ def test_every_part_that_goes_missing_or_changes_its_kind_is_told(results):
         path.write_text(whole)
     for edit in (
         lambda it: it["areas_mm2"].update(EPI="much"),
+        lambda it: it["quality"].update(pen_score="much"),
         lambda it: it.update(pieces=7),
         lambda it: it["pieces"][0]["measurements"]["deep_clearance"].update(value=True),
         lambda it: it["pieces"][0]["measurements"]["deep_clearance"].update(line_px=[[1, 2]]),

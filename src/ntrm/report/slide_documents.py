@@ -179,7 +179,9 @@ def _slide(summary: Document, graph: Document) -> Slide:
         classes=tuple(map(str, summary["classes"])),
         shape=(int(grid["height"]), int(grid["width"])),
         mpp=(_positive(grid["mpp"][0]), _positive(grid["mpp"][1])),
-        quality={str(key): value for key, value in summary["quality"].items()},
+        quality={
+            str(key): value if isinstance(value, bool) else _number(value) for key, value in summary["quality"].items()
+        },
         warnings=tuple(map(str, summary["warnings"])),
         tissue_area_mm2=_number(summary["tissue_area_mm2"]),
         areas_mm2=_numbers(summary["areas_mm2"]),

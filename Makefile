@@ -13,7 +13,7 @@ SECONDS ?= 600
 TORCH_INDEX ?=
 PIP    := $(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test lint types unit fuzz reproduce-small audit bench clean help
+.PHONY: demo test lint types unit fuzz reproduce-small docs audit bench clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -52,6 +52,10 @@ reproduce-small: $(VENV)/.dev  ## the paper's tables and claims in small: writes
 	  --seeds 0 --option width=0.125 --option dim=32 --option tau=0.25 --device cpu --set steps=80 \
 	  --set validate_every=80 --set batch=4 --set window=128 --set overlap=0 --set learning_rate=5e-3 --set workers=0
 
+docs: $(VENV)/.docs  ## the pages as a website with search and an API reference: writes build/site/index.html
+	$(BIN)/python docs/prepare_site.py build/pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 audit: $(VENV)/.audit  ## known vulnerabilities, SBOM (sbom.json), licences (licences.md)
 	$(BIN)/cyclonedx-py environment --output-format JSON --output-file sbom.json $(BIN)/python
 	$(BIN)/pip-licenses --format=markdown --with-urls --output-file=licences.md
@@ -64,7 +68,7 @@ bench: $(VENV)/.dev  ## speed and memory, each figure a ratio measured in one ru
 	$(BIN)/python bench/network_speed.py --parts inference --batches 4
 
 clean:  ## remove the environment and what the commands above wrote
-	rm -rf $(VENV) $(DEMO) $(SMALL) build/small-phantom build/small-cache sbom.json licences.md
+	rm -rf $(VENV) $(DEMO) $(SMALL) build/small-phantom build/small-cache build/pages build/site sbom.json licences.md
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/.python:
@@ -80,6 +84,10 @@ $(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.core
 	$(PIP) --editable '.[dev,export,mit,serve,cluster]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.audit: $(VENV)/.dev

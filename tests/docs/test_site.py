@@ -1,0 +1,60 @@
+"""The site of `make docs`: its navigation names every page, and its pages have no link that leads nowhere."""
+
+import importlib.util
+import re
+
+import pytest
+import yaml
+from tests.docs.markdown import ROOT
+
+DOCS = ROOT / "docs"
+
+
+class Plain(yaml.SafeLoader):
+    """Reads mkdocs.yml without the site generator, whose tags become nothing."""
+
+
+Plain.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
+
+
+def pages_of(entry):
+    if isinstance(entry, str):
+        return [entry]
+    return [page for part in (entry.values() if isinstance(entry, dict) else entry) for page in pages_of(part)]
+
+
+@pytest.fixture(scope="module")
+def site():
+    spec = importlib.util.spec_from_file_location("prepare_site", DOCS / "prepare_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_navigation_names_every_page_once():
+    config = yaml.load((ROOT / "mkdocs.yml").read_text(), Plain)
+    named = pages_of(config["nav"])
+    assert sorted(named) == sorted(["api.md", *(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))])
+
+
+def test_links_out_of_the_site_become_text_and_others_stay(site):
+    text = "[a](../LICENSE) [b](data.md#cache) [c](https://example.org) [d](#here) ![e](pictures/report.jpg)"
+    kept = "[b](data.md#cache) [c](https://example.org) [d](#here) ![e](pictures/report.jpg)"
+    assert site.site_page("train.md", text) == f"a {kept}"
+    assert site.site_page("results/speed.md", "[a](../data.md), [b](../../README.md)") == "[a](../data.md), b"
+
+
+def test_the_home_page_begins_with_the_readme_and_lists_the_pages(site, tmp_path):
+    site.write_site_pages(tmp_path / "pages")
+    home = (tmp_path / "pages" / "README.md").read_text()
+    assert home.startswith((ROOT / "README.md").read_text().partition("\n")[0])
+    assert "## Documentation" in home
+    assert not re.search(r"\]\(docs/", home)
+    assert not re.search(r"^<!-- (run|show)", home, re.M)
+
+
+def test_the_api_page_has_everything_that_is_public(site):
+    import ntrm
+
+    directives = re.findall(r"^::: (\S+)$", site.api_page(), re.M)
+    assert {f"ntrm.{name}" for name in ntrm.__all__ if not name.startswith("_")} <= set(directives)

@@ -28,9 +28,9 @@ from ntrm.inference.mask_store import BandStore
 from ntrm.models.saving import CONFIG, WEIGHTS
 from ntrm.models.weights import read_tensors
 from ntrm.pipeline.batch import segment
-from ntrm.report.cohort import read_cohort
-from ntrm.report.slide_documents import read_slide
 from ntrm.report.slide_picture import read_pictures
+from ntrm.results.cohort import read_cohort
+from ntrm.results.documents import read_slide
 from ntrm.results.slide_state import finished, remembered
 from ntrm.training.checkpoints import MAGIC, read_checkpoint
 from ntrm.training.recipe import load_recipe

@@ -26,7 +26,7 @@ from tests.wsi.pictures import BKG, creased
 from ntrm.core.labels import SKIN
 from ntrm.data.resample import area_average
 from ntrm.phantom.artefacts import Artefacts, expose
-from ntrm.phantom.glass_slide import lay_slide
+from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.noise import derive
 from ntrm.phantom.render import render
 from ntrm.wsi.quality import folds

@@ -17,7 +17,7 @@ from PIL import Image
 
 from ntrm.core.io import whole_file, write_text
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.core.parallel import worker_pool
+from ntrm.core.processes import worker_pool
 from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.layouts import cancer_of, open_dataset, patient_of, section_of
 from ntrm.phantom.artefacts import Artefacts

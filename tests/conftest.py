@@ -17,7 +17,7 @@ from hypothesis.internal.conjecture import providers
 LONGEST = (
     "docs/test_commands.py",
     "docs/test_notebook.py",
-    "reproduction/test_reproduce.py",
+    "paper/test_reproduce.py",
     "pipeline/test_ray_cluster_runs.py",
     "training/test_distributed.py",
     "service/test_serve.py",

@@ -149,7 +149,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(module):
 
 def test_package_imports_go_one_way():
     order = ["core", "data", "phantom", "models", "metrics", "results", "wsi", "inference", "report", "training"]
-    order += ["evaluation", "reproduction", "annotations", "relations", "export", "pipeline", "service", "cli"]
+    order += ["evaluation", "paper", "annotations", "relations", "export", "pipeline", "service", "cli"]
     wrong = []
     for path in (ROOT / "src" / "ntrm").rglob("*.py"):
         package = path.relative_to(ROOT / "src" / "ntrm").parts[0]

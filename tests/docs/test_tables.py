@@ -20,8 +20,8 @@ from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.evaluation.writing import FILES, sections_table
 from ntrm.metrics.boundary import TOLERANCES_UM
-from ntrm.reproduction.paper import SYSTEMS
-from ntrm.reproduction.plan import FACTORS
+from ntrm.paper.plan import FACTORS
+from ntrm.paper.published import SYSTEMS
 from ntrm.training import recipe
 from ntrm.training.log import COLUMNS
 from ntrm.training.losses import WEIGHTINGS

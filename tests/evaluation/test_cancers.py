@@ -15,7 +15,7 @@ from ntrm.data.image_files import read_mask
 from ntrm.evaluation import cancers
 from ntrm.evaluation.cancers import CancerFinding, cancer_types, contact_lengths, presence_confidence, score_cancers
 from ntrm.metrics.graph_agreement import interface_lengths
-from ntrm.phantom.glass_slide import lay_slide
+from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.patients import plan_sections
 
 MPP = Resolution.square(6.7)

@@ -7,7 +7,7 @@ from tests.report.pages import HOSTILE
 
 from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, network_graph, strongest, tissue_graph
 from ntrm.report.html import render
-from ntrm.report.slide_documents import OUTSIDE, Edge, Network, Node
+from ntrm.results.documents import OUTSIDE, Edge, Network, Node
 
 NAMES = ("EPI", "RET", "BKG", "SCC", "BCC")
 NODES = [

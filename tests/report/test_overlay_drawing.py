@@ -6,7 +6,7 @@ import pytest
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.report.overlay_drawing import Box, Frame, annotated, font_size, line_marks, piece_badges, scale_bar, ticks
-from ntrm.report.slide_documents import Measure
+from ntrm.results.documents import Measure
 
 
 def measured(key, line, value=1.0):

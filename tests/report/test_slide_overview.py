@@ -6,10 +6,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from tests.report.pages import HOSTILE, check_safe, rows
-from tests.report.test_cohort import rewrite
+from tests.results.test_cohort import rewrite
 
 from ntrm.core.errors import DataError
-from ntrm.report.cohort import CohortSlide
 from ntrm.report.formatting import area_text, confidence_text
 from ntrm.report.html import render
 from ntrm.report.slide_overview import (
@@ -28,6 +27,7 @@ from ntrm.report.slide_overview import (
     remake_reports,
     write_overview,
 )
+from ntrm.results.cohort import CohortSlide
 from ntrm.results.tables import read_results
 
 

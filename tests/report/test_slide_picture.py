@@ -11,8 +11,8 @@ from tests.report.segmented import document
 
 from ntrm.core.errors import DataError
 from ntrm.report.html import data_uri, render
-from ntrm.report.slide_documents import read_slide
 from ntrm.report.slide_picture import OPACITY, SIDE, class_colours, layer_png, read_pictures, stage
+from ntrm.results.documents import read_slide
 
 
 def test_labels_colours_and_names_come_from_the_files(results):

@@ -6,7 +6,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.phantom.glass_slide import lay_slide
+from ntrm.phantom.layout import lay_slide
 from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, labels_on_grid, reading_order
 
 MPP = 20.0

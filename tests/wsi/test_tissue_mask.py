@@ -8,7 +8,7 @@ from tests.wsi.pictures import BKG, BROWN, HAEMATOXYLIN, MPP, PENS, clean, marke
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.phantom.glass_slide import lay_slide
+from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.render import render
 from ntrm.wsi.tissue_mask import find_tissue
 

@@ -13,8 +13,8 @@ from ntrm.cli.common import JOBS, Changes, Device, Jobs, Splits, keep_freed_memo
 from ntrm.cli.console import Console, command
 
 if TYPE_CHECKING:
-    from ntrm.reproduction.plan import Plan
-    from ntrm.reproduction.reproduce import Reproduction
+    from ntrm.paper.plan import Plan
+    from ntrm.paper.reproduce import Reproduction
 
 
 @command
@@ -64,12 +64,12 @@ def reproduce(
     """
     keep_freed_memory()
     from ntrm.core.mpp import parse_levels
-    from ntrm.reproduction.paper import SYSTEMS
-    from ntrm.reproduction.plan import describe
-    from ntrm.reproduction.reproduce import Machine
-    from ntrm.reproduction.reproduce import reproduce as run
-    from ntrm.reproduction.request import Request, parse_names, parse_seeds
-    from ntrm.reproduction.request import dry_run as show_plan
+    from ntrm.paper.plan import describe
+    from ntrm.paper.published import SYSTEMS
+    from ntrm.paper.reproduce import Machine
+    from ntrm.paper.reproduce import reproduce as run
+    from ntrm.paper.request import Request, parse_names, parse_seeds
+    from ntrm.paper.request import dry_run as show_plan
     from ntrm.training.recipe import parse_overrides
 
     request = Request(

@@ -16,7 +16,7 @@ import numpy as np
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, DecodedMask, LabelSchema
 from ntrm.core.mpp import level_factor
-from ntrm.core.parallel import parallel_map
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.csv_tables import fault_of, number, read_table
 from ntrm.data.dataset import SPLITS, Case

@@ -21,7 +21,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import remove_partials, rows_text, whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution, level_factor
-from ntrm.core.parallel import parallel_map
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.csv_tables import read_columns
 from ntrm.data.dataset import Case, Dataset

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import IGNORE, LabelSchema
-from ntrm.core.parallel import parallel_map
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.image_files import read_mask

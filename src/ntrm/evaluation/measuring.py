@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.core.parallel import worker_pool
+from ntrm.core.processes import worker_pool
 from ntrm.data.cache import CachedSection
 from ntrm.evaluation.cancers import CancerFinding, cancer_types
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts

@@ -159,7 +159,8 @@ class Predictor:
         """
         stack = isinstance(images, np.ndarray) and images.ndim == 4
         single = not (stack or isinstance(images, Sequence))
-        several = [_without_alpha(image) for image in ([images] if single else images)]
+        given: list[Any] = [images] if single else list(images)
+        several = [_without_alpha(image) for image in given]
         for image in several:
             check_image(image)
             if graph:
@@ -186,7 +187,7 @@ class Predictor:
         return list(groups.values())
 
     def _is_large(self, image: Image) -> bool:
-        return max(image.shape[:2]) > self.config.window
+        return bool(max(image.shape[:2]) > self.config.window)
 
     def _predict_large(self, image: Image, *, initial: bool) -> Prediction:
         from ntrm.inference.sliding_window import predict_in_windows

@@ -267,7 +267,7 @@ def predict_in_windows(predictor: Predictor, image: Image, *, initial: bool = Fa
     if not np.isfinite(maps["probabilities"]).all():
         raise predictor.broken_network()
     mask = maps["probabilities"].argmax(axis=0).astype(np.uint8)
-    return Prediction(mask=mask, schema=predictor.config.schema, **maps)
+    return Prediction(maps["probabilities"], mask, predictor.config.schema, initial=maps.get("initial"))
 
 
 def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:

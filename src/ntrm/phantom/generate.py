@@ -22,7 +22,7 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.image_files import write_image, write_rgb_mask
-from ntrm.phantom.glass_slide import Slide, lay_slide
+from ntrm.phantom.layout import Slide, lay_slide
 from ntrm.phantom.patients import PlannedSection, laboratory_seed, patient_seed, plan_sections
 from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ntrm.report.formatting import area_text, share_text
-from ntrm.report.slide_documents import OUTSIDE, Edge, Network, Node
+from ntrm.results.documents import OUTSIDE, Edge, Network, Node
 
 WIDTH, HEIGHT = 580.0, 430.0
 REACH = (175.0, 155.0)

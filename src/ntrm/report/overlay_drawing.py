@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ntrm.core.errors import NtrmError, check_number
 from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report.formatting import share_text
-from ntrm.report.slide_documents import Measure, Piece, measures_of
+from ntrm.results.documents import Measure, Piece, measures_of
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow

@@ -16,15 +16,15 @@ from urllib.parse import quote
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.labels import RGB, SAFE_COLOURS
-from ntrm.core.parallel import parallel_map
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.report.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.report.formatting import share_text
 from ntrm.report.html import css_colours, data_uri, render
 from ntrm.report.slide_picture import class_colours
-from ntrm.report.slide_report import REPORT, model_origin, write_slide_report
+from ntrm.report.slide_report import model_origin, write_slide_report
+from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
+from ntrm.results.paths import INDEX, REPORT, THUMBNAIL
 
-OVERVIEW, THUMBNAIL = "index.html", "thumbnail.jpg"
 MOST_BYTES = 6000
 """Of a thumbnail on the page; larger ones are left out."""
 WORTH_A_PROCESS = 8
@@ -111,7 +111,7 @@ def write_overview(out: Path) -> Path:
         slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
         origin=_origin(cohort),
     )
-    path = out / OVERVIEW
+    path = out / INDEX
     # No text from outside can hold this: its brackets would have been escaped.
     write_text(path, text.replace("<!-- size -->", f"{len(text.encode()) / 1e6:.2g}") + "\n")
     return path

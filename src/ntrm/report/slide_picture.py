@@ -32,9 +32,9 @@ from ntrm.report.overlay_drawing import (
     scale_bar,
     ticks,
 )
-from ntrm.report.slide_documents import AGAIN, Slide
+from ntrm.results.documents import AGAIN, Slide
+from ntrm.results.paths import MASK, PICTURE
 
-MASK, PLAIN = "mask.ome.tif", "slide.jpg"
 SIDE = 1600
 """Longer side of the tissues' layer."""
 OPACITY = 0.45
@@ -136,13 +136,13 @@ def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[n
     from PIL import Image as Pillow
 
     try:
-        content = (folder / PLAIN).read_bytes()
+        content = (folder / PICTURE).read_bytes()
         with Pillow.open(BytesIO(content), formats=("JPEG",)) as stored:
             pixels = np.asarray(stored.convert("RGB").resize((width, height), Pillow.Resampling.NEAREST))
     except FileNotFoundError as error:
-        raise DataError(f"{folder.name} has no {PLAIN}", got="no such file", mend=AGAIN) from error
+        raise DataError(f"{folder.name} has no {PICTURE}", got="no such file", mend=AGAIN) from error
     except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError) as error:
-        raise DataError(f"{folder.name}: cannot read {PLAIN}", got=error, mend=AGAIN) from error
+        raise DataError(f"{folder.name}: cannot read {PICTURE}", got=error, mend=AGAIN) from error
     return content, pixels
 
 

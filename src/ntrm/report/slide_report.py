@@ -10,10 +10,10 @@ from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.report.formatting import NONE, area_text, share_text, value_text
 from ntrm.report.graph_layout import LEAST_SHOWN, network_graph, strongest, tissue_graph
 from ntrm.report.html import css_colours, write_page
-from ntrm.report.slide_documents import Cancer, Edge, Network, Piece, Slide, read_slide
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
+from ntrm.results.documents import Cancer, Edge, Network, Piece, Slide, read_slide
+from ntrm.results.paths import REPORT
 
-REPORT = "report.html"
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
 """Ways to look at the picture."""
 MEASURES = {

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, points
 from ntrm.phantom.texture.grid import Window
-from ntrm.phantom.texture.hollows import HOLLOWS, MOST_ROOM, NEST_SEPTUM, Spots, septum
 from ntrm.phantom.texture.scene import Scene
+from ntrm.phantom.texture.structures import HOLLOWS, MOST_ROOM, NEST_SEPTUM, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, DERMAL, members
 
 LARGEST_RADIUS_UM = 8.0

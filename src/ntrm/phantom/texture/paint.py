@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from ntrm.core.labels import SKIN
 from ntrm.phantom.noise import Field
-from ntrm.phantom.texture import strands
+from ntrm.phantom.texture import structures
 from ntrm.phantom.texture.grid import CoarseMap, Places, Window
-from ntrm.phantom.texture.hollows import HOLLOWS, NEST_SEPTUM, Spots, septum
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
 from ntrm.phantom.texture.scene import Scene
+from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, members
 
 _BENT_UM = 2.5
@@ -66,7 +66,7 @@ class _Pixels:
     """Mask value, with the connective tissues as one."""
     papillary: Field
     inflamed: Field
-    noises: strands.Noises
+    noises: structures.Noises
     present: tuple[int, ...]
 
     def amount(self, parameter: str) -> Field:
@@ -101,7 +101,7 @@ def _pixels(scene: Scene, window: Window) -> _Pixels:
         tissue=np.where(connective > 0, _RET, tissue).astype(np.intp),
         papillary=scene.geometry.papillary.over(window) * connective,
         inflamed=scene.geometry.inflamed.over(window) * connective,
-        noises=strands.Noises(scene.slow.bend.over(window), grain, wobble),
+        noises=structures.Noises(scene.slow.bend.over(window), grain, wobble),
         present=tuple(present.tolist()),
     )
 
@@ -109,12 +109,12 @@ def _pixels(scene: Scene, window: Window) -> _Pixels:
 def _strands(pixels: _Pixels) -> Field:
     """Product of all strand layers: 1 where there is none."""
     geometry = pixels.scene.geometry
-    layers: tuple[tuple[str, strands.Layer, CoarseMap], ...] = (
-        ("bundles", strands.bundles, geometry.depth_um),
-        ("fibrils", strands.fibrils, geometry.depth_um),
-        ("lamellae", strands.lamellae, geometry.from_keratin_um),
-        ("whorls", strands.whorls, geometry.from_keratin_um),
-        ("rings", strands.rings, geometry.from_nest_um),
+    layers: tuple[tuple[str, structures.Layer, CoarseMap], ...] = (
+        ("bundles", structures.bundles, geometry.depth_um),
+        ("fibrils", structures.fibrils, geometry.depth_um),
+        ("lamellae", structures.lamellae, geometry.from_keratin_um),
+        ("whorls", structures.whorls, geometry.from_keratin_um),
+        ("rings", structures.rings, geometry.from_nest_um),
     )
     factor = np.ones(pixels.window.shape, dtype=np.float32)
     for name, layer, distance in layers:

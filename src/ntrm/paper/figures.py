@@ -1,0 +1,236 @@
+"""Every figure of the page, made from the trained networks, windows of the test part and the tables' own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.labels import CANCERS, IGNORE, LabelSchema
+from ntrm.data.cache import TileCache
+from ntrm.data.dataset import Case
+from ntrm.data.split import DatasetSplits
+from ntrm.data.stats import DatasetStats
+from ntrm.data.tiles import GLASS, Window, cut, tile_windows
+from ntrm.inference.predictor import Prediction, Predictor
+from ntrm.models.hub import load
+from ntrm.paper.facts import Facts
+from ntrm.paper.outcomes import Outcome, Results, Score
+from ntrm.paper.plan import Variant
+from ntrm.paper.published import FIGURES, TABLE_2
+from ntrm.paper.result_tables import HEADLINE, Difference, Table, headline, seconds_per_section
+from ntrm.report.dataset_report import stats_figure
+from ntrm.report.evaluation_figures import Improvement, improvement_figure
+from ntrm.report.network_figures import architecture_figure, pipeline_figure, trm_figure
+from ntrm.report.result_figures import (
+    AblationRow,
+    Estimate,
+    QualitativeRow,
+    ResolutionRow,
+    ablation_figure,
+    qualitative_figure,
+    resolution_figure,
+)
+
+VISIBLE = 0.005
+"""Share of a window from which on a tissue counts as shown."""
+ROWS = 3
+"""Windows shown where the classes hold no cancer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A window with its truth."""
+
+    name: str
+    image: NDArray[np.uint8]
+    """(S, S, 3)"""
+    truth: NDArray[np.uint8]
+    """(S, S); 255 where nothing is known."""
+    tissues: int
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    case: Case
+    window: Window
+    shares: tuple[float, ...]
+    """Share of each class in the window."""
+
+    @property
+    def tissues(self) -> int:
+        return sum(share >= VISIBLE for share in self.shares)
+
+
+def choose_windows(parts: DatasetSplits, size: int) -> tuple[Shown, ...]:
+    """One window each of BCC, SCC and IEC as far as the test part has them; else three of different sections."""
+    schema, found = parts.schema, _candidates(parts, size)
+    cancers = [name for name in CANCERS if name in schema.names]
+    if not cancers:
+        best: dict[str, _Candidate] = {}
+        for candidate in sorted(found, key=lambda each: (-each.tissues, each.case.name, each.window)):
+            best.setdefault(candidate.case.name, candidate)
+        return tuple(_show(parts, candidate, candidate.case.name) for candidate in [*best.values()][:ROWS])
+    rows = []
+    for cancer in cancers:
+        place = schema.index(cancer)
+        having = [candidate for candidate in found if candidate.shares[place] >= VISIBLE]
+        if having:
+            best_one = max(having, key=lambda each: (each.tissues, each.shares[place]))
+            rows.append(_show(parts, best_one, f"{cancer} ({best_one.case.name})"))
+    return tuple(rows)
+
+
+def _candidates(parts: DatasetSplits, size: int) -> list[_Candidate]:
+    found = []
+    for case in parts["test"]:
+        section = TileCache().open(case, parts.schema)
+        for window in tile_windows(*section.shape, size=size, overlap=size // 2):
+            counts = np.bincount(section.mask[window.slices].ravel(), minlength=IGNORE + 1)[: len(parts.schema)]
+            # By the whole window: one that lies half outside the section shows little.
+            found.append(_Candidate(case, window, tuple((counts / (size * size)).tolist())))
+    return found
+
+
+def _show(parts: DatasetSplits, candidate: _Candidate, name: str) -> Shown:
+    section = TileCache().open(candidate.case, parts.schema)
+    image = cut(section.image, candidate.window, fill=GLASS)
+    truth = cut(section.mask, candidate.window, fill=IGNORE)
+    return Shown(name, image, truth, candidate.tissues)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure on disk: what it shows, and what the paper's shows in its place."""
+
+    name: str
+    path: Path
+    caption: str
+
+    @property
+    def paper(self) -> str:
+        """The paper's figure in our words; empty where it has none."""
+        return FIGURES.get(self.name, "")
+
+
+def draw_dataset(stats: DatasetStats, folder: Path) -> Drawn:
+    """Shares of tissues and their neighbours."""
+    path = folder / "dataset.png"
+    stats_figure(stats, path)
+    return Drawn("dataset", path, "Share of the pixels, and of each tissue's boundary, over all parts of the dataset.")
+
+
+def draw_systems(
+    results: Results, windows: Sequence[Shown], schema: LabelSchema, folder: Path, device: str
+) -> list[Drawn]:
+    """What every system says about the same windows, and what NTRM's relation module changed there."""
+    plan, figures = results.plan, []
+    shown = [*plan.systems, *([plan.control] if plan.control else [])]
+    columns: dict[str, list[Prediction]] = {}
+    for variant in shown:
+        outcome = first_done(results, variant)
+        if outcome is not None:
+            columns[variant.title] = _predict(outcome, windows, device, initial=variant == plan.ours)
+    if not columns or not windows:
+        return []
+    rows = [
+        QualitativeRow(each.name, each.image, each.truth, {name: masks[k].mask for name, masks in columns.items()})
+        for k, each in enumerate(windows)
+    ]
+    qualitative_figure(rows, schema, folder / "qualitative.png")
+    seed = f"seed {plan.seeds[0]}"
+    caption = f"Windows of the test part with as many tissues as possible; every system, {seed}, on the same windows."
+    figures.append(Drawn("qualitative", folder / "qualitative.png", caption))
+    ours = columns.get(plan.ours.title, []) if plan.ours else []
+    changed = [
+        Improvement(each.name, each.image, each.truth, made.initial_mask, made.mask)
+        for each, made in zip(windows, ours, strict=bool(ours))
+        if made.initial_mask is not None
+    ]
+    if changed:
+        improvement_figure(changed, schema, folder / "improvement.png")
+        caption = f"Initial and final prediction of NTRM, {seed}: corrected pixels in green, broken ones in red."
+        figures.append(Drawn("improvement", folder / "improvement.png", caption))
+    return figures
+
+
+def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> list[Drawn]:
+    """Pipeline, architecture and stages of the relation module, from the trained network itself.
+
+    Shown on the window in which the network finds the most relations.
+    """
+    network = load(outcome.model)
+    made = Predictor(network, "cpu").predict([window.image for window in windows], graph=True)
+    edges = [0 if each.graph is None else int(each.graph.adjacency.sum()) for each in made]
+    _, _, window = max(zip(edges, (each.tissues for each in windows), windows, strict=True), key=lambda each: each[:2])
+    pipeline, architecture, stages = (folder / f"{name}.png" for name in ("pipeline", "architecture", "trm"))
+    pipeline_figure(network, window.image, pipeline)
+    architecture_figure(network, architecture)
+    trm_figure(network, window.image, stages)
+    where = f"one forward pass of the trained network on the window {window.name}"
+    return [
+        Drawn("pipeline", pipeline, f"The pipeline in {where}."),
+        Drawn("architecture", architecture, "The architecture, with the sizes that the network really has."),
+        Drawn("trm", stages, f"The stages of the relation module in {where}."),
+    ]
+
+
+def draw_ablation(table: Table, folder: Path) -> Drawn | None:
+    """Gain of every variant over its matched control."""
+    place = table.header.index("IoU minus control, points")
+    rows = [AblationRow("matched control", 0.0)]
+    for row in table.rows:
+        gain = row[place]
+        if isinstance(gain, Difference):
+            # The interval is of resampled patients, and need not hold the value itself where they are few.
+            low, high = min(gain.low, gain.value), max(gain.high, gain.value)
+            rows.append(AblationRow(str(row[0]), gain.value, low, high))
+    if len(rows) < 2:
+        return None
+    path = folder / "ablation.png"
+    note = "95 % intervals, paired bootstrap over patients"
+    ablation_figure(
+        rows, path, measure="IoU minus the matched control's, points", reference="matched control", note=note
+    )
+    return Drawn("ablation", path, "What each variant of the relation module gains over a network without one.")
+
+
+def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path) -> Drawn | None:
+    """Scores and costs of NTRM by resolution."""
+    rows = []
+    for variant in results.plan.resolutions:
+        scores = dict(zip(HEADLINE, headline(results, variant), strict=True))
+        known = {name: _estimate(score) for name, score in scores.items() if score}
+        if not known:
+            continue
+        costs = {"test pixels (million)": facts[variant.level].pixels["test"] / 1e6}
+        seconds = results.score(variant, seconds_per_section).mean
+        if seconds is not None:
+            costs["seconds per section"] = seconds
+        reported = TABLE_2.get(variant.level)
+        quoted = {} if reported is None else dict(zip(HEADLINE, reported, strict=True))
+        stated = {name: value for name, value in quoted.items() if value is not None}
+        rows.append(ResolutionRow(variant.level, facts[variant.level].mpp, known, costs, stated))
+    if len(rows) < 2:
+        return None
+    path = folder / "resolutions.png"
+    resolution_figure(rows, path)
+    return Drawn("resolutions", path, "NTRM by resolution: scores, with one standard deviation over seeds, and costs.")
+
+
+def first_done(results: Results, variant: Variant) -> Outcome | None:
+    """The first seed of a network that has results."""
+    return next(iter(results.done(variant)), None)
+
+
+def _predict(outcome: Outcome, windows: Sequence[Shown], device: str, *, initial: bool) -> list[Prediction]:
+    predictor = Predictor(load(outcome.model), device)
+    return predictor.predict([window.image for window in windows], initial=initial)
+
+
+def _estimate(score: Score) -> Estimate:
+    mean, spread = score.mean or 0.0, score.spread
+    return Estimate(mean) if spread is None else Estimate(mean, mean - spread, mean + spread)

@@ -1,0 +1,372 @@
+"""What the runs have left on disk, looked up by network and compared over the patients of the test part.
+
+Comparisons are paired, with Holm's correction over a family of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError
+from ntrm.core.io import by_column, read_rows
+from ntrm.metrics import significance
+from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
+from ntrm.metrics.wording import with_minus
+from ntrm.paper.plan import Job, Plan, Variant
+from ntrm.report.formatting import NONE
+
+Document = Mapping[str, Any]
+EVALUATION, INTERFACES = "evaluation", "interfaces.npz"
+DONE, FAILED, MISSING = "done", "failed", "not run"
+STATISTICS: dict[str, Statistic] = {
+    "accuracy": significance.pixel_accuracy,
+    "iou": significance.macro_iou,
+    "dice": significance.macro_dice,
+}
+BOOTSTRAP = Bootstrap(draws=10_000, confidence=0.95, seed=0)
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number for each training seed: mean ± standard deviation of a sample.
+
+    >>> str(Score((0.5, 0.7))), str(Score((0.5,))), str(Score((0.5,), failed=1)), str(Score((), failed=2))
+    ('0.6000 ± 0.1414', '0.5000', '0.5000 (1 seed failed)', 'failed')
+    """
+
+    values: tuple[float, ...]
+    failed: int = 0
+    """Seeds whose run failed."""
+    digits: int = 4
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the seeds; None where there is no number."""
+        return fmean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds; None for fewer than two."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return FAILED if self.failed else NONE
+        text = with_minus(f"{self.mean:.{self.digits}f}")
+        if self.spread is not None:
+            text += f" ± {self.spread:.{self.digits}f}"
+        return text + (f" ({self.failed} seed{'s' * (self.failed > 1)} failed)" if self.failed else "")
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What became of a job."""
+
+    job: Job
+    folder: Path
+    status: str
+    metrics: Document = field(default_factory=dict)
+    """``metrics.json`` of its evaluation."""
+    provenance: Document = field(default_factory=dict)
+    """``provenance.json`` of its training."""
+    failure: str = ""
+    """The last lines of the log of a job that failed."""
+
+    @property
+    def model(self) -> Path:
+        """The trained network."""
+        return self.folder / "model"
+
+    @cached_property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """``confusions.npz``: names, patients, final (S, K, K), and initial where the network has a coarse head."""
+        return _read_arrays(self.folder / EVALUATION / "confusions.npz")
+
+    @cached_property
+    def interfaces(self) -> dict[str, NDArray[Any]]:
+        """``interfaces.npz``: pixels and wrong (S, K, K), and corrected and broken where there is a coarse head."""
+        return _read_arrays(self.folder / EVALUATION / INTERFACES)
+
+    @cached_property
+    def sections(self) -> list[dict[str, str]]:
+        """``sections.csv``."""
+        path = self.folder / EVALUATION / "sections.csv"
+        try:
+            with path.open(encoding="utf-8", newline="") as stream:
+                columns, *rows = [*read_rows(stream)] or [[]]
+                return [by_column(columns, row) for row in rows]
+        except (OSError, ValueError, csv.Error) as error:
+            raise _damaged(path, error) from error
+
+
+def evaluation_of(folder: Path) -> Document | None:
+    """``metrics.json`` of a run; it is written last, so that its presence means that the run is done."""
+    return _read(folder / EVALUATION / "metrics.json")
+
+
+def read_outcome(job: Job, folder: Path, failure: str = "") -> Outcome:
+    """What became of a job, by what lies in its folder."""
+    metrics = evaluation_of(folder)
+    if metrics is None:
+        return Outcome(job, folder, FAILED if failure else MISSING, failure=failure)
+    return Outcome(job, folder, DONE, metrics, _read(folder / "provenance.json") or {})
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The outcomes of a plan."""
+
+    plan: Plan
+    outcomes: Mapping[str, Outcome]
+    """By key of the job."""
+
+    @classmethod
+    def read(cls, plan: Plan, folder: Callable[[Job], Path], failures: Mapping[str, str]) -> Results:
+        """Read every job's folder; ``failures`` has the reason of those that failed, by key."""
+        jobs = plan.jobs
+        return cls(plan, {job.key: read_outcome(job, folder(job), failures.get(job.key, "")) for job in jobs})
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        """Jobs that have no result."""
+        return tuple(outcome for outcome in self.outcomes.values() if outcome.status != DONE)
+
+    def of(self, variant: Variant) -> tuple[Outcome, ...]:
+        """Outcomes of a network, one a seed."""
+        return tuple(self.outcomes[self.plan.job(variant, seed).key] for seed in self.plan.seeds)
+
+    def done(self, variant: Variant) -> tuple[Outcome, ...]:
+        """Those that have results."""
+        return tuple(outcome for outcome in self.of(variant) if outcome.status == DONE)
+
+    def score(self, variant: Variant, value: Callable[[Outcome], float | None], digits: int = 4) -> Score:
+        """A number over the seeds; seeds in which it is not defined are left out."""
+        found = [value(outcome) for outcome in self.done(variant)]
+        failed = sum(outcome.status != DONE for outcome in self.of(variant))
+        return Score(tuple(number for number in found if number is not None), failed, digits)
+
+    def metric(self, variant: Variant, *path: str) -> Score:
+        """A number of ``metrics.json`` over the seeds: ``metric(variant, "pooled", "macro", "iou")``."""
+        return self.score(variant, lambda outcome: dig(outcome.metrics, path))
+
+    def stack(self, variant: Variant, array: str = "final") -> NDArray[Any] | None:
+        """An array of ``confusions.npz`` with a leading axis of seeds; None where no seed has it."""
+        found = [outcome.arrays[array] for outcome in self.done(variant) if array in outcome.arrays]
+        return np.stack(found) if found else None
+
+    def section_scores(self, variant: Variant, column: str) -> NDArray[np.float64] | None:
+        """(seeds, S) a column of ``sections.csv``, NaN where a cell is empty; None where no seed has results."""
+        rows = [outcome.sections for outcome in self.done(variant)]
+        if not rows:
+            return None
+        return np.array([[float(row[column]) if row[column] else np.nan for row in each] for each in rows])
+
+    def sections(self, variants: Iterable[Variant]) -> tuple[list[str], list[str]]:
+        """Names and patients of the sections that the networks were judged on: the same for all of them."""
+        known = [outcome.arrays for variant in variants for outcome in self.done(variant)]
+        lists = {(tuple(map(str, each["names"])), tuple(map(str, each["patients"]))) for each in known}
+        if len(lists) != 1:
+            raise DataError(
+                "the evaluations are not of the same sections",
+                got=f"{len(lists)} different lists of sections",
+                expected="one",
+                mend="delete the folders `evaluation` of the runs and start again",
+            )
+        ((names, patients),) = lists
+        return list(names), list(patients)
+
+
+def dig(document: Document, path: Iterable[str]) -> float | None:
+    """A number deep in a document; None where it, or anything on the way, is missing."""
+    here: Any = document
+    for key in path:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return None if here is None or isinstance(here, Mapping) else float(here)
+
+
+def _read(path: Path) -> Document | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(f"cannot read {path}", got=error, mend=f"delete the folder {path.parent} and start again")
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two models' counts on the same sections, (seeds, S, K, K) each; rows are the truth."""
+
+    first: str
+    second: str
+    first_counts: NDArray[Any]
+    second_counts: NDArray[Any]
+
+
+def compare_family(
+    pairs: Mapping[Key, Pair], patients: Sequence[str], statistic: Statistic, bootstrap: Bootstrap = BOOTSTRAP
+) -> dict[Key, Comparison]:
+    """Compare every pair, and correct for their number. A pair whose statistic is not defined is left out."""
+    found: dict[Key, Comparison] = {}
+    for key, pair in pairs.items():
+        # Names may be equal (a network's initial and final prediction): the places tell the two apart.
+        models = {"first": pair.first_counts, "second": pair.second_counts}
+        try:
+            (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=bootstrap)
+        except DataError:
+            continue
+        found[key] = replace(result, first=pair.first, second=pair.second)
+    corrected = holm([result.p for result in found.values()])
+    return {key: replace(result, p_holm=p) for (key, result), p in zip(found.items(), corrected, strict=True)}
+
+
+def compare_variants(
+    results: Results, pairs: Sequence[tuple[Variant, Variant]], statistic: Statistic
+) -> dict[tuple[Variant, Variant], Comparison]:
+    """First minus second of every pair of networks that both have results."""
+    stacks = {variant: results.stack(variant) for pair in pairs for variant in pair}
+    ready: dict[tuple[Variant, Variant], Pair] = {}
+    for first, second in pairs:
+        one, other = stacks[first], stacks[second]
+        if one is not None and other is not None:
+            ready[first, second] = Pair(short_name(first), short_name(second), one, other)
+    if not ready:
+        return {}
+    _, patients = results.sections([variant for pair in ready for variant in pair])
+    return compare_family(ready, patients, statistic)
+
+
+def short_name(variant: Variant) -> str:
+    """A network's name in a sentence."""
+    return " ".join(
+        [variant.arch, *(f"{key}={value}" for key, value in variant.options if key not in ("width", "dim"))]
+    )
+
+
+def false_positive_rate(index: int) -> Statistic:
+    """The share of the pixels of other classes that are called class ``index``.
+
+    >>> false_positive_rate(1)(np.array([[[3.0, 1.0], [0.0, 4.0]]])).tolist()
+    [0.25]
+    """
+
+    def rate(confusions: NDArray[np.float64]) -> NDArray[np.float64]:
+        others = confusions.sum(axis=(-2, -1)) - confusions[..., index, :].sum(axis=-1)
+        wrong = confusions[..., :, index].sum(axis=-1) - confusions[..., index, index]
+        rates: NDArray[np.float64] = np.divide(wrong, others, out=np.full(wrong.shape, np.nan), where=others > 0)
+        return rates
+
+    return rate
+
+
+def initial_and_final(results: Results, variant: Variant) -> tuple[Pair | None, list[str]]:
+    """A network's final prediction against its own coarse head's, and the patients; None without a coarse head."""
+    final, initial = results.stack(variant), results.stack(variant, "initial")
+    if final is None or initial is None or final.shape != initial.shape:
+        return None, []
+    name = short_name(variant)
+    return Pair(f"{name} final", f"{name} initial", final, initial), results.sections([variant])[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Pixels beside an interface, as right and wrong ones, of NTRM and of its control."""
+
+    patients: list[str]
+    within: Pair
+    """NTRM's final prediction against its initial one."""
+    changes: tuple[float, float, float]
+    """Corrected, broken and all pixels; means over seeds."""
+    across: Pair | None
+    """NTRM's final prediction against the control's; None where that has no results."""
+    control_changes: tuple[float, float, float]
+
+
+def interface_pairs(results: Results, ours: Variant, control: Variant | None, one: str, other: str) -> Beside | None:
+    """What happened beside the interface of two tissues; None where it does not occur or was not counted."""
+    mine = _interface_counts(results, ours, one, other)
+    if mine is None or not mine["pixels"].any():
+        return None
+    theirs = _interface_counts(results, control, one, other) if control else None
+    name = short_name(ours)
+    within = Pair(f"{name} final", f"{name} initial", _right_wrong(mine), _right_wrong(mine, initial=True))
+    across = None
+    if control is not None and theirs is not None:
+        across = Pair(name, short_name(control), _right_wrong(mine), _right_wrong(theirs))
+    _, patients = results.sections([ours, *([control] if control is not None and theirs is not None else [])])
+    return Beside(patients, within, _changes(mine), across, _changes(theirs) if theirs else (0.0, 0.0, 0.0))
+
+
+def compare_section_scores(
+    results: Results, pairs: Sequence[tuple[Variant, Variant]], score: str
+) -> dict[tuple[Variant, Variant], Comparison]:
+    """First minus second in the mean of a column of ``sections.csv``; networks may be of different resolutions."""
+    found: dict[tuple[Variant, Variant], Comparison] = {}
+    for first, second in pairs:
+        one, other = (results.section_scores(variant, score) for variant in (first, second))
+        if one is None or other is None:
+            continue
+        _, patients = results.sections([first, second])
+        try:
+            (result,) = compare_scores({"first": one, "second": other}, patients, bootstrap=BOOTSTRAP)
+        except DataError:
+            continue
+        found[first, second] = replace(result, first=short_name(first), second=short_name(second))
+    corrected = holm([result.p for result in found.values()])
+    return {key: replace(result, p_holm=p) for (key, result), p in zip(found.items(), corrected, strict=True)}
+
+
+def _interface_counts(results: Results, variant: Variant, one: str, other: str) -> dict[str, NDArray[Any]] | None:
+    """(seeds, S) counts beside an interface, both sides of it together."""
+    done = results.done(variant)
+    if not done:
+        return None
+    i, j = (list(done[0].metrics["classes"]).index(name) for name in (one, other))
+    counts = {}
+    for name in ("pixels", "wrong", "corrected", "broken"):
+        tables = [outcome.interfaces[name] for outcome in done if name in outcome.interfaces]
+        if len(tables) < len(done):
+            return None
+        counts[name] = np.stack([table[:, i, j] + table[:, j, i] for table in tables])
+    return counts
+
+
+def _right_wrong(counts: Mapping[str, NDArray[Any]], *, initial: bool = False) -> NDArray[Any]:
+    """(seeds, S, 2, 2) as if there were one class: right, wrong. The accuracy of it is the share that is right."""
+    wrong = counts["wrong"] + counts["corrected"] - counts["broken"] if initial else counts["wrong"]
+    tables = np.zeros((*wrong.shape, 2, 2), dtype=np.int64)
+    tables[..., 0, 0], tables[..., 0, 1] = counts["pixels"] - wrong, wrong
+    return tables
+
+
+def _changes(counts: Mapping[str, NDArray[Any]]) -> tuple[float, float, float]:
+    corrected, broken, pixels = (float(counts[name].sum(axis=1).mean()) for name in ("corrected", "broken", "pixels"))
+    return corrected, broken, pixels

@@ -1,1 +1,0 @@
-"""The paper's tables, figures and claims again, and the ablation it leaves out: plan → runs → tables → one page."""

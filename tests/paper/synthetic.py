@@ -1,0 +1,112 @@
+"""Evaluations as the runs leave them, made from counts that a test chooses."""
+
+import csv
+import json
+
+import numpy as np
+
+from ntrm.core.labels import SKIN
+from ntrm.metrics.overlap import pooled
+from ntrm.paper.outcomes import Results
+from ntrm.paper.plan import make_plan
+from ntrm.paper.published import SYSTEMS
+from ntrm.training.recipe import load_recipe
+
+WITH_COARSE = ("ntrm-paper", "ntrm-control")
+
+
+def tiny_plan(archs=SYSTEMS, seeds=(0, 1), levels=("10x",), *, imagenet=(), ablation=True, options=None):
+    return make_plan(
+        {level: f"data {level}" for level in levels},
+        load_recipe("fast", {"steps": 2, "batch": 2, "window": 64, "overlap": 0}),
+        archs=archs,
+        seeds=seeds,
+        encoder_init=lambda arch, options, recipe: "imagenet" if arch in imagenet else "scratch",
+        options=options,
+        ablation=ablation,
+    )
+
+
+def confusions(random, sections, accuracy, classes=12, pixels=2_000, truth_seed=0):
+    """(S, K, K) counts of networks that are right with a given probability; equal truth for all of them."""
+    truth = np.random.default_rng(truth_seed).multinomial(pixels, np.full(classes, 1 / classes), size=sections)
+    tables = np.zeros((sections, classes, classes), dtype=np.int64)
+    for section in range(sections):
+        for true in range(classes):
+            share = np.full(classes, (1 - accuracy) / (classes - 1))
+            share[true] = accuracy
+            tables[section, true] = random.multinomial(truth[section, true], share)
+    return tables
+
+
+def write_job(
+    folder, job, final, *, initial=None, interfaces=None, schema=SKIN, scores=None, seconds=2.0, patients=None
+):
+    """The folder of a finished run with these counts."""
+    sections = len(final)
+    names = [f"S{k}" for k in range(sections)]
+    patients = patients or [f"P{k}" for k in range(sections)]
+    out = folder / "evaluation"
+    out.mkdir(parents=True)
+    arrays = {"names": np.array(names), "patients": np.array(patients), "final": final}
+    if initial is not None:
+        arrays["initial"] = initial
+    np.savez_compressed(out / "confusions.npz", **arrays)
+    np.savez_compressed(out / "interfaces.npz", **(interfaces or {}))
+    scores = {"adjacency_f1": [0.5] * sections, "iou": [0.5] * sections, **(scores or {})}
+    with (out / "sections.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["name", "patient", *scores])
+        writer.writerows([name, patients[k], *(each[k] for each in scores.values())] for k, name in enumerate(names))
+    document = {
+        "classes": list(schema.names),
+        "pooled": pooled(list(final), schema).as_dict(),
+        "seconds_predicting": seconds,
+        "claims": claims_of(final, initial, schema),
+    }
+    (folder / "provenance.json").write_text(json.dumps({"seconds": 10.0 + job.seed, "steps": 2}))
+    (out / "metrics.json").write_text(json.dumps(document))
+
+
+def claims_of(final, initial, schema):
+    if "SCC" not in schema.names:
+        return {}
+    scc = schema.index("SCC")
+
+    def wrong(tables):
+        total = np.sum(tables, axis=0)
+        return int(total[:, scc].sum() - total[scc, scc])
+
+    return {"scc_false_positives": {"initial": None if initial is None else wrong(initial), "final": wrong(final)}}
+
+
+def interface_tables(sections, pairs, schema=SKIN):
+    """(S, K, K) tables from ``pairs[(one, other)] = (pixels, wrong, corrected, broken)``, the same in each section."""
+    kinds = ("pixels", "wrong", "corrected", "broken")
+    tables = {kind: np.zeros((sections, len(schema), len(schema)), dtype=np.int64) for kind in kinds}
+    for (one, other), counts in pairs.items():
+        for kind, count in zip(kinds, counts, strict=True):
+            tables[kind][:, schema.index(one), schema.index(other)] = count
+    return tables
+
+
+def write_all(root, plan, random, *, sections=10, accuracy=lambda job: 0.6, skip=(), **options):
+    """Every run of a plan; ``skip`` has keys of runs that shall be missing."""
+    for job in plan.jobs:
+        if job.key in skip:
+            continue
+        coarse = job.variant.arch in WITH_COARSE
+        initial = confusions(random, sections, 0.4) if coarse else None
+        counts = {("BCC", "RET"): (100, 20, 30, 5), ("RET", "HYP"): (100, 30, 10, 10)}
+        write_job(
+            root / job.key,
+            job,
+            confusions(random, sections, accuracy(job)),
+            initial=initial,
+            interfaces=interface_tables(sections, counts) if coarse else interface_tables(sections, {}),
+            **options,
+        )
+
+
+def read(root, plan, failures=None):
+    return Results.read(plan, lambda job: root / job.key, failures or {})

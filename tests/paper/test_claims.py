@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+from tests.paper.synthetic import confusions, interface_tables, read, tiny_plan, write_all, write_job
+from tests.paper.test_result_tables import facts
+
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
+from ntrm.paper.claims import HELD, LEFT_OUT, NOT_ESTABLISHED, NOT_HELD, claims_table, find_claims, verdict_of
+from ntrm.paper.result_tables import Difference
+
+ARCHS = ("unet-resnet18", "ntrm-paper")
+SECTIONS = 10
+
+
+def claims(results, **pixels):
+    levels = {level: facts(level, pixels.get(level, 1_000_000)) for level in ("10x", "5x")}
+    return {claim.claim: claim for claim in find_claims(results, levels)}
+
+
+def written(root, random, *, ours, others, interfaces=None, f1=None, iou=None, levels=("10x",), seeds=(0,)):
+    """Results in which NTRM and the others are right so often; ``interfaces`` are NTRM's, the control has none."""
+    plan = tiny_plan(ARCHS, seeds=seeds, levels=levels, ablation=False)
+    for job in plan.jobs:
+        mine = job.variant.arch == "ntrm-paper"
+        counts = dict.fromkeys((("BCC", "RET"), ("RET", "HYP"), ("EPI", "KER")), (100, 40, 0, 0))
+        scores = {"adjacency_f1": (f1 or {}).get(job.variant.arch, [0.5] * SECTIONS)}
+        scores["iou"] = (iou or {}).get(job.variant.level, [0.5] * SECTIONS)
+        write_job(
+            root / job.key,
+            job,
+            confusions(random, SECTIONS, ours if mine else others),
+            initial=None if job.variant.arch == "unet-resnet18" else confusions(random, SECTIONS, others),
+            interfaces=interface_tables(SECTIONS, interfaces if mine and interfaces else counts),
+            scores=scores,
+            seconds=2.0 if job.variant.level == "10x" else 8.0,
+        )
+    return read(root, plan)
+
+
+def test_what_is_clearly_better_holds(tmp_path, random):
+    found = claims(written(tmp_path, random, ours=0.9, others=0.5))
+    assert found["the highest mean IoU"].verdict == HELD
+    assert found["the highest Dice: 4.9 to 31.25 points above"].verdict == HELD
+    for whom in ("than the matched control", "than the other systems", "after the relation module"):
+        claim = found[f"fewer false positives of SCC {whom}"]
+        assert claim.verdict == HELD
+        assert claim.difference.value < 0
+
+
+def test_what_is_clearly_worse_does_not_hold(tmp_path, random):
+    found = claims(written(tmp_path, random, ours=0.5, others=0.9))
+    assert found["the highest mean IoU"].verdict == NOT_HELD
+    assert found["fewer false positives of SCC than the matched control"].verdict == NOT_HELD
+
+
+def test_what_is_equal_is_not_established(tmp_path, random):
+    found = claims(written(tmp_path, random, ours=0.7, others=0.7, seeds=(0, 1)))
+    assert found["the spatial order of tissues is kept better than by the matched control"].verdict == NOT_ESTABLISHED
+    assert found["errors corrected at the BCC–RET interface"].verdict == NOT_ESTABLISHED
+
+
+def test_dice_is_told_in_points_and_relative(tmp_path, random):
+    results = written(tmp_path, random, ours=0.9, others=0.5)
+    ours, other = (
+        results.metric(each, "pooled", "macro", "dice").mean for each in (results.plan.ours, results.plan.systems[0])
+    )
+    claim = claims(results)["the highest Dice: 4.9 to 31.25 points above"]
+    assert claim.difference.value == pytest.approx(100 * (ours - other))
+    assert f"{100 * (ours - other):+.2f}" in claim.measured
+    assert f"{100 * (ours / other - 1):+.0f} %" in claim.measured
+
+
+def test_false_positives_are_counted_from_the_confusions(tmp_path, random):
+    results = written(tmp_path, random, ours=0.8, others=0.5)
+    final, initial = (results.stack(results.plan.ours, name)[0].sum(axis=0) for name in ("final", "initial"))
+    scc = SKIN.index("SCC")
+    others = [true for true in range(12) if true != scc]
+    rates = [sum(t[true, scc] for true in others) / sum(t[true].sum() for true in others) for t in (final, initial)]
+    claim = claims(results)["fewer false positives of SCC after the relation module"]
+    assert claim.difference.value == pytest.approx(100 * (rates[0] - rates[1]))
+    assert "SCC found" in claim.measured
+
+
+def test_interfaces_count_corrected_and_broken_pixels_and_ask_the_control(tmp_path, random):
+    counts = {("BCC", "RET"): (60, 10, 30, 5), ("RET", "BCC"): (40, 10, 10, 1), ("RET", "HYP"): (100, 60, 0, 20)}
+    found = claims(written(tmp_path, random, ours=0.7, others=0.7, interfaces=counts))
+    gained = found["errors corrected at the BCC–RET interface"]
+    # Both sides of the interface, ten sections: 40 corrected and 6 broken of 100 pixels each.
+    assert gained.verdict == HELD
+    assert "400 corrected, 60 broken of 1000 pixels" in gained.measured
+    assert gained.difference.value == pytest.approx(34.0)
+    against_control = found["errors corrected at the BCC–RET interface, because of the relation module"]
+    # 80 of 100 pixels are right, 60 under the control.
+    assert against_control.difference.value == pytest.approx(20.0)
+    assert against_control.verdict == HELD
+    assert found["errors corrected at the RET–HYP interface"].verdict == NOT_HELD
+    missing = found["errors corrected at the EPI–KER interface"]
+    assert missing.verdict == LEFT_OUT
+    assert missing.difference is None
+
+
+def test_the_order_of_tissues_is_judged_by_the_graph(tmp_path, random):
+    better = (0.8 + 0.05 * random.random(SECTIONS)).tolist()
+    f1 = {"ntrm-paper": better, "ntrm-control": [0.5] * SECTIONS, "unet-resnet18": [0.9] * SECTIONS}
+    found = claims(written(tmp_path, random, ours=0.7, others=0.7, f1=f1))
+    control = found["the spatial order of tissues is kept better than by the matched control"]
+    assert control.verdict == HELD
+    assert control.difference.value == pytest.approx(100 * (np.mean(better) - 0.5))
+    assert found["the spatial order of tissues is kept better than by the other systems"].verdict == NOT_HELD
+
+
+def test_resolutions_are_compared_section_by_section_and_by_cost(tmp_path, random):
+    fine = (0.4 + 0.02 * random.random(SECTIONS)).tolist()
+    results = written(tmp_path, random, ours=0.7, others=0.7, levels=("10x", "5x"), iou={"5x": fine})
+    found = claims(results, **{"10x": 1_000_000, "5x": 4_000_000})
+    assert found["10x scores higher than 5x"].verdict == HELD
+    assert found["10x scores higher than 5x"].difference.value == pytest.approx(100 * (0.5 - np.mean(fine)))
+    cost = found["10x costs little beside 5x"]
+    assert cost.verdict == HELD
+    assert "4.0 times the pixels" in cost.measured
+    assert "4.0 times as long" in cost.measured
+
+
+def test_few_patients_establish_nothing(tmp_path, random):
+    plan = tiny_plan(ARCHS, seeds=(0,), ablation=False)
+    write_all(
+        tmp_path,
+        plan,
+        random,
+        sections=4,
+        accuracy=lambda job: 0.95 if job.variant.arch == "ntrm-paper" else 0.3,
+    )
+    found = claims(read(tmp_path, plan))
+    assert {claim.verdict for claim in found.values()} == {NOT_ESTABLISHED, LEFT_OUT}
+
+
+def test_other_tissues_leave_the_claims_about_skin_out_with_the_reason(tmp_path, random):
+    glands = LabelSchema(
+        tuple(Tissue(k, name, name, (k, k, k)) for k, name in enumerate(("background", "benign", "malignant")))
+    )
+    plan = tiny_plan(ARCHS, seeds=(0,), levels=("",), ablation=False)
+    for job in plan.jobs:
+        final = confusions(random, SECTIONS, 0.7, classes=3)
+        initial = confusions(random, SECTIONS, 0.5, classes=3) if "ntrm" in job.variant.arch else None
+        write_job(tmp_path / job.key, job, final, initial=initial, schema=glands)
+    found = {claim.claim: claim for claim in find_claims(read(tmp_path, plan), {"": facts("")})}
+    left_out = [claim for claim in found.values() if claim.verdict == LEFT_OUT]
+    assert len(left_out) == 5
+    assert all("this dataset" in claim.measured or "resolutions" in claim.measured for claim in left_out)
+    assert found["the highest mean IoU"].difference is not None
+
+
+def test_a_failed_run_leaves_out_only_what_needs_it(tmp_path, random):
+    plan = tiny_plan(ARCHS, seeds=(0,), ablation=False)
+    control = plan.job(plan.control, 0).key
+    write_all(tmp_path, plan, random, skip={control})
+    found = claims(read(tmp_path, plan, {control: "killed"}))
+    assert found["fewer false positives of SCC than the matched control"].verdict == LEFT_OUT
+    assert found["the highest mean IoU"].verdict != LEFT_OUT
+    assert "errors corrected at the BCC–RET interface, because of the relation module" not in found
+
+
+def test_the_table_has_a_row_for_each_claim(tmp_path, random):
+    results = written(tmp_path, random, ours=0.8, others=0.6)
+    table = claims_table(results, {"10x": facts("10x")})
+    assert len(table.rows) == len(list(find_claims(results, {"10x": facts("10x")})))
+    verdicts = [row[table.header.index("verdict")] for row in table.rows]
+    assert set(verdicts) <= {HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT}
+    assert any(isinstance(cell, Difference) for row in table.rows for cell in row)
+    assert claims_table(read(tmp_path, tiny_plan(("unet-resnet18",), ablation=False)), {}) is None
+
+
+def test_a_verdict_needs_every_comparison():
+    class Fake:
+        def __init__(self, difference, established):
+            self.difference, self.established = difference, established
+
+    assert verdict_of([Fake(1, True), Fake(2, True)]) == HELD
+    assert verdict_of([Fake(1, True), Fake(2, False)]) == NOT_ESTABLISHED
+    assert verdict_of([Fake(1, True), Fake(-2, True)]) == NOT_HELD
+    assert verdict_of([Fake(-1, True)], lower=True) == HELD
+    assert verdict_of([]) == NOT_ESTABLISHED

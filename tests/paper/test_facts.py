@@ -1,0 +1,62 @@
+import json
+import shutil
+
+import pytest
+
+from ntrm.core.errors import UsageError
+from ntrm.data.split import open_parts
+from ntrm.paper import facts
+from ntrm.paper.facts import choose_levels, gather_facts, is_phantom, recall_facts
+from ntrm.training.recipe import load_recipe
+
+RECIPE = load_recipe("fast", {"window": 64, "overlap": 0})
+
+
+def test_counts_are_those_of_the_files(stripes, tmp_path):
+    parts = open_parts(stripes, level="10x")
+    found = gather_facts(parts, "10x", RECIPE, tmp_path / "10x.json")
+    assert found.sections == {"train": 2, "val": 1, "test": 2}
+    assert found.patients == {"train": 2, "val": 1, "test": 2}
+    assert found.pixels == {"train": 2 * 96 * 128, "val": 96 * 128, "test": 2 * 96 * 128}
+    # Windows of 64 cover 96 × 128 pixels two by two.
+    assert found.windows["train"] == 2 * 4
+    assert found.fingerprint == parts.fingerprint()
+    assert found.mpp == pytest.approx(6.7)
+    assert not found.phantom
+
+
+def test_what_is_known_is_not_read_again_until_a_file_changes(stripes, tmp_path, monkeypatch):
+    data, memory = tmp_path / "data", tmp_path / "10x.json"
+    shutil.copytree(stripes, data)
+    first = gather_facts(open_parts(data, level="10x"), "10x", RECIPE, memory)
+    monkeypatch.setattr(facts, "_count", None)
+    assert gather_facts(open_parts(data, level="10x"), "10x", RECIPE, memory) == first
+    dataset = open_parts(data, level="10x").whole
+    assert recall_facts(memory, dataset, load_recipe("fast", {"window": 32, "overlap": 0})) is None
+    image = data / "10x" / "Images" / "BCC_1.tif"
+    image.write_bytes(image.read_bytes() + b"\0")
+    assert recall_facts(memory, dataset, RECIPE) is None
+    memory.write_text(json.dumps({"stamp": 1})[:-3])
+    assert recall_facts(memory, dataset, RECIPE) is None
+
+
+def test_levels_are_those_wanted_coarsest_first(stripes):
+    assert choose_levels(stripes, ()) == ("10x", "5x")
+    assert choose_levels(stripes, ("5x",)) == ("5x",)
+    with pytest.raises(UsageError, match="no such resolution"):
+        choose_levels(stripes, ("2x",))
+
+
+def test_a_part_without_sections_is_refused(stripes, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(stripes, data)
+    cases = data / "cases.csv"
+    cases.write_text(cases.read_text().replace(",val,", ",train,"))
+    with pytest.raises(UsageError, match="an empty part"):
+        gather_facts(open_parts(data, level="10x"), "10x", RECIPE, tmp_path / "10x.json")
+
+
+def test_a_phantom_is_told_by_its_truth(stripes, tmp_path):
+    assert not is_phantom(stripes)
+    (tmp_path / "truth.json").write_text("{}")
+    assert is_phantom(tmp_path)

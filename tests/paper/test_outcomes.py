@@ -1,0 +1,166 @@
+import json
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from tests.paper.synthetic import confusions, read, tiny_plan, write_all, write_job
+
+from ntrm.core.errors import DataError
+from ntrm.metrics.significance import compare_confusions, compare_scores, holm, pixel_accuracy
+from ntrm.paper.outcomes import (
+    BOOTSTRAP,
+    Pair,
+    Score,
+    compare_family,
+    compare_section_scores,
+    compare_variants,
+    dig,
+    evaluation_of,
+    false_positive_rate,
+    read_outcome,
+)
+
+
+@pytest.fixture
+def plan():
+    return tiny_plan(archs=("ntrm-paper", "unet-resnet18"), ablation=False)
+
+
+def test_a_run_is_done_when_its_metrics_are_there_and_whole(tmp_path, plan, random):
+    job = plan.jobs[0]
+    assert read_outcome(job, tmp_path / "none").status == "not run"
+    assert read_outcome(job, tmp_path / "none", "killed").status == "failed"
+    write_job(tmp_path / "run", job, confusions(random, 3, 0.5))
+    assert read_outcome(job, tmp_path / "run").status == "done"
+    metrics = tmp_path / "run" / "evaluation" / "metrics.json"
+    metrics.write_text(metrics.read_text()[:-20])
+    assert evaluation_of(tmp_path / "run") is None
+
+
+def test_seeds_are_stacked_and_missing_arrays_left_out(tmp_path, plan, random):
+    write_all(tmp_path, plan, random, sections=4)
+    results = read(tmp_path, plan)
+    stack = results.stack(plan.ours)
+    assert stack.shape == (2, 4, 12, 12)
+    stored = np.load(results.of(plan.ours)[1].folder / "evaluation" / "confusions.npz")["final"]
+    np.testing.assert_array_equal(stack[1], stored)
+    assert results.stack(plan.systems[1], "initial") is None
+    assert results.sections(plan.systems) == ([f"S{k}" for k in range(4)], [f"P{k}" for k in range(4)])
+
+
+def test_evaluations_of_other_sections_are_not_mixed(tmp_path, plan, random):
+    for number, job in enumerate(plan.jobs):
+        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5), patients=[f"{number}", "b", "c"])
+    with pytest.raises(DataError, match="not of the same sections"):
+        read(tmp_path, plan).sections(plan.systems)
+
+
+@pytest.mark.parametrize("name", ["confusions.npz", "interfaces.npz", "sections.csv"])
+def test_damaged_files_are_named(tmp_path, plan, random, name):
+    job = plan.jobs[0]
+    write_job(tmp_path, job, confusions(random, 3, 0.5))
+    path = tmp_path / "evaluation" / name
+    path.write_bytes(b"\xff\xfe" * 20)
+    outcome = read_outcome(job, tmp_path)
+    attribute = {"confusions.npz": "arrays", "interfaces.npz": "interfaces", "sections.csv": "sections"}[name]
+    with pytest.raises(DataError, match=name):
+        getattr(outcome, attribute)
+
+
+def test_empty_cells_of_sections_are_no_numbers(tmp_path, plan, random):
+    scores = {"adjacency_f1": [0.5, "", 0.25]}
+    for job in plan.jobs:
+        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5), scores=scores)
+    found = read(tmp_path, plan).section_scores(plan.ours, "adjacency_f1")
+    np.testing.assert_array_equal(found, [[0.5, np.nan, 0.25]] * 2)
+
+
+def test_numbers_deep_in_a_document():
+    document = json.loads('{"a": {"b": 0.5, "c": null}}')
+    assert dig(document, ("a", "b")) == 0.5
+    assert dig(document, ("a", "c")) is None
+    assert dig(document, ("a", "b", "d")) is None
+    assert dig(document, ("a",)) is None
+    assert dig({}, ("a", "b")) is None
+
+
+SECTIONS = 8
+
+
+def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
+    tables = random.integers(0, 50, (3, 4, 5, 5)).astype(float)
+    index = int(random.integers(5))
+    expected = np.empty((3, 4))
+    for place in np.ndindex(3, 4):
+        table = tables[place]
+        wrong = sum(table[true, index] for true in range(5) if true != index)
+        others = sum(table[true, predicted] for true in range(5) if true != index for predicted in range(5))
+        expected[place] = wrong / others
+    np.testing.assert_allclose(false_positive_rate(index)(tables), expected)
+    assert np.isnan(false_positive_rate(0)(np.array([[[3.0, 1.0], [0.0, 0.0]]]))).all()
+
+
+def test_a_family_is_corrected_together(random):
+    patients = [f"P{k}" for k in range(SECTIONS)]
+    accuracies = {"a": 0.6, "b": 0.62, "c": 0.7}
+    counts = {name: confusions(random, SECTIONS, accuracy)[None] for name, accuracy in accuracies.items()}
+    pairs = {pair: Pair(*pair, counts[pair[0]], counts[pair[1]]) for pair in ("ab", "ac")}
+    found = compare_family(pairs, patients, pixel_accuracy)
+    alone = []
+    for first, second in pairs:
+        (single,) = compare_confusions(
+            {"x": counts[first], "y": counts[second]}, patients, statistic=pixel_accuracy, bootstrap=BOOTSTRAP
+        )
+        alone.append(single)
+    assert [each.p for each in found.values()] == [each.p for each in alone]
+    assert [each.p_holm for each in found.values()] == list(holm([each.p for each in alone]))
+    assert [(each.first, each.second) for each in found.values()] == [("a", "b"), ("a", "c")]
+
+
+def test_a_statistic_that_is_nowhere_defined_is_left_out(random):
+    counts = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
+    counts[..., 0, 0] = 5
+    pair = Pair("a", "b", counts, counts)
+    assert compare_family({"": pair}, list("abcdefgh"), false_positive_rate(0)) == {}
+
+
+def test_networks_without_results_are_left_out(tmp_path, random):
+    plan = tiny_plan(archs=("ntrm-paper", "unet-resnet18"), seeds=(0,), ablation=False)
+    ours, other = plan.systems
+    write_all(tmp_path, plan, random, sections=SECTIONS, skip={plan.job(other, 0).key})
+    results = read(tmp_path, plan)
+    assert compare_variants(results, [(ours, other)], pixel_accuracy) == {}
+    assert compare_section_scores(results, [(ours, other)], "iou") == {}
+    assert list(compare_variants(results, [(ours, other), (ours, plan.control)], pixel_accuracy)) == [
+        (ours, plan.control)
+    ]
+
+
+def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
+    plan = tiny_plan(archs=("ntrm-paper",), levels=("10x", "5x"), ablation=False)
+    scores = {job.key: random.random(SECTIONS) for job in plan.jobs}
+    for job in plan.jobs:
+        write_job(tmp_path / job.key, job, confusions(random, SECTIONS, 0.5), scores={"iou": scores[job.key].tolist()})
+    coarse, fine = plan.resolutions
+    (found,) = compare_section_scores(read(tmp_path, plan), [(coarse, fine)], "iou").values()
+    stacks = [np.stack([scores[plan.job(variant, seed).key] for seed in plan.seeds]) for variant in (coarse, fine)]
+    patients = [f"P{k}" for k in range(SECTIONS)]
+    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, patients, bootstrap=BOOTSTRAP)
+    assert found.difference == pytest.approx(stacks[0].mean() - stacks[1].mean())
+    assert (found.low, found.high, found.p) == (expected.low, expected.high, expected.p)
+
+
+def test_a_score_is_mean_and_sample_deviation(random):
+    values = tuple(random.random(5).tolist())
+    score = Score(values)
+    assert score.mean == pytest.approx(fmean(values))
+    assert score.spread == pytest.approx(stdev(values))
+    assert str(score) == f"{fmean(values):.4f} ± {stdev(values):.4f}"
+    assert Score(()).mean is None
+    assert Score((0.5,)).spread is None
+
+
+def test_failed_seeds_are_told():
+    assert str(Score((), failed=3)) == "failed"
+    assert str(Score((0.5, 0.5), failed=1)) == "0.5000 ± 0.0000 (1 seed failed)"
+    assert not Score(())

@@ -1,0 +1,140 @@
+from dataclasses import replace
+
+import pytest
+from tests.paper.synthetic import tiny_plan
+
+from ntrm.core.errors import UsageError
+from ntrm.models.registry import create
+from ntrm.paper import plan as plans
+from ntrm.paper.plan import FACTORS, describe, taken
+from ntrm.paper.published import SYSTEMS
+from ntrm.training.recipe import load_recipe
+
+
+def test_all_systems_the_control_and_every_factor_are_planned_once_for_each_seed():
+    plan = tiny_plan(seeds=(0, 1, 2))
+    assert [variant.arch for variant in plan.systems] == list(SYSTEMS)
+    assert plan.control.arch == "ntrm-control"
+    assert [row.factor.name for row in plan.ablation] == [factor.name for factor in FACTORS]
+    # Six systems, the control, ten factors, and the control that matches a coarse head on D2.
+    assert len(plan.jobs) == 3 * (6 + 1 + 10 + 1)
+    assert len({job.key for job in plan.jobs}) == len(plan.jobs)
+    assert [job.seed for job in plan.jobs] == sorted(job.seed for job in plan.jobs)
+
+
+def test_every_factor_is_a_network_and_differs_from_the_paper_in_one_option():
+    base = create("ntrm-paper", 12, width=0.125).relation.config.__dict__
+    for factor in FACTORS:
+        ((name, value),) = factor.options
+        network = create("ntrm-paper", 12, width=0.125, **dict(factor.options))
+        changed = network.relation.config.__dict__
+        differing = {key for key in base if base[key] != changed[key]}
+        assert differing == (set() if name == "coarse" else {name})
+        assert network.coarse_from == (value if name == "coarse" else "e5")
+
+
+def test_the_control_matches_the_factor_that_it_shares():
+    plan = tiny_plan(seeds=(0,))
+    controls = {row.factor.name: dict(row.control.options) for row in plan.ablation}
+    assert controls.pop("coarse d2") == {"coarse": "d2"}
+    assert set(map(str, controls.values())) == {"{}"}
+
+
+def test_resolutions_are_those_of_the_data_and_table_1_is_at_10x():
+    plan = tiny_plan(levels=("10x", "5x", "2x"), ablation=False, seeds=(0,))
+    assert [variant.level for variant in plan.resolutions] == ["10x", "5x", "2x"]
+    assert plan.primary == "10x"
+    assert {variant.level for variant in plan.systems} == {"10x"}
+    assert len(plan.jobs) == 6 + 1 + 2
+    assert tiny_plan(levels=("",), ablation=False).primary == ""
+    assert tiny_plan(levels=("5x", "2x"), ablation=False).primary == "5x"
+
+
+def test_a_second_table_from_scratch_only_where_encoders_start_differently():
+    alike = tiny_plan(ablation=False)
+    assert alike.scratch == ()
+    assert tiny_plan(ablation=False, imagenet=SYSTEMS).scratch == ()
+    mixed = tiny_plan(ablation=False, imagenet=("ntrm-paper", "unet-resnet18", "deeplabv3plus"), seeds=(0,))
+    assert {variant.init for variant in mixed.scratch} == {"scratch"}
+    assert len(mixed.scratch) == 6
+    # The three that start from scratch anyway are not trained twice.
+    assert len(mixed.jobs) == 6 + 1 + 3
+    assert "unet-vgg16" in mixed.notes[0]
+    recipes = {job.variant: job.recipe.encoder_weights for job in mixed.jobs}
+    assert all(recipes[v] == ("imagenet" if v.init == "imagenet" else "none") for v in recipes)
+
+
+def test_keys_are_stable_and_follow_everything_that_decides_the_result():
+    def keys(**changes):
+        return {job.key for job in tiny_plan(archs=("ntrm-paper",), seeds=(0,), ablation=False, **changes).jobs}
+
+    first = keys()
+    assert first == keys()
+    assert first.isdisjoint(keys(options={"width": 0.5}))
+    assert first.isdisjoint(keys(imagenet=("ntrm-paper",)))
+    job = tiny_plan(archs=("ntrm-paper",), seeds=(0,), ablation=False).jobs[0]
+    others = [
+        plans.Job(job.variant, 1, job.recipe, job.fingerprint),
+        plans.Job(job.variant, 0, load_recipe("paper"), job.fingerprint),
+        plans.Job(job.variant, 0, job.recipe, "other data"),
+    ]
+    assert len({job.key, *(other.key for other in others)}) == 4
+    # How windows are read does not touch the result.
+    elsewhere = replace(job.recipe, workers=3, resident="no")
+    assert plans.Job(job.variant, 0, elsewhere, job.fingerprint).key == job.key
+    assert all(character.isalnum() or character in "-_." for character in job.key)
+
+
+def test_options_go_to_the_networks_that_take_them():
+    plan = tiny_plan(options={"width": 0.25, "dim": 32}, seeds=(0,), ablation=False)
+    options = {variant.arch: dict(variant.options) for variant in plan.variants}
+    assert options["ntrm-paper"] == {"width": 0.25, "dim": 32}
+    assert options["ntrm-control"] == options["mit-b2"] == options["attention-unet"] == {"width": 0.25}
+    assert taken("ntrm-control", {"coarse": "d2", "masks": "soft"}) == {"coarse": "d2"}
+    with pytest.raises(UsageError, match="no network takes the option"):
+        tiny_plan(options={"wdith": 0.25})
+
+
+def test_without_transformers_the_mix_transformer_is_left_out_with_a_note(monkeypatch):
+    monkeypatch.setattr(plans, "find_spec", lambda name: None)
+    plan = tiny_plan(ablation=False)
+    assert "mit-b2" not in {variant.arch for variant in plan.variants}
+    assert "transformers" in plan.notes[0]
+    with pytest.raises(UsageError, match="transformers is missing"):
+        tiny_plan(archs=("mit",))
+
+
+def test_without_ntrm_there_are_no_claims_and_no_ablation():
+    plan = tiny_plan(archs=("unet-resnet18", "mit"), seeds=(0,))
+    assert plan.ours is None
+    assert plan.ablation == plan.resolutions == ()
+    assert [variant.arch for variant in plan.variants] == ["unet-resnet18", "mit-b2"]
+    assert "no claims" in plan.notes[0]
+
+
+def test_the_default_is_planned_as_the_network_that_it_is():
+    plan = tiny_plan(archs=("ntrm", "ntrm-control", "unet-resnet18"), seeds=(0,))
+    assert [variant.arch for variant in plan.systems] == ["ntrm-control", "unet-resnet18"]
+    assert plan.notes[0] == "ntrm is ntrm-control in this version of ntrm."
+    assert "ntrm-paper is not among the networks" in plan.notes[1]  # and so no figure of its relation module
+    assert len(tiny_plan(archs=("ntrm-paper", "ntrm"), seeds=(0,), ablation=False).jobs) == 2  # its control is there
+    with pytest.raises(UsageError, match=r"no network takes the option\n.*masks"):
+        tiny_plan(archs=("ntrm",), options={"masks": "soft"})
+
+
+@pytest.mark.parametrize("seeds", [(), (0, 0), (-1,)])
+def test_impossible_seeds_are_refused(seeds):
+    with pytest.raises(UsageError, match="impossible seeds"):
+        tiny_plan(seeds=seeds)
+
+
+def test_unknown_networks_list_the_choices():
+    with pytest.raises(UsageError, match="one of ntrm, ntrm-paper"):
+        tiny_plan(archs=("unet",))
+
+
+def test_the_description_names_every_job():
+    plan = tiny_plan(seeds=(0,))
+    document = describe(plan)
+    assert [job["key"] for job in document["jobs"]] == [job.key for job in plan.jobs]
+    assert document["recipe"]["steps"] == 2

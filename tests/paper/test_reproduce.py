@@ -1,0 +1,198 @@
+"""The whole way in small: killed in the middle, gone on, one run that fails, and a page with the right numbers."""
+
+import csv
+import json
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ntrm.cli.main import app
+from ntrm.core.errors import RefusedError
+from ntrm.core.locks import holding
+from ntrm.paper.child_run import work
+from ntrm.paper.plan import describe
+from ntrm.paper.reproduce import reproduce
+from ntrm.paper.request import Request
+from ntrm.training.recipe import parse_overrides
+
+pytestmark = pytest.mark.slow
+
+ARCHS = ("unet-resnet18", "ntrm-paper", "deeplabv3plus")
+SETTINGS = ("steps=24", "validate_every=6", "batch=2", "window=64", "overlap=0", "workers=0", "augment=none")
+
+
+def arguments(data, out):
+    words = ["reproduce", "--data", str(data), "--out", str(out), "--archs", ",".join(ARCHS), "--seeds", "0"]
+    words += ["--resolutions", "10x", "--no-ablation", "--device", "cpu"]
+    words += ["--option", "width=0.125", "--option", "dim=8", "--progress", "none"]
+    return words + [word for setting in SETTINGS for word in ("--set", setting)]
+
+
+def wait_for(condition, process, seconds=600.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, "the reproduction ended before it could be killed"
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def only(folder, pattern):
+    return next(iter(folder.glob(pattern)), None)
+
+
+def test_a_reproduction_that_is_killed_goes_on_and_its_page_has_the_right_numbers(stripes, tmp_path):
+    # One test: the story takes long, and tests of one file may run in several processes, each with a story of its own.
+    story = tell(stripes, tmp_path)
+    check_a_killed_reproduction_goes_on(story)
+    check_a_failed_run_is_reported_and_the_others_go_on(story)
+    check_the_numbers_of_the_tables_are_those_of_the_counts(story)
+    check_claims_and_costs_are_counted_on_the_real_runs(story)
+    check_every_figure_is_drawn(story)
+    check_a_dry_run_tells_what_is_left_and_writes_nothing(story)
+
+
+def tell(stripes, root):
+    """Two runs are done; kill -9 in the middle of the third; spoil the fourth; go on to the end."""
+    out, runs = root / "out", root / "out" / "runs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NTRM_CACHE", str(root / "cache"))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        jobs = do_two(stripes, out)
+        killed = runs / jobs["ntrm-paper"].key
+        command = [sys.executable, "-m", "ntrm", *arguments(stripes, out), "--jobs", "1"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: only(killed, "checkpoints/step-*.ckpt"), process)
+        finally:
+            process.kill()
+            process.wait()
+        # The worker ends with its parent and gives its lock back.
+        with holding(out / "jobs" / f"{killed.name}.lock", wait=True):
+            half = json.loads((killed / "provenance.json").read_text())
+        first = runs / jobs["unet-resnet18"].key / "evaluation" / "metrics.json"
+        before = first.stat().st_mtime_ns, first.read_bytes()
+        spoilt = runs / jobs["deeplabv3plus"].key
+        spoilt.mkdir()
+        (spoilt / "stranger.txt").write_text("not a run")
+        result = CliRunner().invoke(app, [*arguments(stripes, out), "--jobs", "2", "--json"])
+        dry = CliRunner().invoke(app, [*arguments(stripes, out), "--dry-run", "--json"])
+    return SimpleNamespace(
+        out=out, result=result, half=half, killed=killed, first=first, before=before, spoilt=spoilt, dry=dry
+    )
+
+
+def do_two(data, out):
+    """Two runs, done by their worker's own function in this process; returns the plan's jobs by network."""
+    overrides = parse_overrides(SETTINGS)
+    options = {"width": 0.125, "dim": 8}
+    request = Request(data, out, ARCHS, ("10x",), (0,), overrides=overrides, options=options, ablation=False)
+    plan = request.plan({level: each.fingerprint for level, each in request.gather().items()})
+    jobs = {job.variant.arch: job for job in plan.jobs}
+    request.workspace.describe(describe(plan))
+    for arch in ("unet-resnet18", "ntrm-control"):  # a process of their own would spend its time importing
+        task = request.workspace.task(jobs[arch], data, None, boundaries=True, pictures=False)
+        work({**task.document, "device": "cpu", "jobs": 1})
+    return jobs
+
+
+def check_a_killed_reproduction_goes_on(story):
+    assert story.half["finished"] is False
+    assert (story.killed / "evaluation" / "metrics.json").is_file()
+    after = json.loads((story.killed / "provenance.json").read_text())
+    assert after["finished"] is True
+    assert after["sessions"] == 2
+    assert after["steps"] == 24
+    assert not (story.killed / "checkpoints").exists()
+    # What was done stays as it was.
+    assert (story.first.stat().st_mtime_ns, story.first.read_bytes()) == story.before
+    assert json.loads(story.result.stdout)["ran"] == 2
+
+
+def check_a_failed_run_is_reported_and_the_others_go_on(story):
+    assert story.result.exit_code == 1
+    document = json.loads(story.result.stdout)
+    ((label, reason),) = document["failed"].items()
+    assert label.startswith("deeplabv3plus")
+    assert "there is no run in this folder" in reason
+    assert (document["jobs"], document["done"]) == (4, 3)
+    assert (story.spoilt / "stranger.txt").read_text() == "not a run"
+    page = (story.out / "index.html").read_text()
+    assert "there is no run in this folder" in page
+    rows = read_csv(story.out / "tables" / "runs.csv")
+    assert {row["network"]: row["status"] for row in rows} == {
+        "unet-resnet18": "done",
+        "ntrm-paper": "done",
+        "deeplabv3plus": "failed",
+        "ntrm-control": "done",
+    }
+
+
+def check_the_numbers_of_the_tables_are_those_of_the_counts(story):
+    rows = {row["system"]: row for row in read_csv(story.out / "tables" / "table1.csv")}
+    assert rows["DeepLabV3+"]["accuracy"] == ""
+    assert rows["DeepLabV3+"]["accuracy failed"] == "1"
+    for title, arch in (("U-Net (ResNet)", "unet-resnet18"), ("NTRM", "ntrm-paper")):
+        with np.load(only(story.out / "runs", f"{arch}_*/evaluation/confusions.npz")) as stored:
+            accuracy, iou, dice = scores(stored["final"].sum(axis=0))
+        row = rows[title]
+        assert float(row["accuracy"]) == pytest.approx(accuracy)
+        assert float(row["mean IoU"]) == pytest.approx(iou)
+        assert float(row["Dice"]) == pytest.approx(dice)
+        assert row["encoder init"] == "scratch"
+
+
+def scores(table):
+    """Pixel accuracy, macro IoU and macro Dice, class by class."""
+    ious, dices = [], []
+    for k in range(len(table)):
+        hits, true, predicted = table[k, k], table[k].sum(), table[:, k].sum()
+        if true + predicted:
+            ious.append(hits / (true + predicted - hits))
+            dices.append(2 * hits / (true + predicted))
+    return np.trace(table) / table.sum(), np.mean(ious), np.mean(dices)
+
+
+def check_claims_and_costs_are_counted_on_the_real_runs(story):
+    claims = {row["claim"]: row for row in read_csv(story.out / "tables" / "claims.csv")}
+    assert claims["the highest mean IoU"]["verdict"] == "left out"  # DeepLabV3+ failed
+    changed = claims["errors corrected at the RET–HYP interface"]
+    assert changed["verdict"] == "not established"  # two patients
+    counts = np.load(only(story.out / "runs", "ntrm-paper_*/evaluation/interfaces.npz"))
+    ret, hyp = 3, 6
+    both = {name: int((counts[name][:, ret, hyp] + counts[name][:, hyp, ret]).sum()) for name in counts.files}
+    assert changed["measured"].startswith(f"{both['corrected']} corrected, {both['broken']} broken of {both['pixels']}")
+    metrics = json.loads(only(story.out / "runs", "ntrm-paper_*/evaluation/metrics.json").read_text())
+    assert metrics["interfaces"]["RET-HYP"]["corrected"] == both["corrected"]
+    stages = read_csv(story.out / "tables" / "complexity_stages.csv")
+    assert [row["stage"] for row in stages][:2] == ["Reg", "ψ"]
+    (resolution,) = read_csv(story.out / "tables" / "table2.csv")
+    assert float(resolution["seconds per section"]) > 0
+    assert resolution["training windows"] == "8"
+
+
+def check_every_figure_is_drawn(story):
+    drawn = {path.stem for path in (story.out / "figures").glob("*.png")}
+    assert drawn == {"dataset", "qualitative", "improvement", "pipeline", "architecture", "trm"}
+    page = (story.out / "index.html").read_text()
+    assert page.count("data:image/png;base64") == len(drawn)
+
+
+def check_a_dry_run_tells_what_is_left_and_writes_nothing(story):
+    document = json.loads(story.dry.stdout)
+    assert len(document["jobs"]) == 4
+    assert document["done"] == 3
+
+
+def read_csv(path):
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_two_reproductions_do_not_share_a_folder(stripes, tmp_path):
+    with holding(tmp_path / "out" / ".lock"), pytest.raises(RefusedError, match="another process works"):
+        reproduce(Request(stripes, tmp_path / "out"))

@@ -1,0 +1,114 @@
+import shlex
+
+import pytest
+from tests.paper.synthetic import tiny_plan
+from typer.main import get_command
+
+from ntrm.cli.main import app
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import SKIN
+from ntrm.models import weights
+from ntrm.models.encoders import ResNetEncoder
+from ntrm.paper.request import Request, Workspace, dry_run, encoder_init, parse_seeds
+from ntrm.training.recipe import load_recipe
+
+
+def request(data, out, **changes):
+    settings = {"steps": 2, "batch": 2, "window": 64, "overlap": 0}
+    wanted = {"archs": ("ntrm-paper",), "seeds": (0,), "options": {"width": 0.125}, "ablation": False}
+    return Request(data, out, overrides=settings, **{**wanted, **changes})
+
+
+def test_a_dry_run_plans_for_the_data_and_writes_nothing(stripes, tmp_path):
+    plan, done = dry_run(request(stripes, tmp_path / "out"))
+    assert [variant.level for variant in plan.resolutions] == ["10x", "5x"]
+    assert done == dict.fromkeys([job.key for job in plan.jobs], False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_keys_are_the_same_before_and_after_the_data_was_gathered(stripes, tmp_path):
+    wanted = request(stripes, tmp_path / "out", resolutions=("10x",))
+    before = [job.key for job in dry_run(wanted)[0].jobs]
+    facts = wanted.gather()
+    assert [job.key for job in wanted.plan({"10x": facts["10x"].fingerprint}).jobs] == before
+    assert [job.key for job in dry_run(wanted)[0].jobs] == before
+
+
+def test_options_must_be_plain(stripes, tmp_path):
+    with pytest.raises(UsageError, match="impossible value of the option width"):
+        dry_run(request(stripes, tmp_path, options={"width": [1]}))
+
+
+@pytest.mark.parametrize("named", ["auto", "imagenet"])
+def test_encoders_start_from_imagenet_where_the_weights_are_there(named, tmp_path, monkeypatch):
+    from safetensors.torch import save_file
+
+    monkeypatch.setenv("NTRM_WEIGHTS", str(tmp_path))
+    recipe = load_recipe("fast", {"encoder_weights": named})
+    assert encoder_init("unet-resnet18", {}, recipe, SKIN) == "scratch"
+    state = {key: value.contiguous() for key, value in ResNetEncoder("resnet18", 1.0).state_dict().items()}
+    save_file(state, tmp_path / "resnet18-imagenet.safetensors")
+    assert weights.weights_folder() == tmp_path
+    assert encoder_init("unet-resnet18", {}, recipe, SKIN) == "imagenet"
+    assert encoder_init("unet-resnet18", {"width": 0.125}, recipe, SKIN) == "scratch"
+    assert encoder_init("attention-unet", {"width": 0.125}, recipe, SKIN) == "scratch"
+    given = load_recipe("fast", {"encoder_weights": str(tmp_path / "resnet18-imagenet.safetensors")})
+    assert encoder_init("unet-resnet18", {}, given, SKIN) == "file"
+    assert encoder_init("attention-unet", {"width": 0.125}, given, SKIN) == "scratch"
+
+
+def test_a_wrong_option_is_no_missing_file():
+    with pytest.raises(UsageError):
+        encoder_init("ntrm-paper", {"width": 0.125, "masks": "hairy"}, load_recipe("fast"), SKIN)
+
+
+def test_seeds_are_whole_numbers():
+    assert parse_seeds("0, 3") == (0, 3)
+    with pytest.raises(UsageError, match="cannot understand the seeds"):
+        parse_seeds("0,one")
+
+
+def test_a_folder_without_data_is_refused(tmp_path):
+    with pytest.raises(DataError):
+        dry_run(request(tmp_path / "nothing", tmp_path / "out"))
+
+
+def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
+    Workspace(tmp_path / "new").claim()
+    (tmp_path / "mine").mkdir()
+    Workspace(tmp_path / "mine").claim()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(RefusedError, match="no reproduction"):
+        Workspace(tmp_path / "mine").claim()
+    Workspace(tmp_path / "mine").describe({})
+    Workspace(tmp_path / "mine").claim()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="not a folder"):
+        Workspace(tmp_path / "file").claim()
+
+
+def test_a_task_says_everything_and_its_commands_do_the_same_by_hand(tmp_path):
+    plan = tiny_plan(archs=("ntrm-paper",), options={"width": 0.125})
+    workspace = Workspace(tmp_path)
+    job = plan.job(next(row.variant for row in plan.ablation if row.factor.name == "boundary off"), 1)
+    task = workspace.task(job, tmp_path / "data", tmp_path / "splits.csv", boundaries=True, pictures=False)
+    assert load_recipe(task.document["recipe"]) == job.recipe
+    assert task.document["options"] == {"boundary": False, "width": 0.125}
+    train = get_command(app).commands["train"]
+    given = train.make_context("train", task.document["command"][2:]).params
+    assert (given["arch"], given["seed"], str(given["resolution"])) == ("ntrm-paper", 1, "10x")
+    assert set(given["option"]) == {"boundary=false", "width=0.125"}
+    assert given["out"] == workspace.run(job)
+    evaluate = get_command(app).commands["evaluate"]
+    given = evaluate.make_context("evaluate", task.document["evaluate_command"][2:]).params
+    assert given["splits"] == tmp_path / "splits.csv"
+    assert given["model"] == str(workspace.run(job) / "model")
+    assert shlex.join(task.document["command"]).startswith("ntrm train --arch ntrm-paper")
+
+
+def test_jobs_of_one_recipe_share_its_file(tmp_path):
+    plan = tiny_plan(imagenet=("ntrm-paper",), ablation=False)
+    workspace = Workspace(tmp_path)
+    files = {(workspace.recipe(job), job.recipe.encoder_weights) for job in plan.jobs}
+    assert len(files) == 2
+    assert {weights for _, weights in files} == {"imagenet", "none"}

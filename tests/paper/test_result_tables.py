@@ -1,0 +1,195 @@
+import csv
+import json
+from dataclasses import replace
+from statistics import stdev
+
+import numpy as np
+import pytest
+from tests.paper.synthetic import read, tiny_plan, write_all
+
+from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
+from ntrm.paper import result_tables
+from ntrm.paper.facts import Facts
+from ntrm.paper.outcomes import Score
+from ntrm.paper.published import TABLE_1
+from ntrm.paper.result_tables import Difference, Table
+
+
+def facts(level, pixels=1_000_000):
+    parts = {"train": 3, "val": 1, "test": 2}
+    return Facts(
+        level=level,
+        mpp=6.7,
+        fingerprint=f"data {level}",
+        sections=parts,
+        patients=parts,
+        pixels={"train": 1, "val": 1, "test": pixels},
+        windows={"train": 40, "val": 1, "test": 1},
+        phantom=True,
+    )
+
+
+@pytest.fixture
+def results(tmp_path, random):
+    plan = tiny_plan(levels=("10x", "5x"))
+    write_all(tmp_path, plan, random, accuracy=lambda job: 0.7 if job.variant.arch == "ntrm-paper" else 0.6)
+    return read(tmp_path, plan)
+
+
+def documents(results, variant):
+    """metrics.json of every seed, read by hand."""
+    folders = [outcome.folder for outcome in results.of(variant)]
+    return [json.loads((folder / "evaluation" / "metrics.json").read_text()) for folder in folders]
+
+
+def test_table_1_has_the_scores_of_metrics_json_and_the_papers_beside(results):
+    table = result_tables.table_1(results)
+    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    assert len(rows) == 7
+    for variant in results.plan.systems:
+        row = rows[variant.title]
+        found = documents(results, variant)
+        for column, value in (
+            ("accuracy", [each["pooled"]["pixel_accuracy"] for each in found]),
+            ("mean IoU", [each["pooled"]["macro"]["iou"] for each in found]),
+            ("Dice", [each["pooled"]["macro"]["dice"] for each in found]),
+        ):
+            assert row[column].mean == pytest.approx(np.mean(value))
+            assert row[column].spread == pytest.approx(np.std(value, ddof=1))
+        assert row["encoder init"] == "scratch"
+        if variant.arch in TABLE_1:
+            assert [row[f"paper: {name}"] for name in ("accuracy", "mean IoU", "Dice")] == list(TABLE_1[variant.arch])
+    quoted = rows["MiT (as quoted)"]
+    assert (quoted["paper: accuracy"], quoted["paper: mean IoU"], quoted["paper: Dice"]) == (0.8310, 0.6530, None)
+    assert quoted["accuracy"] is None
+    assert rows["MiT (trained, B2)"]["accuracy"]
+
+
+def test_the_table_from_scratch_stands_beside_only_where_it_is_needed(results, tmp_path, random):
+    assert result_tables.table_1_scratch(results) is None
+    plan = tiny_plan(imagenet=("ntrm-paper",), ablation=False, archs=("ntrm-paper", "unet-vgg16"))
+    write_all(tmp_path / "mixed", plan, random)
+    mixed = read(tmp_path / "mixed", plan)
+    place = result_tables.table_1(mixed).header.index("encoder init")
+    assert [row[place] for row in result_tables.table_1(mixed).rows] == ["imagenet", "scratch"]
+    assert [row[place] for row in result_tables.table_1_scratch(mixed).rows] == ["scratch", "scratch"]
+
+
+def test_table_2_names_costs(results):
+    table = result_tables.table_2(results, {"10x": facts("10x"), "5x": facts("5x", 4_000_000)})
+    first, second = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    assert (first["resolution"], second["resolution"]) == ("10x", "5x")
+    assert (first["test pixels (million)"], second["test pixels (million)"]) == ("1.00", "4.00")
+    assert first["training windows"] == 40
+    # Two seconds over ten sections, and trainings of 10 and 11 seconds.
+    assert first["seconds per section"].mean == pytest.approx(0.2)
+    assert first["training seconds"].mean == pytest.approx(10.5)
+    assert first["paper: Dice"] == 0.8163
+    assert second["paper: Dice"] == 0.7924
+
+
+def test_tissues_have_their_own_scores(results):
+    table = result_tables.tissue_table(results, "dice")
+    assert [row[0] for row in table.rows] == documents(results, results.plan.ours)[0]["classes"]
+    place = table.header.index("NTRM")
+    expected = [each["pooled"]["classes"]["KER"]["dice"] for each in documents(results, results.plan.ours)]
+    row = next(row for row in table.rows if row[0] == "KER")
+    assert row[place].values == pytest.approx(expected)
+
+
+def test_differences_are_the_paired_bootstraps(results):
+    table = result_tables.differences_table(results)
+    plan = results.plan
+    stacks = {v: np.stack([o.arrays["final"] for o in results.of(v)]) for v in (plan.ours, plan.control)}
+    _, patients = results.sections([plan.ours])
+    models = {"a": stacks[plan.ours], "b": stacks[plan.control]}
+    (expected,) = compare_confusions(models, patients, statistic=macro_iou, bootstrap=Bootstrap())
+    row = dict(zip(table.header, table.rows[-1], strict=True))
+    assert row["NTRM minus"] == "control, no TRM"
+    assert row["IoU, points"].value == pytest.approx(100 * expected.difference)
+    assert (row["IoU, points"].low, row["IoU, points"].high) == pytest.approx((100 * expected.low, 100 * expected.high))
+    assert row["verdict (Dice)"].startswith("NTRM higher")
+    (dice,) = compare_confusions(models, patients, statistic=macro_dice, bootstrap=Bootstrap())
+    low, high = (100 * end for end in dice.over_trainings)
+    assert row["Dice over seeds, points"] == f"{low:+.1f} to {high:+.1f}"
+    assert row["verdict (Dice)"].endswith("other trainings may differ") is (low <= 0 <= high)
+
+
+def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):
+    table = result_tables.ablation_table(results)
+    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    assert next(iter(rows)) == "NTRM"
+    assert list(rows)[-2:] == ["control", "control coarse d2"]
+    plan = results.plan
+    mean = {row.factor.name: results.metric(row.variant, *result_tables.IOU).mean for row in plan.ablation}
+    ours, control = (results.metric(each, *result_tables.IOU).mean for each in (plan.ours, plan.control))
+    matched = {row.factor.name: results.metric(row.control, *result_tables.IOU).mean for row in plan.ablation}
+    for name, value in mean.items():
+        assert rows[name]["IoU minus NTRM, points"].value == pytest.approx(100 * (value - ours))
+        assert rows[name]["IoU minus control, points"].value == pytest.approx(100 * (value - matched[name]))
+    assert rows["control"]["IoU minus NTRM, points"].value == pytest.approx(100 * (control - ours))
+    assert rows["NTRM"]["IoU minus NTRM, points"] is None
+    assert rows["control"]["IoU minus control, points"] is None
+    assert matched["coarse d2"] != matched["masks soft"]
+
+
+def test_runs_that_failed_say_so_and_the_others_stay(tmp_path, random):
+    plan = tiny_plan(archs=("ntrm-paper", "unet-resnet18", "unet-vgg16"), ablation=False)
+    unet, vgg = plan.systems[1], plan.systems[2]
+    broken = {plan.job(unet, seed).key for seed in plan.seeds} | {plan.job(vgg, 0).key}
+    write_all(tmp_path, plan, random, skip=broken)
+    results = read(tmp_path, plan, dict.fromkeys(broken, "out of memory"))
+    table = result_tables.table_1(results)
+    rows = {row[0]: row for row in table.rows}
+    assert str(rows[unet.title][1]) == "failed"
+    assert str(rows[vgg.title][1]).endswith("(1 seed failed)")
+    assert isinstance(rows["NTRM"][1], Score)
+    assert rows["NTRM"][1].failed == 0
+    differences = {row[0]: row for row in result_tables.differences_table(results).rows}
+    assert differences[unet.title][1] == "failed"
+    assert isinstance(differences[vgg.title][1], Difference)
+    with result_tables.runs_table(results).write_csv(tmp_path / "csv").open(newline="") as stream:
+        statuses = {row["folder"]: row["status"] for row in csv.DictReader(stream)}
+    assert {key for key, status in statuses.items() if status == "failed"} == broken
+    assert len(results.failed) == 3
+
+
+def test_nothing_at_all_still_gives_tables(tmp_path):
+    plan = tiny_plan(seeds=(0,))
+    results = read(tmp_path, plan)
+    assert {str(row[1]) for row in result_tables.table_1(results).rows} == {"failed", "None"}
+    assert result_tables.tissue_table(results, "iou").rows == ()
+    assert all(row[-1] == "failed" or row[-1] is None for row in result_tables.ablation_table(results).rows)
+    assert len(result_tables.runs_table(results).rows) == len(plan.jobs)
+    assert result_tables.table_2(replace_plan(results, resolutions=()), {}) is None
+
+
+def replace_plan(results, **changes):
+    return type(results)(replace(results.plan, **changes), results.outcomes)
+
+
+def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
+    rows = (("a", Score((0.25, 0.75)), Difference(1.0, -2.0, 3.0, established=False)), ("b", None, "failed"))
+    path = Table("t", "T", ("name", "IoU", "gain"), rows).write_csv(tmp_path)
+    with path.open(newline="") as stream:
+        first, second = csv.DictReader(stream)
+    assert (float(first["IoU"]), first["IoU seeds"], first["IoU failed"]) == (0.5, "2", "0")
+    assert float(first["IoU sd"]) == pytest.approx(stdev((0.25, 0.75)))
+    assert [first[key] for key in ("gain", "gain low", "gain high", "gain established")] == [
+        "1.0",
+        "-2.0",
+        "3.0",
+        "False",
+    ]
+    assert (second["IoU"], second["gain"], second["gain low"]) == ("", "failed", "")
+
+
+def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
+    rows = (("a", -0.25, Score((-0.5,)), Difference(-1.0, -2.0, 3.0, established=False), "−3.1 % to +2.0 %"),)
+    shown = Table("t", "T", ("name", "b", "c", "d", "e"), rows)
+    assert not any("-" in cell for row in shown.texts for cell in row)
+    written = shown.write_csv(tmp_path).read_text()
+    assert "−" not in written
+    # A sentence that begins with a number's sign is no formula of a spreadsheet.
+    assert "a,-0.25,-0.5," in written
+    assert ",'-3.1 % to +2.0 %" in written

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+from tests.report.segmented import change, document, network_relations
+
+from ntrm.core.errors import DataError
+from ntrm.results.documents import read_slide
+
+
+def test_everything_is_read_as_it_stands(results):
+    for count, name in enumerate(("one", "two"), start=1):
+        slide = read_slide(results / name)
+        summary, graph = document(results / name / "summary.json"), document(results / name / "graph.json")
+        assert slide.slide_id == name
+        assert slide.areas_mm2 == summary["areas_mm2"]
+        assert slide.fractions == summary["tissue_fractions"]
+        assert slide.shape == (summary["grid"]["height"], summary["grid"]["width"])
+        assert [piece.number for piece in slide.pieces] == list(range(1, count + 1))
+        for piece, told, drawn in zip(slide.pieces, summary["pieces"], graph["pieces"], strict=True):
+            assert {each.key: each.value for each in piece.measures} == {
+                key: each["value"] for key, each in told["measurements"].items()
+            }
+            assert list(piece.sentences) == drawn["text"]
+            boundaries = [edge for edge in drawn["graph"]["edges"] if edge["kind"] == "boundary"]
+            assert [edge.boundary_mm for edge in piece.edges] == [edge["boundary_mm"] for edge in boundaries]
+
+
+def test_confidence_is_weighted_by_area(results):
+    slide = read_slide(results / "two")
+    regions = [
+        node
+        for piece in document(results / "two" / "graph.json")["pieces"]
+        for node in piece["graph"]["nodes"]
+        if node["kind"] == "region"
+    ]
+    for tissue in ("EPI", "RET", "SCC"):
+        own = [(node["confidence"], node["area_mm2"]) for node in regions if node["tissue"] == tissue]
+        values, areas = zip(*own, strict=True)
+        assert slide.confidence(tissue) == pytest.approx(np.average(values, weights=areas), rel=1e-9)
+    assert slide.confidence("BKG") is None
+
+
+def test_the_networks_relations_are_optional_and_checked(results):
+    folder = results / "one"
+    relations = network_relations(document(folder / "summary.json")["classes"])
+    change(folder / "graph.json", lambda it: it.update(network=None))
+    assert read_slide(folder).network is None
+    change(folder / "graph.json", lambda it: it.pop("network"))
+    assert read_slide(folder).network is None
+    change(folder / "graph.json", lambda it: it.update(network=relations))
+    network = read_slide(folder).network
+    assert network.windows == 7
+    assert [list(row) for row in network.attention] == relations["attention"]
+    change(folder / "graph.json", lambda it: it["network"]["attention"].pop())
+    with pytest.raises(DataError, match="are not what ntrm segment writes"):
+        read_slide(folder)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "graph.json"])
+def test_missing_and_damaged_files_are_told_with_what_to_do(results, random, name):
+    path = results / "one" / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(random.integers(1, len(whole) - 3))])
+    with pytest.raises(DataError, match=f"cannot read {name}") as found:
+        read_slide(results / "one")
+    assert "run the same ntrm segment again" in found.value.mend
+    path.write_text("[]")
+    with pytest.raises(DataError, match="is no document"):
+        read_slide(results / "one")
+    path.write_text("[" * 100_000)
+    with pytest.raises(DataError, match="cannot read"):
+        read_slide(results / "one")
+    path.unlink()
+    with pytest.raises(DataError, match=f"has no {name}"):
+        read_slide(results / "one")
+
+
+def test_every_part_that_goes_missing_or_changes_its_kind_is_told(results):
+    folder = results / "two"
+    path = folder / "summary.json"
+    whole = path.read_text()
+    keys = ["slide_id", "classes", "quality", "warnings", "areas_mm2", "cancers", "pieces", "grid", "model"]
+    for key in keys:
+        change(path, lambda it, key=key: it.pop(key))
+        with pytest.raises(DataError):
+            read_slide(folder)
+        path.write_text(whole)
+    for edit in (
+        lambda it: it["areas_mm2"].update(EPI="much"),
+        lambda it: it["quality"].update(pen_score="much"),
+        lambda it: it.update(pieces=7),
+        lambda it: it["pieces"][0]["measurements"]["deep_clearance"].update(value=True),
+        lambda it: it["pieces"][0]["measurements"]["deep_clearance"].update(line_px=[[1, 2]]),
+        lambda it: it["grid"].update(mpp=[0, 1]),
+    ):
+        change(path, edit)
+        with pytest.raises(DataError):
+            read_slide(folder)
+        path.write_text(whole)
+    graph = folder / "graph.json"
+    kept = graph.read_text()
+    for edit in (lambda it: it.pop("slide_id"), lambda it: it.update(pieces=3)):
+        change(graph, edit)
+        with pytest.raises(DataError):
+            read_slide(folder)
+        graph.write_text(kept)
+    path.write_text(whole.replace('"tissue_area_mm2": ', '"tissue_area_mm2": NaN, "was": ', 1))
+    with pytest.raises(DataError, match="cannot read"):
+        read_slide(folder)
+
+
+def test_files_of_two_slides_do_not_mix(results):
+    (results / "two" / "graph.json").write_bytes((results / "one" / "graph.json").read_bytes())
+    with pytest.raises(DataError):
+        read_slide(results / "two")
+    change(results / "one" / "graph.json", lambda it: it.update(slide_id="other"))
+    with pytest.raises(DataError, match="not of one slide"):
+        read_slide(results / "one")

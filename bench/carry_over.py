@@ -41,11 +41,11 @@ from bench.slide_colours import MOVES, macenko, recoloured, strength, tissue_den
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ntrm.analysis.cancers import cancer_types
 from ntrm.core.io import write_json
 from ntrm.core.labels import CANCERS, IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data.augment import Augment
-from ntrm.evaluation.cancers import cancer_types
 from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.models.base import SegmentationModel

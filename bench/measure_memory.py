@@ -22,9 +22,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from ntrm.analysis.polygons import polygons
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.export.polygons import polygons
 from ntrm.inference.mask_store import DiskArray
 from ntrm.pipeline.measurements import graph_document, measure_pieces
 from ntrm.wsi.pieces import PieceMap

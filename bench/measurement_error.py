@@ -24,12 +24,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm import read_results
+from ntrm.analysis.measure import measure_piece
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import read_mask
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import segment
-from ntrm.relations.measure import measure_piece
 
 LEVEL = "10x"
 CLEAR = "clearance above 0"

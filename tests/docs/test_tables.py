@@ -15,10 +15,10 @@ from ntrm.data.augment import Augment
 from ntrm.data.dataset import Case
 from ntrm.data.faults import KINDS
 from ntrm.data.stats import DatasetStats, count_mask
-from ntrm.evaluation import cancers
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.evaluation.writing import FILES, sections_table
+from ntrm.metrics import cancer_rule
 from ntrm.metrics.boundary import TOLERANCES_UM
 from ntrm.paper.plan import FACTORS
 from ntrm.paper.published import SYSTEMS
@@ -130,8 +130,8 @@ def test_the_evaluation_tables_list_keys_columns_and_files(evaluation):
 
 def test_the_constants_of_the_cancer_rule_are_those_of_the_code():
     told = {cells[0].strip("`"): float(cells[1]) for cells in table(EVALUATE, "constant")}
-    assert told == {name: getattr(cancers, name) for name in told}
-    constants = {name for name, value in vars(cancers).items() if name.isupper() and isinstance(value, float)}
+    assert told == {name: getattr(cancer_rule, name) for name in told}
+    constants = {name for name, value in vars(cancer_rule).items() if name.isupper() and isinstance(value, float)}
     assert told.keys() == constants
 
 

@@ -8,17 +8,23 @@ import shapely
 from PIL import Image
 from scipy import ndimage
 
+from ntrm.analysis.regions import scan
 from ntrm.annotations.importing import import_annotations
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
+from ntrm.export import geojson
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import NAMESPACE
-from ntrm.export.polygons import polygons
 from ntrm.wsi.readers.formats import open_slide
 
 MPP = Resolution(2.0, 2.5)
+
+
+def write(path, mask, resolution=MPP, skip=(), confidence=None, **options):
+    regions = scan(mask, resolution, outside=[SKIN.index(name) for name in skip], confidence=confidence, full=255.0)
+    return write_geojson(path, regions, SKIN, **options)
 
 
 @pytest.fixture
@@ -42,31 +48,28 @@ def polygon(feature):
 
 def test_features_are_as_qupath_reads_them(tmp_path, mask):
     confidence = np.full(mask.shape, 204, np.uint8)
-    written = write_geojson(
+    written = write(
         tmp_path / "r.geojson",
         mask,
-        SKIN,
-        MPP,
         confidence=confidence,
         metadata={"model": "m"},
         document={"slide": "s"},
-        measurements=lambda region: {"Pixels": region.pixels},
     )
     document = features(written.path)
     assert document["type"] == "FeatureCollection"
     assert document["ntrm"]["slide"] == "s"
     assert document["ntrm"]["offset"] == [0, 0]
     assert len(document["features"]) == written.regions > 6
-    for feature in document["features"]:
+    for number, feature in enumerate(document["features"], start=1):
         properties, area = feature["properties"], polygon(feature)
         tissue = SKIN[properties["classification"]["name"]]
         assert area.is_valid
         assert properties["objectType"] == "annotation"
         assert properties["classification"]["color"] == list(tissue.rgb)
-        assert properties["name"].startswith(tissue.name)
+        assert properties["name"] == f"{tissue.name} {number}"
+        assert (properties["measurements"]["Region"], properties["measurements"]["Piece"]) == (number, 0)
         assert properties["metadata"] == {"model": "m"}
         measured = properties["measurements"]
-        assert measured["Pixels"] == area.area
         assert measured["Area mm^2"] == pytest.approx(area.area * 2.0 * 2.5 / 1e6, rel=1e-5)
         stretched = shapely.transform(area, lambda points: points * (2.0, 2.5))
         assert measured["Perimeter mm"] == pytest.approx(stretched.length / 1e3, rel=1e-5)
@@ -79,9 +82,9 @@ def test_features_are_as_qupath_reads_them(tmp_path, mask):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_same_mask_gives_the_same_bytes(tmp_path, mask, packed):
-    first = write_geojson(tmp_path / "a" / "r.geojson", mask, SKIN, MPP, gzip=packed, identity="s")
-    again = write_geojson(tmp_path / "b" / "r.geojson", mask, SKIN, MPP, gzip=packed, identity="s")
-    other = write_geojson(tmp_path / "c" / "r.geojson", mask, SKIN, MPP, gzip=packed, identity="t")
+    first = write(tmp_path / "a" / "r.geojson", mask, gzip=packed, identity="s")
+    again = write(tmp_path / "b" / "r.geojson", mask, gzip=packed, identity="s")
+    other = write(tmp_path / "c" / "r.geojson", mask, gzip=packed, identity="t")
     assert first.path.name == ("r.geojson.gz" if packed else "r.geojson")
     assert first.path.read_bytes() == again.path.read_bytes()
     assert {f["id"] for f in features(first.path)["features"]}.isdisjoint(
@@ -94,8 +97,8 @@ def test_export_then_import_gives_the_same_pixels(tmp_path, mask, packed, factor
     """A slide ``factor`` times finer than the mask, imported at the mask's µm/px."""
     height, width = (int(np.ceil(side * factor)) for side in mask.shape)
     Image.fromarray(np.zeros((height, width, 3), np.uint8)).save(tmp_path / "s.png")
-    written = write_geojson(
-        tmp_path / "s.geojson", mask, SKIN, Resolution.square(factor), to_level0=(factor, factor, 0, 0), gzip=packed
+    written = write(
+        tmp_path / "s.geojson", mask, Resolution.square(factor), to_level0=(factor, factor, 0, 0), gzip=packed
     )
     report = import_annotations(
         tmp_path / "s.png",
@@ -119,9 +122,7 @@ def test_export_then_import_gives_the_same_pixels(tmp_path, mask, packed, factor
 
 def test_bounds_are_taken_off_and_recorded(tmp_path):
     mask = np.array([[IGNORE, 0], [IGNORE, IGNORE]], np.uint8)
-    written = write_geojson(
-        tmp_path / "r.geojson", mask, SKIN, MPP, to_level0=(4, 5, 1000, 2000), bounds=(900, 1900, 50, 50)
-    )
+    written = write(tmp_path / "r.geojson", mask, to_level0=(4, 5, 1000, 2000), bounds=(900, 1900, 50, 50))
     document = features(written.path)
     assert polygon(document["features"][0]).bounds == (104, 100, 108, 105)
     assert document["ntrm"]["offset"] == [900, 1900]
@@ -129,8 +130,8 @@ def test_bounds_are_taken_off_and_recorded(tmp_path):
 
 
 def test_simplified_polygons_are_valid_close_to_the_exact_ones_and_none_is_lost(tmp_path, mask):
-    exact = features(write_geojson(tmp_path / "e.geojson", mask, SKIN, MPP).path)["features"]
-    written = write_geojson(tmp_path / "s.geojson", mask, SKIN, MPP, simplify_um=3.0)
+    exact = features(write(tmp_path / "e.geojson", mask).path)["features"]
+    written = write(tmp_path / "s.geojson", mask, simplify_um=3.0)
     document = features(written.path)
     simple = {f["id"]: polygon(f) for f in document["features"]}
     assert list(simple) == [f["id"] for f in exact]
@@ -148,36 +149,37 @@ def test_simplified_polygons_are_valid_close_to_the_exact_ones_and_none_is_lost(
 
 @pytest.mark.parametrize("lost", ["nothing", "broken"])
 def test_what_simplification_would_lose_keeps_its_exact_outline(tmp_path, mask, monkeypatch, lost):
-    exact = features(write_geojson(tmp_path / "e.geojson", mask, SKIN, MPP).path)["features"]
+    exact = features(write(tmp_path / "e.geojson", mask).path)["features"]
     bowtie = shapely.Polygon([(0, 0), (2, 2), (2, 0), (0, 2)])
     result = shapely.Polygon() if lost == "nothing" else bowtie
     monkeypatch.setattr(shapely.Polygon, "simplify", lambda *_, **__: result)
-    written = write_geojson(tmp_path / "s.geojson", mask, SKIN, MPP, simplify_um=3.0)
+    written = write(tmp_path / "s.geojson", mask, simplify_um=3.0)
     assert written.kept_exact == written.regions == len(exact)
     assert features(written.path)["features"] == exact
 
 
 def test_a_mask_without_tissue_gives_a_collection_without_features(tmp_path):
-    written = write_geojson(tmp_path / "r.geojson", np.full((5, 5), IGNORE, np.uint8), SKIN, MPP)
+    written = write(tmp_path / "r.geojson", np.full((5, 5), IGNORE, np.uint8))
     assert features(written.path)["features"] == []
     assert written.regions == 0
 
 
 def test_skipped_classes_are_not_written(tmp_path, mask):
-    written = write_geojson(tmp_path / "r.geojson", mask, SKIN, MPP, skip=["BKG"])
+    written = write(tmp_path / "r.geojson", mask, skip=["BKG"])
     assert "BKG" not in written.pixels
     assert all(f["properties"]["classification"]["name"] != "BKG" for f in features(written.path)["features"])
 
 
-def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask):
+def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask, monkeypatch):
     path = tmp_path / "r.geojson"
     path.write_text("old")
 
-    def fails(region):
+    def fails(*_):
         raise OSError("disk full")
 
+    monkeypatch.setattr(geojson, "_properties", fails)
     with pytest.raises(DataError, match="cannot write"):
-        write_geojson(path, mask, SKIN, MPP, measurements=fails)
+        write(path, mask)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -185,19 +187,18 @@ def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask):
 def test_wrong_calls_are_refused(tmp_path, mask):
     path = tmp_path / "r.geojson"
     with pytest.raises(UsageError, match="transform"):
-        write_geojson(path, mask, SKIN, MPP, to_level0=(0, 1, 0, 0))
+        write(path, mask, to_level0=(0, 1, 0, 0))
     with pytest.raises(UsageError, match="simplification"):
-        write_geojson(path, mask, SKIN, MPP, simplify_um=-1)
+        write(path, mask, simplify_um=-1)
     with pytest.raises(UsageError, match="schema does not know"):
-        write_geojson(path, np.full((2, 2), 40, np.uint8), SKIN, MPP)
-    with pytest.raises(UsageError, match="unknown class"):
-        write_geojson(path, mask, SKIN, MPP, skip=["NAIL"])
+        write(path, np.full((2, 2), 40, np.uint8))
 
 
 def test_ids_rest_on_the_first_corner_as_numpy_writes_it(tmp_path, mask):
-    written = write_geojson(tmp_path / "r.geojson", mask, SKIN, MPP, identity="s")
-    wanted = [
-        str(uuid.uuid5(NAMESPACE, f"s|{SKIN.tissues[region.class_index].name}|{region.number}|{region.exterior[0]}"))
-        for region in polygons(mask)
-    ]
+    written = write(tmp_path / "r.geojson", mask, identity="s")
+    table = scan(mask, MPP).table
+    corners = np.stack(np.divmod(table.first, mask.shape[1])[::-1], axis=1)
+    names = [SKIN.tissues[tissue].name for tissue in table.tissue]
+    rows = zip(names, table.number, corners, strict=True)
+    wanted = [str(uuid.uuid5(NAMESPACE, f"s|{name}|{number}|{corner}")) for name, number, corner in rows]
     assert [feature["id"] for feature in features(written.path)["features"]] == wanted

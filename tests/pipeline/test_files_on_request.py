@@ -9,13 +9,13 @@ import torch
 from tests.evaluation.small import MPP, NAMES, ByColour, schema_of
 from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
+from ntrm.analysis.graph import NOTE
 from ntrm.data.image_files import read_image
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
-from ntrm.relations.network import NOTE
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from ntrm.analysis.cancers import ONLY_STRAYS, cancer_types
+from ntrm.analysis.measured import SCAN_EDGE
+from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.evaluation.cancers import cancer_types
-from ntrm.pipeline.measurements import class_areas, measure_pieces
-from ntrm.relations.measured import SCAN_EDGE
-from ntrm.relations.tumour import ONLY_STRAYS
+from ntrm.pipeline.measurements import class_areas, measure_pieces, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
 MPP, COARSE = Resolution.square(8.0), Resolution.square(16.0)
@@ -32,7 +32,8 @@ def measured(mask, confidence=255):
         at = np.clip(seen + np.array([row, column]), 0, [99, 129])
         tissue[tuple(at.T)] = True
     sure = np.full(mask.shape, confidence, dtype=np.uint8)
-    (found,) = measure_pieces(mask, sure, PieceMap.of(tissue, COARSE), schema=SKIN, resolution=MPP)
+    pieces = PieceMap.of(tissue, COARSE)
+    (found,) = measure_pieces(scan_slide(mask, sure, pieces, schema=SKIN, resolution=MPP), pieces, schema=SKIN)
     return found
 
 
@@ -73,10 +74,9 @@ def test_an_unsure_cancer_has_no_depth_and_cancers_are_those_of_the_whole_piece(
     assert none.measured["deep_clearance"].reason == "no tumour in the piece"
 
 
-def test_areas_are_counted_in_bands(random):
+def test_areas_are_those_of_the_pixels(random):
     labels = random.choice([0, 3, 8, 255], (50, 30)).astype(np.uint8)
-    for rows in (1, 7, 100):
-        areas = class_areas(labels, SKIN, MPP, rows=rows)
-        assert areas["EPI"] == pytest.approx((labels == 0).sum() * 64e-6)
-        assert areas["BKG"] == pytest.approx((labels == 8).sum() * 64e-6)
-        assert areas["BCC"] == 0
+    areas = class_areas(scan_mask(labels, SKIN, MPP), SKIN)
+    assert areas["EPI"] == pytest.approx((labels == 0).sum() * 64e-6)
+    assert areas["BKG"] == pytest.approx((labels == 8).sum() * 64e-6)
+    assert areas["BCC"] == 0

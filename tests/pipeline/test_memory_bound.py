@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from tests.evaluation.small import MPP, schema_of
 
+from ntrm.analysis import outline, regions
+from ntrm.analysis.regions import scan
+from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.mpp import Resolution
-from ntrm.export import polygons, pyramid
+from ntrm.export import pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.inference.mask_store import BandStore
-from ntrm.pipeline.measurements import class_areas, measure_pieces
+from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import overlay
-from ntrm.relations import outline, survey
-from ntrm.segmentation.specks import write_without_specks
 from ntrm.wsi.pieces import PieceMap
 
 SMALL, LARGE = (1_000, 1_200), (5_000, 6_000)
@@ -25,8 +26,7 @@ SCHEMA, SQUARE = schema_of(), Resolution.square(MPP)
 @pytest.fixture(autouse=True)
 def small_bands(monkeypatch):
     monkeypatch.setattr(pyramid, "BAND_PIXELS", 1 << 18)
-    monkeypatch.setattr(polygons, "BAND_PIXELS", 1 << 18)
-    monkeypatch.setattr(survey, "BAND_PIXELS", 1 << 18)
+    monkeypatch.setattr(regions, "STRIP_PIXELS", 1 << 18)
     monkeypatch.setattr(outline, "MOST_PIXELS", 1 << 18)
 
 
@@ -56,7 +56,8 @@ def measure(labels, confidence):
     """The whole slide as one piece."""
     coarse = Resolution.square(10 * MPP)
     piece = PieceMap.of(np.ones((labels.shape[0] // 10, labels.shape[1] // 10), dtype=bool), coarse)
-    (found,) = measure_pieces(labels, confidence, piece, schema=SCHEMA, resolution=SQUARE)
+    slide = scan_slide(labels, confidence, piece, schema=SCHEMA, resolution=SQUARE)
+    (found,) = measure_pieces(slide, piece, schema=SCHEMA)
     assert (found.window.height, found.window.width) == labels.shape
     assert sum(found.areas_mm2.values()) == pytest.approx(500_000 * SQUARE.pixel_area_um2 / 1e6)
 
@@ -65,11 +66,10 @@ WORKS = {
     "mask": lambda folder, labels, _: write_mask_ome_tiff(folder / "m.ome.tif", labels, SCHEMA, SQUARE),
     "confidence": lambda folder, _, values: write_confidence_ome_tiff(folder / "c.ome.tif", values, SQUARE),
     "polygons": lambda folder, labels, values: write_geojson(
-        folder / "r.geojson", labels, SCHEMA, SQUARE, confidence=values
+        folder / "r.geojson", scan(labels, SQUARE, confidence=values), SCHEMA
     ),
-    "areas": lambda _, labels, __: class_areas(labels, SCHEMA, SQUARE, rows=64),
     "measurements": lambda _, labels, values: measure(labels, values),
-    "without specks": lambda folder, labels, _: write_without_specks(folder / "tidy.u8", labels, 64),
+    "without small regions": lambda folder, labels, _: write_without_small_regions(folder / "tidy.u8", labels, 64),
     "picture": lambda _, labels, __: overlay(np.zeros((100, 200, 3), np.uint8), labels, SCHEMA),
 }
 

@@ -81,12 +81,12 @@ def test_the_summary_says_what_was_given_away(tmp_path, masks):
     slide = write_slide(tmp_path / "a.tif", dirty)
     specks = clean != dirty
     folder = run(slide, tmp_path / "out", tissue_mask=False, min_area_um2=LEAST)
-    assert document(folder, "summary.json")["specks"] == {
-        "regions": label(specks, connectivity=2).max(),
+    assert document(folder, "summary.json")["small_regions"] == {
+        "regions": label(specks, connectivity=1).max(),
         "area_mm2": pytest.approx(specks.sum() * MPP**2 / 1e6),
     }
     assert document(folder, "summary.json")["options"]["min_area_um2"] == LEAST
-    assert document(run(slide, tmp_path / "off"), "summary.json")["specks"] is None
+    assert document(run(slide, tmp_path / "off"), "summary.json")["small_regions"] is None
 
 
 def test_glass_that_was_not_looked_at_stays_nothing(tmp_path, random):
@@ -103,14 +103,14 @@ def test_glass_that_was_not_looked_at_stays_nothing(tmp_path, random):
 def test_it_is_made_anew_where_a_run_died_over_it(tmp_path, masks, monkeypatch):
     slide = write_slide(tmp_path / "a.tif", masks[1])
     run(slide, tmp_path / "whole", min_area_um2=LEAST)
-    write = one_slide.write_without_specks
+    write = one_slide.write_without_small_regions
 
     def broken(path, *given):
         write(path, *given)
         path.write_bytes(b"\x07" * path.stat().st_size)
         raise RefusedError("enough")
 
-    monkeypatch.setattr(one_slide, "write_without_specks", broken)
+    monkeypatch.setattr(one_slide, "write_without_small_regions", broken)
     failed = segment(
         slide,
         out=tmp_path / "out",
@@ -130,7 +130,7 @@ def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
     run(slides, tmp_path / "whole", min_area_um2=LEAST)
     for module in (outputs, one_slide):
         monkeypatch.setattr(module, "TOGETHER", 0)
-    monkeypatch.setattr("ntrm.relations.survey.BAND_PIXELS", 1000)
+    monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", 1000)
     run(slides, tmp_path / "large", min_area_um2=LEAST)
     assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")
 
@@ -139,7 +139,7 @@ def test_off_it_costs_no_file_and_no_call(tmp_path, masks, monkeypatch):
     def never(*_):
         raise AssertionError("called")
 
-    monkeypatch.setattr(one_slide, "write_without_specks", never)
+    monkeypatch.setattr(one_slide, "write_without_small_regions", never)
     assert (run(write_slide(tmp_path / "a.tif", masks[1]), tmp_path / "out") / "mask.ome.tif").exists()
 
 

@@ -7,7 +7,7 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.phantom.layout import lay_slide
-from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, labels_on_grid, reading_order
+from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, reading_order
 
 MPP = 20.0
 
@@ -110,7 +110,7 @@ def test_finds_the_pieces_of_a_phantom_slide(seed):
 def test_labels_on_another_grid_are_those_of_the_pixel_under_the_middle(random):
     labels = random.integers(0, 5, (40, 50)).astype(np.uint16)
     window = Window(top=17, left=33, height=60, width=70)
-    there = labels_on_grid(labels, Resolution(13.0, 11.0), 6.7, window)
+    there = PieceMap((), labels, Resolution(13.0, 11.0)).on_grid(6.7, window)
     for y, x in random.integers(0, (60, 70), (50, 2)):
         row, column = int((17 + y + 0.5) * 6.7 / 11.0), int((33 + x + 0.5) * 6.7 / 13.0)
         assert there[y, x] == labels[min(row, 39), min(column, 49)]
@@ -118,25 +118,14 @@ def test_labels_on_another_grid_are_those_of_the_pixel_under_the_middle(random):
     assert there.dtype == np.uint16
 
 
-def test_where_a_piece_lies_is_told_on_another_grid(random):
-    tissue = blank(60, 80)
-    tissue[5:30, 5:35] = tissue[8:50, 60:75] = True
-    places = PieceMap.of(tissue, Resolution(20.0, 17.0))
-    assert [piece.number for piece in places.pieces] == [1, 2]
-    window = Window(*(int(n) for n in random.integers(1, 60, 4)))
-    fine = labels_on_grid(places.numbers, places.mpp, 7.0, window)
-    for number in (1, 2):
-        np.testing.assert_array_equal(places.inside(number, 7.0, window), fine == number)
-    assert places.number_at(window.top, window.left, 7.0) == fine[0, 0]
-
-
 def test_the_window_of_a_piece_holds_all_its_labels(random):
     tissue = blank(60, 80)
     top, left = random.integers(5, 20, 2)
     tissue[top : top + 30, left : left + 40] = True
-    (piece,), labels = find_pieces(tissue, MPP)
+    pieces = PieceMap.of(tissue, MPP)
+    (piece,) = pieces.pieces
     shape = (60 * 20 // 7, 80 * 20 // 7)
-    fine = labels_on_grid(labels, MPP, 7.0, Window(0, 0, *shape))
+    fine = pieces.on_grid(7.0, Window(0, 0, *shape))
     window = piece.window(MPP, 7.0, shape)
     assert (fine[window.slices] > 0).sum() == (fine > 0).sum()
     assert window.height <= 30 * 20 / 7 + 2

@@ -15,14 +15,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.cancers import cancer_types
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import worker_pool
 from ntrm.data.cache import CachedSection
-from ntrm.evaluation.cancers import CancerFinding, cancer_types
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
+from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
 
 Item = TypeVar("Item")

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
-from ntrm.evaluation.cancers import score_cancers
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.evaluation.robustness import RobustnessRow
 from ntrm.evaluation.sections import SectionResult
 from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.boundary import BoundaryAgreement
 from ntrm.metrics.calibration import CalibrationCounts
+from ntrm.metrics.cancer_rule import score_cancers
 from ntrm.metrics.confusion import Counts
 from ntrm.metrics.graph_agreement import GraphAgreement
 from ntrm.metrics.overlap import Overlap, per_section, pooled

@@ -14,12 +14,12 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.data.cache import CachedSection, TileCache
 from ntrm.data.dataset import Case
-from ntrm.evaluation.cancers import CancerFinding
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.inference.predictor import Image, Predictor
 from ntrm.inference.sliding_window import Rows, Stitched, Stitching, most_probable, stitch
 from ntrm.metrics.boundary import BoundaryAgreement
 from ntrm.metrics.calibration import CalibrationCounts
+from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.metrics.confusion import Counts, confusion_tensor
 from ntrm.metrics.graph_agreement import GraphAgreement
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import gzip as gzip_module
 import json
-import uuid
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.polygons import Ring, outlines_of
+from ntrm.analysis.regions import CONNECTIVITY, Regions, RegionTable
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import NAMESPACE
-from ntrm.export.polygons import Region, polygons
 from ntrm.version import __version__
 
 DECIMALS = 3
@@ -35,7 +35,6 @@ BUFFER = 1 << 20
 SIMPLIFIED = "no point moved further than simplify_um; a region that would vanish keeps its exact outline"
 
 Transform = tuple[float, float, float, float]
-Measure = Callable[[Region], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -58,23 +57,25 @@ class Placement:
     def _steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(2,) factors and (2,) shifts."""
         sx, sy, ox, oy = self.to_level0
-        return np.array([sx, sy]), np.array([ox - self.offset[0], oy - self.offset[1]])
-
-    @cached_property
-    def _whole_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-        """The same as integers; None if they are none."""
-        factors, shifts = self._steps
-        whole = np.array_equal(np.rint(factors), factors) and np.array_equal(np.rint(shifts), shifts)
-        return (factors.astype(np.int64), shifts.astype(np.int64)) if whole else None
+        shifts = [ox - self.offset[0], oy - self.offset[1]]
+        return np.array([sx, sy], dtype=np.float64), np.array(shifts, dtype=np.float64)
 
     def place(self, ring: NDArray[Any]) -> list[list[float]]:
         """A ring of mask pixels in QuPath's coordinates."""
-        # A slide is often an even multiple of the mask: then there is nothing to round.
-        if self._whole_steps is not None and ring.dtype.kind == "i":
-            factors, shifts = self._whole_steps
-            whole: list[list[float]] = (ring * factors + shifts).tolist()
-            return whole
-        return _plain((ring * self._steps[0] + self._steps[1]).round(DECIMALS))
+        factors, shifts = self._steps
+        return [[_plain(x), _plain(y)] for x, y in (ring * factors + shifts).round(DECIMALS).tolist()]
+
+    def texts(self, height: int, width: int) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+        """JSON for the x of every column edge of a mask and for the y of every row edge, to be put together as points.
+
+        An outline has its corners where edges cross: looking up their texts is far quicker than writing numbers.
+        """
+        columns, rows = (
+            (np.arange(size + 1) * factor + shift).round(DECIMALS).tolist()
+            for size, factor, shift in zip((width, height), *self._steps, strict=True)
+        )
+        across, down = [f"[{_plain(x)}," for x in columns], [f"{_plain(y)}]," for y in rows]
+        return np.array(across, dtype=object), np.array(down, dtype=object)
 
 
 @dataclass(frozen=True)
@@ -91,62 +92,109 @@ class WrittenRegions:
 
 def write_geojson(
     path: Path,
-    mask: NDArray[np.uint8],
+    regions: Regions,
     schema: LabelSchema,
-    resolution: Resolution,
     *,
     to_level0: Transform = (1.0, 1.0, 0.0, 0.0),
     bounds: tuple[int, int, int, int] | None = None,
     simplify_um: float | None = None,
     gzip: bool = False,
-    confidence: NDArray[Any] | None = None,
-    confidence_full: float = 255.0,
-    skip: Collection[str] = (),
-    measurements: Measure | None = None,
     metadata: Mapping[str, str] | None = None,
     document: Mapping[str, Any] | None = None,
     identity: str = "",
 ) -> WrittenRegions:
-    """Write the regions of ``mask`` (class indices, 255 = nothing; ``resolution`` is the mask's).
+    """Write the regions of a mask, in the order of their numbers.
 
-    ``skip`` names classes to leave out. ``confidence`` has the mask's shape, ``confidence_full`` stands for 1.
-    ``simplify_um`` is the farthest that a point of an outline may move. ``measurements`` adds numbers to a region's
-    own, ``metadata`` stands in every annotation, ``document`` once in the file. ``identity`` (a slide id, say) keeps
-    the annotations' ids apart from those of other slides. With ``gzip``, the name ends in ``.gz``; the result tells it.
+    ``simplify_um`` is the farthest that a point of an outline may move. ``metadata`` stands in every annotation,
+    ``document`` once in the file. ``identity`` (a slide id, say) keeps the annotations' ids apart from those of other
+    slides. With ``gzip``, the name ends in ``.gz``; the result tells it.
     """
     if simplify_um is not None:
         check_number("simplification in µm", simplify_um, 0, 1e4)
-    placement = Placement(to_level0, bounds)
+    placement, resolution = Placement(to_level0, bounds), regions.table.resolution
     path = path.with_name(f"{path.name}.gz") if gzip and path.suffix != ".gz" else path
     head: dict[str, Any] = {"program": "ntrm", "version": __version__, "mask_mpp": [resolution.x, resolution.y]}
     head |= {"to_level0": list(to_level0), "offset": list(placement.offset), "simplify_um": simplify_um}
     head |= {"simplification": SIMPLIFIED} if simplify_um else {}
-    head |= dict(document or {})
-    found: Counter[str] = Counter()
-    pixels: Counter[str] = Counter()
-    kept_exact, separator = 0, "\n"
-    regions = polygons(mask, skip=[schema.index(name) for name in skip], confidence=confidence)
+    head |= {"connectivity": CONNECTIVITY, **(document or {})}
+    features = _Features(regions, schema, placement, simplify_um, metadata, identity)
     with _stream(path, gzip) as write:
         write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":[')
-        for region in regions:
-            tissue = schema.tissues[_known(region, schema)]
-            pixels[tissue.name] += region.pixels
-            rings = _simpler(region, resolution, simplify_um) if simplify_um else None
-            if rings is None:
-                rings = (region.exterior, *region.holes)
-                kept_exact += bool(simplify_um)
-            found[tissue.name] += 1
-            numbers = _measure(region, resolution, confidence_full) | dict(measurements(region) if measurements else {})
-            feature = {
-                "type": "Feature",
-                "id": str(uuid.uuid5(NAMESPACE, f"{identity}|{tissue.name}|{region.number}|{_corner(region)}")),
-                "geometry": {"type": "Polygon", "coordinates": [placement.place(ring) for ring in rings]},
-                "properties": _properties(tissue, found[tissue.name], numbers, metadata),
-            }
-            write(separator + _json(feature))
-            separator = ",\n"
+        for number, feature in enumerate(features):
+            write((",\n" if number else "\n") + feature)
         write("\n]}\n")
-    return WrittenRegions(path, found.total(), dict(pixels), kept_exact)
+    counts = np.bincount(regions.table.tissue, regions.table.pixels, len(schema)).astype(np.int64).tolist()
+    pixels = {name: count for name, count in zip(schema.names, counts, strict=True) if count}
+    return WrittenRegions(path, len(regions.table), pixels, features.kept_exact)
+
+
+class _Features:
+    """The annotations of a file as JSON, one after the other."""
+
+    def __init__(
+        self,
+        regions: Regions,
+        schema: LabelSchema,
+        placement: Placement,
+        simplify_um: float | None,
+        metadata: Mapping[str, str] | None,
+        identity: str,
+    ) -> None:
+        _check_classes(regions.table, schema)
+        self._regions, self._schema, self._placement = regions, schema, placement
+        self._simplify_um, self._metadata, self._identity = simplify_um, metadata, identity
+        self.kept_exact = 0
+        """Regions that would have vanished or broken, so far."""
+
+    def __iter__(self) -> Iterator[str]:
+        across, down = self._placement.texts(*self._regions.runs.shape)
+        place = 0
+        for outlines in outlines_of(self._regions):
+            points = outlines.points
+            texts = (across[points[:, 0]] + down[points[:, 1]]).tolist()
+            rows = self._rows(place, place + len(outlines))
+            for spans, (name, numbers, tissue) in zip(outlines.spans(), rows, strict=True):
+                simpler = self._simpler(points, spans) if self._simplify_um else None
+                coordinates = simpler or ",".join(f"[{''.join(texts[begin:end])[:-1]}]" for begin, end in spans)
+                corner = _corner(*points[spans[0][0]].tolist())
+                yield (
+                    f'{{"type":"Feature","id":"{_uuid(f"{self._identity}|{tissue.name}|{name}|{corner}")}",'
+                    f'"geometry":{{"type":"Polygon","coordinates":[{coordinates}]}},'
+                    f'"properties":{_json(_properties(tissue, name, numbers, self._metadata))}}}'
+                )
+            place += len(outlines)
+
+    def _rows(self, first: int, last: int) -> Iterator[tuple[int, dict[str, float], Tissue]]:
+        """Number, measurements (of the exact outline, simplified or not) and tissue of some regions."""
+        table = self._regions.table
+        columns = {"Region": table.number, "Piece": table.piece, "Area mm^2": table.area_mm2}
+        columns |= {"Perimeter mm": table.perimeter_mm}
+        columns |= {} if table.confidence is None else {"Mean confidence": table.confidence}
+        lists = [_digits(column[first:last]) for column in columns.values()]
+        for tissue, *numbers in zip(table.tissue[first:last].tolist(), *lists, strict=True):
+            yield numbers[0], dict(zip(columns, numbers, strict=True)), self._schema.tissues[tissue]
+
+    def _simpler(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> str | None:
+        """Outline and holes as JSON, simplified; None if that leaves no area or no valid polygon."""
+        resolution = self._regions.table.resolution
+        rings = _simplified([points[begin:end] for begin, end in spans], resolution, self._simplify_um or 0.0)
+        if rings is None:
+            self.kept_exact += 1
+            return None
+        return ",".join(_json(self._placement.place(ring)) for ring in rings)
+
+
+def _digits(values: NDArray[Any]) -> list[Any]:
+    """Six significant digits of what is no whole number."""
+    return values.tolist() if values.dtype.kind in "iu" else [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _uuid(name: str) -> str:
+    """``uuid.uuid5`` within our namespace, whose objects take long for thousands of regions."""
+    digest = bytearray(sha1(NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x0F | 0x50, digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _properties(
@@ -163,15 +211,15 @@ def _properties(
     }
 
 
-def _known(region: Region, schema: LabelSchema) -> int:
-    if region.class_index >= len(schema):
+def _check_classes(table: RegionTable, schema: LabelSchema) -> None:
+    unknown = table.tissue[table.tissue >= len(schema)]
+    if unknown.size:
         raise UsageError(
             "the mask holds a class that the schema does not know",
-            got=f"index {region.class_index}",
+            got=f"index {int(unknown[0])}",
             expected=f"0 to {len(schema) - 1}, or 255 for nothing",
             mend="give the schema of the model that made the mask",
         )
-    return region.class_index
 
 
 @contextmanager
@@ -186,42 +234,26 @@ def _stream(path: Path, gzip: bool) -> Iterator[Callable[[str], object]]:
             yield lambda text: packed.write(text.encode())
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def _corner(region: Region) -> str:
-    """The first corner as numpy writes it, on which ids rest; for thousands of regions, numpy itself takes long."""
-    x, y = (str(value) for value in region.exterior[0].tolist())
-    wide = max(len(x), len(y))
+def _corner(x: int, y: int) -> str:
+    """The first corner as numpy writes it, on which ids rest."""
+    wide = max(len(str(x)), len(str(y)))
     return f"[{x:>{wide}} {y:>{wide}}]"
 
 
-def _plain(ring: NDArray[np.float64]) -> list[list[float]]:
-    whole = np.rint(ring)
-    # Whole numbers are shorter and quicker to write.
-    plain: list[list[float]] = (ring.astype(np.int64) if np.array_equal(whole, ring) else ring).tolist()
-    return plain
+def _plain(value: float) -> float:
+    """Whole numbers are shorter."""
+    return int(value) if value.is_integer() else value
 
 
-def _measure(region: Region, resolution: Resolution, full: float) -> dict[str, float]:
-    """The region's own numbers; of the exact outline, simplified or not."""
-    perimeter_um = region.sides_x * resolution.x + region.sides_y * resolution.y
-    numbers = {
-        "Area mm^2": region.pixels * resolution.pixel_area_um2 / 1e6,
-        "Perimeter mm": perimeter_um / 1e3,
-    }
-    if region.confidence is not None:
-        numbers["Mean confidence"] = region.confidence / full
-    return {name: float(f"{value:.6g}") for name, value in numbers.items()}
-
-
-def _simpler(region: Region, resolution: Resolution, simplify_um: float) -> Sequence[NDArray[Any]] | None:
+def _simplified(rings: Sequence[Ring], resolution: Resolution, simplify_um: float) -> list[NDArray[Any]] | None:
     """Outline and holes in mask pixels, simplified; None if that leaves no area or no valid polygon."""
     import shapely
 
     scale = np.array([resolution.x, resolution.y])
-    polygon = shapely.Polygon(region.exterior * scale, [hole * scale for hole in region.holes])
+    polygon = shapely.Polygon(rings[0] * scale, [hole * scale for hole in rings[1:]])
     # GEOS first thins the ring from its start to its end, then may take the start away as well: two steps, each within
     # the tolerance. Half of it for each keeps every point of the outline within the distance asked for.
     simpler = polygon.simplify(simplify_um / 2, preserve_topology=True)

@@ -1,7 +1,6 @@
 """What the mask of a slide says, piece by piece: areas, graph, margins, depth; as documents and table rows.
 
-A piece is read once, in bands of rows; only what is thinned for its outline is held as a whole. For research, not for
-diagnosis.
+The mask is read once, in strips of rows: all is told from its regions and their runs. For research, not for diagnosis.
 """
 
 from __future__ import annotations
@@ -13,21 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.analysis.cancers import cancers_of
+from ntrm.analysis.graph import TissueGraph, graph_of
+from ntrm.analysis.measure import measurement_sentences, measurements
+from ntrm.analysis.measured import Measured
+from ntrm.analysis.outline import Outline, stride_for, trace_thinned
+from ntrm.analysis.regions import Regions, RegionScanner, RegionTable, check_labels, strip_rows
+from ntrm.analysis.small_regions import RemovedRegions
+from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.evaluation.cancers import CancerFinding
-from ntrm.export.polygons import Region
 from ntrm.inference.wsi_inference import FULL
-from ntrm.relations.cancer_regions import cancers_of
-from ntrm.relations.graph import TissueGraph, graph_of
-from ntrm.relations.measure import measurements
-from ntrm.relations.measured import Measured
-from ntrm.relations.outline import Outline, stride_for, trace_thinned
-from ntrm.relations.runs import runs_of
-from ntrm.relations.sentences import measurement_sentences
-from ntrm.relations.survey import Survey, Surveyor, band_rows
-from ntrm.segmentation.specks import Given
+from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import Piece, PieceMap
 from ntrm.wsi.quality.checks import Quality
@@ -61,79 +57,66 @@ class PieceFindings:
         return self.piece.number
 
 
-def measure_pieces(
+def scan_slide(
     labels: Bytes, confidence: Bytes, pieces: PieceMap, *, schema: LabelSchema, resolution: Resolution
-) -> Iterator[PieceFindings]:
-    """Measure each of the pieces in the slide's maps (H, W), which may lie on disk."""
-    shape = labels.shape[0], labels.shape[1]
+) -> Regions:
+    """The regions of a slide's maps (H, W), which may lie on disk and are read once, in strips."""
+    height, width = labels.shape
+    scanner = RegionScanner(width, () if schema.background_index is None else (schema.background_index,))
+    rows = strip_rows(width)
+    for top in range(0, height, rows):
+        strip = np.s_[top : top + rows]
+        mask = np.asarray(labels[strip])
+        numbers = pieces.on_grid(resolution, Window(top, 0, len(mask), width))
+        scanner.add(mask, numbers, np.asarray(confidence[strip]))
+    regions = scanner.regions(resolution, FULL)
+    check_labels(regions, schema)
+    return regions
+
+
+def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> Iterator[PieceFindings]:
+    """Measure each of the pieces of a slide whose regions were found."""
+    resolution = regions.table.resolution
     for piece in pieces.pieces:
-        window = piece.window(pieces.mpp, resolution, shape)
-        survey, outline = _looked_at(labels, confidence, pieces, piece, window, schema, resolution)
-        yield _measure(piece, window, survey, outline, shape)
+        window = piece.window(pieces.mpp, resolution, regions.runs.shape)
+        yield _measure(piece, window, regions, schema)
 
 
-def _looked_at(
-    labels: Bytes,
-    confidence: Bytes,
-    pieces: PieceMap,
-    piece: Piece,
-    window: Window,
-    schema: LabelSchema,
-    resolution: Resolution,
-) -> tuple[Survey, Outline]:
-    """Pass over the piece, band by band; what belongs to other pieces is nothing."""
-    surveyor, rows = Surveyor(window.width, schema), band_rows(window.width)
+def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema) -> PieceFindings:
+    shape, resolution = regions.runs.shape, regions.table.resolution
+    own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
     stride = stride_for((window.height, window.width))
-    thinned = np.empty((-(-window.height // stride), -(-window.width // stride)), dtype=np.uint8)
-    for top in range(0, window.height, rows):
-        band = Window(window.top + top, window.left, min(rows, window.height - top), window.width)
-        inside = pieces.inside(piece.number, resolution, band)
-        mask = np.where(inside, labels[band.slices], np.uint8(IGNORE))
-        surveyor.add(mask, confidence[band.slices])
-        first = -(-top // stride)
-        kept = mask[first * stride - top :: stride, ::stride]
-        thinned[first : first + len(kept)] = kept
-    return surveyor.survey(resolution, FULL), trace_thinned(thinned, stride, schema, resolution)
-
-
-def _measure(piece: Piece, window: Window, survey: Survey, outline: Outline, shape: tuple[int, int]) -> PieceFindings:
-    graph, cancers = graph_of(survey), cancers_of(survey)
-    cut_off = piece.touches_edge and _at_edge(outline, window, shape)
-    found = measurements(survey, outline, touches_edge=cut_off, present=[each.name for each in cancers if each.present])
+    thinned = own.runs.window(0, 0, window.height, window.width, stride)
+    outline = trace_thinned(thinned, stride, schema, resolution, own.origin)
+    graph, cancers = graph_of(own.table, schema), cancers_of(own.table, schema)
+    cut_off = piece.touches_edge and _at_edge(outline, shape)
+    present = [each.name for each in cancers if each.present]
+    found = measurements(own, outline, schema, touches_edge=cut_off, present=present)
     every = (found.orientation, found.clearance.deep, found.clearance.lateral, found.depth)
-    measured = dict(zip(MEASUREMENTS, every, strict=True))
     return PieceFindings(
         piece=piece,
         window=window,
         touches_edge=cut_off,
-        areas_mm2=_areas(survey.pixels, survey.schema, survey.resolution),
-        measured={name: each.shifted(window.top, window.left) for name, each in measured.items()},
+        areas_mm2=class_areas(own, schema),
+        measured=dict(zip(MEASUREMENTS, every, strict=True)),
         cancers=cancers,
         graph=graph,
         text=(*graph.sentences(), *measurement_sentences(found)),
     )
 
 
-def _at_edge(outline: Outline, window: Window, shape: tuple[int, int]) -> bool:
-    """Whether the body in ``window`` comes so near to the edge of the scan that this may have cut it off."""
+def _at_edge(outline: Outline, shape: tuple[int, int]) -> bool:
+    """Whether the body comes so near to the edge of the scan that this may have cut it off."""
     if outline.bulk is None:
         return True
-    corner = np.array([window.top, window.left])
-    before, behind = outline.bulk[:2] + corner, np.array(shape) - 1 - (outline.bulk[2:] + corner)
+    before, behind = outline.bulk[:2], np.array(shape) - 1 - outline.bulk[2:]
     return bool((np.minimum(before, behind) * outline.scale_um).min() <= EDGE_UM)
 
 
-def class_areas(labels: Bytes, schema: LabelSchema, resolution: Resolution, rows: int = 1024) -> dict[str, float]:
-    """Area in mm² of each class, counted in bands of rows."""
-    counts = np.zeros(256)
-    for top in range(0, labels.shape[0], rows):
-        found = runs_of(np.asarray(labels[top : top + rows]))
-        counts += np.bincount(found.value, weights=found.length, minlength=256)
-    return _areas(counts, schema, resolution)
-
-
-def _areas(pixels: NDArray[Any], schema: LabelSchema, resolution: Resolution) -> dict[str, float]:
-    return {name: float(pixels[k]) * resolution.pixel_area_um2 / 1e6 for k, name in enumerate(schema.names)}
+def class_areas(regions: Regions, schema: LabelSchema) -> dict[str, float]:
+    """Area in mm² of each class, the background among them."""
+    pixel_mm2 = regions.table.resolution.pixel_area_um2 / 1e6
+    return {name: float(regions.pixels[k]) * pixel_mm2 for k, name in enumerate(schema.names)}
 
 
 def tissue_area(areas_mm2: dict[str, float], schema: LabelSchema) -> float:
@@ -222,20 +205,21 @@ def piece_row(slide_id: str, found: PieceFindings, *, grid: SlideGrid, schema: L
     return {**row, **_by_class(found.areas_mm2, schema), **_cancers(cancers)}
 
 
-def region_row(slide_id: str, region: Region, piece: int, *, grid: SlideGrid, schema: LabelSchema) -> Row:
-    """A row of ``regions``; its number is that of the polygon."""
-    left, top, right, bottom = region.bounds
-    scale = grid.resolution
-    return {
-        "slide_id": slide_id,
-        "piece": piece,
-        "region": region.number,
-        "tissue": schema.names[region.class_index],
-        "area_mm2": region.pixels * scale.pixel_area_um2 / 1e6,
-        "perimeter_mm": (region.sides_x * scale.x + region.sides_y * scale.y) / 1e3,
-        "mean_confidence": None if region.confidence is None else region.confidence / FULL,
-        **box_cells(Window(top, left, bottom - top, right - left), grid),
+def region_rows(slide_id: str, table: RegionTable, *, grid: SlideGrid, schema: LabelSchema) -> list[Row]:
+    """The rows of ``regions``, in the order of their numbers."""
+    across, down = grid.to_level0[:2]
+    boxes = (table.box * [down, across, down, across]).round(3)
+    columns = {
+        "piece": table.piece,
+        "region": table.number,
+        "tissue": np.array(schema.names, dtype=object)[table.tissue],
+        "area_mm2": table.area_mm2,
+        "perimeter_mm": table.perimeter_mm,
+        "mean_confidence": np.full(len(table), None) if table.confidence is None else table.confidence,
+        **{f"{name}_px": boxes[:, k] for k, name in ((1, "left"), (0, "top"), (3, "width"), (2, "height"))},
     }
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [{"slide_id": slide_id, **dict(zip(columns, row, strict=True))} for row in rows]
 
 
 def interface_rows(slide_id: str, found: PieceFindings) -> Iterator[Row]:
@@ -290,6 +274,12 @@ def graph_document(found: PieceFindings) -> dict[str, Any]:
     return {"piece": found.number, "text": list(found.graph.sentences()), "graph": found.graph.as_node_link()}
 
 
+def rest_document(table: RegionTable, schema: LabelSchema) -> dict[str, Any] | None:
+    """The graph of the regions outside all pieces, which have piece 0; None where there is no such region."""
+    rest = table.of_piece(0)
+    return {"piece": 0, "graph": graph_of(rest, schema).as_node_link()} if len(rest) else None
+
+
 def summary_document(
     areas_mm2: dict[str, float], pieces: Sequence[PieceFindings], quality: Quality, *, schema: LabelSchema
 ) -> dict[str, Any]:
@@ -305,9 +295,9 @@ def summary_document(
     }
 
 
-def specks_document(given: Given, resolution: Resolution) -> dict[str, Any]:
-    """How many regions were given to what lies around them, and how much area."""
-    return {"regions": given.regions, "area_mm2": given.pixels * resolution.pixel_area_um2 / 1e6}
+def removed_document(removed: RemovedRegions, resolution: Resolution) -> dict[str, Any]:
+    """How many small regions were relabelled as what lies around them, and how much area."""
+    return {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6}
 
 
 def _piece(found: PieceFindings, schema: LabelSchema) -> dict[str, Any]:

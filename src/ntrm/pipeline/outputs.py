@@ -15,15 +15,16 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.graph import NetworkRelations
+from ntrm.analysis.regions import Regions
+from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.core.io import write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ngff import write_labels_zarr
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
-from ntrm.export.polygons import Region
 from ntrm.export.probabilities import ProbabilityZarr
 from ntrm.inference.mask_store import CONFIDENCE, INITIAL, LABELS, DiskArray
-from ntrm.inference.wsi_inference import FULL
 from ntrm.pipeline.measurements import (
     Row,
     class_areas,
@@ -31,15 +32,16 @@ from ntrm.pipeline.measurements import (
     interface_rows,
     measure_pieces,
     piece_row,
-    region_row,
+    region_rows,
+    removed_document,
+    rest_document,
+    scan_slide,
     slide_row,
-    specks_document,
     summary_document,
 )
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import write_overlays, write_plain
-from ntrm.relations.network import NetworkRelations
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.paths import (
     COARSE_MASK,
@@ -51,7 +53,6 @@ from ntrm.results.paths import (
     REGIONS,
     SUMMARY,
 )
-from ntrm.segmentation.specks import Given
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
 
@@ -72,23 +73,21 @@ def one_beside() -> Iterator[Executor]:
 
 
 Bytes = NDArray[np.uint8]
-COUNTED = 1 << 22
-"""Pixels whose classes are counted together, about."""
 TOGETHER = 1 << 26
 """Pixels of a slide up to which it is measured while its polygons are made: each of the two takes memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class SlidePrediction:
-    """What the network said of a slide, perhaps without specks."""
+    """What the network said of a slide, perhaps without small regions."""
 
     maps: Mapping[str, DiskArray]
     """(H, W) by name: labels, confidence, and the coarse head's labels where they were asked for."""
     probabilities: ProbabilityZarr | None = None
     network: NetworkRelations | None = None
     """Its relations of tissues; None for networks that have none."""
-    given: Given | None = None
-    """What was given away as specks; None where nobody asked for that."""
+    removed: RemovedRegions | None = None
+    """The small regions that were relabelled; None where nobody asked for that."""
 
     def array(self, name: str) -> Bytes:
         """A map as those see it who only ask for its rows and rectangles."""
@@ -117,29 +116,34 @@ def derive(
     with one_beside() as beside:
         masks = beside.submit(_write_masks, folder, slide_id, found, grid, schema, identity, options)
 
-        def polygons() -> Future[list[Row]]:
-            return beside.submit(_write_polygons, folder, slide_id, labels, confidence, places, grid, schema, about)
+        regions = scan_slide(labels, confidence, places, schema=schema, resolution=resolution)
 
-        early = polygons() if grid.height * grid.width <= TOGETHER else None
-        pieces = [*measure_pieces(labels, confidence, places, schema=schema, resolution=resolution)]
-        regions = early or polygons()
-        areas = class_areas(labels, schema, resolution, rows=max(1, COUNTED // grid.width))
+        def write_polygons() -> Future[None]:
+            return beside.submit(_write_polygons, folder, slide_id, regions, grid, schema, about)
+
+        early = write_polygons() if grid.height * grid.width <= TOGETHER else None
+        pieces = [*measure_pieces(regions, places, schema=schema)]
+        polygons = early or write_polygons()
+        areas = class_areas(regions, schema)
         network = None if found.network is None else found.network.as_dict()
-        write_json(folder / GRAPH, {**about, "network": network, "pieces": [graph_document(piece) for piece in pieces]})
+        graphs = {"pieces": [graph_document(piece) for piece in pieces]}
+        graphs |= {"outside_pieces": rest_document(regions.table, schema)}
+        write_json(folder / GRAPH, {**about, "network": network, **graphs})
         summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
-        summary["specks"] = None if found.given is None else specks_document(found.given, resolution)
+        summary["small_regions"] = None if found.removed is None else removed_document(found.removed, resolution)
         write_json(folder / SUMMARY, summary)
         write_plain(folder, look.picture)
         # All that it reads is there once the mask is, which comes before it in that thread.
         report = beside.submit(write_slide_report, folder) if options.report else None
         write_overlays(folder, look.picture, labels, schema, resolution, summary)
         masks.result()
+        polygons.result()
         if report is not None:
             report.result()
         return {
             "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
             "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
-            "regions": regions.result(),
+            "regions": region_rows(slide_id, regions.table, grid=grid, schema=schema),
             "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],
         }
 
@@ -184,40 +188,18 @@ def plain_words(slide_id: str, grid: SlideGrid, identity: Identity) -> dict[str,
 
 
 def _write_polygons(
-    folder: Path,
-    slide_id: str,
-    labels: Bytes,
-    confidence: Bytes,
-    places: PieceMap,
-    grid: SlideGrid,
-    schema: LabelSchema,
-    about: dict[str, Any],
-) -> list[Row]:
-    """The file for QuPath; returns the rows of ``regions``, of the very regions that it holds."""
-    rows: list[Row] = []
-
-    def note(region: Region) -> dict[str, float]:
-        # In which its first pixel lies.
-        left, top = (int(value) for value in region.exterior[0])
-        piece = places.number_at(top, left, grid.resolution)
-        rows.append(region_row(slide_id, region, piece, grid=grid, schema=schema))
-        return {"Piece": float(piece)}
-
+    folder: Path, slide_id: str, regions: Regions, grid: SlideGrid, schema: LabelSchema, about: dict[str, Any]
+) -> None:
+    """The file for QuPath."""
     options = about["options"]
     write_geojson(
         folder / REGIONS,
-        labels,
+        regions,
         schema,
-        grid.resolution,
         to_level0=grid.to_level0,
         bounds=grid.reader.info.bounds,
         simplify_um=options["simplify_um"],
         gzip=options["gzip"],
-        confidence=confidence,
-        confidence_full=FULL,
-        skip=() if schema.background is None else (schema.background,),
-        measurements=note,
         document=about,
         identity=slide_id,
     )
-    return rows

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
 from ntrm.export.probabilities import ProbabilityZarr
@@ -19,10 +20,9 @@ from ntrm.pipeline.measurements import Row
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, derive, one_beside
 from ntrm.pipeline.overview import inspect_slide
-from ntrm.relations.network import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.slide_state import alone, finished, forget_failure, remember
-from ntrm.segmentation.specks import write_without_specks
+from ntrm.slide.relations_mean import RelationsMean
 from ntrm.wsi.cost import check_cost
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
@@ -158,8 +158,8 @@ def _predict(
 
 def _tidied(found: SlidePrediction, store: BandStore, smallest: float) -> SlidePrediction:
     """With labels from which regions of less than so many pixels are gone; made anew by every run that needs them."""
-    given = write_without_specks(store.path(TIDY), found.array(LABELS), smallest)
-    return replace(found, maps={**found.maps, LABELS: store.map(TIDY)}, given=given)
+    removed = write_without_small_regions(store.path(TIDY), found.array(LABELS), smallest)
+    return replace(found, maps={**found.maps, LABELS: store.map(TIDY)}, removed=removed)
 
 
 def _maps(work: Work) -> tuple[str, ...]:

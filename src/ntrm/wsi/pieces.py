@@ -111,25 +111,15 @@ class PieceMap:
         """Of a tissue mask."""
         return cls(*find_pieces(tissue, mpp), as_resolution(mpp))
 
-    def inside(self, number: int, grid_mpp: float | Resolution, window: Window) -> Places:
-        """Where in a window of another grid of the slide the piece lies: (window.height, window.width)."""
+    def on_grid(self, grid_mpp: float | Resolution, window: Window) -> PieceLabels:
+        """Which piece lies where in a window of another grid of the slide: (window.height, window.width)."""
         goal = as_resolution(grid_mpp)
         rows = _nearest(window.top, window.height, goal.y / self.mpp.y, self.numbers.shape[0])
         columns = _nearest(window.left, window.width, goal.x / self.mpp.x, self.numbers.shape[1])
         # The tissue's rows are few: they are widened before they are repeated.
         first = int(rows[0])
-        wide = (self.numbers[first : int(rows[-1]) + 1] == number)[:, columns]
+        wide = self.numbers[first : int(rows[-1]) + 1][:, columns]
         return np.asarray(wide[rows - first])
-
-    def number_at(self, row: int, column: int, grid_mpp: float | Resolution) -> int:
-        """Number of the piece at a pixel of another grid of the slide; 0 for crumbs and glass."""
-        goal, (height, width) = as_resolution(grid_mpp), self.numbers.shape
-        # As ``labels_on_grid``, for a single pixel.
-        down, across = (
-            math.floor((row + 0.5) * (goal.y / self.mpp.y)),
-            math.floor((column + 0.5) * (goal.x / self.mpp.x)),
-        )
-        return int(self.numbers[min(max(down, 0), height - 1), min(max(across, 0), width - 1)])
 
 
 def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:
@@ -148,16 +138,6 @@ def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:
         order += sorted(row, key=lambda k: (boxes[k][1], boxes[k][0]))
         left_over = [k for k in left_over if k not in row]
     return order
-
-
-def labels_on_grid(
-    labels: PieceLabels, mask_mpp: float | Resolution, grid_mpp: float | Resolution, window: Window
-) -> PieceLabels:
-    """The numbers of the pieces under a window of another grid of the same slide: (window.height, window.width)."""
-    source, goal = as_resolution(mask_mpp), as_resolution(grid_mpp)
-    rows = _nearest(window.top, window.height, goal.y / source.y, labels.shape[0])
-    columns = _nearest(window.left, window.width, goal.x / source.x, labels.shape[1])
-    return np.asarray(labels[np.ix_(rows, columns)])
 
 
 def _nearest(start: int, length: int, factor: float, size: int) -> NDArray[np.int64]:

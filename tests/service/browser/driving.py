@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ntrm.analysis.graph import NetworkRelations
 from ntrm.core.labels import SKIN
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
-from ntrm.relations.network import NetworkRelations
 
 TOKEN = "a-token-for-the-browser-tests-0123"
 MPP = 3.35

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.relations.blocks import far_apart
+from tests.analysis.blocks import far_apart
 
-from ntrm.relations.nearest import extreme_of, nearest_of
+from ntrm.analysis.nearest import extreme_of, nearest_of
 
 
 def clouds(random, places, asked, spread):

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from ntrm.analysis.measured import Measured, not_assessed
+from ntrm.analysis.outline import SMOOTH_UM, Outline, trace_outline
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.relations.measured import Measured, not_assessed
-from ntrm.relations.outline import SMOOTH_UM, Outline, trace_outline
 
 NAME = "orientation"
 ALL_AROUND = "the surface faces all sides: none is up"

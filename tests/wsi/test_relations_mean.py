@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 import torch
 
+from ntrm.analysis.graph import NOTE
 from ntrm.core.errors import UsageError
 from ntrm.inference.predictor import TissueRelations
 from ntrm.models.base import TissueGraph
-from ntrm.relations.network import NOTE, RelationsMean
+from ntrm.slide.relations_mean import RelationsMean
 
 NAMES = ("EPI", "PAP", "BKG")
 

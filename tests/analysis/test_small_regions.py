@@ -1,4 +1,4 @@
-"""Specks are given away as from the whole mask in memory, however it is read."""
+"""Small regions are relabelled as from the whole mask in memory, however it is read."""
 
 import math
 
@@ -9,14 +9,14 @@ from skimage.measure import label
 from tests.evaluation.small import NAMES
 from tests.pipeline.small import BKG
 
+from ntrm.analysis.small_regions import find_small_regions, reach_of, write_without_small_regions
 from ntrm.core.labels import IGNORE
 from ntrm.inference.mask_store import DiskArray
-from ntrm.segmentation.specks import find_specks, reach_of, write_without_specks
 
 
 def is_speck(mask, smallest):
     """Pixels of regions that are too small, by an independent labelling; and the regions."""
-    regions = label(mask.astype(int), background=IGNORE, connectivity=2)
+    regions = label(mask.astype(int), background=IGNORE, connectivity=1)
     return (np.bincount(regions.ravel()) < smallest)[regions] & (regions > 0), regions
 
 
@@ -49,7 +49,7 @@ def random_mask(random):
 
 
 def cleaned_by_file(folder, mask, smallest, rows=None):
-    given = write_without_specks(folder / "tidy.u8", mask, smallest, rows)
+    given = write_without_small_regions(folder / "tidy.u8", mask, smallest, rows)
     with DiskArray(folder / "tidy.u8", *mask.shape, less=1) as stored:
         return np.asarray(stored[:]), tuple(given)
 
@@ -61,8 +61,8 @@ def test_in_bands_of_any_height_it_is_the_mask_in_memory(tmp_path, random, monke
         before = mask.copy()
         expected, numbers = literally(mask, smallest)
         for rows in (None, 1, *random.integers(1, 40, 2).tolist()):
-            monkeypatch.setattr("ntrm.segmentation.specks.TOGETHER", int(random.integers(1, 300)))
-            monkeypatch.setattr("ntrm.relations.survey.BAND_PIXELS", int(random.integers(1, 3000)))
+            monkeypatch.setattr("ntrm.analysis.small_regions.TOGETHER", int(random.integers(1, 300)))
+            monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", int(random.integers(1, 3000)))
             found, given = cleaned_by_file(tmp_path, mask, smallest, rows)
             np.testing.assert_array_equal(found, expected)
             assert given == numbers
@@ -72,7 +72,7 @@ def test_in_bands_of_any_height_it_is_the_mask_in_memory(tmp_path, random, monke
 
 
 def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(tmp_path, random):
-    """As ``research/relation_scores.py`` does it, which has no bound and other regions at corners."""
+    """As ``research/relation_scores.py`` does it, which has no bound."""
     mask = np.kron(random.integers(0, 3, (4, 5)), np.ones((20, 20))).astype(np.uint8)
     places = random.integers(0, mask.size, 60)
     mask.reshape(-1)[places] = random.integers(0, 4, len(places))
@@ -94,13 +94,13 @@ def test_nothing_is_left_that_is_small_where_specks_lie_apart(tmp_path):
     mask[20:24, 20:24] = NAMES.index("SCC")  # 16
     mask[26, 30:33] = BKG  # a hole
     mask[2, 2] = NAMES.index("EPI")  # on glass
-    mask[[35, 36, 37], [5, 6, 7]] = NAMES.index("EPI")  # one region, by its corners
+    mask[[35, 36, 37], [5, 6, 7]] = NAMES.index("EPI")  # three regions: corners do not join
     expected = mask.copy()
     expected[15:18, 15:20] = expected[26, 30:33] = NAMES.index("RET")
     expected[expected == NAMES.index("EPI")] = BKG
     found, given = cleaned_by_file(tmp_path, mask, 16)
     np.testing.assert_array_equal(found, expected)
-    assert given == (4, 15 + 3 + 1 + 3)
+    assert given == (6, 15 + 3 + 1 + 3)
 
 
 def test_what_was_not_looked_at_neither_gives_nor_takes(tmp_path):
@@ -132,8 +132,9 @@ def test_a_long_thin_region_that_winds_through_many_bands_is_one():
     mask[1::4, :20] = mask[3::4, 1:] = 1
     mask[2::4, 19], mask[4::4, 1] = 1, 1
     size = int((mask == 1).sum())
-    assert len(find_specks(mask, size, rows=1).start) == 0
-    assert find_specks(mask, size + 1, rows=1).length.sum() == size
+    assert len(find_small_regions(mask, size, rows=1)[0].start) == 0
+    small, _ = find_small_regions(mask, size + 1, rows=1)
+    assert (small.stop - small.start).sum() == size
 
 
 def test_how_far_is_looked_is_more_than_a_compact_speck_needs():

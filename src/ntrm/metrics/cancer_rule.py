@@ -2,8 +2,8 @@
 
 The rule, the same for predicted and true masks:
 
-- A *region* is a connected part (8 neighbours) of one cancer. One smaller than ``SMALLEST_REGION_MM2`` is a speck and
-  counts for nothing.
+- A *region* is a connected part of one cancer, as everywhere (``ntrm.analysis.regions``). One smaller than
+  ``SMALLEST_REGION_MM2`` is a speck and counts for nothing.
 - The *weight* of a region is its mean confidence, halved if it is *misplaced*. An IEC, which by definition lies in the
   epidermis, is misplaced if next to none of its boundary is with the epidermis, what lies on it or below it, or a
   follicle; a BCC or SCC if most of its boundary is with another cancer: then it looks like a part of that one.
@@ -31,11 +31,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema
-from ntrm.core.mpp import Resolution
 
 SMALLEST_REGION_MM2 = 0.002
 """A disc 50 µm across, 45 pixels at 10x. Smaller ones in real masks are mostly slips of the annotator's pen."""
@@ -57,9 +55,7 @@ HOMES = {"IEC": ("EPI", "FOL", "PAP", "KER", "BKG")}
 HOME_SHARE = 0.05
 """Least share of the boundary that must be with them."""
 
-Mask = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
-EIGHT_NEIGHBOURS = np.ones((3, 3), dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class CancerFinding:
         return asdict(self)
 
 
-class Regions(NamedTuple):
+class CancerRegions(NamedTuple):
     """The regions of one cancer that count, and what was left out."""
 
     areas_mm2: Floats
@@ -95,27 +91,7 @@ class Regions(NamedTuple):
     specks_mm2: float
 
 
-def cancer_types(
-    mask: Mask, confidence: NDArray[np.floating] | None, schema: LabelSchema, resolution: Resolution
-) -> tuple[CancerFinding, ...]:
-    """Findings for each cancer that ``schema`` knows, in its order; none for other schemas.
-
-    ``confidence`` is the probability of the class in ``mask`` at each pixel; None for a truth, which is certain.
-
-    >>> from ntrm.core.labels import SKIN
-    >>> mask = np.full((30, 30), SKIN.index("RET"))
-    >>> mask[5:25, 5:25] = SKIN.index("BCC")
-    >>> finding = cancer_types(mask, None, SKIN, Resolution.square(6.7))[0]
-    >>> finding.name, finding.present, finding.reason
-    ('BCC', True, '0.018 mm² in 1 region, mean confidence 1.00, mostly beside RET')
-    """
-    mask = np.asarray(mask)
-    _check(mask, confidence)
-    known = [name for name in CANCERS if name in schema.names]
-    return tuple(finding_of(name, _regions(mask, confidence, schema, name, resolution), schema) for name in known)
-
-
-def finding_of(name: str, regions: Regions, schema: LabelSchema) -> CancerFinding:
+def finding_of(name: str, regions: CancerRegions, schema: LabelSchema) -> CancerFinding:
     """Whether a cancer is there, by its regions."""
     misplaced = _misplaced(name, regions.contacts_um, schema)
     weights = regions.confidences * np.where(misplaced, MISPLACED, 1.0)
@@ -142,46 +118,6 @@ def presence_confidence(areas_mm2: Floats, weights: Floats) -> float:
     return float(np.sum(weights[order] * np.diff(said, prepend=0.0)))
 
 
-def _regions(
-    mask: Mask, confidence: NDArray[np.floating] | None, schema: LabelSchema, name: str, resolution: Resolution
-) -> Regions:
-    found = mask == schema.index(name)
-    box = _box(found)
-    if box is None:
-        return Regions(np.zeros(0), np.zeros(0), np.zeros((0, len(schema))), 0, 0.0)
-    found, around = found[box], mask[box]
-    labels, count = ndimage.label(found, structure=EIGHT_NEIGHBOURS)
-    pixels = np.bincount(labels.ravel(), minlength=count + 1)[1:]
-    sums = pixels if confidence is None else _sums(labels, np.asarray(confidence)[box], count)
-    areas = pixels.astype(np.float64) * (resolution.pixel_area_um2 / 1e6)
-    counts = areas >= SMALLEST_REGION_MM2
-    return Regions(
-        areas_mm2=areas[counts],
-        confidences=(sums / pixels)[counts],
-        contacts_um=contact_lengths(labels, around, count, len(schema), resolution)[counts],
-        specks=int((~counts).sum()),
-        specks_mm2=float(areas[~counts].sum()),
-    )
-
-
-def contact_lengths(labels: Mask, mask: Mask, count: int, classes: int, resolution: Resolution) -> Floats:
-    """Boundary in µm between each region 1 … ``count`` of ``labels`` and each class around it: (count, K).
-
-    Measured as in the section graph: the sides of pixels between 4-neighbours; ignore and the border take no part.
-    """
-    lengths = np.zeros((count + 1) * classes)
-    sides = (
-        ((np.s_[:, :-1], np.s_[:, 1:]), resolution.y),
-        ((np.s_[:-1], np.s_[1:]), resolution.x),
-    )
-    for (one, other), side_um in sides:
-        for here, there in ((one, other), (other, one)):
-            border = (labels[here] > 0) & (labels[there] == 0) & (mask[there] < classes)
-            code = labels[here][border].astype(np.int64) * classes + mask[there][border]
-            lengths += np.bincount(code, minlength=lengths.size) * side_um
-    return lengths.reshape(count + 1, classes)[1:]
-
-
 def _misplaced(name: str, contacts_um: Floats, schema: LabelSchema) -> NDArray[np.bool_]:
     """(R,) whether a region is not where its cancer lies; one without a boundary is where it may be."""
     homes = [schema.index(tissue) for tissue in HOMES.get(name, ()) if tissue in schema.names]
@@ -200,7 +136,7 @@ def _share(contacts_um: Floats, classes: list[int]) -> Floats:
     return share
 
 
-def _reason(name: str, present: bool, regions: Regions, misplaced: NDArray[np.bool_], schema: LabelSchema) -> str:
+def _reason(name: str, present: bool, regions: CancerRegions, misplaced: NDArray[np.bool_], schema: LabelSchema) -> str:
     count = len(regions.areas_mm2)
     if not count:
         if not regions.specks:
@@ -221,35 +157,6 @@ def _amount(area_mm2: float, count: int) -> str:
     """Area in mm² with two significant digits or two decimals, and the number of regions."""
     decimals = 2 if area_mm2 >= 0.1 else min(6, 1 - math.floor(math.log10(area_mm2)))
     return f"{area_mm2:.{decimals}f} mm² in {count} region{'' if count == 1 else 's'}"
-
-
-def _box(found: NDArray[np.bool_]) -> tuple[slice, slice] | None:
-    """Rows and columns that hold what was found and its neighbours; None where nothing was."""
-    rows, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
-    if not rows.size:
-        return None
-    (top, bottom), (left, right) = ((max(int(at[0]) - 1, 0), int(at[-1]) + 2) for at in (rows, columns))
-    return slice(top, bottom), slice(left, right)
-
-
-def _sums(labels: Mask, values: NDArray[np.floating], count: int) -> Floats:
-    return np.bincount(labels.ravel(), weights=values.ravel(), minlength=count + 1)[1:].astype(np.float64)
-
-
-def _check(mask: Mask, confidence: NDArray[np.floating] | None) -> None:
-    if mask.ndim != 2 or (confidence is not None and np.shape(confidence) != mask.shape):
-        raise DataError(
-            "mask and confidence are not of one section",
-            got=f"mask {mask.shape}, confidence {None if confidence is None else np.shape(confidence)}",
-            expected="two (height, width) arrays of one size",
-        )
-    # Written so that NaN fails too.
-    if confidence is not None and confidence.size and not (confidence.min() >= 0 and confidence.max() <= 1.001):
-        raise DataError(
-            "these are no confidences",
-            got=f"values from {confidence.min():.3g} to {confidence.max():.3g}",
-            expected="probabilities from 0 to 1",
-        )
 
 
 @dataclass(frozen=True)

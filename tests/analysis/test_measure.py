@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.relations.blocks import BCC, BKG, BOTTOM, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
+from tests.analysis.blocks import BCC, BKG, BOTTOM, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
 
+from ntrm.analysis.depth import NOTHING_INVADES, invasion_depth
+from ntrm.analysis.margins import NO_TUMOUR, NO_TUMOUR_CLASSES, clearance
+from ntrm.analysis.measure import measure_piece
+from ntrm.analysis.measured import FRAGMENTED, PURPOSE, SCAN_EDGE, Measured
+from ntrm.analysis.orientation import orientation
+from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.layout import layout
-from ntrm.relations.depth import NOTHING_INVADES, invasion_depth
-from ntrm.relations.margins import NO_TUMOUR, NO_TUMOUR_CLASSES, clearance
-from ntrm.relations.measure import measure_piece
-from ntrm.relations.measured import FRAGMENTED, PURPOSE, SCAN_EDGE, Measured
-from ntrm.relations.orientation import orientation
-from ntrm.relations.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
 
 MPP = Resolution.square(6.7)
 
@@ -148,10 +148,10 @@ def test_measurements_are_checked_and_carry_unit_and_purpose():
         Measured("depth", None)
     with pytest.raises(UsageError):
         Measured("depth", float("nan"))
-    moved = Measured("depth", 1.5, line=((1, 2), (3, 4))).shifted(10, 20)
-    assert moved.line == ((11, 22), (13, 24))
-    assert moved.as_dict()["unit"] == "mm"
-    assert moved.as_dict()["purpose"] == PURPOSE
+    document = Measured("depth", 1.5, line=((1, 2), (3, 4))).as_dict()
+    assert document["line_px"] == [[1, 2], [3, 4]]
+    assert document["unit"] == "mm"
+    assert document["purpose"] == PURPOSE
     mask = block()
     mask[40:50, 60:80] = BCC
     columns = measure_piece(mask, SKIN, MPP).columns()

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ntrm.analysis.graph import NetworkRelations
 from ntrm.core.errors import UsageError
 from ntrm.inference.predictor import TissueRelations
 from ntrm.models.base import TissueGraph
 
 Floats = NDArray[np.float64]
-DIGITS = 6
-NOTE = "what the network used, not biology"
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkRelations:
-    """Means over windows; the first index sends, the second receives."""
-
-    names: tuple[str, ...]
-    attention: Floats
-    """(K, K) mean over layers; over the windows each weighs by the receiver's area, 0 where there was no edge."""
-    edge_weight: Floats
-    """(K, K) mean over the windows that have the edge, weighted by the receiver's area; 0 where none has."""
-    windows: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``graph.json``."""
-        return {
-            "names": list(self.names),
-            "attention": self.attention.round(DIGITS).tolist(),
-            "edge_weight": self.edge_weight.round(DIGITS).tolist(),
-            "windows": self.windows,
-            "note": NOTE,
-        }
 
 
 class RelationsMean:

@@ -6,17 +6,16 @@ import json
 import networkx
 import numpy as np
 import pytest
-from tests.relations.blocks import BCC, block
+from tests.analysis.blocks import BCC, block
 
+from ntrm.analysis.graph import NO_TISSUE, OUTSIDE, tissue_graph
+from ntrm.analysis.measure import measure_piece, measurement_sentences
+from ntrm.analysis.measured import PURPOSE
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.inference.predictor import TissueRelations
-from ntrm.relations.graph import OUTSIDE, tissue_graph
-from ntrm.relations.measure import measure_piece
-from ntrm.relations.measured import PURPOSE
-from ntrm.relations.network import RelationsMean
-from ntrm.relations.sentences import NOTHING, measurement_sentences
+from ntrm.slide.relations_mean import RelationsMean
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)
@@ -28,7 +27,7 @@ def draw(random, size=14):
 
 
 def literal_regions(mask):
-    """Flood fill over 8 neighbours: number of the region at each pixel, 0 outside."""
+    """Flood fill over the 4 neighbours: number of the region at each pixel, 0 outside."""
     parts, count = np.zeros(mask.shape, dtype=int), 0
     for start in itertools.product(*map(range, mask.shape)):
         if parts[start] or mask[start] in (SKIN.background_index, IGNORE):
@@ -41,7 +40,7 @@ def literal_regions(mask):
             if not inside or parts[row, column] or mask[row, column] != mask[start]:
                 continue
             parts[row, column] = count
-            todo += [(row + i, column + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+            todo += [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
     return parts, count
 
 
@@ -84,7 +83,7 @@ def test_regions_and_contacts_are_those_of_a_flood_fill(random):
         assert np.allclose(table.centroid[region], where.mean(axis=0))
         top, left, height, width = table.box[region]
         assert (top, left, height, width) == (*where.min(axis=0), *(np.ptp(where, axis=0) + 1))
-        around = sum(mm for pair, mm in sides.items() if region + 1 in pair)
+        around = sum(mm for pair, mm in literal_sides(np.pad(parts, 1), MPP).items() if region + 1 in pair)
         assert table.perimeter_mm[region] == pytest.approx(around)
     tissue = {region + 1: int(table.tissue[region]) for region in range(count)}
     pairs = [{tissue[a], tissue[b]} for a, b in sides if a > 0]
@@ -167,5 +166,5 @@ def test_plain_words():
 def test_nothing_at_all(value):
     graph = tissue_graph(np.full((5, 4), value, dtype=np.uint8), SKIN, MPP)
     assert (graph.present, graph.interfaces, len(graph.regions)) == ([], [], 0)
-    assert graph.sentences() == (NOTHING,)
+    assert graph.sentences() == (NO_TISSUE,)
     assert graph.as_node_link()["nodes"] == []

@@ -14,20 +14,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.measured import PURPOSE
+from ntrm.analysis.outline import check_mask
+from ntrm.analysis.regions import CONNECTIVITY, Floats, Ints, RegionTable, scan_mask
 from ntrm.core.errors import DataError
-from ntrm.core.labels import LabelSchema, Mask
+from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.relations.measured import PURPOSE
-from ntrm.relations.network import NetworkRelations
-from ntrm.relations.outline import check_mask
-from ntrm.relations.regions import RegionTable
-from ntrm.relations.survey import Survey, survey_mask
+from ntrm.report.formatting import area_text
 
 OUTSIDE = "outside"
 DIGITS = 6
 """Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that true."""
 
-Floats = NDArray[np.float64]
+NOTE = "what the network used, not biology"
+NO_TISSUE = "No tissue was found."
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRelations:
+    """Means over windows; the first index sends, the second receives."""
+
+    names: tuple[str, ...]
+    attention: Floats
+    """(K, K) mean over layers; over the windows each weighs by the receiver's area, 0 where there was no edge."""
+    edge_weight: Floats
+    """(K, K) mean over the windows that have the edge, weighted by the receiver's area; 0 where none has."""
+    windows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``graph.json``."""
+        return {
+            "names": list(self.names),
+            "attention": self.attention.round(DIGITS).tolist(),
+            "edge_weight": self.edge_weight.round(DIGITS).tolist(),
+            "windows": self.windows,
+            "note": NOTE,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +62,7 @@ class TissueGraph:
     """(K,) 0 for the background."""
     boundary_mm: Floats
     """(K + 1, K + 1) symmetric, empty diagonal; the background's row is empty, as it is outside."""
-    contact_counts: NDArray[np.int64]
+    contact_counts: Ints
     """(K + 1, K + 1) pairs of regions; with outside, the regions that border on it."""
     regions: RegionTable
     network: NetworkRelations | None = None
@@ -78,6 +100,7 @@ class TissueGraph:
             "units": {"area": "mm²", "length": "mm", "share": "1", "position": "px"},
             "mpp": {"x": self.resolution.x, "y": self.resolution.y},
             "windows": None if self.network is None else self.network.windows,
+            "connectivity": CONNECTIVITY,
             "purpose": PURPOSE,
         }
         nodes = [self._tissue_node(tissue) for tissue in self.present]
@@ -102,8 +125,9 @@ class TissueGraph:
     def _region_node(self, region: int) -> dict[str, Any]:
         table = self.regions
         node = {
-            "id": region_name(region),
+            "id": region_name(int(table.number[region])),
             "kind": "region",
+            "number": int(table.number[region]),
             "tissue": self.schema.names[table.tissue[region]],
             "area_mm2": _round(table.area_mm2[region]),
             "perimeter_mm": _round(table.perimeter_mm[region]),
@@ -130,24 +154,22 @@ class TissueGraph:
         return edge
 
     def _region_edge(self, contact: int) -> dict[str, Any]:
-        one, other = self.regions.contacts[contact].tolist()
+        one, other = self.regions.number[self.regions.contacts[contact]].tolist()
         length = _round(self.regions.contact_mm[contact])
         return {"source": region_name(one), "target": region_name(other), "kind": "contact", "boundary_mm": length}
 
     def sentences(self) -> tuple[str, ...]:
         """A sentence or two in plain words."""
-        from ntrm.relations.sentences import graph_sentences
-
         return graph_sentences(self)
 
 
-def region_name(region: int) -> str:
-    """Id of a region among the nodes: numbered from 1.
+def region_name(number: int) -> str:
+    """Id of a region among the nodes.
 
-    >>> region_name(0)
+    >>> region_name(1)
     'region 1'
     """
-    return f"region {region + 1}"
+    return f"region {number}"
 
 
 def tissue_graph(
@@ -169,21 +191,18 @@ def tissue_graph(
     check_mask(mask, schema)
     if confidence is not None and confidence.shape != mask.shape:
         raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)
-    return graph_of(survey_mask(mask, schema, resolution, confidence, full), network)
+    return graph_of(scan_mask(mask, schema, resolution, confidence=confidence, full=full).table, schema, network)
 
 
-def graph_of(survey: Survey, network: NetworkRelations | None = None) -> TissueGraph:
-    """The graph of one piece that was surveyed."""
-    schema, resolution, regions = survey.schema, survey.resolution, survey.regions
+def graph_of(regions: RegionTable, schema: LabelSchema, network: NetworkRelations | None = None) -> TissueGraph:
+    """The graph of one piece whose regions were found."""
     if network is not None and network.names != schema.names:
         raise DataError("relations of other classes", got=network.names, expected=schema.names)
-    pixels = survey.pixels[: len(schema)].astype(np.float64)
-    if schema.background_index is not None:
-        pixels[schema.background_index] = 0
+    pixels = np.bincount(regions.tissue, regions.pixels, len(schema))
     return TissueGraph(
         schema,
-        resolution,
-        pixels * (resolution.pixel_area_um2 / 1e6),
+        regions.resolution,
+        pixels * (regions.resolution.pixel_area_um2 / 1e6),
         _boundaries(regions, len(schema)),
         _contact_counts(regions, len(schema)),
         regions,
@@ -198,7 +217,7 @@ def _boundaries(regions: RegionTable, outside: int) -> Floats:
     return lengths
 
 
-def _contact_counts(regions: RegionTable, outside: int) -> NDArray[np.int64]:
+def _contact_counts(regions: RegionTable, outside: int) -> Ints:
     counts = _by_tissue(regions, outside, np.ones(len(regions.contacts))).astype(np.int64)
     bordering = regions.tissue[regions.outside_mm > 0]
     counts[:, outside] = counts[outside] = np.bincount(bordering, minlength=outside + 1)
@@ -215,3 +234,36 @@ def _by_tissue(regions: RegionTable, outside: int, values: Floats) -> Floats:
 
 def _round(value: float) -> float:
     return round(float(value), DIGITS)
+
+
+def graph_sentences(graph: TissueGraph) -> tuple[str, ...]:
+    """What there is most of, and where the tumours lie."""
+    if not graph.present:
+        return (NO_TISSUE,)
+    order = sorted(graph.present, key=lambda tissue: -graph.areas_mm2[tissue])
+    most = [f"{_title(graph, tissue)} ({graph.fractions[tissue]:.0%})" for tissue in order[:3]]
+    counts = graph.regions.counts(len(graph.schema))
+    first = f"{area_text(graph.areas_mm2.sum())} mm² of tissue, most of it {_list(most)}."
+    tumours = [tissue for tissue in graph.present if graph.schema.names[tissue] in CANCERS]
+    return (first, *(_tumour(graph, tissue, int(counts[tissue])) for tissue in tumours))
+
+
+def _tumour(graph: TissueGraph, tissue: int, count: int) -> str:
+    text = f"{_title(graph, tissue).capitalize()}: {area_text(graph.areas_mm2[tissue])} mm² in {count} region"
+    text += "" if count == 1 else "s"
+    share = graph.boundary_share[tissue]
+    beside = [at for at in np.argsort(-share, kind="stable")[:2] if share[at] > 0]
+    if not beside:
+        return f"{text}."
+    return f"{text}, bordering mostly on {_list([f'{_title(graph, int(at))} ({share[at]:.0%})' for at in beside])}."
+
+
+def _title(graph: TissueGraph, at: int) -> str:
+    if at >= len(graph.schema):
+        return "the outside"
+    tissue = graph.schema.tissues[at]
+    return tissue.title or tissue.name
+
+
+def _list(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -6,13 +6,13 @@ Carcinoma in situ (IEC) does not invade; specks do not count.
 
 from __future__ import annotations
 
+from ntrm.analysis.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
+from ntrm.analysis.measured import SCAN_EDGE, Measured, not_assessed
+from ntrm.analysis.nearest import extreme_of
+from ntrm.analysis.outline import Outline, trace_outline
+from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.relations.measured import SCAN_EDGE, Measured, not_assessed
-from ntrm.relations.nearest import extreme_of
-from ntrm.relations.outline import Outline, trace_outline
-from ntrm.relations.runs import runs_of
-from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour
 
 INVASIVE = ("BCC", "SCC")
 NOTHING_INVADES = "no invasive tumour in the piece"
@@ -28,8 +28,8 @@ def invasion_depth(
     invasive: tuple[str, ...] = INVASIVE,
 ) -> Measured:
     """Depth of the deepest invasive tumour in one piece; ``touches_edge`` says that the scan cuts it off."""
-    around = trace_outline(mask, schema, resolution)
-    return depth_of(around, find_tumour(runs_of(mask), schema, resolution, invasive), touches_edge=touches_edge)
+    around, regions = trace_outline(mask, schema, resolution), scan_mask(mask, schema, resolution)
+    return depth_of(around, tumour_of(regions, schema, invasive), touches_edge=touches_edge)
 
 
 def depth_of(around: Outline, tumour: Tumour, *, touches_edge: bool = False) -> Measured:

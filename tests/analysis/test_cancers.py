@@ -1,25 +1,103 @@
+"""Which cancers a mask holds, which regions of the tumour count, and what strays do to the measurements: nothing."""
+
 import math
 import os
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import ndimage
 from skimage import measure
+from tests.analysis.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.analysis.cancers import NEST_UM, ONLY_STRAYS, cancer_types, tumour_of
+from ntrm.analysis.measure import measure_piece, measurement_sentences
+from ntrm.analysis.regions import scan_mask
+from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
-from ntrm.evaluation import cancers
-from ntrm.evaluation.cancers import CancerFinding, cancer_types, contact_lengths, presence_confidence, score_cancers
+from ntrm.metrics import cancer_rule
+from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, score_cancers
 from ntrm.metrics.graph_agreement import interface_lengths
 from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.patients import plan_sections
 
-MPP = Resolution.square(6.7)
+MPP, OBLONG = Resolution.square(6.7), Resolution(x=5.0, y=8.0)
 REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "skin-masks"
+SCALE = (8.0, 5.0)
+
+
+def literal(mask, classes, present):
+    """Pixels that count, part by part, and how many parts do not."""
+    firm, others = [], []
+    for label in classes:
+        parts, count = ndimage.label(mask == label)
+        for part in range(1, count + 1):
+            where = np.argwhere(parts == part)
+            large = len(where) * 40e-6 >= SMALLEST_REGION_MM2 and label in present
+            (firm if large else others).append(where)
+    near = [w for w in others if any(far_apart(w, big, SCALE).min() <= NEST_UM for big in firm)]
+    counted = np.zeros(mask.shape, dtype=bool)
+    for where in (*firm, *near):
+        counted[tuple(where.T)] = True
+    return counted, len(others) - len(near)
+
+
+@pytest.mark.parametrize("present", [(BCC, SCC, IEC), (SCC,), ()])
+def test_what_counts_is_firm_or_near(random, present):
+    mask = np.full((80, 120), RET, dtype=np.uint8)
+    for _ in range(4):
+        top, left = random.integers(0, 70), random.integers(0, 110)
+        mask[top : top + 9, left : left + 8] = random.choice([BCC, SCC, IEC, BKG])
+    for _ in range(10):
+        mask[random.integers(0, 80), random.integers(0, 120)] = random.choice([BCC, SCC, IEC])
+    for classes in ((BCC, SCC, IEC), (BCC, SCC)):
+        names = tuple(SKIN.names[label] for label in classes)
+        found = tumour_of(scan_mask(mask, SKIN, OBLONG), SKIN, names, {SKIN.names[label] for label in present})
+        counted, strays = literal(mask, classes, present)
+        assert found.strays == strays
+        np.testing.assert_array_equal(found.rim, np.argwhere(counted & ~ndimage.binary_erosion(counted)))
+
+
+def test_strays_decide_nothing():
+    mask = block()
+    mask[40:55, 60:80] = SCC
+    plain = measure_piece(mask, SKIN, OBLONG)
+    mask[85:88, 150:153] = SCC  # near the margin, far from the tumour
+    mask[28, 145] = IEC
+    found = measure_piece(mask, SKIN, OBLONG)
+    assert (found.clearance, found.depth) == (plain.clearance, plain.depth)
+    assert (plain.strays, found.strays) == (0, 2)
+    assert "2 stray spots of tumour did not count" in " ".join(measurement_sentences(found))
+    assert "stray" not in " ".join(measurement_sentences(plain))
+
+
+def test_a_nest_near_the_tumour_counts():
+    mask = block()
+    mask[40:55, 60:80] = SCC
+    mask[70:73, 70:73] = SCC
+    found = measure_piece(mask, SKIN, OBLONG)
+    assert found.clearance.deep.value_mm == pytest.approx(8.0 * (90 - 73) / 1000)
+    assert found.depth.value_mm == pytest.approx(8.0 * (73 - 20) / 1000)
+
+
+def test_a_cancer_that_is_not_present_has_no_depth():
+    mask = block()
+    mask[40:50, 60:80] = BCC
+    mask[24:34, 120:150] = IEC
+    found = measure_piece(mask, SKIN, OBLONG, present=["IEC"])
+    assert found.depth.reason == ONLY_STRAYS
+    assert found.clearance.lateral.value_mm == pytest.approx(5.0 * 15 / 1000)
+    none = measure_piece(mask, SKIN, OBLONG, present=[])
+    assert {none.clearance.deep.reason, none.clearance.lateral.reason, none.depth.reason} == {ONLY_STRAYS}
+
+
+def test_other_classes_are_not_known():
+    found = tumour_of(scan_mask(block(), SKIN, OBLONG), SKIN, CANCERS)
+    assert (len(found.rim), found.strays, found.known) == (0, 0, True)
+    assert not tumour_of(scan_mask(block(), SKIN, OBLONG), SKIN, ("none",)).known
 
 
 def section(**squares):
@@ -59,49 +137,29 @@ def test_specks_are_no_cancer_however_many(random):
 
 def test_regions_and_areas_are_those_of_another_library(random):
     mask = random.choice(np.array([0, 3, 9, 9, 9, 11, IGNORE], dtype=np.uint8), (150, 170))
-    labels, _ = measure.label(mask == 9, connectivity=2, return_num=True)
+    labels, _ = measure.label(mask == 9, connectivity=1, return_num=True)
     areas = np.bincount(labels.ravel())[1:] * 6.7**2 / 1e6
     confidence = random.random(mask.shape, dtype=np.float32)
     finding = by_name(mask, confidence)["BCC"]
-    counted = areas[areas >= cancers.SMALLEST_REGION_MM2]
+    counted = areas[areas >= cancer_rule.SMALLEST_REGION_MM2]
     assert finding.regions == len(counted)
     assert finding.area_mm2 == pytest.approx(counted.sum())
-    inside = np.isin(labels, 1 + np.flatnonzero(areas >= cancers.SMALLEST_REGION_MM2))
+    inside = np.isin(labels, 1 + np.flatnonzero(areas >= cancer_rule.SMALLEST_REGION_MM2))
     mean = confidence[inside].mean(dtype=np.float64)
     assert f"mean confidence {mean:.2f}" in finding.reason
 
 
 def test_contacts_are_the_section_graphs(random):
-    mask = random.integers(0, 4, (40, 50))
-    mask[random.random(mask.shape) < 0.05] = IGNORE
-    mask[10:20, 10:30] = 2
-    labels = measure.label(mask == 2, connectivity=2)
-    oblong = Resolution(x=2.0, y=5.0)
-    contacts = contact_lengths(labels, mask, labels.max(), 4, oblong)
-    for region in range(1, labels.max() + 1):
-        alone = np.where(labels == region, 4, mask)
-        np.testing.assert_allclose(contacts[region - 1], interface_lengths(alone, 5, oblong)[4, :4])
-
-
-def test_presence_is_what_the_rule_says(random):
-    areas, weights = random.uniform(0.001, 0.1, 6), random.random(6)
-    # The literal integral: walk through the tissue, the surest first, in many small steps.
-    edges = np.linspace(0, areas.sum(), 2_000_001)
-    order = np.argsort(-weights)
-    at = np.searchsorted(np.cumsum(areas[order]), (edges[1:] + edges[:-1]) / 2)
-    typical = cancers.TYPICAL_AREA_MM2
-    density = np.exp(-(edges[1:] + edges[:-1]) / 2 / typical) / typical
-    literal = np.sum(weights[order][np.minimum(at, 5)] * density) * (edges[1] - edges[0])
-    assert presence_confidence(areas, weights) == pytest.approx(literal, abs=1e-5)
-
-
-def test_presence_knows_no_fragments_and_never_falls(random):
-    areas, weights = random.uniform(0.001, 0.1, 6), random.random(6)
-    whole = presence_confidence(areas, weights)
-    assert presence_confidence(np.repeat(areas / 2, 2), np.repeat(weights, 2)) == pytest.approx(whole)
-    more = presence_confidence(np.append(areas, random.uniform(0.001, 1)), np.append(weights, random.random()))
-    assert more >= whole - 1e-12
-    assert 0 <= whole <= weights.max()
+    mask = random.choice(np.array([0, 3, 8, 9, IGNORE], dtype=np.uint8), (40, 50), p=[0.3, 0.3, 0.15, 0.2, 0.05])
+    mask[10:20, 10:30] = 9
+    classes = len(SKIN)
+    table = scan_mask(mask, SKIN, OBLONG).table
+    lengths = table.lengths_um(SKIN)
+    labels = measure.label(mask == 9, connectivity=1)
+    for region in np.flatnonzero(table.tissue == 9):
+        own = labels == labels.ravel()[table.first[region]]
+        expected = interface_lengths(np.where(own, classes, mask), classes + 1, OBLONG)[classes, :classes]
+        np.testing.assert_allclose(lengths[region], expected)
 
 
 @pytest.mark.parametrize(("level", "present"), [(0.9, True), (0.45, False)])
@@ -117,7 +175,7 @@ def test_confidence_elsewhere_does_not_matter(random):
     mask = section(SCC=(50, "INF"))
     confidence = np.where(mask == SKIN.index("SCC"), 0.8, random.random(mask.shape))
     assert by_name(mask, confidence)["SCC"].confidence == pytest.approx(
-        0.8 * (1 - math.exp(-2500 * 6.7**2 / 1e6 / cancers.TYPICAL_AREA_MM2))
+        0.8 * (1 - math.exp(-2500 * 6.7**2 / 1e6 / cancer_rule.TYPICAL_AREA_MM2))
     )
 
 
@@ -184,34 +242,6 @@ def test_what_does_not_fit_is_refused(random):
     for wrong in (np.full(mask.shape, np.nan), np.full(mask.shape, 7.0)):
         with pytest.raises(DataError, match="no confidences"):
             cancer_types(mask, wrong, SKIN, MPP)
-
-
-def findings(*present):
-    return tuple(CancerFinding(name, name in present, 0.0, 0, 0.0, "") for name in CANCERS)
-
-
-def test_scores_count_sections(random):
-    draws = random.random((2, 50, 3)) < 0.4
-    predicted, true = ([findings(*np.array(CANCERS)[row]) for row in side] for side in draws)
-    scores = score_cancers(predicted, true)
-    for column, score in enumerate(scores.cancers):
-        pairs = Counter(zip(*(side[:, column].tolist() for side in draws), strict=True))
-        assert (score.found, score.missed) == (pairs[True, True], pairs[False, True])
-        assert (score.invented, score.excluded) == (pairs[True, False], pairs[False, False])
-        assert score.accuracy == pytest.approx((draws[0, :, column] == draws[1, :, column]).mean())
-        assert score.sensitivity == pytest.approx(draws[0][draws[1, :, column], column].mean())
-        assert score.specificity == pytest.approx(1 - draws[0][~draws[1, :, column], column].mean())
-    assert scores.exact_share == pytest.approx((draws[0] == draws[1]).all(axis=1).mean())
-
-
-def test_scores_without_a_case_are_none_not_perfect():
-    document = score_cancers([findings("BCC")], [findings("BCC")]).as_dict()
-    assert document["cancers"]["BCC"]["specificity"] is None
-    assert document["cancers"]["SCC"]["sensitivity"] is None
-    assert document["exact_set_accuracy"] == 1
-    assert score_cancers([], []).exact_share is None
-    with pytest.raises(UsageError, match="cannot be compared"):
-        score_cancers([findings()], [])
 
 
 def test_the_rule_finds_the_cancers_of_phantoms(seed):

@@ -1,4 +1,4 @@
-"""Everything that is measured on one piece, its outline traced once."""
+"""Everything that is measured on one piece, its outline traced once; also in plain words."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from ntrm.analysis.cancers import tumour_of
+from ntrm.analysis.depth import INVASIVE, depth_of
+from ntrm.analysis.margins import Clearance, clearance_of
+from ntrm.analysis.measured import PURPOSE, Measured
+from ntrm.analysis.orientation import orientation_of
+from ntrm.analysis.outline import Outline, check_mask, trace_outline
+from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.relations.depth import INVASIVE, depth_of
-from ntrm.relations.margins import Clearance, clearance_of
-from ntrm.relations.measured import PURPOSE, Measured
-from ntrm.relations.orientation import orientation_of
-from ntrm.relations.outline import Outline, check_mask, trace_outline
-from ntrm.relations.survey import Survey, survey_mask
-from ntrm.relations.tumour import tumour_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class PieceMeasurements:
     orientation: Measured
     outline: Outline
     strays: int = 0
-    """Parts of tumour that did not count."""
+    """Regions of tumour that did not count."""
 
     def as_dict(self) -> dict[str, Any]:
         """For ``summary.json``."""
@@ -66,14 +66,20 @@ def measure_piece(
     """
     check_mask(mask, schema)
     around = trace_outline(mask, schema, resolution) if outline is None else outline
-    return measurements(survey_mask(mask, schema, resolution), around, touches_edge=touches_edge, present=present)
+    regions = scan_mask(mask, schema, resolution)
+    return measurements(regions, around, schema, touches_edge=touches_edge, present=present)
 
 
 def measurements(
-    survey: Survey, outline: Outline, *, touches_edge: bool = False, present: Collection[str] | None = None
+    regions: Regions,
+    outline: Outline,
+    schema: LabelSchema,
+    *,
+    touches_edge: bool = False,
+    present: Collection[str] | None = None,
 ) -> PieceMeasurements:
-    """The same of a piece that was surveyed and whose outline was traced."""
-    tumour, invasive = (tumour_of(survey, names, present) for names in (CANCERS, INVASIVE))
+    """The same of a piece whose regions were found and whose outline was traced."""
+    tumour, invasive = (tumour_of(regions, schema, names, present) for names in (CANCERS, INVASIVE))
     return PieceMeasurements(
         clearance_of(outline, tumour, touches_edge=touches_edge),
         depth_of(outline, invasive, touches_edge=touches_edge),
@@ -81,3 +87,27 @@ def measurements(
         outline,
         tumour.strays,
     )
+
+
+def measurement_sentences(measured: PieceMeasurements) -> tuple[str, ...]:
+    """Each measurement with its unit, or why there is none; the purpose last."""
+    parts = (measured.clearance.deep, measured.clearance.lateral, measured.depth)
+    lines = [_sentence(part) for part in parts]
+    facing = measured.orientation
+    if facing.value is None:
+        lines.append(_sentence(facing))
+    else:
+        lines.append(f"The skin surface faces {facing.value:.0f}° clockwise from the top of the picture.")
+    if measured.strays:
+        lines.append(_strays(measured.strays))
+    return (*lines, f"These numbers are {PURPOSE}.")
+
+
+def _strays(count: int) -> str:
+    some = "1 stray spot" if count == 1 else f"{count} stray spots"
+    return f"{some} of tumour did not count for clearance: too small or too unsure, and far from any larger part."
+
+
+def _sentence(part: Measured) -> str:
+    text = str(part)
+    return f"{text[0].upper()}{text[1:]}."

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from ntrm.analysis.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
+from ntrm.analysis.measured import FRAGMENTED, SCAN_EDGE, Measured, not_assessed
+from ntrm.analysis.nearest import extreme_of, nearest_of
+from ntrm.analysis.outline import Outline, trace_outline
+from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.relations.measured import FRAGMENTED, SCAN_EDGE, Measured, not_assessed
-from ntrm.relations.nearest import extreme_of, nearest_of
-from ntrm.relations.outline import Outline, trace_outline
-from ntrm.relations.runs import runs_of
-from ntrm.relations.tumour import NO_TUMOUR_CLASSES, Tumour, find_tumour
 
 DEEP_WITHIN_DEG = 45.0
 DEEP_RUN_UM = 300.0
@@ -61,8 +61,8 @@ def clearance(
     tumours: tuple[str, ...] = CANCERS,
 ) -> Clearance:
     """Clearance of the tumours in one piece; ``touches_edge`` says that the scan cuts it off."""
-    around = trace_outline(mask, schema, resolution)
-    return clearance_of(around, find_tumour(runs_of(mask), schema, resolution, tumours), touches_edge=touches_edge)
+    around, regions = trace_outline(mask, schema, resolution), scan_mask(mask, schema, resolution)
+    return clearance_of(around, tumour_of(regions, schema, tumours), touches_edge=touches_edge)
 
 
 def clearance_of(around: Outline, tumour: Tumour, *, touches_edge: bool = False) -> Clearance:

@@ -4,17 +4,15 @@ import numpy as np
 import pytest
 from scipy import ndimage
 from skimage import measure
-from tests.relations.blocks import BCC, BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block
+from tests.analysis.blocks import BCC, BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block
 
+from ntrm.analysis import outline as module
+from ntrm.analysis.body import body_sides, bulk_box, embedded, filled_inlets, without_holes
+from ntrm.analysis.measure import measure_piece
+from ntrm.analysis.outline import best_arc, bridge_plugs, trace_outline, two_lines
+from ntrm.analysis.regions import runs_of
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.relations import outline as module
-from ntrm.relations.body import body_sides, bulk_box, embedded, filled_inlets, without_holes
-from ntrm.relations.corners import two_lines
-from ntrm.relations.measure import measure_piece
-from ntrm.relations.outline import best_arc, trace_outline
-from ntrm.relations.plugs import bridge_plugs
-from ntrm.relations.runs import runs_of
 
 MPP = Resolution.square(6.7)
 
@@ -57,7 +55,7 @@ def literal_inlets(body, step, radius_um, depth_um):
     closed = (ndimage.distance_transform_edt(near, sampling=step) > radius_um)[60:-60, 60:-60] | body
     closed = ndimage.binary_fill_holes(closed)
     away = ndimage.distance_transform_edt(closed, sampling=step)
-    inlets, count = ndimage.label(closed & ~body, np.ones((3, 3)))
+    inlets, count = ndimage.label(closed & ~body)
     deep = [k for k in range(1, count + 1) if away[inlets == k].max() > depth_um]
     return body | np.isin(inlets, deep)
 

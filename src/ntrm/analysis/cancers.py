@@ -1,0 +1,135 @@
+"""The cancers of a piece: which are present, by the rule of ``ntrm.metrics.cancer_rule``, and where the tumour ends.
+
+Clearance and depth are measured from the pixels at the tumour's rim; strays count for nothing. A region of a cancer is
+*firm* if it is no speck, that is not smaller than ``SMALLEST_REGION_MM2``, and if its cancer is present. What is not
+firm but lies near a firm region is a nest cut at its tip and counts; what lies further off is a *stray*: a few wrong
+pixels of a predicted mask must not decide a clearance. In the predicted masks of 30 drawn sections 350 of 410 specks
+within ``NEST_UM`` of a larger region were tumour in truth, and 2 of 55 beyond; of 249 specks in true masks 248 lie
+within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.analysis.nearest import nearest_of
+from ntrm.analysis.regions import Ints, Regions, RegionTable, Where, scan_mask
+from ntrm.core.errors import DataError
+from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
+
+NEST_UM = 250.0
+"""What is not firm and further than this from all firm regions is a stray."""
+
+NO_TUMOUR_CLASSES = "the classes know no tumour"
+ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² each, or too unsure to call it present"
+
+
+@dataclass(frozen=True, eq=False)
+class Tumour:
+    """The tumour of one piece."""
+
+    rim: Ints
+    """(n, 2) row and column of the pixels that touch anything else."""
+    strays: int
+    """Regions that were left out."""
+    known: bool = True
+    """Whether the schema has any of the classes."""
+
+    def missing(self, otherwise: str) -> str:
+        """Why there is nothing to measure from; empty where there is."""
+        if len(self.rim):
+            return ""
+        return ONLY_STRAYS if self.strays else otherwise
+
+
+def cancer_types(
+    mask: NDArray[np.integer[Any]],
+    confidence: NDArray[np.floating] | None,
+    schema: LabelSchema,
+    resolution: Resolution,
+) -> tuple[CancerFinding, ...]:
+    """Findings for each cancer that ``schema`` knows, in its order; none for other schemas.
+
+    ``confidence`` is the probability of the class in ``mask`` at each pixel; None for a truth, which is certain.
+
+    >>> from ntrm.core.labels import SKIN
+    >>> mask = np.full((30, 30), SKIN.index("RET"))
+    >>> mask[5:25, 5:25] = SKIN.index("BCC")
+    >>> finding = cancer_types(mask, None, SKIN, Resolution.square(6.7))[0]
+    >>> finding.name, finding.present, finding.reason
+    ('BCC', True, '0.018 mm² in 1 region, mean confidence 1.00, mostly beside RET')
+    """
+    mask = np.asarray(mask)
+    _check(mask, confidence)
+    if not set(CANCERS) & set(schema.names):
+        return ()
+    return cancers_of(scan_mask(mask.astype(np.uint8), schema, resolution, confidence=confidence).table, schema)
+
+
+def cancers_of(table: RegionTable, schema: LabelSchema) -> tuple[CancerFinding, ...]:
+    """The same of regions that were found."""
+    lengths_um = table.lengths_um(schema)
+    known = [name for name in CANCERS if name in schema.names]
+    return tuple(finding_of(name, _of_cancer(table, schema.index(name), lengths_um), schema) for name in known)
+
+
+def _of_cancer(table: RegionTable, tissue: int, lengths_um: NDArray[np.float64]) -> CancerRegions:
+    own = np.flatnonzero(table.tissue == tissue)
+    areas = table.area_mm2[own]
+    counts = areas >= SMALLEST_REGION_MM2
+    sure = np.ones(len(own)) if table.confidence is None else table.confidence[own]
+    return CancerRegions(
+        areas_mm2=areas[counts],
+        confidences=sure[counts],
+        contacts_um=lengths_um[own[counts]],
+        specks=int((~counts).sum()),
+        specks_mm2=float(areas[~counts].sum()),
+    )
+
+
+def _check(mask: NDArray[np.integer[Any]], confidence: NDArray[np.floating] | None) -> None:
+    if mask.ndim != 2 or (confidence is not None and np.shape(confidence) != mask.shape):
+        raise DataError(
+            "mask and confidence are not of one section",
+            got=f"mask {mask.shape}, confidence {None if confidence is None else np.shape(confidence)}",
+            expected="two (height, width) arrays of one size",
+        )
+    # Written so that NaN fails too.
+    if confidence is not None and confidence.size and not (confidence.min() >= 0 and confidence.max() <= 1.001):
+        raise DataError(
+            "these are no confidences",
+            got=f"values from {confidence.min():.3g} to {confidence.max():.3g}",
+            expected="probabilities from 0 to 1",
+        )
+
+
+def tumour_of(
+    regions: Regions, schema: LabelSchema, names: tuple[str, ...], present: Collection[str] | None = None
+) -> Tumour:
+    """The tumour of the classes ``names``, of which those ``present`` have firm regions; all, if None."""
+    table = regions.table
+    wanted = [schema.index(name) for name in names if name in schema.names]
+    sure = [schema.index(name) for name in schema.names if present is None or name in present]
+    ours = np.isin(table.tissue, wanted)
+    firm = ours & np.isin(table.tissue, sure) & (table.area_mm2 >= SMALLEST_REGION_MM2)
+    counts = firm | _nests(regions, firm, ours & ~firm)
+    return Tumour(regions.rim(counts), int(ours.sum()) - int(counts.sum()), bool(wanted))
+
+
+def _nests(regions: Regions, firm: Where, others: Where) -> Where:
+    """(R,) which of the ``others`` are near a firm region."""
+    near = np.zeros(len(firm), dtype=bool)
+    if not (firm.any() and others.any()):
+        return near
+    step = np.array([regions.table.resolution.y, regions.table.resolution.x])
+    places, whose = regions.borders(others)
+    distances, _ = nearest_of(regions.rim(firm) * step, places * step, within=NEST_UM)
+    near[whose[distances <= NEST_UM]] = True
+    return near

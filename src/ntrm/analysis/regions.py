@@ -1,0 +1,568 @@
+"""Connected regions of tissue: the one engine behind every file, table and picture that speaks of regions.
+
+A *region* is a set of pixels of one tissue, in one piece of the section, connected over pixel sides (``CONNECTIVITY``).
+Regions are numbered from 1 in reading order of their first pixels, over the whole slide. Pixels outside all pieces
+(crumbs, glass) are of piece 0. Background and ignored pixels belong to no region.
+
+The mask comes in strips of rows and is read once. A strip is reduced to *runs*, stretches of one label along a row:
+tissue has few of them for its many pixels, and all else is told from the runs, exactly as from the pixels. Memory
+grows with the length of the outlines, not with the number of pixels, and the height of the strips has no say in the
+result. Why 4 neighbours, and why no library: docs/decisions/0018-one-region-engine.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Where = NDArray[np.bool_]
+
+CONNECTIVITY = 4
+"""Neighbours of a pixel that make one region with it: those that share a side. Pixels that touch at a corner do not."""
+STRIP_PIXELS = 1 << 20
+"""Pixels of a mask that are looked at together."""
+STRIP_RUNS = 1 << 18
+"""Runs that are compared with those of the next row together, about."""
+BACKGROUND, NOTHING = -1, -2
+"""In place of a region: background, and pixels that are ignored or lie beyond the mask."""
+
+
+class Overlaps(NamedTuple):
+    """Stretches along which a run lies above another; the runs are given by their numbers."""
+
+    above: Ints
+    below: Ints
+    start: Ints
+    """(n,) index of the first pixel of the stretch in the lower row, in the flattened mask."""
+    length: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs in reading order; together they cover the mask, and none goes on into the next row."""
+
+    shape: tuple[int, int]
+    start: Ints
+    """(n,) index of the first pixel in the flattened mask."""
+    value: NDArray[Any]
+    """(n,)"""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def stop(self) -> Ints:
+        """(n,) index after the last pixel."""
+        return np.append(self.start[1:], self.shape[0] * self.shape[1])[: len(self)]
+
+    @cached_property
+    def length(self) -> Ints:
+        """(n,) pixels."""
+        return self.stop - self.start
+
+    @cached_property
+    def row(self) -> Ints:
+        """(n,) in which it lies."""
+        return self.start // max(self.shape[1], 1)
+
+    @cached_property
+    def left(self) -> Ints:
+        """(n,) first column."""
+        return self.start - self.row * self.shape[1]
+
+    def at(self, pixels: Ints) -> Ints:
+        """Numbers of the runs that hold these flattened indices."""
+        return np.searchsorted(self.start, pixels, side="right") - 1
+
+    def relabelled(self, value: NDArray[Any]) -> Runs:
+        """The same mask with other values, one per run; runs that became equal are one."""
+        kept = np.append(True, (value[1:] != value[:-1]) | (self.left[1:] == 0))[: len(self)]
+        return Runs(self.shape, self.start[kept], value[kept])
+
+    def dense(self) -> NDArray[Any]:
+        """The mask itself."""
+        return np.repeat(self.value, self.length).reshape(self.shape)
+
+    def window(self, top: int, left: int, height: int, width: int, stride: int = 1) -> Runs:
+        """A rectangle of the mask, of which every ``stride``-th row and column is taken."""
+        some = slice(*np.searchsorted(self.start, [top * self.shape[1], (top + height) * self.shape[1]]))
+        start, value = self.start[some], self.value[some]
+        row = start // self.shape[1]
+        begin = start - row * self.shape[1]
+        end = np.append(start[1:], (top + height) * self.shape[1]) - row * self.shape[1]
+        tall, wide = -(-height // stride), -(-width // stride)
+        # The first column taken that is not before the run's first, or its end.
+        first, last = (np.clip(-(-(at - left) // stride), 0, wide) for at in (begin, end))
+        kept = ((row - top) % stride == 0) & (first < last)
+        runs = Runs((tall, wide), ((row - top) // stride * wide + first)[kept], value[kept])
+        return runs.relabelled(runs.value)
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """All of them, for masks with few runs."""
+        return overlaps(self, 1, self.shape[0])
+
+    @property
+    def beside(self) -> Ints:
+        """Numbers of the runs that have another one at their right."""
+        return np.flatnonzero(self.left[1:] != 0)
+
+
+def runs_of(mask: NDArray[Any]) -> Runs:
+    """The runs of a mask (H, W).
+
+    >>> runs = runs_of(np.array([[0, 0, 3], [3, 3, 3]]))
+    >>> runs.start.tolist(), runs.value.tolist()
+    ([0, 2, 3], [0, 3, 3])
+    """
+    start = _run_starts(mask)
+    return Runs((mask.shape[0], mask.shape[1]), start, np.ascontiguousarray(mask).ravel()[start])
+
+
+def _run_starts(*masks: NDArray[Any]) -> Ints:
+    """Flattened indices at which a row begins or any of the masks changes."""
+    changes = np.zeros(masks[0].size, dtype=bool)
+    for mask in masks:
+        flat = np.ascontiguousarray(mask).ravel()
+        changes[1:] |= flat[1:] != flat[:-1]
+    changes[:: max(masks[0].shape[1], 1)] = True
+    return np.flatnonzero(changes).astype(np.int64)
+
+
+def overlaps(runs: Runs, top: int, bottom: int) -> Overlaps:
+    """Which runs of rows ``top`` (from 1 on) to ``bottom`` - 1 lie below which."""
+    width = runs.shape[1]
+    rows = np.array([top - 1, bottom - 1, top, bottom]) * width
+    first_above, last_above, first_below, last_below = np.searchsorted(runs.start, rows).tolist()
+    both = np.concatenate([runs.start[first_above:last_above] + width, runs.start[first_below:last_below]])
+    # Two rising sequences, which this kind of sorting merges. Rows begin with a run in each.
+    order = np.argsort(both, kind="stable")
+    cut, is_below = both[order], order >= last_above - first_above
+    below, above = np.cumsum(is_below) + (first_below - 1), np.cumsum(~is_below) + (first_above - 1)
+    # Where both rows have a run that begins, the second of the two entries knows both.
+    last = np.flatnonzero(np.diff(cut, append=-1))
+    cut = cut[last]
+    return Overlaps(above[last], below[last], cut, np.diff(cut, append=bottom * width))
+
+
+def strips_of(runs: Runs) -> Iterator[tuple[int, int]]:
+    """First and last row (exclusive) of strips with not too many runs each."""
+    height = runs.shape[0]
+    step = max(1, STRIP_RUNS * height // max(len(runs), 1))
+    return ((top, min(top + step, height)) for top in range(0, height, step))
+
+
+def strip_rows(width: int) -> int:
+    """Rows of a strip of a mask."""
+    return max(1, STRIP_PIXELS // max(width, 1))
+
+
+def components(runs: Runs, inside: Where) -> tuple[NDArray[np.int32], int]:
+    """For each run the number of its connected region of one value, from 0 in reading order, and how many there are.
+
+    Runs that are not ``inside`` have -1.
+    """
+    beside = runs.beside
+    beside = beside[inside[beside] & (runs.value[beside] == runs.value[beside + 1])]
+    joined = [np.stack([beside, beside + 1])]
+    for top, bottom in strips_of(runs):
+        pairs = overlaps(runs, max(top, 1), max(bottom, 1))
+        same = inside[pairs.above] & (runs.value[pairs.above] == runs.value[pairs.below])
+        joined.append(np.stack([pairs.above[same], pairs.below[same]]).astype(np.int32))
+    found = connected(np.concatenate(joined, axis=1), len(runs))
+    first = np.full(len(runs) + 1, len(runs))
+    own = np.flatnonzero(inside)[::-1]
+    first[found[own]] = own  # the first run of a region is written last
+    real = np.flatnonzero(first < len(runs))
+    number = np.full(len(runs) + 1, -1, dtype=np.int32)
+    number[real[np.argsort(first[real])]] = np.arange(len(real))
+    return np.where(inside, number[found], np.int32(-1)), len(real)
+
+
+def connected(pairs: NDArray[np.integer[Any]], count: int) -> NDArray[np.int32]:
+    """(count,) which of the items 0 … ``count`` - 1 are joined by ``pairs`` (2, n), as numbers without order."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    # int32 indices, or the library copies them.
+    one, other = pairs.astype(np.int32)
+    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
+    found: NDArray[np.int32] = connected_components(graph, directed=False)[1]
+    return found
+
+
+def stretched(first: Ints, length: Ints) -> Ints:
+    """All numbers of stretches, each from its first on.
+
+    >>> stretched(np.array([3, 10]), np.array([2, 3])).tolist()
+    [3, 4, 10, 11, 12]
+    """
+    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
+
+
+def sides_of(runs: Runs, key: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Pixels (n,) with a side to a pixel of another key, and the way out (n, 2) as (rows, columns), once per side.
+
+    ``key`` is one number per run; pixels with a key of 0 have no sides. The edge of the mask is of key 0.
+    """
+    (height, width), pairs = runs.shape, runs.overlaps
+    left, right = runs.beside + 1, runs.beside
+    differ = key[left] != key[right]
+    first, last = runs.start < width, runs.start >= (height - 1) * width
+    level = pairs.start, pairs.length, key[pairs.above] != key[pairs.below]
+    found = [
+        (runs.start[left[differ & (key[left] != 0)]], (0, -1)),
+        (runs.start[(runs.left == 0) & (key != 0)], (0, -1)),
+        (runs.stop[right[differ & (key[right] != 0)]] - 1, (0, 1)),
+        (runs.stop[(runs.stop % width == 0) & (key != 0)] - 1, (0, 1)),
+    ]
+    for own, back, way in ((key[pairs.below] != 0, 0, (-1, 0)), (key[pairs.above] != 0, width, (1, 0))):
+        border = level[2] & own
+        found.append((stretched(level[0][border] - back, level[1][border]), way))
+    for row, way in ((first, (-1, 0)), (last, (1, 0))):
+        edge = row & (key != 0)
+        found.append((stretched(runs.start[edge], runs.length[edge]), way))
+    ways = np.repeat(np.array([way for _, way in found]), [len(flat) for flat, _ in found], axis=0)
+    return np.concatenate([flat for flat, _ in found]), ways
+
+
+@dataclass(frozen=True, eq=False)
+class RegionTable:
+    """Regions in the order of their numbers. Sides are counted by how they lie: (…, 2) horizontal, upright."""
+
+    resolution: Resolution
+    number: Ints
+    """(R,) from 1, over the whole slide."""
+    tissue: Ints
+    """(R,) class."""
+    piece: Ints
+    """(R,) of the section, from 1; 0 for what lies outside all pieces."""
+    pixels: Ints
+    """(R,) size."""
+    first: Ints
+    """(R,) flattened index of the first pixel."""
+    centroid: Floats
+    """(R, 2) row and column in pixels."""
+    box: Ints
+    """(R, 4) top, left, height, width in pixels."""
+    confidence: Floats | None
+    """(R,) mean, if confidences were given."""
+    outline: Ints
+    """(R, 2) all pixel sides, holes and the edge of the mask included."""
+    background: Ints
+    """(R, 2) what of it is with background."""
+    nothing: Ints
+    """(R, 2) what of it is with ignored pixels or other pieces; the edge of the mask is neither."""
+    contacts: Ints
+    """(C, 2) pairs of regions of one piece that share a pixel side: places in this table, the smaller first."""
+    contact_sides: Ints
+    """(C, 2) sides that they share."""
+
+    def __len__(self) -> int:
+        return len(self.tissue)
+
+    def counts(self, classes: int) -> Ints:
+        """(K,) regions per class."""
+        return np.bincount(self.tissue, minlength=classes)[:classes].astype(np.int64)
+
+    @cached_property
+    def area_mm2(self) -> Floats:
+        """(R,) size."""
+        return self.pixels * (self.resolution.pixel_area_um2 / 1e6)
+
+    @cached_property
+    def perimeter_mm(self) -> Floats:
+        """(R,) length of the outline."""
+        return self._mm(self.outline)
+
+    @cached_property
+    def outside_mm(self) -> Floats:
+        """(R,) what of it is with background or nothing."""
+        return self._mm(self.background + self.nothing)
+
+    @cached_property
+    def contact_mm(self) -> Floats:
+        """(C,) length that they share."""
+        return self._mm(self.contact_sides)
+
+    def _mm(self, sides: Ints) -> Floats:
+        return (sides[:, 0] * self.resolution.x + sides[:, 1] * self.resolution.y) / 1e3
+
+    def lengths_um(self, schema: LabelSchema) -> Floats:
+        """(R, K) boundary of each region with each class around it, the background among them."""
+        classes = len(schema)
+        lengths = np.zeros((len(self), classes))
+        for one, other in ((0, 1), (1, 0)):
+            code = self.contacts[:, one] * classes + self.tissue[self.contacts[:, other]]
+            lengths += np.bincount(code, self.contact_mm * 1e3, lengths.size).reshape(lengths.shape)
+        if schema.background_index is not None:
+            lengths[:, schema.background_index] += self._mm(self.background) * 1e3
+        return lengths
+
+    def of_piece(self, piece: int) -> RegionTable:
+        """The regions of one piece, under their numbers."""
+        chosen = np.flatnonzero(self.piece == piece)
+        place = np.full(len(self) + 1, -1)
+        place[chosen] = np.arange(len(chosen))
+        within = place[self.contacts[:, 0]] >= 0  # contacts join regions of one piece
+        return RegionTable(
+            self.resolution,
+            *(each[chosen] for each in (self.number, self.tissue, self.piece, self.pixels, self.first)),
+            centroid=self.centroid[chosen],
+            box=self.box[chosen],
+            confidence=None if self.confidence is None else self.confidence[chosen],
+            outline=self.outline[chosen],
+            background=self.background[chosen],
+            nothing=self.nothing[chosen],
+            contacts=place[self.contacts[within]].reshape(-1, 2),
+            contact_sides=self.contact_sides[within],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """All regions of a mask, and the runs that they consist of."""
+
+    runs: Runs
+    """Of labels, cut where the piece changes."""
+    piece: NDArray[np.uint16]
+    """(n,) of each run."""
+    region: NDArray[np.int32]
+    """(n,) place of each run's region in the table; ``BACKGROUND`` or ``NOTHING``."""
+    table: RegionTable
+
+    origin: tuple[int, int] = (0, 0)
+    """Row and column of the slide's mask at which the runs begin; the table speaks of the slide's mask."""
+
+    @cached_property
+    def pixels(self) -> Ints:
+        """(256,) pixels by label."""
+        return np.bincount(self.runs.value, self.runs.length, 256).astype(np.int64)
+
+    def of_piece(self, piece: int, top: int, left: int, height: int, width: int) -> Regions:
+        """Those of one piece, which lies in this window of the mask; what belongs to other pieces is nothing."""
+        table, wide = self.table.of_piece(piece), self.runs.shape[1]
+        some = slice(*np.searchsorted(self.runs.start, [top * wide, (top + height) * wide]))
+        own, region = self.piece[some] == piece, self.region[some]
+        # Two more entries, which BACKGROUND and NOTHING find.
+        place = np.append(np.full(len(self.table), NOTHING), [NOTHING, BACKGROUND])
+        place[np.flatnonzero(self.table.piece == piece)] = np.arange(len(table))
+        code = (np.where(own, place[region], NOTHING) + 2) << 8 | np.where(own, self.runs.value[some], IGNORE)
+        runs = Runs((height, wide), self.runs.start[some] - top * wide, code).window(0, left, height, width)
+        labels = Runs(runs.shape, runs.start, (runs.value & 255).astype(np.uint8))
+        pieces = np.full(len(runs), piece, dtype=np.uint16)
+        return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table, (top, left))
+
+    def rim(self, chosen: Where) -> Ints:
+        """(n, 2) row and column of the pixels of the regions ``chosen`` (R,) with a side to what is not chosen."""
+        return self._border(np.append(chosen, [False, False])[self.region])[0]
+
+    def borders(self, chosen: Where) -> tuple[Ints, Ints]:
+        """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and whose they are."""
+        within = np.append(chosen, [False, False])[self.region]
+        pixels, key = self._border(np.where(within, self.region + 1, 0))
+        return pixels, key - 1
+
+    def _border(self, key: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+        runs = self.runs.relabelled(key)
+        flat = np.unique(sides_of(runs, runs.value)[0])
+        return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1) + self.origin, runs.value[runs.at(flat)]
+
+
+class RegionScanner:
+    """Takes strips of a mask from top to bottom. Labels that are ``outside`` and ignored pixels make no regions."""
+
+    def __init__(self, width: int, outside: Collection[int] = ()) -> None:
+        self._width, self._height, self._outside = width, 0, tuple(outside)
+        self._start: list[Ints] = []
+        self._label: list[Mask] = []
+        self._piece: list[NDArray[np.uint16]] = []
+        self._confidence: list[Floats] = []
+
+    def add(
+        self,
+        rows: Mask,
+        pieces: NDArray[np.integer[Any]] | None = None,
+        confidence: NDArray[np.number[Any]] | None = None,
+    ) -> None:
+        """The next rows (n, width), the piece of each pixel (all of 0, if None), and how sure each is."""
+        start = _run_starts(rows) if pieces is None else _run_starts(rows, pieces)
+        none = np.zeros(len(start), dtype=np.uint16)
+        self._start.append(start + self._height * self._width)
+        self._label.append(np.ascontiguousarray(rows).ravel()[start])
+        self._piece.append(none if pieces is None else np.ascontiguousarray(pieces).ravel()[start].astype(np.uint16))
+        if confidence is not None:
+            sums = np.add.reduceat(np.ascontiguousarray(confidence).ravel(), start, dtype=np.float64)
+            self._confidence.append(sums)
+        self._height += len(rows)
+
+    def regions(self, resolution: Resolution, full: float = 1.0) -> Regions:
+        """Those of all rows, which ends it; a confidence of ``full`` is certainty."""
+        kinds = (("start", np.int64), ("label", np.uint8), ("piece", np.uint16))
+        start, label, piece = (_taken(getattr(self, f"_{name}"), kind) for name, kind in kinds)
+        sums = _taken(self._confidence, np.float64) if self._confidence else None
+        shape, outside = (self._height, self._width), np.zeros(256, dtype=bool)
+        outside[[IGNORE, *self._outside]] = True
+        keyed = Runs(shape, start, piece.astype(np.uint32) << 8 | label)
+        region, count = components(keyed, ~outside[label])
+        region[region < 0] = np.where(label[region < 0] == IGNORE, NOTHING, BACKGROUND)
+        table = _table(Runs(shape, start, label), piece, region, count, sums, full, resolution)
+        # New runs: what those above remember of their rows and lengths need not be kept.
+        return Regions(Runs(shape, start, label), piece, region, table)
+
+
+def _taken(parts: list[Any], kind: Any) -> Any:
+    """The parts as one array; the list is emptied."""
+    whole = np.concatenate([np.zeros(0, kind), *parts])
+    parts.clear()
+    return whole
+
+
+def scan_mask(
+    mask: Mask,
+    schema: LabelSchema,
+    resolution: Resolution,
+    *,
+    confidence: NDArray[np.number[Any]] | None = None,
+    full: float = 1.0,
+) -> Regions:
+    """The regions of a mask (H, W) that is one piece, strip by strip; ``schema`` says what is background."""
+    outside = () if schema.background_index is None else (schema.background_index,)
+    regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full)
+    check_labels(regions, schema)
+    return regions
+
+
+def scan(
+    mask: Mask,
+    resolution: Resolution,
+    *,
+    outside: Collection[int] = (),
+    confidence: NDArray[np.number[Any]] | None = None,
+    full: float = 1.0,
+    rows: int | None = None,
+) -> Regions:
+    """The regions of a mask (H, W) that may lie on disk; ``rows`` are read at a time."""
+    height, width = mask.shape
+    scanner, step = RegionScanner(width, outside), rows or strip_rows(width)
+    for top in range(0, height if width else 0, step):
+        strip = np.s_[top : top + step]
+        scanner.add(np.asarray(mask[strip]), confidence=None if confidence is None else np.asarray(confidence[strip]))
+    return scanner.regions(resolution, full)
+
+
+def check_labels(regions: Regions, schema: LabelSchema) -> None:
+    """Refuse a mask with labels that the schema does not know."""
+    unknown = np.flatnonzero(regions.pixels[len(schema) : IGNORE])
+    if unknown.size:
+        raise DataError(
+            "the mask has labels that the schema does not know",
+            got=f"label {int(unknown[0]) + len(schema)}",
+            expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
+            mend="give the schema that the mask was made with",
+        )
+
+
+def _table(
+    runs: Runs,
+    piece: NDArray[np.uint16],
+    region: NDArray[np.int32],
+    count: int,
+    sums: Floats | None,
+    full: float,
+    resolution: Resolution,
+) -> RegionTable:
+    """The table of ``count`` regions; ``sums`` are those of the confidences by run."""
+    own = np.flatnonzero(region >= 0)
+    of, start, length = region[own], runs.start[own], runs.length[own]
+    row, left = runs.row[own], runs.left[own]
+    first, last = np.zeros((2, count), dtype=np.int64)
+    # The last of several values for one place stays.
+    first[of[::-1]], last[of] = np.arange(len(own))[::-1], np.arange(len(own))
+    low, high = np.full(count, runs.shape[1]), np.zeros(count, dtype=np.int64)
+    np.minimum.at(low, of, left)
+    np.maximum.at(high, of, left + length)
+    pixels = np.bincount(of, length, count)
+    middle = [np.bincount(of, at * length, count) / pixels for at in (row, left + (length - 1) / 2)]
+    background, nothing, pairs, shared = _contacts(runs, piece, region, count)
+    return RegionTable(
+        resolution,
+        number=np.arange(1, count + 1),
+        tissue=runs.value[own[first]].astype(np.int64),
+        piece=piece[own[first]].astype(np.int64),
+        pixels=pixels.astype(np.int64),
+        first=start[first],
+        centroid=np.stack(middle, axis=1),
+        box=np.stack([row[first], low, row[last] - row[first] + 1, high - low], axis=1),
+        confidence=None if sums is None else np.bincount(of, sums[own], count) / pixels / full,
+        outline=background + nothing + _edges(runs, region, count) + _both_ends(pairs, shared, count),
+        background=background,
+        nothing=nothing,
+        contacts=pairs,
+        contact_sides=shared,
+    )
+
+
+def _edges(runs: Runs, region: NDArray[np.int32], count: int) -> Ints:
+    """(R, 2) sides at the edge of the mask."""
+    (height, width), sides = runs.shape, np.zeros((count, 2), dtype=np.int64)
+    for at, way in ((runs.row == 0, 0), (runs.row == height - 1, 0), (runs.left == 0, 1), (runs.stop % width == 0, 1)):
+        edge = np.flatnonzero(at & (region >= 0))
+        np.add.at(sides[:, way], region[edge], 1 if way else runs.length[edge])
+    return sides
+
+
+def _both_ends(pairs: Ints, shared: Ints, count: int) -> Ints:
+    sides = np.zeros((count, 2), dtype=np.int64)
+    for end in (0, 1):
+        np.add.at(sides, pairs[:, end], shared)
+    return sides
+
+
+def _contacts(
+    runs: Runs, piece: NDArray[np.uint16], region: NDArray[np.int32], count: int
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Sides with background and with nothing, (R, 2) each; pairs of regions (C, 2) and the sides that they share."""
+    background, nothing = np.zeros((2, count, 2), dtype=np.int64)
+    codes, lengths = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
+    for one, other, length, way in _sides_between(runs):
+        apart = piece[one] != piece[other]
+        # What belongs to another piece is nothing to a region.
+        here, there = region[one], region[other]
+        for own, beyond in ((here, there), (there, here)):
+            outer = np.where(apart, NOTHING, beyond)
+            for sides, kind in ((background, BACKGROUND), (nothing, NOTHING)):
+                border = (own >= 0) & (outer == kind)
+                np.add.at(sides[:, way], own[border], length[border])
+        border = ~apart & (here != there) & (here >= 0) & (there >= 0)
+        low, high = np.minimum(here, there)[border].astype(np.int64), np.maximum(here, there)[border]
+        code, place = np.unique(low * count + high, return_inverse=True)
+        codes.append(code)
+        shared = np.zeros((len(code), 2), dtype=np.int64)
+        shared[:, way] = np.bincount(place, length[border], len(code))
+        lengths.append(shared)
+    code, place = np.unique(np.concatenate(codes), return_inverse=True)
+    shared = np.zeros((len(code), 2), dtype=np.int64)
+    np.add.at(shared, place, np.concatenate(lengths))
+    return background, nothing, np.stack(np.divmod(code, max(count, 1)), axis=1), shared
+
+
+def _sides_between(runs: Runs) -> Iterator[tuple[Ints, Ints, Ints, int]]:
+    """Pairs of runs, the number of sides between them, and how these lie (0 horizontal, 1 upright); some at a time."""
+    for top, bottom in strips_of(runs):
+        some = slice(*np.searchsorted(runs.start, [top * runs.shape[1], bottom * runs.shape[1]]))
+        beside = np.flatnonzero(runs.left[some][1:] != 0) + some.start
+        yield beside, beside + 1, np.ones(len(beside), dtype=np.int64), 1
+        pairs = overlaps(runs, max(top, 1), max(bottom, 1))
+        yield pairs.above, pairs.below, pairs.length, 0

@@ -4,7 +4,7 @@
 
 The piece is a block of skin full of patches of all tissues, ``--grain`` pixels across, about: a bad mask, since memory
 grows with outlines and regions, not with pixels. It lies on disk, as the maps of a slide do. Each stage is watched on
-its own: the measurements of the piece, its graph as a document, and its polygons.
+its own: the regions, the measurements of the piece, its graph as a document, and the polygons.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ntrm.analysis.polygons import polygons
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.inference.mask_store import DiskArray
-from ntrm.pipeline.measurements import graph_document, measure_pieces
+from ntrm.pipeline.measurements import graph_document, measure_pieces, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
 MPP, COARSE = Resolution.square(0.5), Resolution.square(16.0)
@@ -96,11 +96,13 @@ def study(labels: DiskArray, confidence: DiskArray) -> dict[str, tuple[float, fl
     pieces = PieceMap.of(np.ones(shape, dtype=bool), COARSE)
     maps: Any = (labels, confidence)
     before = _resident()
-    (found,), measured = watched(lambda: [*measure_pieces(*maps, pieces, schema=SKIN, resolution=MPP)], before)
+    regions, scanned = watched(lambda: scan_slide(*maps, pieces, schema=SKIN, resolution=MPP), before)
+    (found,), measured = watched(lambda: [*measure_pieces(regions, pieces, schema=SKIN)], before)
     _, document = watched(lambda: graph_document(found), before)
-    count, outlined = watched(lambda: sum(1 for _ in polygons(maps[0], skip=(BKG,), confidence=maps[1])), before)
+    count, outlined = watched(lambda: sum(1 for _ in polygons(regions)), before)
     return {
-        f"measure {len(found.graph.regions)} regions": measured,
+        f"find {len(found.graph.regions)} regions": scanned,
+        "measure the piece": measured,
         "graph as a document": document,
         f"{count} polygons": outlined,
     }

@@ -69,6 +69,7 @@ STAGES = {
     "read (beside)": ("ntrm.inference.wsi_inference", "read_tile"),
     "write (beside)": ("ntrm.inference.mask_store", "BandStore.append"),
     "files": ("ntrm.pipeline.slide", "derive"),
+    "regions (in files)": ("ntrm.pipeline.outputs", "scan_slide"),
     "measure (in files)": ("ntrm.pipeline.outputs", "measure_pieces"),
     "overlay (in files)": ("ntrm.pipeline.outputs", "write_overlays"),
     "ome-tiff (in files, beside)": ("ntrm.pipeline.outputs", "write_mask_ome_tiff"),

@@ -147,6 +147,19 @@ def test_nothing_heavy_is_imported_before_it_is_needed(module):
     assert done.stdout.strip() == "[]"
 
 
+def test_a_mask_is_measured_without_torch():
+    code = """
+        import pkgutil, sys
+        from importlib import import_module
+        import ntrm.analysis
+        for module in pkgutil.iter_modules(ntrm.analysis.__path__):
+            import_module(f"ntrm.analysis.{module.name}")
+        print("torch" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_package_imports_go_one_way():
     order = ["core", "data", "phantom", "models", "metrics", "results", "wsi", "inference", "report", "training"]
     order += ["evaluation", "paper", "annotations", "relations", "export", "pipeline", "service", "cli"]

@@ -148,10 +148,10 @@ def test_measurements_are_checked_and_carry_unit_and_purpose():
         Measured("depth", None)
     with pytest.raises(UsageError):
         Measured("depth", float("nan"))
-    document = Measured("depth", 1.5, line=((1, 2), (3, 4))).as_dict()
-    assert document["line_px"] == [[1, 2], [3, 4]]
-    assert document["unit"] == "mm"
-    assert document["purpose"] == PURPOSE
+    moved = Measured("depth", 1.5, line=((1, 2), (3, 4))).shifted(10, 20)
+    assert moved.line == ((11, 22), (13, 24))
+    assert moved.as_dict()["unit"] == "mm"
+    assert moved.as_dict()["purpose"] == PURPOSE
     mask = block()
     mask[40:50, 60:80] = BCC
     columns = measure_piece(mask, SKIN, MPP).columns()

@@ -226,6 +226,21 @@ def test_files_on_request(tmp_path, slide, mask):
     assert document["ntrm"]["model"]["sha256"] == found.identity["model"]["sha256"]
 
 
+def test_graph_table_and_polygons_hold_the_same_regions_under_the_same_numbers(tmp_path, slide):
+    run(slide, tmp_path / "out")
+    folder = tmp_path / "out" / "a"
+    features = json.loads((folder / "regions.geojson").read_text())["features"]
+    graph = json.loads((folder / "graph.json").read_text())
+    every = [*graph["pieces"], *filter(None, [graph["outside_pieces"]])]
+    nodes = [(piece["piece"], node) for piece in every for node in piece["graph"]["nodes"] if node["kind"] == "region"]
+    told = [each["properties"]["measurements"] for each in features]
+    rows = rows_of(tmp_path / "out", "regions")
+    expected = [(int(row["region"]), int(row["piece"]), round(float(row["area_mm2"]), 6)) for row in rows]
+    assert [(each["Region"], each["Piece"], round(each["Area mm^2"], 6)) for each in told] == expected
+    assert sorted((node["number"], piece, node["area_mm2"]) for piece, node in nodes) == expected
+    assert [each["properties"]["name"] for each in features] == [f"{row['tissue']} {row['region']}" for row in rows]
+
+
 def test_polygons_come_back_as_the_mask(tmp_path, slide, mask):
     from ntrm.annotations.importing import import_annotations
 

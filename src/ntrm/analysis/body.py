@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ntrm.analysis.polygons import follow_rings
-from ntrm.analysis.regions import Floats, Ints, Runs, Where, components, sides_of
+from ntrm.analysis.regions import Floats, Ints, Runs, Where, components, distinct, sides_of
 
 STRETCHES = 1 << 20
 """Stretches of a growing mask that are put together at a time, about."""
@@ -67,7 +68,7 @@ def find_body(tissue: Runs, step: Floats) -> tuple[Runs | None, int]:
     return _main_part(without_holes(body)), fragments
 
 
-def _parts(mask: Runs) -> tuple[Ints, Ints]:
+def _parts(mask: Runs) -> tuple[NDArray[np.int32], Ints]:
     """For each run the number of its part, -1 outside; and the pixels of each part."""
     part, count = components(mask, mask.value)
     return part, np.bincount(part[mask.value], mask.length[mask.value], count).astype(np.int64)
@@ -178,14 +179,14 @@ def covering(shape: tuple[int, int], row: Ints, left: Ints, right: Ints) -> Runs
     start, reach = start[order], np.maximum.accumulate(stop[order])
     first = np.append(True, start[1:] > reach[:-1]) if start.size else np.zeros(0, bool)
     start, stop = start[first], reach[np.append(first[1:], True)] if start.size else reach
-    cut = np.unique(np.concatenate([np.arange(height, dtype=np.int64) * width, start, stop[stop < height * width]]))
+    cut = distinct(np.concatenate([np.arange(height, dtype=np.int64) * width, start, stop[stop < height * width]]))
     inside = np.searchsorted(start, cut, side="right") > np.searchsorted(stop, cut, side="right")
     return Runs(shape, cut, inside).relabelled(inside)
 
 
 def combined(*masks: Runs) -> Runs:
     """Masks of one shape as one: bit k of a value says whether the k-th mask holds the pixel."""
-    cut = np.unique(np.concatenate([mask.start for mask in masks]))
+    cut = distinct(np.concatenate([mask.start for mask in masks]))
     code = np.zeros(len(cut), dtype=np.uint8)
     for bit, mask in enumerate(masks):
         code |= mask.value[mask.at(cut)].astype(np.uint8) << bit

@@ -198,7 +198,7 @@ def graph_of(regions: RegionTable, schema: LabelSchema, network: NetworkRelation
     """The graph of one piece whose regions were found."""
     if network is not None and network.names != schema.names:
         raise DataError("relations of other classes", got=network.names, expected=schema.names)
-    pixels = np.bincount(regions.tissue, regions.pixels, len(schema))
+    pixels = np.bincount(regions.tissue, regions.pixels, len(schema)).astype(np.float64)
     return TissueGraph(
         schema,
         regions.resolution,

@@ -43,6 +43,14 @@ class Measured:
         """The value, if it is a length."""
         return self.value if self.unit == "mm" else None
 
+    def shifted(self, row: float, column: float) -> Measured:
+        """The same in the pixels of a larger picture, of which the piece begins at (row, column)."""
+        if self.line is None:
+            return self
+        (r0, c0), (r1, c1) = self.line
+        moved = ((r0 + row, c0 + column), (r1 + row, c1 + column))
+        return Measured(self.name, self.value, self.unit, self.reason, moved)
+
     def __str__(self) -> str:
         if self.value is None:
             return f"{self.name}: not assessed ({self.reason})"

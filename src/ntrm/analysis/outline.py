@@ -167,13 +167,8 @@ def stride_for(shape: tuple[int, int]) -> int:
     return stride
 
 
-def trace_thinned(
-    thinned: Runs, stride: int, schema: LabelSchema, resolution: Resolution, origin: tuple[int, int] = (0, 0)
-) -> Outline:
-    """The same from the runs of every ``stride``-th pixel of a mask, whose µm/px are ``resolution``.
-
-    ``origin`` is the row and column of its first pixel in the picture that coordinates are to refer to.
-    """
+def trace_thinned(thinned: Runs, stride: int, schema: LabelSchema, resolution: Resolution) -> Outline:
+    """The same from the runs of every ``stride``-th pixel of a mask, whose µm/px are ``resolution``."""
     if not {KERATIN, *SURFACE_TISSUES} & set(schema.names):
         return _nothing(resolution, stride, NO_SURFACE_CLASSES)
     seen, corner = _cropped(thinned, schema)
@@ -190,13 +185,13 @@ def trace_thinned(
     return Outline(
         resolution=resolution,
         stride=stride,
-        sides=(sides + corner) * stride + origin,
-        inner=(inner + corner) * stride + origin,
-        outer=(outer + corner) * stride + origin,
+        sides=(sides + corner) * stride,
+        inner=(inner + corner) * stride,
+        outer=(outer + corner) * stride,
         is_surface=settle_ends(start, stop, sides * step, covered, weights) if found else np.zeros(len(sides), bool),
         covered=covered,
         fragments=fragments,
-        bulk=None if bulk is None else (bulk + np.tile(corner, 2)) * stride + np.tile(origin, 2),
+        bulk=None if bulk is None else (bulk + np.tile(corner, 2)) * stride,
         reason="" if found else NO_SURFACE,
     )
 

@@ -7,13 +7,13 @@ Regions are numbered from 1 in reading order of their first pixels, over the who
 The mask comes in strips of rows and is read once. A strip is reduced to *runs*, stretches of one label along a row:
 tissue has few of them for its many pixels, and all else is told from the runs, exactly as from the pixels. Memory
 grows with the length of the outlines, not with the number of pixels, and the height of the strips has no say in the
-result. Why 4 neighbours, and why no library: docs/decisions/0018-one-region-engine.md.
+result. Why 4 neighbours, and why no library: docs/decisions/0019-one-region-engine.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -211,6 +211,16 @@ def stretched(first: Ints, length: Ints) -> Ints:
     return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
 
 
+def distinct(values: Ints) -> Ints:
+    """Each value once, rising; ``np.unique`` counts with a table of hashes, which takes far longer for positions.
+
+    >>> distinct(np.array([5, 3, 5])).tolist()
+    [3, 5]
+    """
+    ordered = np.sort(values, kind="stable")
+    return np.asarray(ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0])
+
+
 def sides_of(runs: Runs, key: NDArray[Any]) -> tuple[Ints, Ints]:
     """Pixels (n,) with a side to a pixel of another key, and the way out (n, 2) as (rows, columns), once per side.
 
@@ -279,7 +289,7 @@ class RegionTable:
     @cached_property
     def area_mm2(self) -> Floats:
         """(R,) size."""
-        return self.pixels * (self.resolution.pixel_area_um2 / 1e6)
+        return self.pixels.astype(np.float64) * (self.resolution.pixel_area_um2 / 1e6)
 
     @cached_property
     def perimeter_mm(self) -> Floats:
@@ -316,18 +326,16 @@ class RegionTable:
         place = np.full(len(self) + 1, -1)
         place[chosen] = np.arange(len(chosen))
         within = place[self.contacts[:, 0]] >= 0  # contacts join regions of one piece
-        return RegionTable(
-            self.resolution,
-            *(each[chosen] for each in (self.number, self.tissue, self.piece, self.pixels, self.first)),
-            centroid=self.centroid[chosen],
-            box=self.box[chosen],
-            confidence=None if self.confidence is None else self.confidence[chosen],
-            outline=self.outline[chosen],
-            background=self.background[chosen],
-            nothing=self.nothing[chosen],
-            contacts=place[self.contacts[within]].reshape(-1, 2),
-            contact_sides=self.contact_sides[within],
-        )
+        columns = {name: getattr(self, name)[chosen] for name in COLUMNS if getattr(self, name) is not None}
+        contacts, sides = place[self.contacts[within]].reshape(-1, 2), self.contact_sides[within]
+        return replace(self, **columns, contacts=contacts, contact_sides=sides)
+
+
+COLUMNS = (
+    *("number", "tissue", "piece", "pixels", "first", "centroid", "box", "confidence"),
+    *("outline", "background", "nothing"),
+)
+"""What a table has for each region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,16 +350,16 @@ class Regions:
     """(n,) place of each run's region in the table; ``BACKGROUND`` or ``NOTHING``."""
     table: RegionTable
 
-    origin: tuple[int, int] = (0, 0)
-    """Row and column of the slide's mask at which the runs begin; the table speaks of the slide's mask."""
-
     @cached_property
     def pixels(self) -> Ints:
         """(256,) pixels by label."""
         return np.bincount(self.runs.value, self.runs.length, 256).astype(np.int64)
 
     def of_piece(self, piece: int, top: int, left: int, height: int, width: int) -> Regions:
-        """Those of one piece, which lies in this window of the mask; what belongs to other pieces is nothing."""
+        """Those of one piece, which lies in this window of the mask; what belongs to other pieces is nothing.
+
+        The runs are those of the window; the table goes on speaking of the whole mask.
+        """
         table, wide = self.table.of_piece(piece), self.runs.shape[1]
         some = slice(*np.searchsorted(self.runs.start, [top * wide, (top + height) * wide]))
         own, region = self.piece[some] == piece, self.region[some]
@@ -362,7 +370,7 @@ class Regions:
         runs = Runs((height, wide), self.runs.start[some] - top * wide, code).window(0, left, height, width)
         labels = Runs(runs.shape, runs.start, (runs.value & 255).astype(np.uint8))
         pieces = np.full(len(runs), piece, dtype=np.uint16)
-        return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table, (top, left))
+        return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table)
 
     def rim(self, chosen: Where) -> Ints:
         """(n, 2) row and column of the pixels of the regions ``chosen`` (R,) with a side to what is not chosen."""
@@ -376,8 +384,8 @@ class Regions:
 
     def _border(self, key: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
         runs = self.runs.relabelled(key)
-        flat = np.unique(sides_of(runs, runs.value)[0])
-        return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1) + self.origin, runs.value[runs.at(flat)]
+        flat = distinct(sides_of(runs, runs.value)[0])
+        return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1), runs.value[runs.at(flat)]
 
 
 class RegionScanner:

@@ -51,7 +51,7 @@ class _Stretches(NamedTuple):
     region: NDArray[np.int32]
 
     def chosen(self, which: Where | slice) -> _Stretches:
-        return _Stretches(*(each[which] for each in self))
+        return _Stretches(self.start[which], self.stop[which], self.value[which], self.region[which])
 
     def between(self, first: int, last: int) -> _Stretches:
         """Those in whole rows, given by the indices of their first pixel and of the first one after them."""

@@ -87,9 +87,9 @@ def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema
     own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
     stride = stride_for((window.height, window.width))
     thinned = own.runs.window(0, 0, window.height, window.width, stride)
-    outline = trace_thinned(thinned, stride, schema, resolution, own.origin)
+    outline = trace_thinned(thinned, stride, schema, resolution)
     graph, cancers = graph_of(own.table, schema), cancers_of(own.table, schema)
-    cut_off = piece.touches_edge and _at_edge(outline, shape)
+    cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]
     found = measurements(own, outline, schema, touches_edge=cut_off, present=present)
     every = (found.orientation, found.clearance.deep, found.clearance.lateral, found.depth)
@@ -98,25 +98,26 @@ def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema
         window=window,
         touches_edge=cut_off,
         areas_mm2=class_areas(own, schema),
-        measured=dict(zip(MEASUREMENTS, every, strict=True)),
+        measured={name: each.shifted(window.top, window.left) for name, each in zip(MEASUREMENTS, every, strict=True)},
         cancers=cancers,
         graph=graph,
         text=(*graph.sentences(), *measurement_sentences(found)),
     )
 
 
-def _at_edge(outline: Outline, shape: tuple[int, int]) -> bool:
-    """Whether the body comes so near to the edge of the scan that this may have cut it off."""
+def _at_edge(outline: Outline, window: Window, shape: tuple[int, int]) -> bool:
+    """Whether the body in ``window`` comes so near to the edge of the scan that this may have cut it off."""
     if outline.bulk is None:
         return True
-    before, behind = outline.bulk[:2], np.array(shape) - 1 - outline.bulk[2:]
+    corner = np.array([window.top, window.left])
+    before, behind = outline.bulk[:2] + corner, np.array(shape) - 1 - (outline.bulk[2:] + corner)
     return bool((np.minimum(before, behind) * outline.scale_um).min() <= EDGE_UM)
 
 
 def class_areas(regions: Regions, schema: LabelSchema) -> dict[str, float]:
     """Area in mm² of each class, the background among them."""
-    pixel_mm2 = regions.table.resolution.pixel_area_um2 / 1e6
-    return {name: float(regions.pixels[k]) * pixel_mm2 for k, name in enumerate(schema.names)}
+    pixels, pixel_um2 = regions.pixels, regions.table.resolution.pixel_area_um2
+    return {name: float(pixels[k]) * pixel_um2 / 1e6 for k, name in enumerate(schema.names)}
 
 
 def tissue_area(areas_mm2: dict[str, float], schema: LabelSchema) -> float:

@@ -126,9 +126,8 @@ def derive(
         polygons = early or write_polygons()
         areas = class_areas(regions, schema)
         network = None if found.network is None else found.network.as_dict()
-        graphs = {"pieces": [graph_document(piece) for piece in pieces]}
-        graphs |= {"outside_pieces": rest_document(regions.table, schema)}
-        write_json(folder / GRAPH, {**about, "network": network, **graphs})
+        graphs, rest = [graph_document(piece) for piece in pieces], rest_document(regions.table, schema)
+        write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
         summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
         summary["small_regions"] = None if found.removed is None else removed_document(found.removed, resolution)
         write_json(folder / SUMMARY, summary)

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from ntrm.analysis import body as module
 from ntrm.analysis.body import combined, covering, framed, grown
-from ntrm.analysis.regions import runs_of
+from ntrm.analysis.runs import runs_of
 
 
 @pytest.fixture(params=range(5))

@@ -10,7 +10,7 @@ from ntrm.analysis import outline as module
 from ntrm.analysis.body import body_sides, bulk_box, embedded, filled_inlets, without_holes
 from ntrm.analysis.measure import measure_piece
 from ntrm.analysis.outline import best_arc, bridge_plugs, trace_outline, two_lines
-from ntrm.analysis.regions import runs_of
+from ntrm.analysis.runs import runs_of
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 

@@ -5,6 +5,7 @@ from scipy import ndimage
 
 from ntrm.analysis import polygons as module
 from ntrm.analysis import regions as engine
+from ntrm.analysis import runs
 from ntrm.analysis.polygons import polygons
 from ntrm.analysis.regions import scan
 from ntrm.core.labels import IGNORE
@@ -44,7 +45,7 @@ def painted(mask, table, found):
 def test_noise_comes_back_pixel_by_pixel_however_it_is_cut(random, monkeypatch, block):
     for _ in range(60):
         monkeypatch.setattr(engine, "STRIP_PIXELS", int(random.integers(1, 100)))
-        monkeypatch.setattr(engine, "STRIP_RUNS", int(random.integers(1, 100)))
+        monkeypatch.setattr(runs, "STRIP_RUNS", int(random.integers(1, 100)))
         monkeypatch.setattr(module, "CORNERS", int(random.integers(1, 100)))
         mask = noise(random, classes=int(random.integers(1, 5)), block=block)
         assert np.array_equal(painted(mask, *outlined(mask)), mask)

@@ -47,7 +47,7 @@ def test_the_least_area_is_an_option_of_the_run_and_nonsense_is_wrong_usage(word
     result = runner.invoke(app, [*words, "--json", "--min-area", "400"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["options"]["min_area_um2"] == 400
-    assert json.loads((tmp_path / "out" / "first" / "summary.json").read_text())["specks"] is not None
+    assert json.loads((tmp_path / "out" / "first" / "summary.json").read_text())["small_regions"] is not None
     other = runner.invoke(app, [*words, "--json", "--min-area", "500"])
     assert other.exit_code == 3
     assert json.loads(other.stdout)["error"]["got"] == "options min_area_um2 400.0, not 500.0"

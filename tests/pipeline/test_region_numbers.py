@@ -16,6 +16,7 @@ from scipy import ndimage
 
 from ntrm.analysis import polygons as polygon_engine
 from ntrm.analysis import regions as engine
+from ntrm.analysis import runs
 from ntrm.analysis.graph import graph_of
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.labels import IGNORE, SKIN
@@ -82,8 +83,8 @@ def node_link(regions, pieces):
 def test_regions_are_the_same_everywhere_and_those_of_scipy(tmp_path_factory, mask, coarse, smallest, strip):
     folder = tmp_path_factory.mktemp("regions")
     whole = PieceMap((), coarse, COARSE)
-    engine.STRIP_PIXELS, kept = strip, (engine.STRIP_PIXELS, engine.STRIP_RUNS, polygon_engine.CORNERS)
-    engine.STRIP_RUNS = polygon_engine.CORNERS = strip
+    engine.STRIP_PIXELS, kept = strip, (engine.STRIP_PIXELS, runs.STRIP_RUNS, polygon_engine.CORNERS)
+    runs.STRIP_RUNS = polygon_engine.CORNERS = strip
     try:
         if smallest:
             write_without_small_regions(folder / "tidy.u8", mask, smallest)
@@ -94,7 +95,7 @@ def test_regions_are_the_same_everywhere_and_those_of_scipy(tmp_path_factory, ma
         rows = region_rows("s", regions.table, grid=SimpleNamespace(to_level0=(1, 1)), schema=SKIN)
         written = write_geojson(folder / "r.geojson", regions, SKIN)
     finally:
-        engine.STRIP_PIXELS, engine.STRIP_RUNS, polygon_engine.CORNERS = kept
+        engine.STRIP_PIXELS, runs.STRIP_RUNS, polygon_engine.CORNERS = kept
     features = json.loads(written.path.read_text())["features"]
     pieces = coarse[np.ix_(*(np.arange(size) // 3 for size in mask.shape))]
     numbers, (nodes, edges) = labelled(mask, pieces), node_link(regions, coarse)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.polygons import follow_rings
-from ntrm.analysis.regions import Floats, Ints, Runs, Where, components, distinct, sides_of
+from ntrm.analysis.runs import Floats, Ints, Runs, Where, components, distinct, sides_of
 
 STRETCHES = 1 << 20
 """Stretches of a growing mask that are put together at a time, about."""

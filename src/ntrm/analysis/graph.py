@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.measured import PURPOSE
 from ntrm.analysis.outline import check_mask
-from ntrm.analysis.regions import CONNECTIVITY, Floats, Ints, RegionTable, scan_mask
+from ntrm.analysis.regions import RegionTable, scan_mask
+from ntrm.analysis.runs import CONNECTIVITY, Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution

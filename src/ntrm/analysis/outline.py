@@ -18,7 +18,7 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.analysis.body import body_sides, bulk_box, embedded, find_body, framed
-from ntrm.analysis.regions import Floats, Ints, Runs, Where, runs_of
+from ntrm.analysis.runs import Floats, Ints, Runs, Where, runs_of
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution

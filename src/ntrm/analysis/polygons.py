@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.regions import Ints, Regions, Runs, overlaps, strips_of
+from ntrm.analysis.regions import Regions
+from ntrm.analysis.runs import Ints, Runs, overlaps, strips_of
 
 CORNERS = 1 << 20
 """Corners linked together, about."""

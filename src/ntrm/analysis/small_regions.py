@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.regions import Ints, Where, scan, stretched, strip_rows
+from ntrm.analysis.regions import scan, strip_rows
+from ntrm.analysis.runs import Ints, Where, stretched
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.polygons import Ring, outlines_of
-from ntrm.analysis.regions import CONNECTIVITY, Regions, RegionTable
+from ntrm.analysis.regions import Regions, RegionTable
+from ntrm.analysis.runs import CONNECTIVITY
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema, Tissue

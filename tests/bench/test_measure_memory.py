@@ -18,5 +18,5 @@ def test_a_ragged_piece_is_drawn_and_watched(tmp_path, seed, monkeypatch):
         assert bench.BKG not in inside
         assert len(np.unique(inside)) > 5
         stages = bench.study(labels, confidence)
-    assert len(stages) == 3
+    assert len(stages) == 4
     assert all(seconds > 0 for _, seconds in stages.values())

@@ -1,8 +1,8 @@
 """Connected regions of tissue: the one engine behind every file, table and picture that speaks of regions.
 
 A *region* is a set of pixels of one tissue, in one piece of the section, connected over pixel sides
-(``runs.CONNECTIVITY``). Regions are numbered from 1 in reading order of their first pixels, over the whole slide. Pixels
-outside all pieces (crumbs, glass) are of piece 0. Background and ignored pixels belong to no region.
+(``runs.CONNECTIVITY``). Regions are numbered from 1 over the whole slide, in reading order of their first pixels.
+Pixels outside all pieces (crumbs, glass) have piece 0. Background and ignored pixels belong to no region.
 
 The mask comes in strips of rows and is read once. A strip is reduced to *runs*, stretches of one label along a row:
 tissue has few of them for its many pixels, and all else is told from the runs, exactly as from the pixels. Memory

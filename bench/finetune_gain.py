@@ -21,8 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.training.fit import fit
 from ntrm.training.recipe import load_recipe, parse_overrides
+from ntrm.training.train import train
 
 
 def one(args: argparse.Namespace, sections: int, seed: int, start: str) -> dict[str, Any]:
@@ -30,10 +30,10 @@ def one(args: argparse.Namespace, sections: int, seed: int, start: str) -> dict[
     recipe = load_recipe("finetune", parse_overrides(args.set))
     init = args.init if start == "init" else None
     options = json.loads(args.options)
-    result = fit(
-        args.arch,
+    result = train(
         args.data,
         folder,
+        arch=args.arch,
         recipe=recipe,
         level=args.resolution,
         options=options,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from bench.loadable_files import BANDS, segmenting
+from ntrm.training.checkpoints import MAGIC, read_checkpoint
 
 import ntrm
 from ntrm.annotations.importing import import_annotations
@@ -32,7 +33,7 @@ from ntrm.report.slide_picture import read_pictures
 from ntrm.results.cohort import read_cohort
 from ntrm.results.documents import read_slide
 from ntrm.results.slide_state import finished, remembered
-from ntrm.training.checkpoints import MAGIC, read_checkpoint
+from ntrm.training.checkpoint import MAGIC, read_checkpoint
 from ntrm.training.recipe import load_recipe
 from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.naming import slide_ids

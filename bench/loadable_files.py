@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from ntrm.training.checkpoints import FIELDS, write_checkpoint
 from PIL import Image
 from tests.evaluation.small import ByColour, draw_mask
 from tests.evaluation.small import write_dataset as write_plain
@@ -27,7 +28,7 @@ from ntrm.inference.window_checkpoint import Checkpoint
 from ntrm.pipeline.batch import segment
 from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import remember_failure
-from ntrm.training.checkpoints import FIELDS, write_checkpoint
+from ntrm.training.checkpoint import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
 from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.naming import slide_ids

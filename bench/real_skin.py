@@ -59,12 +59,12 @@ def run(job: Job) -> dict[str, Any]:
     import torch
 
     from ntrm.evaluation.evaluate import evaluate
-    from ntrm.training.fit import fit
+    from ntrm.training.train import train
 
     torch.set_num_threads(1)
     window = {"window": WINDOWS.get(job.data.name, 256), "overlap": 0, "workers": 0}
     recipe = load_recipe("fast", {**window, **parse_overrides(job.changes)})
-    result = fit(job.arch, job.data, job.folder, recipe=recipe, seed=job.seed, resume=True, pictures=False)
+    result = train(job.data, job.folder, arch=job.arch, recipe=recipe, seed=job.seed, resume=True, pictures=False)
     row: dict[str, Any] = {"data": job.data.name, "arch": job.arch, "seed": job.seed, "steps": recipe.steps}
     row |= {"encoder": json.loads((job.folder / "provenance.json").read_text())["encoder_init"], "splits": {}}
     for split in job.splits:

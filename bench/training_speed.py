@@ -2,10 +2,10 @@
 
     python bench/training_speed.py --data phantom --resolution 10x --out speed.json
 
-Each line is one call of ``ntrm.training.fit.fit`` with the recipe ``fast`` and another batch, network or way of reading
-windows; the first round, in which kernels are chosen and compiled, is left out. ``busy`` is the driver's own figure
-(the share of time in which at least one kernel runs), sampled ten times a second by nvidia-smi over the same rounds,
-validations and checkpoints included.
+Each line is one call of ``ntrm.training.train.train`` with the recipe ``fast`` and another batch, network or way of
+reading windows; the first round, in which kernels are chosen and compiled, is left out. ``busy`` is the driver's own
+figure (the share of time in which at least one kernel runs), sampled ten times a second by nvidia-smi over the same
+rounds, validations and checkpoints included.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm.models.names import network_named
-from ntrm.training.fit import fit
 from ntrm.training.log import read_log
 from ntrm.training.recipe import load_recipe
+from ntrm.training.train import train
 
 ROUNDS = 4
 
@@ -68,10 +68,10 @@ def measure(args: argparse.Namespace, arch: str, batch: int, changes: dict[str, 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         with Utilisation(Path(folder)) as samples:
-            result = fit(
-                arch,
+            result = train(
                 args.data,
                 out,
+                arch=arch,
                 recipe=recipe,
                 level=args.resolution,
                 device=args.device,

@@ -161,6 +161,7 @@ def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
     from research.section_networks.networks import NETWORKS
 
     from ntrm.training.recipe import parse_overrides
+    from ntrm.training.train import train
 
     folder, arm, data = job.folder(asked.out), ARMS[job.arm], prepare(job.data, asked)
     train = trained_here if arm.arch in NETWORKS else trained_by_ntrm
@@ -189,11 +190,11 @@ def trained_here(*what: Any, **how: Any) -> Any:
     return train(*what, **how)
 
 
-def trained_by_ntrm(*what: Any, **how: Any) -> Any:
+def trained_by_ntrm(arch: str, data: Path, out: Path, **how: Any) -> Any:
     """A network of the package, as ``ntrm train`` does it; an interrupted run goes on."""
-    from ntrm.training.fit import fit
+    from ntrm.training.train import train
 
-    return fit(*what, resume=True, pictures=False, **how)
+    return train(data, out, arch=arch, resume=True, pictures=False, **how)
 
 
 def work(asked: argparse.Namespace) -> int:

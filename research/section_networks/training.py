@@ -28,12 +28,11 @@ from ntrm.core.labels import LabelSchema
 from ntrm.data.split import few_sections, open_parts
 from ntrm.data.tensors import TileDataset
 from ntrm.models.config import ModelConfig
-from ntrm.training.batches import StepPlan, TileStore
-from ntrm.training.fit import class_pixels
-from ntrm.training.initial import build_network
+from ntrm.training.data import StepPlan, TileStore, class_pixels
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Rounds, learning_rate
+from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
 MODEL, RESULT, LOSSES = "model", "result.json", "losses.csv"

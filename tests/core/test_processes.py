@@ -11,7 +11,7 @@ from tests.service.small import settings_of
 from ntrm.core import processes
 from ntrm.core.processes import MODEL, child_environment, module_environment
 from ntrm.service.jobs import supervisor
-from ntrm.training import provenance
+from ntrm.training import run
 from ntrm.wsi.isolated import ReadingProcess
 
 SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}
@@ -69,7 +69,7 @@ def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path
 def test_git_is_told_nothing_but_where_home_is(monkeypatch):
     given = {}
     done = subprocess.CompletedProcess([], 0, stdout="")
-    monkeypatch.setattr(provenance.subprocess, "run", lambda *_, env, **more: given.update(env) or done)
-    provenance.git_state()
+    monkeypatch.setattr(run.subprocess, "run", lambda *_, env, **more: given.update(env) or done)
+    run.git_state()
     assert given.get("HOME") == os.environ.get("HOME")
     assert not {*SECRETS, *FOR_MODELS} & {*given}

@@ -4,7 +4,7 @@ import pytest
 from tests.training.small_data import Tiny, small_recipe, write_small
 
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.training.fit import fit
+from ntrm.training.train import train as train_network
 
 
 @pytest.fixture
@@ -15,11 +15,11 @@ def data(tmp_path, random, monkeypatch):
 
 @pytest.fixture
 def train(data, tmp_path, monkeypatch):
-    """``train(out, …)`` is ``fit`` with a tiny network and a recipe of seconds, changed by ``changes``."""
+    """``train(out, …)`` is the real one with a tiny network and a recipe of seconds, changed by ``changes``."""
     monkeypatch.setitem(ARCHITECTURES, "tiny", Tiny)
 
     def run(out="run", arch="tiny", data=data, changes=None, **settings):
         settings = {"device": "cpu", "pictures": False, **settings}
-        return fit(arch, data, tmp_path / out, recipe=small_recipe(**(changes or {})), **settings)
+        return train_network(data, tmp_path / out, arch=arch, recipe=small_recipe(**(changes or {})), **settings)
 
     return run

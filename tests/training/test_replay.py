@@ -84,6 +84,16 @@ def test_a_recorded_network_learns_as_the_network_itself(arch, options, half, se
     assert all(counter == 4 for counter in counters)
 
 
+def test_frozen_layers_stay_frozen_in_a_recording(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda heads, _, **__: heads)
+    network = create("ntrm-control", 3, width=0.25).train()
+    frozen = [layer.eval() for layer in network.modules() if isinstance(layer, torch.nn.BatchNorm2d)]
+    recorded(network, torch.zeros(2, 3, 64, 64))
+    assert frozen
+    assert not any(layer.training for layer in frozen)
+    assert network.training
+
+
 @cuda_only
 def test_recording_leaves_the_statistics_as_they_were(seed):
     torch.manual_seed(seed)

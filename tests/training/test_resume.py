@@ -16,9 +16,9 @@ from tests.training.small_data import SETTINGS, Tiny, small_recipe
 from ntrm.core.errors import RefusedError
 from ntrm.models.hub import load
 from ntrm.training import validation
-from ntrm.training.fit import fit
 from ntrm.training.interruption import InterruptedTrainingError
 from ntrm.training.log import read_log
+from ntrm.training.train import train as train_network
 
 SMALL = {"width": 0.125, "dim": 8, "layers": 1}
 """Options of the smallest network with relations."""
@@ -156,7 +156,9 @@ def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, tmp_path, r
 
 def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        validation.Tally, "scores", lambda *_: validation.Scores(1.0, 1.0, None, iou=0.5, dice=0.5, accuracy=0.5)
+        validation.ScoreAccumulator,
+        "compute",
+        lambda *_: validation.Scores(1.0, 1.0, None, iou=0.5, dice=0.5, accuracy=0.5),
     )
     changes = {"early_stopping": 1}
     with monkeypatch.context() as patch:
@@ -223,7 +225,7 @@ def wait_for_rounds(process, out, count):
 def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_path, random):
     settings = {"steps": 24}
     options = {"options": SMALL, "device": "cpu", "pictures": False}
-    fit("ntrm-paper", data, tmp_path / "never", recipe=small_recipe(**settings), **options)
+    train_network(data, tmp_path / "never", arch="ntrm-paper", recipe=small_recipe(**settings), **options)
     process = start_training(data, tmp_path / "run", tmp_path)
     try:
         wait_for_rounds(process, tmp_path / "run", count=1)
@@ -238,7 +240,8 @@ def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_p
     rows = len(read_log(tmp_path / "run" / "log.csv"))
     assert rows < 12
     said = []
-    fit("ntrm-paper", data, tmp_path / "run", recipe=small_recipe(**settings), resume=True, say=said.append, **options)
+    again = {"resume": True, "say": said.append, **options}
+    train_network(data, tmp_path / "run", arch="ntrm-paper", recipe=small_recipe(**settings), **again)
     going_on = [int(line.rsplit(" ", 1)[1]) for line in said if line.startswith("going on after step")]
     # What was logged is in a checkpoint or was about to be: at most one round is done again.
     assert going_on in ([2 * rows], [2 * rows - 2], [2 * rows + 2]) or (rows == 1 and not going_on)

@@ -1,12 +1,24 @@
+import json
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
-from ntrm.core.labels import LabelSchema, Tissue
+from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.labels import SKIN, LabelSchema, Tissue
+from ntrm.models import weights as weights_module
+from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.registry import ARCHITECTURES, create
-from ntrm.training.transfer import class_axes, find_transfer
+from ntrm.training.recipe import load_recipe
+from ntrm.training.transfer import InitReport, build_network, class_axes, find_transfer
 
-THIN = 0.125
+THIN = {"width": 0.125}
 NAMES = ("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER")  # eight, as many as the thinnest layers have channels
 
 
@@ -18,7 +30,7 @@ def network_of(arch, names, seed, **options):
     if arch.startswith("mit"):
         pytest.importorskip("transformers", reason="the extra mit is not installed")
     torch.manual_seed(seed)
-    network = create(arch, schema_of(names), width=THIN, **options).eval()
+    network = create(arch, schema_of(names), **THIN, **options).eval()
     for name, buffer in network.named_buffers():  # as if it had been trained
         if "running" in name:
             buffer.uniform_(0.5, 1.5)
@@ -119,3 +131,236 @@ def test_several_axes_of_classes_are_all_matched(random):
     expected = own.numpy().copy()
     expected[np.ix_([0, 2], [0, 1], [0, 2])] = given.numpy()[np.ix_([2, 0], [0, 1], [2, 0])]
     np.testing.assert_array_equal(match.merge(own, given, (0, 2)), expected)
+
+
+# --- the network that a training starts from ---
+
+PAPER = load_recipe("paper", {"encoder_weights": "none"})
+
+
+def with_weights(source):
+    return replace(PAPER, encoder_weights=str(source))
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """A weights folder with nothing in it."""
+    monkeypatch.setenv("NTRM_WEIGHTS", str(tmp_path / "weights"))
+    (tmp_path / "weights").mkdir()
+    return tmp_path / "weights"
+
+
+@pytest.fixture(scope="module")
+def resnet18(tmp_path_factory):
+    """A file like that of the public ResNet-18, and its tensors: many, so made once."""
+    path, state = tmp_path_factory.mktemp("resnet18") / "file", ResNetEncoder("resnet18").state_dict()
+    save_file(state, path)
+    return path, state
+
+
+@pytest.fixture
+def imagenet(folder, resnet18):
+    """That file in its place."""
+    path, state = resnet18
+    shutil.copy(path, folder / "resnet18-imagenet1k-v1.safetensors")
+    return state
+
+
+@pytest.fixture
+def model(tmp_path, seed):
+    """A trained model of its own normalisation, saved."""
+    torch.manual_seed(seed)
+    network = create("ntrm-paper", schema_of(("a", "b", "c")), **THIN)
+    network.describe(mpp=6.7, name="known", data="0123", mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2), temperature=2.0)
+    network.save_pretrained(tmp_path / "model")
+    return network, tmp_path / "model"
+
+
+def fresh(arch, schema, seed, **options):
+    torch.manual_seed(seed)
+    return create(arch, schema, **options).state_dict()
+
+
+def built(*arguments, seed, **options):
+    torch.manual_seed(seed)
+    return build_network(*arguments, **options)
+
+
+def same(state, other, prefix=""):
+    return all(torch.equal(value, other[prefix + key]) for key, value in state.items())
+
+
+# --- the encoder ---
+
+
+def test_none_is_a_fresh_network(seed, imagenet):
+    network, report = built("ntrm-paper", SKIN, options=THIN, recipe=PAPER, seed=seed)
+    assert same(fresh("ntrm-paper", SKIN, seed, **THIN), network.state_dict())
+    assert report == InitReport("scratch")
+    assert network.config.options == THIN
+    assert network.config.schema == SKIN
+
+
+@pytest.mark.parametrize("source", ["auto", "imagenet"])
+def test_imagenet_fills_the_encoder_and_nothing_else(source, imagenet, seed):
+    network, report = built("unet-resnet18", SKIN, options=None, recipe=with_weights(source), seed=seed)
+    assert report.encoder == "imagenet"
+    assert "resnet18-imagenet1k-v1.safetensors (sha256 " in report.notes[0]
+    assert same(imagenet, network.encoder.state_dict())
+    drawn = fresh("unet-resnet18", SKIN, seed)
+    assert all(torch.equal(v, drawn[k]) for k, v in network.state_dict().items() if not k.startswith("encoder."))
+
+
+@pytest.mark.parametrize("source", ["auto", "imagenet"])
+@pytest.mark.parametrize(
+    ("arch", "options", "words"),
+    [
+        ("attention-unet", THIN, "attention-unet has none"),
+        ("ntrm-paper", THIN, "width 1 alone, not 0.125"),
+        ("mit-b0", THIN, "mit-b0 has none"),
+    ],
+)
+def test_where_no_such_weights_fit_it_starts_from_scratch_and_says_so(source, arch, options, words, imagenet, seed):
+    if arch == "mit-b0":
+        pytest.importorskip("transformers", reason="the extra mit is not installed")
+    network, report = built(arch, SKIN, options=options, recipe=with_weights(source), seed=seed)
+    assert report.encoder == "scratch"
+    assert words in report.notes[0]
+    assert same(fresh(arch, SKIN, seed, **options), network.state_dict())
+
+
+def test_auto_without_a_file_starts_from_scratch_without_asking_a_network(folder, seed, monkeypatch):
+    monkeypatch.setattr(weights_module, "_fetch", lambda *_arguments: pytest.fail("asked the hub"))
+    save_file({"a": torch.zeros(1)}, folder / "resnet180-other.safetensors")
+    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=seed)
+    assert report.encoder == "scratch"
+    assert "NTRM_WEIGHTS" in report.notes[0]
+    assert same(fresh("unet-resnet18", SKIN, seed), network.state_dict())
+
+
+def test_imagenet_without_a_file_is_refused(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(RefusedError, match="resnet18-imagenet"):
+        build_network("unet-resnet18", SKIN, options={}, recipe=with_weights("imagenet"))
+
+
+@pytest.mark.parametrize("source", ["auto", "imagenet"])
+def test_a_damaged_file_is_refused_rather_than_passed_over(source, folder):
+    (folder / "resnet18-imagenet1k-v1.safetensors").write_bytes(b"12345678")
+    with pytest.raises(DataError, match="cannot read weights"):
+        build_network("unet-resnet18", SKIN, options={}, recipe=with_weights(source))
+
+
+def test_weights_can_be_given_as_a_file(tmp_path, seed):
+    state = ResNetEncoder("resnet18", width=0.125).state_dict()
+    save_file(state, tmp_path / "pathology.safetensors")
+    recipe = with_weights(tmp_path / "pathology.safetensors")
+    network, report = built("ntrm-paper", SKIN, options=THIN, recipe=recipe, seed=seed)
+    assert report.encoder == "file"
+    assert same(state, network.encoder.state_dict())
+    assert str(tmp_path) not in json.dumps(report.as_dict())
+    with pytest.raises(RefusedError, match="no encoder that a file could fill"):
+        build_network("attention-unet", SKIN, options=THIN, recipe=recipe)
+    with pytest.raises(NtrmError, match="no such weights file"):
+        build_network("ntrm-paper", SKIN, options=THIN, recipe=with_weights(tmp_path / "none.safetensors"))
+
+
+def test_the_public_weights_fill_the_paper_s_encoder(monkeypatch, seed):
+    if not os.environ.get("NTRM_REAL_DATA"):
+        pytest.skip("NTRM_REAL_DATA is not set")
+    folder = Path(os.environ["NTRM_REAL_DATA"]).parent / "weights"
+    if not (folder / "resnet18-imagenet1k-v1.safetensors").is_file():
+        pytest.skip("no resnet18-imagenet1k-v1.safetensors beside the real data")
+    monkeypatch.setenv("NTRM_WEIGHTS", str(folder))
+    network, report = built("ntrm-paper", SKIN, options={}, recipe=load_recipe("paper"), seed=seed)
+    assert report.encoder == "imagenet"
+    assert not torch.equal(network.encoder.conv1.weight, fresh("ntrm-paper", SKIN, seed)["encoder.conv1.weight"])
+
+
+# --- a trained model ---
+
+
+def test_a_trained_model_is_taken_over_whole(model, seed):
+    trained, folder = model
+    network, report = built(
+        "ntrm-paper", schema_of(("a", "b", "c")), options=THIN, recipe=PAPER, init=folder, seed=seed + 1
+    )
+    assert same(trained.state_dict(), network.state_dict())
+    assert (report.encoder, report.left, report.partly, report.notes) == ("model", (), (), ())
+    assert report.classes == ("a", "b", "c")
+    assert set(report.copied) == set(network.state_dict())
+    assert report.source["name"] == "known"
+    # It is a new model in all but what its features need.
+    assert (network.config.mean, network.config.std) == ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
+    assert (network.config.mpp, network.config.name, network.config.temperature) == (None, "", 1.0)
+
+
+def test_classes_are_matched_by_name_and_reported(model, seed):
+    trained, folder = model
+    schema = schema_of(("c", "d", "a"))
+    network, report = built("ntrm-paper", schema, options=THIN, recipe=PAPER, init=str(folder), seed=seed + 1)
+    drawn = fresh("ntrm-paper", schema, seed + 1, **THIN)
+    for key in report.partly:
+        value, known = network.state_dict()[key], trained.state_dict()[key]
+        assert torch.equal(value[[0, 2]], known[[2, 0]]), key
+        assert torch.equal(value[1], drawn[key][1]), key
+    assert len(report.partly) == 5
+    assert (report.classes, report.new_classes) == (("c", "a"), ("d",))
+    assert "2 classes matched by name; new: d; dropped: b" in report.notes[0]
+    document = report.as_dict()
+    assert json.loads(json.dumps(document)) == document
+    assert document["copied"] == len(report.copied) > 100
+
+
+def test_another_architecture_takes_the_encoder_and_says_what_is_new(model, seed, imagenet):
+    trained, folder = model
+    recipe = with_weights("auto")
+    network, report = built("deeplabv3plus", schema_of(("a", "b")), options=THIN, recipe=recipe, init=folder, seed=seed)
+    assert report.encoder == "model"
+    assert same(trained.encoder.state_dict(), network.encoder.state_dict())
+    assert "are new: aspp." in report.notes[0]
+    assert all(key in report.left for key in network.state_dict() if key.startswith(("aspp.", "merge.")))
+
+
+def test_an_encoder_of_another_kind_keeps_what_it_had(model, imagenet, seed):
+    _, folder = model
+    network, report = built(
+        "ntrm-paper", schema_of(("a", "b")), options={}, recipe=with_weights("auto"), init=folder, seed=seed
+    )
+    assert report.encoder == "imagenet"
+    assert same(imagenet, network.encoder.state_dict())
+    assert network.config.mean != (0.5, 0.5, 0.5)
+    assert "relation.edge.first.weight" in report.copied  # of width d whatever the width of the network
+
+
+def test_a_model_with_nothing_in_common_is_refused(model):
+    _, folder = model
+    with pytest.raises(RefusedError, match="nothing that this network could start from"):
+        build_network("attention-unet", schema_of(("x", "y")), options=THIN, recipe=PAPER, init=folder)
+
+
+def test_a_model_that_is_none_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no such model"):
+        build_network("ntrm-paper", SKIN, options=THIN, recipe=PAPER, init=tmp_path / "nowhere" / "model")
+
+
+def test_what_a_network_has_no_place_for_is_told(model, seed):
+    trained, folder = model
+    network, report = built("ntrm", schema_of(("a", "b", "c")), options=THIN, recipe=PAPER, init=folder, seed=seed + 1)
+    assert network.config.arch == "ntrm-control"
+    assert same({key: trained.state_dict()[key] for key in network.state_dict()}, network.state_dict())
+    relation = [key for key in trained.state_dict() if key.startswith("relation.")]
+    (note,) = report.notes
+    assert note.startswith(f"{len(relation)} tensors of ntrm-paper are dropped: {relation[0]}, ")
+    assert note.endswith(" …")
+
+
+def test_a_model_saved_as_ntrm_is_the_papers_to_start_from(model, seed, tmp_path):
+    trained, folder = model
+    shutil.copytree(folder, tmp_path / "before")
+    document = json.loads((folder / "config.json").read_text())
+    (tmp_path / "before" / "config.json").write_text(json.dumps({**document, "arch": "ntrm"}))
+    schema = schema_of(("a", "b", "c"))
+    network, report = built("ntrm-paper", schema, options=THIN, recipe=PAPER, init=tmp_path / "before", seed=seed + 1)
+    assert same(trained.state_dict(), network.state_dict())
+    assert (report.left, report.notes, report.source["arch"]) == ((), (), "ntrm-paper")

@@ -7,7 +7,7 @@ from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
 from ntrm.models.config import schema_for
 from ntrm.training.losses import SegmentationLoss
-from ntrm.training.validation import Tally
+from ntrm.training.validation import ScoreAccumulator
 
 K = 4
 SCHEMA = schema_for(K)
@@ -30,9 +30,9 @@ def joined(batches):
 
 
 def tally(batches):
-    counted = Tally(K)
+    counted = ScoreAccumulator(K)
     for output, target in batches:
-        counted.add(output, target)
+        counted.update(output, target)
     return counted
 
 
@@ -42,7 +42,7 @@ def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, mor
     loss = SegmentationLoss(K, weighting=weighting, frequencies=[5, 3, 1, 1], **more).eval()
     if weighting == "running":
         loss.weights.average.copy_(torch.tensor([70.0, 20.0, 9.0, 1.0]))
-    scores = tally(batches).scores(loss, SCHEMA)
+    scores = tally(batches).compute(loss, SCHEMA)
     expected = loss(*joined(batches))
     assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)
     assert scores.final == pytest.approx(float(expected.final), rel=1e-5)
@@ -52,7 +52,7 @@ def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, mor
 def test_it_is_not_the_mean_of_the_batches_losses(batches):
     loss = SegmentationLoss(K).eval()
     mean = np.mean([float(loss(*batch).total) for batch in batches])
-    assert abs(tally(batches).scores(loss, SCHEMA).loss - mean) > 1e-4
+    assert abs(tally(batches).compute(loss, SCHEMA).loss - mean) > 1e-4
 
 
 def test_scores_are_counted_pixel_by_pixel(batches):
@@ -62,7 +62,7 @@ def test_scores_are_counted_pixel_by_pixel(batches):
     truth, predicted = truth[known], predicted[known]
     both = [np.sum((truth == c) & (predicted == c)) for c in range(K)]
     either = [np.sum((truth == c) | (predicted == c)) for c in range(K)]
-    scores = tally(batches).scores(SegmentationLoss(K), SCHEMA)
+    scores = tally(batches).compute(SegmentationLoss(K), SCHEMA)
     assert scores.iou == pytest.approx(np.mean([b / e for b, e in zip(both, either, strict=True) if e]))
     sizes = [np.sum(truth == c) + np.sum(predicted == c) for c in range(K)]
     assert scores.dice == pytest.approx(np.mean([2 * b / s for b, s in zip(both, sizes, strict=True) if s]))
@@ -71,14 +71,14 @@ def test_scores_are_counted_pixel_by_pixel(batches):
 
 def test_without_a_coarse_head(batches):
     alone = [(Segmentation(output.final), target) for output, target in batches]
-    scores = tally(alone).scores(SegmentationLoss(K), SCHEMA)
+    scores = tally(alone).compute(SegmentationLoss(K), SCHEMA)
     assert scores.initial is None
     assert scores.loss == scores.final
 
 
 def test_an_order_of_batches_changes_nothing_that_matters(batches):
     loss = SegmentationLoss(K)
-    forward, back = tally(batches).scores(loss, SCHEMA), tally(batches[::-1]).scores(loss, SCHEMA)
+    forward, back = tally(batches).compute(loss, SCHEMA), tally(batches[::-1]).compute(loss, SCHEMA)
     assert forward.loss == pytest.approx(back.loss, rel=1e-12)
     assert forward.iou == back.iou
 
@@ -86,11 +86,11 @@ def test_an_order_of_batches_changes_nothing_that_matters(batches):
 def test_only_ignored_pixels_are_refused(batches):
     unknown = [(output, torch.full_like(target, IGNORE)) for output, target in batches]
     with pytest.raises(DataError, match="no known pixel"):
-        tally(unknown).scores(SegmentationLoss(K), SCHEMA)
+        tally(unknown).compute(SegmentationLoss(K), SCHEMA)
 
 
 def test_half_precision_is_summed_in_single(batches):
     half = [(Segmentation(o.final.bfloat16(), o.initial.bfloat16()), t) for o, t in batches]
-    scores = tally(half).scores(SegmentationLoss(K), SCHEMA)
+    scores = tally(half).compute(SegmentationLoss(K), SCHEMA)
     expected = SegmentationLoss(K)(*joined(half))
     assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)

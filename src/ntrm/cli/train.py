@@ -93,14 +93,14 @@ def train(
     torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
     """
     keep_freed_memory()
-    from ntrm.training.fit import fit
-    from ntrm.training.launch import find_launch
+    from ntrm.training.ddp import find_launch
     from ntrm.training.recipe import load_recipe, parse_overrides
+    from ntrm.training.train import train as train_network
 
-    result = fit(
-        arch,
+    result = train_network(
         data,
         out,
+        arch=arch,
         recipe=load_recipe(recipe, parse_overrides(changes or [])),
         level=resolution,
         split_file=splits,

@@ -16,7 +16,6 @@ from ntrm.version import __version__
 
 CORE = (
     "imagecodecs",
-    "lightning",
     "matplotlib",
     "numpy",
     "openslide",
@@ -25,10 +24,8 @@ CORE = (
     "safetensors",
     "scipy",
     "shapely",
-    "skimage",
     "tifffile",
     "torch",
-    "torchmetrics",
     "typer",
     "yaml",
 )
@@ -51,7 +48,7 @@ EXTRAS = {
 }
 """Optional dependencies and the modules behind them."""
 
-_DISTRIBUTIONS = {"PIL": "pillow", "openslide": "openslide-python", "skimage": "scikit-image", "yaml": "pyyaml"}
+_DISTRIBUTIONS = {"PIL": "pillow", "openslide": "openslide-python", "yaml": "pyyaml"}
 
 
 @dataclass(frozen=True)

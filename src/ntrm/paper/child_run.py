@@ -36,17 +36,16 @@ MAKING = "evaluating"
 def work(document: dict[str, Any]) -> None:
     """Do the job that a document describes; what is already there is not done again."""
     from ntrm.evaluation.evaluate import evaluate
-    from ntrm.training.callbacks import CHECKPOINTS
-    from ntrm.training.fit import fit
-    from ntrm.training.recipe import load_recipe
+    from ntrm.training.recorder import CHECKPOINTS
+    from ntrm.training.train import train
 
     run, data = Path(document["run"]), Path(document["data"])
     split_file = Path(document["split_file"]) if document["split_file"] else None
-    result = fit(
-        document["arch"],
+    result = train(
         data,
         run,
-        recipe=load_recipe(document["recipe"]),
+        arch=document["arch"],
+        recipe=document["recipe"],
         level=document["level"] or None,
         split_file=split_file,
         options=document["options"],

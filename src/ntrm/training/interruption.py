@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ntrm.core.errors import NtrmError
+from ntrm.training.ddp import world_size
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -37,26 +38,22 @@ class Interruption:
         # Signals come to the main thread alone; a training in another one is stopped by whoever runs it.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
-        self.listen()
+        for number in self._before:
+            signal.signal(number, self._note)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def listen(self) -> None:
-        """Take the signals; once more after someone else has taken them."""
-        for number in self._before:
-            signal.signal(number, self._note)
-
     def connect(self) -> None:
         """Make several processes able to agree: through the host, so that no device is waited for."""
-        if _world() > 1:
+        if world_size() > 1:
             self._group = dist.new_group(backend="gloo")
 
     def agreed(self, step: int) -> bool:
         """Whether to stop after ``step`` steps: the same answer in every process."""
-        if _world() == 1:
+        if world_size() == 1:
             return bool(self.name)
         if step % AGREE_EVERY:
             return False
@@ -77,7 +74,3 @@ class Interruption:
                 mend="the same command with --resume goes on",
             )
         self.name = signal.Signals(number).name
-
-
-def _world() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

@@ -1,15 +1,24 @@
-"""The log of a run: one row a round, as a table for everybody and as an event file for TensorBoard."""
+"""The log of a run: the losses of its steps, and one row a round, as a table and as an event file for TensorBoard."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
+from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
+from ntrm.core.progress import Progress
+from ntrm.training.losses import Loss
 
 COLUMNS = (
     "step", "epoch", "train_loss", "train_final", "train_initial", "val_loss", "val_final", "val_initial", "val_iou",
@@ -18,6 +27,115 @@ COLUMNS = (
 """``seconds`` since the run began, interruptions left out; ``waiting``: share of training time spent on data."""
 
 LogRow = Mapping[str, float | None]
+
+INTERVAL = 20
+"""Steps whose losses travel together."""
+
+Row = list[float]
+"""Total, final and initial loss of a step; the last is NaN for a network without a coarse head."""
+
+
+# --- losses of the steps ---
+
+
+class _Parcel(NamedTuple):
+    first: int
+    values: Tensor
+    arrived: torch.cuda.Event | None
+
+
+class LossBuffer:
+    """Losses of one round from ``step`` on, brought to the host without any step waiting for them, and checked there.
+
+    They are looked at when the next ones are sent off. ``rows`` are the first losses of a round that was interrupted.
+    """
+
+    def __init__(self, step: int = 0, rows: list[Row] | None = None) -> None:
+        self.rows = list(rows or [])
+        """Losses that have arrived."""
+        self._fresh: list[Tensor] = []
+        self._parcel: _Parcel | None = None
+        self._next = step
+
+    def add(self, loss: Loss) -> None:
+        """The loss of the next step."""
+        initial = torch.full_like(loss.final, math.nan) if loss.initial is None else loss.initial
+        self._fresh.append(torch.stack([loss.total, loss.final, initial]).detach())
+        if len(self._fresh) >= INTERVAL:
+            self._send()
+
+    def collect(self) -> list[Row]:
+        """Losses of all steps of the round so far; waits for the device."""
+        self._send()
+        self._receive()
+        return self.rows
+
+    def _send(self) -> None:
+        self._receive()
+        if not self._fresh:
+            return
+        values, arrived = torch.stack(self._fresh), None  # (n, 3)
+        if values.device.type == "cuda":
+            host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            host.copy_(values, non_blocking=True)
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record()
+            values = host
+        self._parcel = _Parcel(self._next, values, arrived)
+        self._next += len(self._fresh)
+        self._fresh = []
+
+    def _receive(self) -> None:
+        if self._parcel is None:
+            return
+        parcel, self._parcel = self._parcel, None
+        if parcel.arrived is not None:
+            parcel.arrived.synchronize()
+        for step, row in enumerate(parcel.values.tolist(), start=parcel.first):
+            if not math.isfinite(row[0]):
+                raise _no_number(step, row)
+            self.rows.append(row)
+
+
+def means(rows: list[Row]) -> tuple[float, float, float | None]:
+    """Mean total, final and initial loss; exact, so that it does not matter where a round was interrupted."""
+    total, final, initial = (math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
+    return total, final, None if math.isnan(initial) else initial
+
+
+def _no_number(step: int, row: Row) -> NtrmError:
+    total, final, initial = row
+    return NtrmError(
+        f"the loss is no number at step {step + 1}",
+        got=f"total {total}, final {final}" + ("" if math.isnan(initial) else f", coarse {initial}"),
+        expected="a finite number, as at every step before",
+        mend="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
+    )
+
+
+@contextmanager
+def ticking(progress: Progress, total: int, label: str) -> Iterator[Callable[[], None]]:
+    """Progress for a loop that is not over its items: every call of what is yielded is one item done.
+
+    >>> from ntrm.core.progress import SILENT
+    >>> with ticking(SILENT, total=2, label="steps") as tick:
+    ...     tick()
+    """
+    track = progress.track(iter(range(total)), total=total, label=label)
+    next(track, None)
+
+    def tick() -> None:
+        next(track, None)
+
+    try:
+        yield tick
+    finally:
+        close = getattr(track, "close", None)  # a generator has it, another iterator need not
+        if close is not None:
+            close()
+
+
+# --- rows of the rounds ---
 
 
 def write_log(path: Path, rows: Sequence[LogRow]) -> None:

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
-from ntrm.training.dice_loss import dice_of, dice_totals
+from ntrm.training.ddp import summed, world_size
 
 COARSE = 0.4
 """Weight λ of the coarse head's cross-entropy."""
@@ -53,7 +52,7 @@ def weighted_cross_entropy(
     >>> weighted_cross_entropy(torch.zeros(1, 4, 1, 2), torch.zeros(1, 1, 2, dtype=torch.uint8))
     tensor(0.3466)
     """
-    counts = joined(class_counts(target, logits.shape[1], ignore))
+    counts = summed(class_counts(target, logits.shape[1], ignore))
     weights = batch_weights(counts) if frequencies is None else share_weights(frequencies)
     return cross_entropy_of(logits, target, weights, counts, ignore)
 
@@ -63,14 +62,6 @@ def class_counts(target: Tensor, classes: int, ignore: int = IGNORE) -> Tensor:
     labels = torch.arange(classes, dtype=target.dtype, device=target.device)
     counts = (target.flatten() == labels.unsqueeze(1)).sum(dim=1)  # (K, B·H·W) → (K,)
     return torch.where(labels == ignore, 0, counts)
-
-
-def joined(counts: Tensor) -> Tensor:
-    """Counts (or other totals without gradient) summed over all processes; without several processes, as given."""
-    if _processes() > 1:
-        counts = counts.clone()
-        dist.all_reduce(counts)
-    return counts
 
 
 def batch_weights(counts: Tensor) -> Tensor:
@@ -90,8 +81,56 @@ def cross_entropy_of(logits: Tensor, target: Tensor, weights: Tensor, counts: Te
     # Half precision loses small differences of large logits; what comes in better than float32 stays so.
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     # Summed outside, because torch's own sum over an image adds in no fixed order on a GPU.
-    surprise = F.cross_entropy(logits, target.long(), weights.to(logits), ignore_index=ignore, reduction="none")
-    return surprise.sum() * (_processes() / counts.sum().clamp(min=1))
+    nll = F.cross_entropy(logits, target.long(), weights.to(logits), ignore_index=ignore, reduction="none")
+    return nll.sum() * (world_size() / counts.sum().clamp(min=1))
+
+
+# --- soft Dice: how little predicted and true areas of each class overlap ---
+# Unlike cross-entropy it does not grow with the number of a class's pixels, and it charges what is wrongly called by a
+# class's name as much as what is missed.
+
+
+def dice_totals(logits: Tensor, target: Tensor, ignore: int = IGNORE) -> Tensor:
+    """(2, K): of each class, the probability on its own pixels and that on all pixels that are not ignored.
+
+    Logits (B, K, H, W) of any precision, target (B, H, W). Totals add up over processes.
+    """
+    shares = logits.softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    labels = torch.arange(logits.shape[1], dtype=target.dtype, device=target.device).view(1, -1, 1, 1)
+    target = target.unsqueeze(1)
+    # Chosen rather than multiplied: the backward pass then keeps masks of one byte, and `shares` once.
+    overlap = torch.where(target == labels, shares, 0.0).sum(dim=(0, 2, 3))
+    area = torch.where(target != ignore, shares, 0.0).sum(dim=(0, 2, 3))
+    return torch.stack((overlap, area))
+
+
+def dice_of(own: Tensor, joined: Tensor, counts: Tensor, processes: int = 1) -> Tensor:
+    """``1 − 2·I_c / S_c``, mean over the classes that have a pixel; 0 where no class has one.
+
+    ``I_c`` is the probability of c on its pixels, ``S_c`` that on all pixels and the pixels of c together. ``own`` are
+    this process's ``dice_totals``, ``joined`` those of all processes together, without gradient, and ``counts`` (K,)
+    the joined pixels of each class.
+
+    The value is the joined batch's in every process. It is no sum over processes, so that the gradient cannot come
+    from the value: it is that of the joined loss with respect to this process's pixels times ``processes``, such that
+    the mean over processes is the gradient of the joined loss.
+
+    >>> totals = dice_totals(torch.zeros(1, 2, 1, 4), torch.tensor([[[0, 0, 0, 1]]]))
+    >>> dice_of(totals, totals.detach(), torch.tensor([3, 1]))
+    tensor(0.5333)
+    """
+    there = counts > 0
+    number = there.sum().clamp(min=1)
+    overlap, area = joined
+    whole = (area + counts).clamp(min=1)  # at least 1 for every class that is there
+    value = torch.where(there, 1 - 2 * overlap / whole, 0.0).sum() / number
+    # d(I/S) = dI/S − I·dS/S²; the counts in S are constant.
+    change = own[0] / whole - own[1] * (overlap / whole**2)
+    slope = torch.where(there, -2 * processes * change, 0.0).sum() / number
+    return value + (slope - slope.detach())
+
+
+# --- class weights ---
 
 
 class BatchWeights(nn.Module):
@@ -147,6 +186,9 @@ WEIGHTINGS: dict[str, Callable[[int, Sequence[float] | None], nn.Module]] = {
 """Where class weights come from, by name."""
 
 
+# --- the loss of a network's output ---
+
+
 class SegmentationLoss(nn.Module):
     """Loss of a network's output: ``CE_w(final) + λ·CE_w(initial)``, λ = 0.4; without a coarse head the first alone.
 
@@ -183,7 +225,7 @@ class SegmentationLoss(nn.Module):
 
     def forward(self, output: Segmentation, target: Tensor) -> Loss:
         """Logits (B, K, H, W) and target (B, H, W) → the loss and its parts."""
-        counts = joined(class_counts(target, self.classes, self.ignore))
+        counts = summed(class_counts(target, self.classes, self.ignore))
         weights = self.weights(counts).pow(self.balance)
         final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
         if self.dice:
@@ -195,11 +237,7 @@ class SegmentationLoss(nn.Module):
 
     def _dice(self, logits: Tensor, target: Tensor, counts: Tensor) -> Tensor:
         own = dice_totals(logits, target, self.ignore)
-        return self.dice * dice_of(own, joined(own.detach()), counts, _processes())
-
-
-def _processes() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        return self.dice * dice_of(own, summed(own.detach()), counts, world_size())
 
 
 def _checked(frequencies: Sequence[float] | None, classes: int) -> Sequence[float]:

@@ -24,7 +24,8 @@ def recorded(network: SegmentationModel, sample: Tensor) -> Forward:
     Recording runs the network a few times; the statistics of batch norm are put back to what they were.
     """
     before = [buffer.clone() for buffer in network.buffers()]
-    heads = _Heads(network).train(network.training)
+    heads = _Heads(network)
+    heads.training = network.training  # its own mode alone: frozen layers of the network stay as they are
     kind = sample.device.type
     precision, enabled = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
     # Weights that were rounded for one step must not be remembered inside a recording: they change.

@@ -1,7 +1,8 @@
 """Validation: the loss of the whole validation part as one batch, and the scores of all its pixels together.
 
 The loss of a set of batches is not the mean of their losses, since each batch weights its classes anew. So the
-surprise of the pixels is summed by class, over batches and processes, and weighted once at the end.
+negative log-likelihoods (nll) of the pixels are summed by class, over batches and processes, and weighted
+once at the end.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -20,8 +20,8 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.overlap import overlap
 from ntrm.models.base import Segmentation
-from ntrm.training.dice_loss import dice_of, dice_totals
-from ntrm.training.losses import SegmentationLoss, class_counts
+from ntrm.training.ddp import summed
+from ntrm.training.losses import SegmentationLoss, class_counts, dice_of, dice_totals
 
 
 @dataclass(frozen=True)
@@ -40,35 +40,35 @@ class Scores:
         return asdict(self)
 
 
-class Tally:
-    """Sums over validation batches; nothing is read back from the device before ``scores``."""
+class ScoreAccumulator:
+    """Sums over validation batches; nothing is read back from the device before ``compute``."""
 
     def __init__(self, classes: int) -> None:
         self.classes = classes
-        self._surprise: list[Tensor] = []
+        self._nll: list[Tensor] = []
         self._totals: list[Tensor] = []
         self._counts: list[Tensor] = []
         self._confusion: list[Tensor] = []
 
-    def add(self, output: Segmentation, target: Tensor) -> None:
+    def update(self, output: Segmentation, target: Tensor) -> None:
         """Logits (B, K, H, W) and target (B, H, W) of one batch."""
         heads = [output.final] if output.initial is None else [output.final, output.initial]
-        self._surprise.append(torch.stack([self._by_class(logits, target) for logits in heads]))  # (heads, K)
+        self._nll.append(torch.stack([self._by_class(logits, target) for logits in heads]))  # (heads, K)
         self._totals.append(dice_totals(output.final, target).detach())  # (2, K)
         self._counts.append(class_counts(target, self.classes))
         self._confusion.append(confusion_tensor(target, output.final.argmax(dim=1), self.classes))
 
     def _by_class(self, logits: Tensor, target: Tensor) -> Tensor:
         """(K,) −log softmax(logits)[y], summed over the pixels of each class."""
-        surprise = F.cross_entropy(logits.float(), target.long(), ignore_index=IGNORE, reduction="none")
+        nll = F.cross_entropy(logits.float(), target.long(), ignore_index=IGNORE, reduction="none")
         # Class by class: adding up at scattered places would go in no fixed order on a GPU.
-        return torch.stack([torch.where(target == c, surprise, 0.0).sum() for c in range(self.classes)])
+        return torch.stack([torch.where(target == c, nll, 0.0).sum() for c in range(self.classes)])
 
-    def scores(self, loss: SegmentationLoss, schema: LabelSchema) -> Scores:
+    def compute(self, loss: SegmentationLoss, schema: LabelSchema) -> Scores:
         """Scores over all batches of all processes; ``loss`` gives the weights of classes, heads and Dice."""
-        counts = _joined(torch.stack(self._counts).sum(dim=0))  # (K,)
-        surprise = _joined(_precise(torch.stack(self._surprise)).sum(dim=0))  # (heads, K)
-        confusion = _joined(torch.stack(self._confusion).sum(dim=0))  # (K, K)
+        counts = summed(torch.stack(self._counts).sum(dim=0))  # (K,)
+        nll = summed(_precise(torch.stack(self._nll)).sum(dim=0))  # (heads, K)
+        confusion = summed(torch.stack(self._confusion).sum(dim=0))  # (K, K)
         pixels = int(counts.sum())
         if not pixels:
             raise DataError(
@@ -76,11 +76,11 @@ class Tally:
                 got="only ignored pixels",
                 mend="give sections with annotated tissue to the split val",
             )
-        weights = loss.weights(counts).pow(loss.balance).to(surprise)
-        parts = (surprise @ weights / pixels).tolist()
+        weights = loss.weights(counts).pow(loss.balance).to(nll)
+        parts = (nll @ weights / pixels).tolist()
         final, initial = parts[0], parts[1] if len(parts) > 1 else None
         if loss.dice:
-            totals = _joined(_precise(torch.stack(self._totals)).sum(dim=0))
+            totals = summed(_precise(torch.stack(self._totals)).sum(dim=0))
             final += loss.dice * float(dice_of(totals, totals, counts))
         found = overlap(confusion.cpu().numpy(), schema)
         return Scores(
@@ -91,12 +91,6 @@ class Tally:
             dice=_plain(found.macro["dice"]),
             accuracy=_plain(found.pixel_accuracy),
         )
-
-
-def _joined(sums: Tensor) -> Tensor:
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        dist.all_reduce(sums)
-    return sums
 
 
 def _precise(sums: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset, load_tiles
-from ntrm.training import batches as batches_module
-from ntrm.training.batches import StepPlan, TileStore
+from ntrm.training import data as data_module
+from ntrm.training.data import StepBatches, StepPlan, TileStore, class_pixels, validation_batches
 
 CPU = torch.device("cpu")
 SIZE = 32
@@ -82,11 +82,11 @@ def test_what_is_left_out_of_an_epoch_changes(seed):
 
 
 def test_an_epoch_is_shuffled_once_however_many_steps_it_has(seed):
-    batches_module._epoch_order.cache_clear()
+    data_module._epoch_order.cache_clear()
     plan = StepPlan(1_000_000, 10, seed)
     for step in range(1000):
         plan.indices(step)
-    assert batches_module._epoch_order.cache_info().misses == 1
+    assert data_module._epoch_order.cache_info().misses == 1
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def plan_of(tiles, random, lengths=(4, 4, 3, 1, 9)):
 
 @pytest.mark.parametrize(("resident", "workers"), [("yes", 0), ("yes", 1), ("no", 0), ("no", 2), ("auto", 2)])
 def test_batches_are_the_windows_of_the_plan_however_they_come(tiles, random, resident, workers, monkeypatch):
-    monkeypatch.setattr(batches_module, "_CHUNK", 7)
+    monkeypatch.setattr(data_module, "_CHUNK", 7)
     expected, plan = load_tiles(tiles), plan_of(tiles, random)
     store = TileStore(tiles, CPU, resident=resident, workers=workers)
     assert store.resident == (resident != "no")
@@ -164,10 +164,10 @@ def test_a_batch_may_be_changed_without_changing_the_windows(tiles, random):
 def test_what_has_no_room_is_not_held(tiles, monkeypatch):
     needed = 4 * SIZE**2 * len(tiles)
     assert needed == sum(tensor.nbytes for tensor in load_tiles(tiles))
-    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed)
+    monkeypatch.setattr(data_module, "MOST_ON_HOST", needed)
     assert not TileStore(tiles, CPU, resident="auto", workers=0).resident
     assert TileStore(tiles, CPU, resident="yes", workers=0).resident
-    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed + 1)
+    monkeypatch.setattr(data_module, "MOST_ON_HOST", needed + 1)
     assert TileStore(tiles, CPU, resident="auto", workers=0).resident
 
 
@@ -175,18 +175,18 @@ def test_on_a_gpu_the_free_memory_decides(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (1000, 5000))
     device = torch.device("cuda", 1)
-    assert batches_module._room(device) == 300
+    assert data_module._room(device) == 300
     assert asked == [device]
 
 
 def test_more_workers_than_cores_are_not_started(tiles, monkeypatch):
-    monkeypatch.setattr(batches_module.os, "sched_getaffinity", lambda _pid: {0, 1, 2})
+    monkeypatch.setattr(data_module.os, "sched_getaffinity", lambda _pid: {0, 1, 2})
     assert TileStore(tiles, CPU, resident="no", workers=100).workers == 3
     assert TileStore(tiles, CPU, resident="no", workers=2).workers == 2
 
 
 def test_loading_shows_its_progress(tiles, monkeypatch):
-    monkeypatch.setattr(batches_module, "_CHUNK", 10)
+    monkeypatch.setattr(data_module, "_CHUNK", 10)
     seen = []
 
     def track(items, total, label):
@@ -212,3 +212,35 @@ def test_impossible_stores_are_refused(tiles):
         TileStore(tiles, CPU, resident="maybe", workers=0)
     with pytest.raises(UsageError, match="workers"):
         TileStore(tiles, CPU, resident="no", workers=-1)
+
+
+# --- batches of steps and of validations ---
+
+
+def test_steps_bring_their_windows(tiles, seed):
+    store, plan = TileStore(tiles, CPU, resident="yes", workers=0), StepPlan(len(tiles), 4, seed)
+    batches = StepBatches(store, plan, 3, 8)
+    for step, (found, (images, _)) in zip(range(3, 8), batches, strict=True):
+        assert found == step
+        assert torch.equal(images, torch.stack([tiles[index].image for index in plan.indices(step)]))
+    assert batches.waited > 0
+
+
+@pytest.mark.parametrize(("world", "batch"), [(1, 5), (2, 6), (3, 12), (5, 5)])
+def test_validation_windows_are_shared_without_gap_or_repetition(world, batch):
+    plans = [StepPlan(9, batch, 0, rank, world) for rank in range(world)]
+    shares = [validation_batches(41, 2048, plan) for plan in plans]
+    assert sorted(index for share in shares for chunk in share for index in chunk) == list(range(41))
+    assert all(len(chunk) <= batch // world for share in shares for chunk in share)
+
+
+@pytest.mark.parametrize(
+    ("size", "batch", "expected"), [(64, 2, 16), (256, 2, 16), (512, 2, 4), (1024, 1, 1), (2048, 1, 1), (512, 8, 8)]
+)
+def test_large_windows_are_validated_a_few_at_a_time(size, batch, expected):
+    assert len(validation_batches(100, size, StepPlan(100, batch, 0))[0]) == expected
+
+
+def test_class_pixels_are_counted_by_section(tiles):
+    masks = {place.case.name: np.asarray(place.section.mask) for place in tiles.places}
+    assert class_pixels(tiles) == [sum(float((mask == k).sum()) for mask in masks.values()) for k in range(len(SKIN))]

@@ -7,7 +7,9 @@ still to come, so that a checkpoint holds no random state and an interrupted tra
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +21,7 @@ from torch.utils.data import DataLoader
 from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.tensors import LoadedTiles, Tile, TileDataset
+from ntrm.data.tiles import TILE_SIZE
 
 RESIDENT = ("auto", "yes", "no")
 SHARE_OF_CUDA = 0.3
@@ -26,7 +29,11 @@ SHARE_OF_CUDA = 0.3
 MOST_ON_HOST = 2 * 2**30
 """Bytes that windows may take by themselves in the main memory, which other programs share."""
 
-_ORDER, _CHANCE = 0, 1  # what a seed is used for: streams of different use never coincide
+VALIDATION_BATCH = 16
+"""Windows at a time in validation, if the training's own batch is not larger: without gradients that fits. Of windows
+larger than usual there are fewer, as many as have the same pixels."""
+
+_ORDER, _CHANCE, _DROP = 0, 1, 2  # what a seed is used for: streams of different use never coincide
 _CHUNK = 64
 
 
@@ -80,6 +87,10 @@ class StepPlan:
         """Source of what is random in a step, on the CPU and the same in every process."""
         state = np.random.SeedSequence([self.seed, _CHANCE, _checked_step(step)]).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(state[0]))
+
+    def dropout_seed(self, step: int) -> int:
+        """What dropout draws from in a step: other windows of the batch, in another process, are dropped otherwise."""
+        return int(np.random.SeedSequence([self.seed, _DROP, step, self.rank]).generate_state(1, np.uint64)[0] >> 1)
 
 
 @lru_cache(maxsize=4)
@@ -167,6 +178,46 @@ class TileStore:
             images[chunk.start : chunk.stop] = tiles.images
             masks[chunk.start : chunk.stop] = tiles.masks
         return LoadedTiles(images, masks)
+
+
+class StepBatches:
+    """The steps of a plan from ``start`` to ``stop`` with their windows; remembers how long was waited for them."""
+
+    def __init__(self, store: TileStore, plan: StepPlan, start: int, stop: int) -> None:
+        self.store = store
+        self.plan = plan
+        self.steps = range(start, stop)
+        self.waited = 0.0
+
+    def __iter__(self) -> Iterator[tuple[int, LoadedTiles]]:
+        with closing(self.store.batches([self.plan.indices(step) for step in self.steps])) as batches:  # type: ignore[type-var]
+            for step in self.steps:
+                begun = time.perf_counter()
+                tiles = next(batches)
+                self.waited += time.perf_counter() - begun
+                yield step, tiles
+
+
+def validation_batches(windows: int, size: int, plan: StepPlan) -> list[list[int]]:
+    """The validation windows of this process in batches, always the same: side ``size`` in pixels says how large.
+
+    >>> validation_batches(7, size=512, plan=StepPlan(tiles=9, batch=2, seed=0))
+    [[0, 1, 2, 3], [4, 5, 6]]
+    """
+    fits = min(VALIDATION_BATCH, max(1, VALIDATION_BATCH * TILE_SIZE**2 // size**2))
+    batch = max(fits, plan.batch // plan.world)
+    own = range(plan.rank, windows, plan.world)
+    return [list(own[start : start + batch]) for start in range(0, len(own), batch)]
+
+
+def class_pixels(tiles: TileDataset) -> list[float]:
+    """Pixels of each class in the sections of a dataset."""
+    sections = {place.case.name: place.section for place in tiles.places}
+    counts = sum(
+        (np.bincount(np.asarray(section.mask).ravel(), minlength=256) for section in sections.values()),
+        np.zeros(256, np.int64),
+    )
+    return [float(count) for count in counts[: len(tiles.schema)]]
 
 
 def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:

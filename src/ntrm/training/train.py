@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from ntrm.core.devices import choose_layout
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_parts
 from ntrm.data.tensors import TileDataset
 from ntrm.models.base import SegmentationModel
-from ntrm.models.names import network_named
-from ntrm.training.batches import StepPlan, TileStore
-from ntrm.training.callbacks import CHECKPOINTS, RunKeeper
-from ntrm.training.checkpoints import CheckpointFolder
-from ntrm.training.engine import quiet
-from ntrm.training.initial import InitReport, build_network
+from ntrm.models.names import DEFAULT, network_named
+from ntrm.training.checkpoint import CheckpointFolder
+from ntrm.training.data import StepPlan, TileStore, class_pixels
+from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
+from ntrm.training.device import training_precision, tuned
 from ntrm.training.interruption import Interruption
-from ntrm.training.launch import Launch, find_launch
-from ntrm.training.module import TrainingModule
-from ntrm.training.recipe import Recipe
+from ntrm.training.loop import Training, run_rounds
+from ntrm.training.recipe import Recipe, load_recipe
+from ntrm.training.recorder import CHECKPOINTS, Recorder
 from ntrm.training.run import MODEL, Run, RunResult, check_folder, read_result
-from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained, sound_attention
+from ntrm.training.transfer import InitReport, build_network
 from ntrm.version import __version__
 
 Say = Callable[[str], None]
@@ -38,14 +37,14 @@ def _silent(text: str) -> None:
     """Say nothing."""
 
 
-def fit(
-    arch: str,
-    data: Path,
-    out: Path,
+def train(
+    data: str | Path,
+    out: str | Path,
     *,
-    recipe: Recipe,
+    arch: str = DEFAULT,
+    recipe: str | Path | Recipe = "fast",
     level: str | None = None,
-    split_file: Path | None = None,
+    split_file: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     init: str | Path | None = None,
     sections: int | None = None,
@@ -65,10 +64,10 @@ def fit(
     ``InterruptedTrainingError``; called again with ``resume`` it goes on, and comes to the same end.
 
     Args:
-        arch: name of an architecture; the run and its model name the network that ``ntrm`` stands for.
         data: dataset folder.
         out: folder of the run, new or empty unless ``resume``.
-        recipe: how to train.
+        arch: name of an architecture; the run and its model name the network that ``ntrm`` stands for.
+        recipe: how to train, by name, as a YAML file, or what ``load_recipe`` made of one with some fields changed.
         level: resolution level, needed only where several are present.
         split_file: what ``ntrm data split`` wrote; the dataset's own splits if not given.
         options: options of the architecture.
@@ -76,8 +75,8 @@ def fit(
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.
-        num_devices: processes on this machine, one for each device. Without ``torchrun`` or ``srun`` the calling
-            program is started again for every further process.
+        num_devices: processes on this machine, one for each device. Without ``torchrun`` or ``srun`` this process
+            starts the others; they know the networks of the package alone.
         resume: go on with the run in ``out`` if there is one.
         name: of the model; the architecture's if not given.
         command: for the provenance.
@@ -86,6 +85,7 @@ def fit(
         say: where validation scores and notes go, a line each.
 
     """
+    recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
     named, arch = arch, network_named(arch)
@@ -93,7 +93,9 @@ def fit(
         say(f"{named} is {arch} in this version of ntrm")
     if launch.leads:
         check_folder(Path(out), resume=resume)
-    parts = open_parts(data, level=level, split_file=split_file)
+    training_precision(recipe, launch.device)
+    split_file = None if split_file is None else Path(split_file)
+    parts = open_parts(Path(data), level=level, split_file=split_file)
     training, validation = _part(parts, "train"), _part(parts, "val")
     training = training if sections is None else few_sections(training, sections)
     run = Run(
@@ -125,52 +127,64 @@ def fit(
         network.describe(
             mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
         )
-        with quiet(), fast_matrices(recipe, launch.device), sound_attention(), memory_explained(recipe, launch.device):
-            return _Training(run, report, launch, pictures, progress, say)(network, training, validation)
+        if launch.world > 1 and not launch.meeting and not type(network).__module__.startswith("ntrm."):
+            raise UsageError(
+                "processes that are started here do not know this network",
+                got=f"{type(network).__module__}.{type(network).__name__}",
+                expected="a network of ntrm",
+                mend="start your program with torchrun",
+            )
+        same = {"data": data, "split_file": split_file, "level": level, "resume": resume}
+        same |= {"device": device, "num_devices": num_devices}
+        with other_processes(launch, {**run.request(), **same}) as launch, tuned(recipe, launch.device):
+            return _Session(run, launch, pictures, progress, say).train(network, report, training, validation)
 
 
-class _Training:
-    """The heavy part: tiles, steps, model."""
+@dataclass(frozen=True)
+class _Session:
+    """The heavy part of a training, from the first window to the model."""
 
-    def __init__(
-        self, run: Run, report: InitReport, launch: Launch, pictures: bool, progress: Progress, say: Say
-    ) -> None:
-        self.run = run
-        self.report = report
-        self.launch = launch
-        self.pictures = pictures
-        self.progress = progress
-        self.say = say
+    run: Run
+    launch: Launch
+    pictures: bool
+    progress: Progress
+    say: Say
 
-    def __call__(self, network: SegmentationModel, training: Dataset, validation: Dataset) -> RunResult:
+    def train(
+        self, network: SegmentationModel, report: InitReport, training: Dataset, validation: Dataset
+    ) -> RunResult:
         recipe, launch, run = self.run.recipe, self.launch, self.run
-        stores = self._store(training, recipe.overlap, recipe.drop_background), self._store(validation)
-        module = self._module(network, *stores)
-        resumed = None
+        windows = self._store(training, recipe.overlap, recipe.drop_background)
+        seen = self._store(validation)
+        plan = self._plan(windows, seen)
+        frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else None
+        state = None
         if launch.leads:
             # Not sooner: whoever stops the reading of a large dataset leaves no half-begun run behind.
-            run.begin(self.report.encoder, self.report.as_dict())
-            resumed = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
-        with Interruption() as interruption:
-            keeper = RunKeeper(
-                run.out,
-                module,
-                interruption,
-                leads=launch.leads,
-                resumed=resumed,
-                examples=stores[1].tiles if self.pictures else None,
-                progress=self.progress,
-                say=self.say,
-            )
+            run.begin(report.encoder, report.as_dict())
+            state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
+        with Interruption() as interruption, connected(launch), warnings.catch_warnings():
+            # Gradients of grouped convolutions are laid out otherwise than their weights: a copy, no fault.
+            warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
+            interruption.connect()
+            state = from_first(state)
+            current = Training(network, recipe, plan, launch.device, frequencies=frequencies)
+            tiles = seen.tiles if self.pictures else None
+            recorder = Recorder(run.out, leads=launch.leads, state=state, examples=tiles, say=self.say)
             try:
-                # Few sections may do a trained model more harm than good. By loss the start cannot be compared: the
-                # weights of classes change in the course of a training.
-                start_counts = run.init is not None and recipe.keep == "iou"
-                make_trainer(recipe, launch, run.out, keeper, start_counts=start_counts).fit(module)
+                if state is not None:
+                    current.restore(state)
+                    self.say(f"going on after step {current.steps_done:,}")
+                elif run.init is not None and recipe.keep == "iou":
+                    # Few sections may do a trained model more harm than good. By loss the start cannot be compared:
+                    # the weights of classes change in the course of a training.
+                    recorder.record_start(current, current.validate(seen))
+                if not current.finished:
+                    run_rounds(current, windows, seen, recorder, interruption, self.progress)
             finally:
-                keeper.close()
-        result = self._finish(module, keeper)
-        del module, stores
+                recorder.close()
+        result = self._finish(current, recorder)
+        del current, windows, seen
         release_memory(launch.device)
         return result
 
@@ -181,7 +195,7 @@ class _Training:
         )
         return TileStore(tiles, self.launch.device, resident=recipe.resident, workers=recipe.workers, progress=progress)
 
-    def _module(self, network: SegmentationModel, training: TileStore, validation: TileStore) -> TrainingModule:
+    def _plan(self, training: TileStore, validation: TileStore) -> StepPlan:
         recipe, launch = self.run.recipe, self.launch
         if len(validation) < launch.world:
             raise UsageError(
@@ -191,49 +205,34 @@ class _Training:
                 mend="use fewer processes",
             )
         plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world)
-        frequencies = class_pixels(training.tiles) if recipe.weighting == "dataset" else None
-        network.to(memory_format=choose_layout(launch.device))  # type: ignore[call-overload]
-        if recipe.compile:
-            network.compile()
         self.say(
             f"{len(training):,} training windows, {len(validation):,} validation windows; "
             f"{plan.steps_per_epoch:,} steps of {recipe.batch} an epoch on {launch.device}"
         )
-        return TrainingModule(network, recipe, plan, training=training, validation=validation, frequencies=frequencies)
+        return plan
 
-    def _finish(self, module: TrainingModule, keeper: RunKeeper) -> RunResult:
+    def _finish(self, training: Training, recorder: Recorder) -> RunResult:
         """The kept weights become the model."""
-        run, network = self.run, module.network
-        best = {} if keeper.kept is None else dict(keeper.kept["scores"])
+        run, network = self.run, training.network
         if self.launch.leads:
-            weights = keeper.folder.kept_weights({"kept": keeper.kept})
+            weights = recorder.folder.kept_weights({"kept": recorder.kept})
             if weights is not None:
                 network.load_state_dict(weights)
             network.cpu().eval().save_pretrained(run.out / MODEL)
             if self.pictures:
-                module.to(self.launch.device)
-                keeper.draw()
+                network.to(self.launch.device)
+                recorder.draw(training)
         return run.end(
-            steps=module.steps_done,
-            epochs=module.steps_done / module.rounds.per_epoch,
-            best=best,
-            seconds=keeper.seconds,
+            steps=training.steps_done,
+            epochs=training.epochs,
+            best={} if recorder.kept is None else dict(recorder.kept["scores"]),
+            seconds=recorder.seconds,
             write=self.launch.leads,
         )
 
 
-def class_pixels(tiles: TileDataset) -> list[float]:
-    """Pixels of each class in the sections of a dataset."""
-    sections = {place.case.name: place.section for place in tiles.places}
-    counts = sum(
-        (np.bincount(np.asarray(section.mask).ravel(), minlength=256) for section in sections.values()),
-        np.zeros(256, np.int64),
-    )
-    return [float(count) for count in counts[: len(tiles.schema)]]
-
-
 def release_memory(device: torch.device) -> None:
-    """Give a GPU's memory back: trainer, module and callbacks hold each other until they are collected."""
+    """Give a GPU's memory back: what was recorded, and what errors hold, stays until it is collected."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()

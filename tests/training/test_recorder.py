@@ -1,9 +1,16 @@
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
+from tests.training.small_data import write_small
 
-from ntrm.training import callbacks, validation
+from ntrm.data.cache import TileCache
+from ntrm.data.layouts import open_dataset
+from ntrm.data.tensors import TileDataset
+from ntrm.training import recorder, validation
 from ntrm.training.log import read_log
+from ntrm.training.recorder import choose_examples, draw_curves, draw_examples
 
 
 def test_the_log_has_a_row_a_round(train):
@@ -39,12 +46,12 @@ def test_the_model_has_the_weights_that_the_recipe_keeps(train, keep):
 
 def test_early_stopping_ends_the_run(train, monkeypatch):
     losses = iter([3.0, 2.0, 2.5, 2.5, 1.0, 1.0])
-    scores = validation.Tally.scores
+    scores = validation.ScoreAccumulator.compute
 
     def scripted(tally, loss, schema):
         return validation.Scores(**{**scores(tally, loss, schema).as_dict(), "loss": next(losses)})
 
-    monkeypatch.setattr(validation.Tally, "scores", scripted)
+    monkeypatch.setattr(validation.ScoreAccumulator, "compute", scripted)
     result = train(changes={"early_stopping": 2, "keep": "loss"})
     assert result.finished
     assert (result.steps, result.best["step"]) == (8, 4)
@@ -53,7 +60,9 @@ def test_early_stopping_ends_the_run(train, monkeypatch):
 
 def test_a_plateau_lowers_the_rate(train, monkeypatch):
     monkeypatch.setattr(
-        validation.Tally, "scores", lambda *_: validation.Scores(1.0, 1.0, None, iou=0.5, dice=0.5, accuracy=0.5)
+        validation.ScoreAccumulator,
+        "compute",
+        lambda *_: validation.Scores(1.0, 1.0, None, iou=0.5, dice=0.5, accuracy=0.5),
     )
     changes = {"schedule": "plateau", "plateau_patience": 2, "plateau_factor": 0.5, "warmup": 0, "learning_rate": 0.01}
     rows = read_log(train(changes=changes).folder / "log.csv")
@@ -81,21 +90,65 @@ def test_every_step_is_shown(train):
 
 def test_pictures_come_with_better_weights_but_not_too_often(train, monkeypatch):
     drawn = []
-    monkeypatch.setattr(callbacks, "draw_curves", lambda rows, path: drawn.append(len(rows)))
-    monkeypatch.setattr(callbacks, "draw_examples", lambda predict, tiles, indices, path: None)
+    monkeypatch.setattr(recorder, "draw_curves", lambda rows, path: drawn.append(len(rows)))
+    monkeypatch.setattr(recorder, "draw_examples", lambda predict, tiles, indices, path: None)
     train("one", pictures=True, changes={"keep": "last"})
     assert drawn == [6]  # at the end
     drawn.clear()
-    monkeypatch.setattr(callbacks, "PICTURES_EVERY_S", -1.0)
+    monkeypatch.setattr(recorder, "PICTURES_EVERY_S", -1.0)
     train("two", pictures=True, changes={"keep": "last"})
     assert drawn == [1, 2, 3, 4, 5, 6]
 
 
 def test_drawing_does_not_change_the_training(train, monkeypatch):
-    monkeypatch.setattr(callbacks, "PICTURES_EVERY_S", -1.0)
-    monkeypatch.setattr(callbacks, "draw_curves", lambda rows, path: None)
+    monkeypatch.setattr(recorder, "PICTURES_EVERY_S", -1.0)
+    monkeypatch.setattr(recorder, "draw_curves", lambda rows, path: None)
     monkeypatch.setattr(
-        callbacks, "draw_examples", lambda predict, tiles, indices, path: predict(tiles[indices[0]].image[None])
+        recorder, "draw_examples", lambda predict, tiles, indices, path: predict(tiles[indices[0]].image[None])
     )
     results = [train(out, pictures=pictures) for out, pictures in (("with", True), ("without", False))]
     assert len({(result.model / "model.safetensors").read_bytes() for result in results}) == 1
+
+
+# --- pictures ---
+
+
+@pytest.fixture
+def tiles(tmp_path, random):
+    dataset = open_dataset(write_small(tmp_path / "data", random, shape=(64, 320)))
+    return TileDataset(dataset, size=64, cache=TileCache(tmp_path / "cache"))
+
+
+def tissues(tiles, index):
+    return len(set(np.unique(tiles[index].mask)) - {255})
+
+
+def test_examples_are_rich_and_from_different_sections(tiles):
+    chosen = choose_examples(tiles, 4)
+    assert {tiles.places[index].case.name for index in chosen} == {"a", "b", "c", "d"}
+    for index in chosen:
+        own = [i for i, place in enumerate(tiles.places) if place.case.name == tiles.places[index].case.name]
+        assert tissues(tiles, index) == max(tissues(tiles, i) for i in own)
+
+
+def test_more_than_there_are_sections(tiles):
+    chosen = choose_examples(tiles, 7)
+    assert len(set(chosen)) == 7
+    assert len({tiles.places[index].case.name for index in chosen[:4]}) == 4
+    assert len(choose_examples(tiles, 1000)) == len(tiles)
+
+
+def test_pictures_are_written(tiles, tmp_path):
+    seen = []
+
+    def predict(images):
+        seen.append(images)
+        return torch.zeros(len(images), *images.shape[2:], dtype=torch.uint8)
+
+    draw_examples(predict, tiles, choose_examples(tiles, 2), tmp_path / "examples.png")
+    draw_curves([{"step": 1, "train_loss": 1.0, "val_loss": None}], tmp_path / "curves.png")
+    assert seen[0].shape == (2, 3, 64, 64)
+    assert seen[0].dtype == torch.uint8
+    for name in ("examples.png", "curves.png"):
+        with Image.open(tmp_path / name) as picture:
+            assert min(picture.size) > 100

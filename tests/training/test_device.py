@@ -3,28 +3,41 @@ import torch
 from tests.training.small_data import small_recipe
 
 from ntrm.core.errors import NtrmError, UsageError
-from ntrm.training.engine import pl
-from ntrm.training.launch import Launch
-from ntrm.training.trainer import fast_matrices, make_trainer, memory_explained, ran_out_of_memory, sound_attention
+from ntrm.training.device import (
+    autocast,
+    fast_matrices,
+    memory_explained,
+    ran_out_of_memory,
+    sound_attention,
+    training_precision,
+    tuned,
+)
 
 CPU = torch.device("cpu")
 
 
-def test_the_trainer_writes_and_shows_nothing_of_its_own(tmp_path, capfd, monkeypatch):
+def test_networks_run_in_the_precision_of_the_recipe(monkeypatch):
     monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda: True)
-    callback = pl.Callback()
-    trainer = make_trainer(small_recipe(precision="bfloat16", gradient_clip=2), Launch(CPU), tmp_path, callback)
-    assert trainer.callbacks == [callback]
-    assert trainer.loggers == []
-    assert trainer.precision == "bf16-mixed"
-    assert trainer.gradient_clip_val == 2
-    assert list(tmp_path.iterdir()) == []
-    assert "it/s" not in capfd.readouterr().err
+    kind = training_precision(small_recipe(precision="bfloat16"), CPU)
+    assert kind == torch.bfloat16
+    one = torch.ones(2, 2)
+    with autocast(kind, CPU):
+        assert (one @ one).dtype == torch.bfloat16
+    with autocast(torch.float32, CPU):
+        assert (one @ one).dtype == torch.float32
 
 
-def test_float16_needs_a_gpu(tmp_path):
+def test_float16_needs_a_gpu():
     with pytest.raises(UsageError, match="GPU alone"):
-        make_trainer(small_recipe(precision="float16"), Launch(CPU), tmp_path, pl.Callback())
+        training_precision(small_recipe(precision="float16"), CPU)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_fastest_kernel_is_looked_for_on_a_gpu_and_the_choice_put_back(before, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", before)
+    with pytest.raises(NtrmError, match="memory of cpu"), tuned(small_recipe(), CPU):
+        raise MemoryError
+    assert torch.backends.cudnn.benchmark is before
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,20 @@
 import json
+import os
+import signal
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from tests.training.small_data import ROWS, Tiny, small_recipe, write_small
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.data.cache import TileCache
-from ntrm.data.layouts import open_dataset
-from ntrm.data.tensors import TileDataset
 from ntrm.models.hub import load
-from ntrm.training.fit import class_pixels
+from ntrm.training.interruption import InterruptedTrainingError
 from ntrm.training.log import read_log
+from ntrm.training.loop import Training
 from ntrm.training.recipe import load_recipe
 
 
@@ -98,12 +99,6 @@ def test_few_sections_and_a_model_to_start_from(train, tmp_path):
     assert second.provenance["encoder_init"] == "model"
     assert second.provenance["sections"] == 1
     assert second.epochs == pytest.approx(2 / 3)  # one section has half of the windows
-
-
-def test_class_pixels_are_counted_by_section(data, tmp_path):
-    tiles = TileDataset(open_dataset(data), size=64, overlap=32, cache=TileCache(tmp_path / "cache"))
-    masks = [np.asarray(Image.open(path)) for path in sorted((data / "Masks").iterdir())]
-    assert class_pixels(tiles) == [sum(float((mask == k).sum()) for mask in masks) for k in range(3)]
 
 
 def test_bfloat16_on_the_cpu(train):
@@ -195,6 +190,12 @@ def test_running_out_of_memory_is_explained(train, monkeypatch):
     assert "batch=1" in caught.value.mend
 
 
+def test_a_precision_that_the_device_has_not_leaves_nothing_behind(train, tmp_path):
+    with pytest.raises(UsageError, match="float16 trains on a GPU alone"):
+        train(changes={"precision": "float16"})
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_unknown_architecture_leaves_nothing_behind(train, tmp_path):
     with pytest.raises(UsageError, match="unknown architecture"):
         train(arch="tinny")
@@ -230,3 +231,95 @@ def test_a_batch_that_does_not_fit_is_explained(train):
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert "batch=512" in caught.value.mend
+
+
+# --- a trained model to start from ---
+
+HARM = {"learning_rate": 10.0, "warmup": 0, "gradient_clip": None, "steps": 4}
+
+
+def tensors(result):
+    return load_file(result.model / "model.safetensors")
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.fixture
+def start(train):
+    """A model that has learned its data."""
+    return train("start", changes={"steps": 40, "validate_every": 20, "learning_rate": 2e-2})
+
+
+def test_a_start_that_training_only_harms_is_kept(train, start):
+    said = []
+    tuned = train("tuned", init=start.model, changes=HARM, say=said.append)
+    rows = read_log(tuned.folder / "log.csv")
+    assert [row["step"] for row in rows] == [0, 2, 4]
+    assert rows[0]["train_loss"] is None
+    assert rows[0]["learning_rate"] is None
+    assert rows[0]["val_iou"] == pytest.approx(start.best["iou"], abs=1e-6)
+    assert rows[0]["val_iou"] > max(row["val_iou"] for row in rows[1:])
+    assert 0 < rows[0]["seconds"] < rows[1]["seconds"] < rows[2]["seconds"]
+    assert tuned.best["step"] == 0
+    assert tuned.best["iou"] == rows[0]["val_iou"]
+    assert equal(tensors(tuned), tensors(start))
+    assert any(line.startswith("step 0 of 4, the start: validation loss") and line.endswith("kept") for line in said)
+
+
+def test_a_start_that_training_betters_is_left_behind(train):
+    untrained = train("untrained", changes={"steps": 2, "learning_rate": 1e-9})
+    tuned = train("tuned", init=untrained.model, changes={"steps": 40, "validate_every": 20, "learning_rate": 2e-2})
+    rows = read_log(tuned.folder / "log.csv")
+    assert rows[0]["val_iou"] < tuned.best["iou"]
+    assert tuned.best["step"] > 0
+    assert not equal(tensors(tuned), tensors(untrained))
+
+
+@pytest.mark.parametrize("keep", ["last", "loss"])
+def test_it_is_looked_at_only_where_iou_decides(train, start, keep):
+    tuned = train("tuned", init=start.model, changes={**HARM, "learning_rate": 1e-3, "keep": keep})
+    assert [row["step"] for row in read_log(tuned.folder / "log.csv")] == [2, 4]
+    assert tuned.best["step"] > 0
+
+
+def test_a_run_from_nothing_has_no_start_to_look_at(start):
+    assert [row["step"] for row in read_log(start.folder / "log.csv")] == [20, 40]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_an_interrupted_run_looks_once_and_ends_as_one_that_was_not(train, start, monkeypatch, after):
+    """After the first step nothing but that look is behind it; after the second a round is."""
+    whole = train("whole", init=start.model, changes=HARM)
+    step = Training.step
+
+    def interrupted(training, number, tiles):
+        if number + 1 == after:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(training, number, tiles)
+
+    monkeypatch.setattr(Training, "step", interrupted)
+    with pytest.raises(InterruptedTrainingError):
+        train("part", init=start.model, changes=HARM)
+    monkeypatch.setattr(Training, "step", step)
+    part = train("part", init=start.model, changes=HARM, resume=True)
+    assert [row["step"] for row in read_log(part.folder / "log.csv")] == [0, 2, 4]
+    assert part.best["step"] == 0
+    assert equal(tensors(part), tensors(whole))
+
+
+def test_an_interruption_while_the_start_is_looked_at_is_heard(train, start, monkeypatch, tmp_path):
+    validate = Training.validate
+
+    def interrupted(training, windows):
+        if training.steps_done == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return validate(training, windows)
+
+    monkeypatch.setattr(Training, "validate", interrupted)
+    with pytest.raises(InterruptedTrainingError, match="SIGTERM"):
+        train("part", init=start.model, changes=HARM)
+    monkeypatch.setattr(Training, "validate", validate)
+    assert not json.loads((tmp_path / "part" / "provenance.json").read_text())["finished"]
+    assert train("part", init=start.model, changes=HARM, resume=True).best["step"] == 0

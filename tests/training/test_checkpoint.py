@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.training.checkpoints import KEPT, MAGIC, CheckpointFolder, on_host, read_checkpoint, write_checkpoint
+from ntrm.training.checkpoint import KEPT, MAGIC, CheckpointFolder, on_host, read_checkpoint, write_checkpoint
 
 
 def make_state(random, step=5, kept=None):

@@ -1,0 +1,268 @@
+"""The training loop: one step, one validation, and the rounds of steps that end with a validation.
+
+A step is a pure function of the seed and its number, so that a training that was stopped goes on exactly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ntrm.core.devices import choose_layout, fast_gradients
+from ntrm.core.progress import Progress
+from ntrm.data.tensors import LoadedTiles
+from ntrm.models.base import SegmentationModel
+from ntrm.training.data import StepBatches, StepPlan, TileStore, validation_batches
+from ntrm.training.ddp import share_batch_norm, share_gradients, summed, world_size
+from ntrm.training.device import autocast, training_precision
+from ntrm.training.interruption import Interruption
+from ntrm.training.log import LossBuffer, Row, ticking
+from ntrm.training.losses import Loss, SegmentationLoss
+from ntrm.training.recipe import Recipe
+from ntrm.training.recorder import Recorder
+from ntrm.training.replay import Forward, recorded
+from ntrm.training.schedule import Course, Rounds, learning_rate
+from ntrm.training.validation import ScoreAccumulator, Scores
+
+
+class Training:
+    """A network, its loss, its optimiser, and where the training stands: what a checkpoint holds."""
+
+    def __init__(
+        self,
+        network: SegmentationModel,
+        recipe: Recipe,
+        plan: StepPlan,
+        device: torch.device,
+        *,
+        frequencies: Sequence[float] | None = None,
+    ) -> None:
+        self.network = network.train()
+        self.recipe = recipe
+        self.plan = plan
+        self.device = device
+        self.precision = training_precision(recipe, device)
+        self.rounds = Rounds.of(recipe, plan.steps_per_epoch)
+        self.augment = recipe.augmentation
+        self.mean, self.std = (
+            torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (network.config.mean, network.config.std)
+        )
+        self.loss = SegmentationLoss(
+            network.config.classes,
+            weighting=recipe.weighting,
+            balance=recipe.balance,
+            frequencies=frequencies,
+            coarse=recipe.coarse,
+            dice=recipe.dice,
+        ).to(device)
+        self._prepare()
+        self.optimiser = self._make_optimiser()
+        self.scaler = torch.amp.GradScaler(enabled=self.precision == torch.float16)
+        self._forward: Forward = share_gradients(network, device)
+        self._recorded = False
+        self.steps_done = 0
+        self.course = Course()
+        self.losses = LossBuffer()
+
+    def _prepare(self) -> None:
+        """Bring the network to the device, and fix what is not learned."""
+        self.network.to(self.device, memory_format=choose_layout(self.device))  # type: ignore[call-overload]
+        # What never gets a gradient would make several processes wait for it.
+        for name in self.network.without_gradient():
+            self.network.get_parameter(name).requires_grad_(False)
+        if self.recipe.freeze_batch_norm:
+            for layer in _batch_norms(self.network):
+                layer.requires_grad_(False).eval()
+        else:
+            share_batch_norm(self.network, self.device)
+        if self.recipe.compile:
+            self.network.compile()
+
+    def _make_optimiser(self) -> torch.optim.Optimizer:
+        """Adam or AdamW over what is to be learned."""
+        recipe = self.recipe
+        learned = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
+        kind: type[torch.optim.Adam] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimiser]
+        # The fused form unscales half-precision gradients by itself, which does not go together with clipping.
+        fused = self.device.type == "cuda" and self.precision != torch.float16
+        return kind(learned, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=fused)
+
+    # --- a step ---
+
+    def step(self, number: int, tiles: LoadedTiles) -> Loss:
+        """Augment, normalise, predict, compare, learn. Nothing here waits for the device."""
+        plan = self.plan
+        with autocast(self.precision, self.device):
+            images, masks = self.augment(*tiles, plan.generator(number), rank=plan.rank, world=plan.world)
+            x = self.normalise(images)
+            forward = self._forward_of(x)
+            seed_dropout(plan.dropout_seed(number), self.device)  # not sooner: recording draws as well
+            loss: Loss = self.loss(forward(x), masks)
+        self.optimiser.zero_grad()
+        with fast_gradients(self.network):
+            self.scaler.scale(loss.total).backward()
+        if self.recipe.gradient_clip is not None:
+            self.scaler.unscale_(self.optimiser)
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate(number)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        self.losses.add(loss)
+        self.steps_done = number + 1
+        return loss
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Bytes (B, 3, H, W) → what the network expects."""
+        x = (images.float() / 255 - self.mean) / self.std
+        return x.contiguous(memory_format=choose_layout(x.device))
+
+    def _forward_of(self, x: Tensor) -> Forward:
+        """How the network is called for batches like ``x``; on one GPU it is recorded at the first of them."""
+        recipe = self.recipe
+        wanted = self.device.type == "cuda" and recipe.replay and not recipe.compile and self.plan.world == 1
+        if wanted and not self._recorded:
+            self._forward, self._recorded = recorded(self.network, x), True
+        return self._forward
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step."""
+        return learning_rate(self.recipe, step, self.rounds.total, self.course.reductions)
+
+    # --- a validation ---
+
+    @torch.no_grad()
+    def validate(self, windows: TileStore) -> Scores:
+        """Scores of the network as it stands, over the windows of all processes."""
+        self._join_statistics()
+        found = ScoreAccumulator(self.network.config.classes)
+        with _evaluating(self.network, self.loss):
+            for images, masks in windows.batches(validation_batches(len(windows), self.recipe.window, self.plan)):
+                with autocast(self.precision, self.device):
+                    found.update(self.network(self.normalise(images)), masks)
+            return found.compute(self.loss, self.network.config.schema)
+
+    def _join_statistics(self) -> None:
+        """Average the running statistics of batch norm over processes, each of which has seen its own windows."""
+        for layer in _batch_norms(self.network) if world_size() > 1 else []:
+            for statistic in ("running_mean", "running_var"):
+                values = layer.get_buffer(statistic)
+                dist.all_reduce(values)
+                values.div_(self.plan.world)
+
+    @torch.no_grad()
+    def predict_masks(self, images: Tensor) -> Tensor:
+        """Bytes (B, 3, H, W) → masks (B, H, W) uint8 on the CPU, with the running statistics of batch norm."""
+        with _evaluating(self.network):
+            # Not through the compiled network: a few pictures do not pay for compiling it for their number.
+            output = self.network.forward(self.normalise(images.to(self.device)), initial=False)
+        return output.final.argmax(dim=1).to(torch.uint8).cpu()
+
+    # --- where the training stands ---
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.steps_done >= self.rounds.total or self.course.stops(self.recipe)
+
+    @property
+    def epochs(self) -> float:
+        """Passes over the training windows so far."""
+        return self.steps_done / self.rounds.per_epoch
+
+    def round_losses(self) -> list[Row]:
+        """Losses of the steps of this round, each the mean over processes; waits for the device."""
+        rows = self.losses.collect()
+        if world_size() == 1:
+            return rows
+        mean: list[Row] = (summed(torch.tensor(rows, dtype=torch.float64, device=self.device)) / world_size()).tolist()
+        return mean
+
+    def state(self, rows: list[Row]) -> dict[str, Any]:
+        """All that decides how the training goes on; ``rows`` are the losses of a round that is not finished."""
+        return {
+            "step": self.steps_done,
+            "network": self.network.state_dict(),
+            "loss": self.loss.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "precision": self.scaler.state_dict(),
+            "course": self.course.as_dict(),
+            "rows": rows,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where ``state`` was taken."""
+        self.steps_done = int(state["step"])
+        self.network.load_state_dict(state["network"])
+        self.loss.load_state_dict(state["loss"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.scaler.load_state_dict(state["precision"])
+        self.course = Course(**state["course"])
+        self.losses = LossBuffer(self.steps_done, [list(row) for row in state["rows"]])
+
+
+def run_rounds(
+    training: Training,
+    windows: TileStore,
+    validation: TileStore,
+    recorder: Recorder,
+    interruption: Interruption,
+    progress: Progress,
+) -> None:
+    """Train until nothing is left to do: a round of steps, a validation, a checkpoint, and again."""
+    left = training.rounds.total - training.steps_done
+    with ticking(progress, left, "training steps") as tick:
+        while not training.finished:
+            begun, end = time.monotonic(), training.rounds.end(training.steps_done)
+            batches = StepBatches(windows, training.plan, training.steps_done, end)
+            for step, tiles in batches:
+                training.step(step, tiles)
+                tick()
+                if step + 1 < end and interruption.agreed(step + 1):
+                    recorder.checkpoint(training, training.round_losses())
+                    raise interruption.error(step + 1)
+            losses = training.round_losses()
+            seconds = max(time.monotonic() - begun, 1e-9)
+            speed = {
+                "windows_per_second": len(batches.steps) * training.recipe.batch / seconds,
+                "waiting": batches.waited / seconds,
+            }
+            scores, rate = training.validate(validation), training.rate(end - 1)
+            training.course = training.course.after(scores.loss, training.recipe)
+            training.losses = LossBuffer(end)
+            recorder.record(training, scores, losses, rate, speed)
+            if not training.finished and interruption.agreed(0):
+                recorder.wait()
+                raise interruption.error(end)
+
+
+@contextmanager
+def _evaluating(*modules: nn.Module) -> Iterator[None]:
+    """Modules in evaluation mode; afterwards every layer is in the mode that it was in."""
+    modes = {layer: layer.training for module in modules for layer in module.modules()}
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode
+
+
+def _batch_norms(network: nn.Module) -> list[nn.Module]:
+    return [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm)]
+
+
+def seed_dropout(seed: int, device: torch.device) -> None:
+    """Seed what layers draw from: on this device alone, which is cheap enough for every step."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)

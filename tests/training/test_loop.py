@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+import torch
+from tests.training.small_data import Tiny, small_recipe, write_small
+
+from ntrm.data.cache import TileCache
+from ntrm.data.layouts import open_dataset
+from ntrm.data.tensors import TileDataset
+from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.training.data import StepBatches, StepPlan, TileStore
+from ntrm.training.loop import Training
+from ntrm.training.losses import DatasetWeights, SegmentationLoss
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def store(tmp_path, random):
+    dataset = open_dataset(write_small(tmp_path / "data", random))
+    tiles = TileDataset(dataset, size=64, cache=TileCache(tmp_path / "cache"))
+    return TileStore(tiles, CPU, resident="yes", workers=0)
+
+
+@pytest.fixture
+def make(store, seed, monkeypatch):
+    """A training by changes to the recipe; every one starts with the same weights."""
+    monkeypatch.setitem(ARCHITECTURES, "tiny", Tiny)
+
+    def make_training(rank=0, world=1, **changes):
+        recipe = small_recipe(**changes)
+        torch.manual_seed(seed)
+        network = create("tiny", store.tiles.schema)
+        plan = StepPlan(len(store), recipe.batch, seed, rank, world)
+        return Training(network, recipe, plan, CPU, frequencies=[1, 1, 1])
+
+    return make_training
+
+
+@pytest.fixture
+def tiles_of(store):
+    """The windows of a step of a training."""
+    return lambda training, step: next(iter(StepBatches(store, training.plan, step, step + 1)))[1]
+
+
+# --- steps ---
+
+
+def test_images_are_normalised_as_the_config_says(make, random):
+    training = make()
+    images = torch.from_numpy(random.integers(0, 256, (2, 3, 5, 6), dtype=np.uint8))
+    config = training.network.config
+    expected = (images.numpy() / 255 - np.reshape(config.mean, (3, 1, 1))) / np.reshape(config.std, (3, 1, 1))
+    np.testing.assert_allclose(training.normalise(images).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_is_a_function_of_seed_and_step(make, tiles_of, random):
+    training, other = make(), make()
+    first = training.step(5, tiles_of(training, 5))
+    torch.manual_seed(int(random.integers(1000)))  # whatever was drawn before does not matter
+    torch.rand(7)
+    other.step(2, tiles_of(other, 2))
+    other.restore(make().state([]))
+    assert torch.equal(first.total, other.step(5, tiles_of(other, 5)).total)
+
+
+def test_steps_differ_in_dropout_even_for_the_same_windows(make, tiles_of):
+    losses = set()
+    for step in (1, 2, 2, 3):
+        training = make(augment="none", weighting="batch")
+        losses.add(training.step(step, tiles_of(training, 0)).total.item())
+    assert len(losses) == 3
+
+
+def test_processes_differ_in_dropout(make, tiles_of):
+    training, other = make(rank=0, world=2, augment="none"), make(rank=1, world=2, augment="none")
+    tiles = tiles_of(training, 0)
+    assert training.step(0, tiles).total.item() != other.step(0, tiles).total.item()
+
+
+def test_the_loss_is_the_specified_one(make, tiles_of):
+    training = make(augment="none", weighting="batch", coarse=0.7, balance=0.5, dice=2)
+    training.network.eval()
+    images, masks = tiles_of(training, 0)
+    expected = SegmentationLoss(3, coarse=0.7, balance=0.5, dice=2)(training.network(training.normalise(images)), masks)
+    assert torch.equal(training.step(0, tiles_of(training, 0)).total, expected.total)
+
+
+def test_the_loss_is_the_recipes(make):
+    loss = make(balance=0.25, dice=0.5, coarse=0.75, weighting="dataset").loss
+    assert (loss.balance, loss.dice, loss.coarse) == (0.25, 0.5, 0.75)
+    assert isinstance(loss.weights, DatasetWeights)
+
+
+def test_validation_scores_all_windows_and_changes_nothing(make, store):
+    training = make(weighting="batch")
+    training.network.body[1].eval()
+    before = training.state([])
+    first, second = (training.validate(store) for _ in range(2))
+    assert first == second  # the second does not add to the first
+    assert [layer.training for layer in training.network.body] == [True, False, True, True]
+    assert training.loss.training
+    assert all(torch.equal(value, before["network"][key]) for key, value in training.network.state_dict().items())
+    images = torch.stack([store.tiles[index].image for index in range(len(store))])
+    masks = torch.stack([store.tiles[index].mask for index in range(len(store))])
+    output = training.network.eval()(training.normalise(images))
+    assert first.loss == pytest.approx(training.loss(output, masks).total.item(), rel=1e-5)
+    known = masks != 255
+    right = (output.final.argmax(dim=1) == masks)[known].double().mean()
+    assert first.accuracy == pytest.approx(float(right))
+
+
+def test_predictions_leave_the_modes_of_layers_as_they_were(make, random):
+    training = make()
+    training.network.body[1].eval()
+    images = torch.from_numpy(random.integers(0, 256, (2, 3, 32, 32), dtype=np.uint8))
+    before = {key: value.clone() for key, value in training.network.state_dict().items()}
+    masks = training.predict_masks(images)
+    assert [layer.training for layer in training.network.body] == [True, False, True, True]
+    assert all(torch.equal(value, before[key]) for key, value in training.network.state_dict().items())
+    training.network.eval()
+    assert torch.equal(masks, training.network(training.normalise(images)).final.argmax(dim=1).to(torch.uint8))
+
+
+# --- what is learned ---
+
+
+def test_every_parameter_is_learned_but_those_without_gradient(make, tiles_of):
+    training = make(learning_rate=0.1, warmup=0)
+    before = {name: value.clone() for name, value in training.network.named_parameters()}
+    training.step(0, tiles_of(training, 0))
+    parameters = dict(training.network.named_parameters())
+    assert [name for name, value in parameters.items() if value.grad is None] == ["unused"]
+    assert [name for name, value in parameters.items() if torch.equal(value, before[name])] == ["unused"]
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_batch_norm_moves_unless_it_is_frozen(make, tiles_of, frozen):
+    training = make(freeze_batch_norm=frozen)
+    layer = training.network.body[1]
+    before = {key: value.clone() for key, value in layer.state_dict().items()}
+    training.step(0, tiles_of(training, 0))
+    assert layer.training is not frozen
+    assert training.network.body[0].training
+    assert {key for key, value in layer.state_dict().items() if torch.equal(value, before[key])} == (
+        {*before} if frozen else set()
+    )
+
+
+def test_gradients_are_clipped_over_all_parameters_together(make, tiles_of):
+    training = make(gradient_clip=1e-3)
+    training.step(0, tiles_of(training, 0))
+    gradients = [value.grad for value in training.network.parameters() if value.grad is not None]
+    assert torch.cat([gradient.flatten() for gradient in gradients]).norm() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_the_rate_is_that_of_the_step(make, tiles_of):
+    training = make(steps=100, warmup=0.1, learning_rate=0.01, schedule="constant")
+    assert (training.rate(0), training.rate(5)) == pytest.approx((0.001, 0.006))
+    training.step(5, tiles_of(training, 5))
+    assert training.optimiser.param_groups[0]["lr"] == training.rate(5)
+
+
+def test_finished_by_steps_or_by_early_stopping(make):
+    training = make(steps=10, early_stopping=1)
+    assert not training.finished
+    training.steps_done = 10
+    assert training.finished
+    training.steps_done = 4
+    training.course = training.course.after(1.0, training.recipe).after(2.0, training.recipe)
+    assert training.finished
+
+
+# --- on a GPU ---
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("resident", ["yes", "no"])
+@pytest.mark.parametrize("arch", ["ntrm-paper", "mit-b0", "unet-resnet18"])
+def test_no_step_waits_for_the_gpu(store, seed, arch, resident):
+    """Batch, augmentation, network, loss, gradients and optimiser: torch raises where the host has to wait."""
+    device = torch.device("cuda")
+    recipe = small_recipe(batch=8, steps=40, precision="bfloat16", gradient_clip=1)
+    if arch.startswith("mit"):
+        pytest.importorskip("transformers")
+    network = create(arch, store.tiles.schema, width=0.25)
+    own = TileStore(store.tiles, device, resident=resident, workers=0)
+    training = Training(network, recipe, StepPlan(len(own), recipe.batch, seed), device)
+    try:
+        for step, tiles in StepBatches(own, training.plan, 0, 40):
+            training.step(step, tiles)
+            # The first steps choose kernels and fill the caches of the allocators.
+            torch.cuda.set_sync_debug_mode("error" if step >= 2 else "default")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(training.losses.collect()) == 40

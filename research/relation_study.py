@@ -161,7 +161,6 @@ def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
     from research.section_networks.networks import NETWORKS
 
     from ntrm.training.recipe import parse_overrides
-    from ntrm.training.train import train
 
     folder, arm, data = job.folder(asked.out), ARMS[job.arm], prepare(job.data, asked)
     train = trained_here if arm.arch in NETWORKS else trained_by_ntrm

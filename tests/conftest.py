@@ -19,7 +19,7 @@ LONGEST = (
     "docs/test_notebook.py",
     "paper/test_reproduce.py",
     "pipeline/test_ray_cluster_runs.py",
-    "training/test_distributed.py",
+    "training/test_ddp.py",
     "service/test_serve.py",
     "training/test_resume.py",
     "cli/test_phantom_and_demo.py",

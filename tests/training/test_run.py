@@ -101,6 +101,13 @@ def test_differences_are_named(tmp_path, changes, named):
         run.check()
 
 
+@pytest.mark.parametrize(("value", "counts"), [(0, False), (None, False), (0.5, True)])
+def test_a_field_that_recipes_no_longer_have_counts_where_it_was_on(tmp_path, value, counts):
+    now = make_run(tmp_path).identity()
+    before = {**now, "recipe": {**now["recipe"], "bygone": value}}
+    assert differences(before, now) == ({"recipe.bygone": (value, None)} if counts else {})
+
+
 def test_every_part_of_the_identity_counts(tmp_path):
     identity = make_run(tmp_path, sections=4, init="some/model").identity()
     assert set(identity) == set(IDENTITY)

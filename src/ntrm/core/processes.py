@@ -4,8 +4,8 @@ A child that decodes files from anywhere, or that needs no secret, gets the few 
 was put into the environment for somebody else (``NTRM_TOKEN``, keys of a cloud) never reaches it. Whoever loads a
 model, or trains one together with the process that starts it, also gets what concerns devices, caches and the hub. The
 trainings of ``ntrm reproduce`` run with the user's own environment, as the same trainings would by hand. So do pools of
-Python's ``multiprocessing`` and Ray's workers, which cannot be told otherwise; no service uses them, and slides are read
-in children of theirs as everywhere.
+Python's ``multiprocessing`` and Ray's workers, which cannot be told otherwise; no service uses them, and slides are
+read in children of theirs as everywhere.
 """
 
 from __future__ import annotations

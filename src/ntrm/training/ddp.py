@@ -343,7 +343,7 @@ def from_first(value: _T) -> _T:
 def share_batch_norm(network: nn.Module, device: torch.device) -> None:
     """One batch norm over the joined batch, so that the result does not depend on how many GPUs share it."""
     if world_size() > 1 and device.type == "cuda":
-        nn.SyncBatchNorm.convert_sync_batchnorm(network)
+        nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
 
 
 def share_gradients(network: nn.Module, device: torch.device) -> nn.Module:
@@ -352,9 +352,9 @@ def share_gradients(network: nn.Module, device: torch.device) -> nn.Module:
         return network
     # Statistics of batch norm are joined once a round, before they are used: not at every step.
     known = inspect.signature(DistributedDataParallel).parameters
-    leave_buffers = {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
-    ids = [device.index] if device.type == "cuda" else None
-    return DistributedDataParallel(network, device_ids=ids, gradient_as_bucket_view=True, **leave_buffers)
+    sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # by version of torch
+    options: dict[str, Any] = {sync: False, "device_ids": [device.index] if device.type == "cuda" else None}
+    return DistributedDataParallel(network, gradient_as_bucket_view=True, **options)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ class Training:
             loss: Loss = self.loss(forward(x), masks)
         self.optimiser.zero_grad()
         with fast_gradients(self.network):
-            self.scaler.scale(loss.total).backward()
+            self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
         if self.recipe.gradient_clip is not None:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip)

@@ -25,7 +25,7 @@ from ntrm.core.io import PARTIAL, remove_partials, write_json
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.names import network_saved_as
 from ntrm.models.saving import CONFIG
-from ntrm.training.recipe import Recipe, write_recipe
+from ntrm.training.recipe import FIELDS, Recipe, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
@@ -208,7 +208,12 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in plain.items():
         if name in ("recipe", "options") and isinstance(value, dict):
-            flat |= {f"{name}.{key}": each for key, each in value.items() if key not in _FREE}
+            # A field of a recipe that this version no longer has makes a difference only where it was on.
+            flat |= {
+                f"{name}.{key}": each
+                for key, each in value.items()
+                if key not in _FREE and (each or name != "recipe" or key in FIELDS)
+            }
         else:
             flat[name] = value
     return flat

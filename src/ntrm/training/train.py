@@ -94,8 +94,7 @@ def train(
     if launch.leads:
         check_folder(Path(out), resume=resume)
     training_precision(recipe, launch.device)
-    split_file = None if split_file is None else Path(split_file)
-    parts = open_parts(Path(data), level=level, split_file=split_file)
+    parts = open_parts(Path(data), level=level, split_file=None if split_file is None else Path(split_file))
     training, validation = _part(parts, "train"), _part(parts, "val")
     training = training if sections is None else few_sections(training, sections)
     run = Run(
@@ -127,17 +126,11 @@ def train(
         network.describe(
             mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
         )
-        if launch.world > 1 and not launch.meeting and not type(network).__module__.startswith("ntrm."):
-            raise UsageError(
-                "processes that are started here do not know this network",
-                got=f"{type(network).__module__}.{type(network).__name__}",
-                expected="a network of ntrm",
-                mend="start your program with torchrun",
-            )
-        same = {"data": data, "split_file": split_file, "level": level, "resume": resume}
-        same |= {"device": device, "num_devices": num_devices}
-        with other_processes(launch, {**run.request(), **same}) as launch, tuned(recipe, launch.device):
-            return _Session(run, launch, pictures, progress, say).train(network, report, training, validation)
+        request = run.request() | {"data": data, "split_file": split_file, "level": level, "resume": resume}
+        request |= {"device": device, "num_devices": num_devices}
+        _check_known(network, launch)
+        with other_processes(launch, request) as joined, tuned(recipe, launch.device):
+            return _Session(run, joined, pictures, progress, say).train(network, report, training, validation)
 
 
 @dataclass(frozen=True)
@@ -246,3 +239,14 @@ def _part(parts: DatasetSplits, split: str) -> Dataset:
             mend="write splits with `ntrm data split` and give them with --splits",
         )
     return parts[split]
+
+
+def _check_known(network: SegmentationModel, launch: Launch) -> None:
+    """Processes that are started here have not run the caller's own code."""
+    if launch.world > 1 and not launch.meeting and not type(network).__module__.startswith("ntrm."):
+        raise UsageError(
+            "processes that are started here do not know this network",
+            got=f"{type(network).__module__}.{type(network).__name__}",
+            expected="a network of ntrm",
+            mend="start your program with torchrun",
+        )

@@ -128,7 +128,7 @@ class TileStore:
         check_number("number of workers", workers, 0, 1024, whole=True)
         self.tiles = tiles
         self.device = device
-        self.workers = min(workers, _cores())
+        self.workers = min(workers, available_cores())
         self.bytes = len(tiles) * 4 * tiles.size**2
         self.resident = resident == "yes" or (resident == "auto" and self.bytes < _room(device))
         self._held = self._load(progress) if self.resident else None
@@ -231,5 +231,6 @@ def _room(device: torch.device) -> float:
     return MOST_ON_HOST
 
 
-def _cores() -> int:
+def available_cores() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

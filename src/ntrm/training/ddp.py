@@ -32,6 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ntrm.core.devices import choose_device
 from ntrm.core.errors import NtrmError, UsageError, check_number
 from ntrm.core.processes import MODEL, module_command, module_environment
+from ntrm.training.data import available_cores
 
 NETWORK = ("NCCL_*", "GLOO_*", "FI_*", "UCX_*")
 """Variables by which a site says how processes reach each other."""
@@ -165,7 +166,8 @@ def other_processes(launch: Launch, request: Mapping[str, Any]) -> Iterator[Laun
     port = _free_port()
     others = [_Other(rank, launch.world, port, request) for rank in range(1, launch.world)]
     over = threading.Event()
-    threading.Thread(target=_watch, args=(others, over), name="other processes", daemon=True).start()
+    watch = threading.Thread(target=_watch, args=(others, over), name="other processes", daemon=True)
+    watch.start()
     try:
         yield replace(launch, meeting=f"tcp://{_HERE}:{port}")
         disconnect()
@@ -180,6 +182,7 @@ def other_processes(launch: Launch, request: Mapping[str, Any]) -> Iterator[Laun
         raise reason from error
     finally:
         over.set()
+        watch.join()
         disconnect()
         for other in others:
             other.end()
@@ -296,7 +299,7 @@ def connected(launch: Launch) -> Iterator[None]:
         return
     threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // launch.local_world))
+        torch.set_num_threads(max(1, available_cores() // launch.local_world))
     if not dist.is_initialized():  # a launcher's processes meet once, for all trainings in them
         cuda = launch.device.type == "cuda"
         dist.init_process_group(

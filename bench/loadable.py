@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from bench.loadable_files import BANDS, segmenting
-from ntrm.training.checkpoints import MAGIC, read_checkpoint
 
 import ntrm
 from ntrm.annotations.importing import import_annotations

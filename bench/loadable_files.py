@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from ntrm.training.checkpoints import FIELDS, write_checkpoint
 from PIL import Image
 from tests.evaluation.small import ByColour, draw_mask
 from tests.evaluation.small import write_dataset as write_plain

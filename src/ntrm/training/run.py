@@ -12,7 +12,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,16 +67,7 @@ class RunResult:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            "folder": str(self.folder),
-            "model": str(self.model),
-            "finished": self.finished,
-            "steps": self.steps,
-            "epochs": self.epochs,
-            "best": self.best,
-            "seconds": self.seconds,
-            "provenance": self.provenance,
-        }
+        return {**asdict(self), "folder": str(self.folder), "model": str(self.model)}
 
 
 def read_result(out: Path) -> RunResult | None:

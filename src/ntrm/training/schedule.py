@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ntrm.training.recipe import Recipe
@@ -67,12 +67,7 @@ class Course:
 
     def as_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {
-            "lowest": self.lowest,
-            "stale": self.stale,
-            "reductions": self.reductions,
-            "patience": self.patience,
-        }
+        return asdict(self)
 
 
 def learning_rate(recipe: Recipe, step: int, total: int, reductions: int = 0) -> float:

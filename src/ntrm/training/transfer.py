@@ -188,16 +188,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _source(model: SegmentationModel) -> dict[str, Any]:
-    config = model.config
-    return {
-        "name": config.name,
-        "version": config.version,
-        "arch": config.arch,
-        "options": dict(config.options),
-        "data": config.data,
-        "mpp": config.mpp,
-        "window": config.window,
-    }
+    told = {key: getattr(model.config, key) for key in ("name", "version", "arch", "options", "data", "mpp", "window")}
+    return {**told, "options": dict(model.config.options)}
 
 
 # --- what a trained model has for another network ---

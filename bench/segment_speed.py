@@ -63,7 +63,7 @@ from ntrm.wsi.reader_pool import ReaderPool
 
 STAGES = {
     "open": ("ntrm.wsi.isolated", "ReadingProcess.open"),
-    "look": ("ntrm.pipeline.slide", "look_at"),
+    "look": ("ntrm.pipeline.slide", "inspect_slide"),
     "stream": ("ntrm.pipeline.slide", "stream"),
     "network": ("ntrm.inference.predictor", "Predictor.probabilities"),
     "read (beside)": ("ntrm.inference.wsi_inference", "read_tile"),

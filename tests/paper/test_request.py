@@ -5,7 +5,7 @@ from tests.paper.synthetic import tiny_plan
 from typer.main import get_command
 
 from ntrm.cli.main import app
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.models import weights
 from ntrm.models.encoders import ResNetEncoder
@@ -69,7 +69,7 @@ def test_seeds_are_whole_numbers():
 
 
 def test_a_folder_without_data_is_refused(tmp_path):
-    with pytest.raises(DataError):
+    with pytest.raises(UsageError):
         dry_run(request(tmp_path / "nothing", tmp_path / "out"))
 
 

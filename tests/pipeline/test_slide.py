@@ -32,11 +32,11 @@ class Steps:
         self.seen = []
         self.threads = set()
         self.opened = threading.Condition()
-        look_at, derive = one_slide.look_at, one_slide.derive
+        inspect_slide, derive = one_slide.inspect_slide, one_slide.derive
 
         def looking(*given):
             self.note("opened")
-            return look_at(*given)
+            return inspect_slide(*given)
 
         def deriving(folder, slide_id, *given, **more):
             self.threads.add(threading.current_thread().name.split("_")[0])
@@ -46,7 +46,7 @@ class Steps:
             self.note(f"end of {slide_id}")
             return tables
 
-        monkeypatch.setattr(one_slide, "look_at", looking)
+        monkeypatch.setattr(one_slide, "inspect_slide", looking)
         monkeypatch.setattr(one_slide, "derive", deriving)
 
     def note(self, what):

@@ -15,12 +15,12 @@ from ntrm.core.progress import Progress
 from ntrm.export.probabilities import ProbabilityZarr
 from ntrm.inference.mask_store import INITIAL, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
-from ntrm.inference.relations_mean import RelationsMean
 from ntrm.inference.wsi_inference import stream
 from ntrm.pipeline.measurements import Row
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, derive, one_beside
 from ntrm.pipeline.overview import inspect_slide
+from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.slide_state import alone, finished, forget_failure, remember
 from ntrm.wsi.cost import check_cost

@@ -5,8 +5,8 @@ import torch
 from ntrm.analysis.graph import NOTE
 from ntrm.core.errors import UsageError
 from ntrm.inference.predictor import TissueRelations
-from ntrm.inference.relations_mean import RelationsMean
 from ntrm.models.base import TissueGraph
+from ntrm.pipeline.relations_mean import RelationsMean
 
 NAMES = ("EPI", "PAP", "BKG")
 

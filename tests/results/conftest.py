@@ -1,0 +1,3 @@
+from tests.report.conftest import results
+
+__all__ = ["results"]

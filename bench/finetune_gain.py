@@ -35,7 +35,7 @@ def one(args: argparse.Namespace, sections: int, seed: int, start: str) -> dict[
         folder,
         arch=args.arch,
         recipe=recipe,
-        level=args.resolution,
+        resolution=args.resolution,
         options=options,
         init=init,
         sections=sections,
@@ -43,7 +43,7 @@ def one(args: argparse.Namespace, sections: int, seed: int, start: str) -> dict[
         resume=True,
         pictures=False,
     )
-    found = evaluate(result.model, args.data, None, level=args.resolution, pictures=False, boundaries=False)
+    found = evaluate(result.model, args.data, None, resolution=args.resolution, pictures=False, boundaries=False)
     scores = found.pooled
     return {
         "sections": sections,

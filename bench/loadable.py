@@ -27,7 +27,7 @@ from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.mask_store import BandStore
 from ntrm.models.saving import CONFIG, WEIGHTS
 from ntrm.models.weights import read_tensors
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.report.slide_picture import read_pictures
 from ntrm.results.cohort import read_cohort
 from ntrm.results.documents import read_slide
@@ -106,7 +106,7 @@ def _load_tables(out: Path) -> None:
 
 
 def _segment_again(folder: Path) -> None:
-    _on_copy(folder / "out", lambda out: segment(folder / "slides.csv", out=out, **segmenting()))
+    _on_copy(folder / "out", lambda out: segment_slides(folder / "slides.csv", out=out, **segmenting()))
 
 
 def _seal_weights(folder: Path) -> None:

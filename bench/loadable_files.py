@@ -24,7 +24,7 @@ from ntrm.data.layouts import MEASUREMENTS
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.inference.mask_store import BandStore
 from ntrm.inference.window_checkpoint import Checkpoint
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import remember_failure
 from ntrm.training.checkpoint import FIELDS, write_checkpoint
@@ -91,7 +91,7 @@ def _make_annotations(folder: Path, random: np.random.Generator) -> None:
 
 def _make_models(folder: Path) -> None:
     network = ntrm.create("ntrm-paper", width=0.125).describe(mpp=6.7, name="small")
-    ntrm.save_pretrained(network, folder / "run" / "model")
+    network.save_pretrained(folder / "run" / "model")
     (folder / "run" / "provenance.json").write_text(json.dumps({"seed": 1, "data": {"name": "phantom"}}))
     torch.save(network.state_dict(), folder / "weights.pth")
     write_recipe(load_recipe("fast"), folder / "recipe.yaml")
@@ -106,7 +106,7 @@ def segmenting() -> dict[str, Any]:
 
 def _make_results(folder: Path) -> None:
     (folder / "slides.csv").write_text(f"slide,slide_id,age\n{folder / 'annotations' / 'a.tif'},a,54\n")
-    done = segment(folder / "slides.csv", out=folder / "out", **segmenting())
+    done = segment_slides(folder / "slides.csv", out=folder / "out", **segmenting())
     if done.exit_code:
         raise SystemExit("the slide to damage the results of could not be segmented")
     shutil.copytree(folder / "out", folder / "failed")

@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.phantom.generate import PhantomOptions, write_phantom
-from ntrm.pipeline.batch import Segmented, segment
+from ntrm.pipeline.batch import Segmented, segment_slides
 
 GLASS = 245
 GAP = 60
@@ -109,14 +109,14 @@ def linked(sheets: Sequence[Path], folder: Path, workers: int) -> Path:
 def work(pipe: Connection, model: str, device: str, batch: int, warm: Path, folder: Path) -> None:
     """A process: loads the network, segments one slide, then a shard for each order until the pipe closes."""
     network = open_subject(model).network
-    segment(warm, out=folder, model=network, device=device, batch=batch)
+    segment_slides(warm, out=folder, model=network, device=device, batch=batch)
     # Whoever gave the orders has enough of them.
     with suppress(EOFError, BrokenPipeError):
         pipe.send(os.getpid())
         while True:
             slides, out, shard = pipe.recv()
             before = processor_s()
-            found = segment(slides, out=out, model=network, device=device, batch=batch, shard=shard)
+            found = segment_slides(slides, out=out, model=network, device=device, batch=batch, shard=shard)
             pipe.send(told_of(found, processor_s() - before))
 
 

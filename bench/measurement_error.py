@@ -29,7 +29,7 @@ from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import read_mask
 from ntrm.phantom.generate import PhantomOptions, write_phantom
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 
 LEVEL = "10x"
 CLEAR = "clearance above 0"
@@ -110,7 +110,7 @@ def study(folder: Path, options: PhantomOptions, model: str, device: str) -> dic
     data, out = folder / "skin", folder / "results"
     write_phantom(data, options)
     truth = json.loads((data / "truth.json").read_text(encoding="utf-8"))["sections"]
-    done = segment(data / LEVEL / "Images", out=out, model=model, device=device)
+    done = segment_slides(data / LEVEL / "Images", out=out, model=model, device=device)
     if done.exit_code:
         raise SystemExit(f"some sections failed: {[each.reason for each in done.slides if each.reason]}")
     results = read_results(out)

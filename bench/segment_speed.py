@@ -51,7 +51,7 @@ from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.names import network_named
 from ntrm.models.registry import create
 from ntrm.phantom.generate import PhantomOptions, write_phantom
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import one_beside
 from ntrm.pipeline.overview import inspect_slide
@@ -218,7 +218,7 @@ def one_of(slides: int, slide: Path, out: Path, network: SegmentationModel, devi
         shutil.copyfile(slide, copy)
     costs: list[Cost] = []
     with costing(costs.append, with_children):
-        found = segment(copies, out=out, model=network, device=device, batch=batch)
+        found = segment_slides(copies, out=out, model=network, device=device, batch=batch)
     if found.exit_code:
         raise SystemExit(f"slides were not segmented: {found.failed}")
     return Cost(costs[0].clock / slides, costs[0].processor / slides)

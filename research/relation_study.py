@@ -165,7 +165,7 @@ def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
     folder, arm, data = job.folder(asked.out), ARMS[job.arm], prepare(job.data, asked)
     train = trained_here if arm.arch in NETWORKS else trained_by_ntrm
     result = train(
-        arm.arch, data.folder, folder / "run", recipe=recipe_of(arm, asked, data.aligned), split_file=data.split_file,
+        arm.arch, data.folder, folder / "run", recipe=recipe_of(arm, asked, data.aligned), splits=data.split_file,
         options={**parse_overrides(asked.option), **arm.options}, seed=job.seed, device=asked.device, name=job.arm,
         sections=asked.train_sections,
     )  # fmt: skip

@@ -57,7 +57,7 @@ def train(
     recipe: Recipe,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
-    split_file: Path | None = None,
+    splits: Path | None = None,
     sections: int | None = None,
     device: str = "auto",
     name: str = "",
@@ -70,7 +70,7 @@ def train(
         done = json.loads((out / RESULT).read_text())
         return Trained(out / MODEL, done["steps"], done["seconds"])
     place = choose_device(device)
-    parts = open_parts(data, split_file=split_file)
+    parts = open_parts(data, split_file=splits)
     part = parts["train"] if sections is None else few_sections(parts["train"], sections)
     tiles = TileDataset(part, size=recipe.window, overlap=recipe.overlap, drop_background=recipe.drop_background)
     store = TileStore(tiles, place, resident=recipe.resident, workers=recipe.workers)

@@ -1,31 +1,61 @@
 """NTRM: tissue segmentation of H&E skin sections with a graph of tissue relations."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from ntrm.version import __version__
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from ntrm.analysis.graph import tissue_graph
+    from ntrm.core.errors import NtrmError
+    from ntrm.core.labels import SKIN
+    from ntrm.evaluation.evaluate import evaluate
     from ntrm.inference.predictor import Predictor
-    from ntrm.models.hub import load, save_pretrained
-    from ntrm.models.registry import create
-    from ntrm.pipeline.batch import segment
+    from ntrm.models.hub import load
+    from ntrm.models.registry import create, list_models
+    from ntrm.pipeline.batch import segment_slides
     from ntrm.results.tables import read_results
+    from ntrm.training.train import train
+    from ntrm.wsi.isolated import open_slide
 
-__all__ = ["Predictor", "__version__", "create", "load", "read_results", "save_pretrained", "segment"]
+__all__ = [
+    "SKIN",
+    "NtrmError",
+    "Predictor",
+    "__version__",
+    "create",
+    "evaluate",
+    "list_models",
+    "load",
+    "open_slide",
+    "read_results",
+    "segment_slides",
+    "tissue_graph",
+    "train",
+]
 
 _HOME = {
-    "Predictor": "ntrm.inference.predictor",
-    "create": "ntrm.models.registry",
-    "load": "ntrm.models.hub",
-    "read_results": "ntrm.results.tables",
-    "save_pretrained": "ntrm.models.hub",
-    "segment": "ntrm.pipeline.batch",
+    "NtrmError": "core.errors",
+    "Predictor": "inference.predictor",
+    "SKIN": "core.labels",
+    "create": "models.registry",
+    "evaluate": "evaluation.evaluate",
+    "list_models": "models.registry",
+    "load": "models.hub",
+    "open_slide": "wsi.isolated",
+    "read_results": "results.tables",
+    "segment_slides": "pipeline.batch",
+    "tissue_graph": "analysis.graph",
+    "train": "training.train",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     # Torch takes seconds to import; `ntrm --help` must not wait for it.
     if name not in _HOME:
         raise AttributeError(f"module 'ntrm' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(_importlib.import_module(f"ntrm.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -17,7 +17,7 @@ from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
 from ntrm.models.hub import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
-from ntrm.pipeline.batch import Segmented, segment
+from ntrm.pipeline.batch import Segmented, segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.paths import OVERLAY
@@ -71,7 +71,7 @@ def tour(
     dataset = open_dataset(dataset_folder)
     images = {case.name: case.image for case in dataset.cases if case.image is not None}
     chosen = [images[each.name] for each in found.sections[:SLIDES]]
-    segmented = segment(chosen, out=out / "results", options=Options(maps=True), progress=progress)
+    segmented = segment_slides(chosen, out=out / "results", options=Options(maps=True), progress=progress)
     note("5/5  statistics and pictures")
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())

@@ -58,7 +58,7 @@ def literal_sides(values, mpp):
 
 def test_areas_boundaries_and_shares_are_those_of_a_loop(random):
     mask = draw(random)
-    graph = tissue_graph(mask, SKIN, MPP)
+    graph = tissue_graph(mask, MPP, SKIN)
     seen = np.where(np.isin(mask, [8, IGNORE]), K, mask)
     expected = literal_sides(seen, MPP)
     assert {(i, j): graph.boundary_mm[i, j] for i, j in graph.interfaces} == pytest.approx(expected)
@@ -71,7 +71,7 @@ def test_areas_boundaries_and_shares_are_those_of_a_loop(random):
 
 def test_regions_and_contacts_are_those_of_a_flood_fill(random):
     mask = draw(random)
-    graph, (parts, count) = tissue_graph(mask, SKIN, MPP), literal_regions(mask)
+    graph, (parts, count) = tissue_graph(mask, MPP, SKIN), literal_regions(mask)
     table, sides = graph.regions, literal_sides(parts, MPP)
     assert len(table) == count
     contacts = {tuple(pair): mm for pair, mm in zip((table.contacts + 1).tolist(), table.contact_mm, strict=True)}
@@ -95,15 +95,15 @@ def test_regions_and_contacts_are_those_of_a_flood_fill(random):
 def test_confidence_is_the_mean_of_each_region(random):
     mask = draw(random)
     confidence = random.random(mask.shape)
-    table = tissue_graph(mask, SKIN, MPP, confidence=confidence).regions
+    table = tissue_graph(mask, MPP, SKIN, confidence=confidence).regions
     parts, count = literal_regions(mask)
     assert np.allclose(table.confidence, [confidence[parts == k].mean() for k in range(1, count + 1)])
     with pytest.raises(DataError, match="another piece"):
-        tissue_graph(mask, SKIN, MPP, confidence=confidence[1:])
+        tissue_graph(mask, MPP, SKIN, confidence=confidence[1:])
 
 
 def test_networkx_reads_the_document(random):
-    graph = tissue_graph(draw(random), SKIN, MPP)
+    graph = tissue_graph(draw(random), MPP, SKIN)
     document = json.loads(json.dumps(graph.as_node_link(), allow_nan=False))
     read = networkx.node_link_graph(document, edges="edges")
     assert read.number_of_nodes() == len(document["nodes"])
@@ -144,7 +144,7 @@ def test_relations_of_windows_are_weighted_by_area(random):
         joined = [(w.edge_weights[i, j], w.area[j]) for w in windows if w.adjacency[i, j]]
         assert found.edge_weight[i, j] == pytest.approx(weighted(joined))
     mask = np.array([[0, 3]], dtype=np.uint8)
-    edge = tissue_graph(mask, SKIN, MPP, network=found).as_node_link()["edges"][0]
+    edge = tissue_graph(mask, MPP, SKIN, network=found).as_node_link()["edges"][0]
     assert edge["attention_source_to_target"] == pytest.approx(found.attention[0, 3], abs=1e-6)
     assert edge["edge_weight_target_to_source"] == pytest.approx(found.edge_weight[3, 0], abs=1e-6)
     with pytest.raises(UsageError, match="other classes"):
@@ -154,7 +154,7 @@ def test_relations_of_windows_are_weighted_by_area(random):
 def test_plain_words():
     mask = block()
     mask[40:50, 60:80] = BCC
-    words = " ".join(tissue_graph(mask, SKIN, MPP).sentences())
+    words = " ".join(tissue_graph(mask, MPP, SKIN).sentences())
     assert "mm² of tissue, most of it reticular dermis" in words
     assert "Basal cell carcinoma: 0.01 mm² in 1 region, bordering mostly on reticular dermis (100%)." in words
     lines = measurement_sentences(measure_piece(mask, SKIN, MPP))
@@ -164,7 +164,7 @@ def test_plain_words():
 
 @pytest.mark.parametrize("value", [8, IGNORE])
 def test_nothing_at_all(value):
-    graph = tissue_graph(np.full((5, 4), value, dtype=np.uint8), SKIN, MPP)
+    graph = tissue_graph(np.full((5, 4), value, dtype=np.uint8), MPP, SKIN)
     assert (graph.present, graph.interfaces, len(graph.regions)) == ([], [], 0)
     assert graph.sentences() == (NO_TISSUE,)
     assert graph.as_node_link()["nodes"] == []

@@ -12,7 +12,7 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 
 from bench import many_workers as bench
 from ntrm.models.registry import create
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.wsi.inputs import find_inputs, shard_of
 
 
@@ -68,7 +68,7 @@ def test_a_worker_gives_the_results_of_the_command_and_counts_its_slides(tmp_pat
     boss.start()
     bench.work(theirs, str(tmp_path / "model"), "cpu", 2, tmp_path / "in" / "b.tif", tmp_path / "warm")
     boss.join()
-    wanted = segment(
+    wanted = segment_slides(
         tmp_path / "in", out=tmp_path / "single", model=tmp_path / "model", device="cpu", batch=2, shard="1/2"
     )
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "single")

@@ -255,7 +255,7 @@ def test_another_part_or_split_file_can_be_used(save, data, tmp_path, truth):
     assert found.after.total == (truth["four"][1] != IGNORE).sum()
     rows = ["name,group,split", "one,a,val", "two,b,train", "three,c,train", "four,d,test"]
     (tmp_path / "split.csv").write_text("\n".join(rows) + "\n")
-    found = run(found.model, data, split_file=tmp_path / "split.csv")
+    found = run(found.model, data, splits=tmp_path / "split.csv")
     assert found.after.total == (truth["one"][1] != IGNORE).sum()
 
 

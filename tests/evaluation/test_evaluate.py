@@ -126,7 +126,7 @@ def test_a_split_file_decides(data, tmp_path, sections):
         f"{name},{group},{'test' if name == 'training' else 'train'}\n" for name, (_, group, *_) in sections.items()
     )
     (tmp_path / "split.csv").write_text("name,group,split\n" + rows)
-    found = evaluate(ByColour(), data, None, split_file=tmp_path / "split.csv", device="cpu")
+    found = evaluate(ByColour(), data, None, splits=tmp_path / "split.csv", device="cpu")
     assert [section.name for section in found.sections] == ["training"]
 
 

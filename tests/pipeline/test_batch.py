@@ -15,7 +15,7 @@ from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
 import ntrm
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import alone
 
@@ -35,7 +35,7 @@ def slide(tmp_path, mask):
 
 
 def run(inputs, out, **more):
-    return segment(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
+    return segment_slides(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
 
 
 def rows_of(out, name="slides"):
@@ -123,7 +123,7 @@ def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide,
     with pytest.raises(RefusedError, match="another run"):
         run(slide, tmp_path / "out", options=Options(overlap=8))
     with pytest.raises(RefusedError, match="another run"):
-        segment(slide, out=tmp_path / "out", model=ByColour(classes=3), device="cpu", batch=2)
+        segment_slides(slide, out=tmp_path / "out", model=ByColour(classes=3), device="cpu", batch=2)
     assert run(slide, tmp_path / "out").slides[0].status == "kept"
     assert fingerprints(tmp_path / "out") == before
     write_slide(slide, paint(random, width=140))

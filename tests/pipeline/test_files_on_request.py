@@ -14,7 +14,7 @@ from ntrm.data.image_files import read_image
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.models.registry import create
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
 
@@ -30,7 +30,7 @@ def trm(seed):
 
 
 def run(slide, out, model, **options):
-    found = segment(slide, out=out, model=model, device="cpu", batch=3, options=Options(**options))
+    found = segment_slides(slide, out=out, model=model, device="cpu", batch=3, options=Options(**options))
     assert found.exit_code == 0, [each.reason for each in found.slides]
     return out / "a"
 

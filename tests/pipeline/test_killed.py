@@ -13,7 +13,7 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, speckled, write_slide
 
 from ntrm.inference.window_checkpoint import Checkpoints
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ MOST = {"bands": 8, "checkpoints": 8, "renaming": 60, "anywhere": 70}
 
 
 def run(slide, out, **options):
-    found = segment(slide, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
+    found = segment_slides(slide, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
     assert found.exit_code == 0
     return fingerprints(out)
 
@@ -132,7 +132,7 @@ def test_a_disk_that_takes_no_more_is_one_slides_error(tmp_path, random):
         assert reason in line
         assert reason in (tmp_path / "out" / due / "slides.csv").read_text()
         # With room, the same command goes on.
-        again = segment([large, small], out=tmp_path / "out" / due, model=ByColour(), device="cpu", batch=2)
+        again = segment_slides([large, small], out=tmp_path / "out" / due, model=ByColour(), device="cpu", batch=2)
         assert [each.status for each in again.slides] == ["done", "kept"]
 
 
@@ -154,7 +154,7 @@ def test_whichever_write_fails_the_slide_is_told_and_the_next_one_goes_on(tmp_pa
         out = tmp_path / str(number)
         left[0] = int(number)
         monkeypatch.setattr(os, "fsync", full)
-        found = segment(slides, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
+        found = segment_slides(slides, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
         monkeypatch.setattr(os, "fsync", real)
         # The first one's files are written while the second is predicted: it may be either.
         assert sorted(each.status for each in found.slides) == ["done", "failed"], number

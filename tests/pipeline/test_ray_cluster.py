@@ -13,7 +13,7 @@ from ntrm.core.errors import NtrmError, RefusedError, UsageError
 from ntrm.core.progress import SILENT
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import ray_cluster
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.ray_cluster import Orders, RayPool, Share, SlideWorker, segment_on_ray
 from ntrm.pipeline.scheduler import Task, WorkerLostError
@@ -41,7 +41,7 @@ def test_a_worker_does_what_the_command_does(tmp_path, orders, task):
     assert worker.segment(task, 0.0).status == "kept"
     table = tmp_path / "list.csv"
     table.write_text("slide,age\nin/a.tif,7\n")
-    single = segment(table, out=tmp_path / "single", model=orders.model, device="cpu", batch=2)
+    single = segment_slides(table, out=tmp_path / "single", model=orders.model, device="cpu", batch=2)
     assert identity.as_dict() == single.identity
     assert fingerprints(tmp_path / "out" / "a") == fingerprints(tmp_path / "single" / "a")
 
@@ -183,7 +183,7 @@ def test_without_ray_it_is_said_how_to_get_it(tmp_path, orders, task, monkeypatc
 )
 def test_wrong_usage_is_refused_before_anything_is_done(tmp_path, task, more):
     with pytest.raises(UsageError):
-        segment(task.slide.path, out=tmp_path / "out", **{"model": "bundled", **more})
+        segment_slides(task.slide.path, out=tmp_path / "out", **{"model": "bundled", **more})
     assert not (tmp_path / "out").exists()
 
 

@@ -18,7 +18,7 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 
 from ntrm.inference.mask_store import JOURNAL
 from ntrm.models.registry import create
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.paths import BANDS, DONE, HIDDEN
 
@@ -44,7 +44,7 @@ def words(tmp_path, random, seed):
 
 def single_process(tmp_path, out):
     options = Options(min_area_um2=400)
-    return segment(tmp_path / "in", out=out, model=tmp_path / "model", device="cpu", batch=2, options=options)
+    return segment_slides(tmp_path / "in", out=out, model=tmp_path / "model", device="cpu", batch=2, options=options)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from ntrm.cli.main import app
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import segmenter as segmenter_module
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.results.slide_state import alone, remember_failure, remembered
 from ntrm.wsi.inputs import SlideInput
@@ -55,7 +55,7 @@ def slides(tmp_path, random):
 
 
 def run(inputs, out, network=None, **more):
-    return segment(inputs, out=out, model=network or ByColour(), device="cpu", batch=2, **more)
+    return segment_slides(inputs, out=out, model=network or ByColour(), device="cpu", batch=2, **more)
 
 
 def rows_of(out):

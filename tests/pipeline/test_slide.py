@@ -9,7 +9,7 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 from ntrm.core.errors import DataError
 from ntrm.pipeline import outputs
 from ntrm.pipeline import slide as one_slide
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.wsi.inputs import SlideInput
 
@@ -22,7 +22,7 @@ def slides(tmp_path, random):
 
 
 def run(slides, out):
-    return segment(slides, out=out, model=ByColour(), device="cpu", batch=2)
+    return segment_slides(slides, out=out, model=ByColour(), device="cpu", batch=2)
 
 
 class Steps:

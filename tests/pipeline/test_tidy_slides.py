@@ -14,7 +14,7 @@ from tests.pipeline.small import BKG, fingerprints, paint, speckled, write_slide
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.pipeline import outputs
 from ntrm.pipeline import slide as one_slide
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import MOST_AREA_UM2, Options
 
 LEAST = 5 * MPP**2 - 1
@@ -28,7 +28,7 @@ def masks(random):
 
 
 def run(slide, out, model=None, **options):
-    found = segment(slide, out=out, model=model or ByColour(), device="cpu", batch=2, options=Options(**options))
+    found = segment_slides(slide, out=out, model=model or ByColour(), device="cpu", batch=2, options=Options(**options))
     assert found.exit_code == 0, [each.reason for each in found.slides]
     return out / "a"
 
@@ -111,7 +111,7 @@ def test_it_is_made_anew_where_a_run_died_over_it(tmp_path, masks, monkeypatch):
         raise RefusedError("enough")
 
     monkeypatch.setattr(one_slide, "write_without_small_regions", broken)
-    failed = segment(
+    failed = segment_slides(
         slide,
         out=tmp_path / "out",
         model=ByColour(),

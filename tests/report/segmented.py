@@ -11,7 +11,7 @@ import numpy as np
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import paint, write_slide
 
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 
 
 @functools.cache
@@ -23,7 +23,7 @@ def made():
     slides = [write_slide(folder / f"{name}.tif", paint(random, pieces=n)) for name, n in (("one", 1), ("two", 2))]
     broken = folder / "broken.svs"
     broken.write_bytes(b"nothing")
-    segment([*slides, broken], out=folder / "out", model=ByColour(), device="cpu", batch=2)
+    segment_slides([*slides, broken], out=folder / "out", model=ByColour(), device="cpu", batch=2)
     return folder / "out"
 
 

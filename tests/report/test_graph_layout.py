@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.report.pages import HOSTILE
 
-from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, network_graph, strongest, tissue_graph
+from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, graph_drawing, network_graph, strongest
 from ntrm.report.html import render
 from ntrm.results.documents import OUTSIDE, Edge, Network, Node
 
@@ -31,7 +31,7 @@ def of_class(root, name):
 
 
 def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
-    root = drawn(tissue_graph(NODES, EDGES, NAMES, {"SCC"}))
+    root = drawn(graph_drawing(NODES, EDGES, NAMES, {"SCC"}))
     nodes = of_class(root, "node")
     sizes = {
         each.find("title").text.split(",")[0]: float(each.get("r")) for each in nodes if each.find("title") is not None
@@ -48,7 +48,7 @@ def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
 
 
 def test_colours_are_those_of_the_classes_and_lines_end_at_their_nodes():
-    root = drawn(tissue_graph(NODES, EDGES, NAMES, set()))
+    root = drawn(graph_drawing(NODES, EDGES, NAMES, set()))
     places = {}
     for each in of_class(root, "node"):
         name = OUTSIDE if each.find("title") is None else each.find("title").text.split(",")[0]
@@ -64,7 +64,7 @@ def test_colours_are_those_of_the_classes_and_lines_end_at_their_nodes():
 def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
     names = tuple(f"T{k:02d}" for k in range(12))
     nodes = [Node(name, name, 1.0, 1, None) for name in names]
-    root = drawn(tissue_graph(nodes, [Edge(names[0], OUTSIDE, 1.0, 1.0, 1.0, 1)], names, set()))
+    root = drawn(graph_drawing(nodes, [Edge(names[0], OUTSIDE, 1.0, 1.0, 1.0, 1)], names, set()))
     circles = [(float(each.get("cx")), float(each.get("cy")), float(each.get("r"))) for each in of_class(root, "node")]
     assert len(circles) == 13
     for x, y, r in circles:
@@ -82,9 +82,9 @@ def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
 
 
 def test_names_from_files_are_escaped_and_nothing_is_harmless():
-    graph = tissue_graph([Node(HOSTILE, HOSTILE, 1.0, 1, None)], [], (HOSTILE,), set())
+    graph = graph_drawing([Node(HOSTILE, HOSTILE, 1.0, 1, None)], [], (HOSTILE,), set())
     assert HOSTILE in [text.text.strip() for text in drawn(graph).iter("text")]
-    assert list(drawn(tissue_graph([], [], NAMES, set()))) == []
+    assert list(drawn(graph_drawing([], [], NAMES, set()))) == []
 
 
 def network(random):

@@ -8,7 +8,7 @@ from tests.evaluation.small import MPP, ByColour, schema_of
 from tests.pipeline.small import paint, write_slide
 
 from ntrm.models.registry import create
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.service.api.app import create_app
 from ntrm.service.core.settings import ServiceLimits, ServiceSettings
@@ -47,7 +47,9 @@ def segmented(folder, random, name="a", mask=None, **options):
     """A slide and its results, as ``ntrm segment`` leaves them; returns the slide's path and its true mask."""
     mask = paint(random) if mask is None else mask
     path = write_slide(folder / "in" / f"{name}.tif", mask)
-    found = segment(path, out=folder / "out", model=ByColour(), device="cpu", batch=2, options=Options(**options))
+    found = segment_slides(
+        path, out=folder / "out", model=ByColour(), device="cpu", batch=2, options=Options(**options)
+    )
     assert found.exit_code == 0, found.slides
     return path, mask
 

@@ -14,7 +14,7 @@ from ntrm.core.errors import RefusedError
 from ntrm.core.io import PARTIAL, write_json
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.paths import RUN
 from ntrm.service.jobs.database import JobStore
@@ -61,7 +61,7 @@ def test_killing_worker_and_server_in_the_middle_loses_nothing(tmp_path, model, 
     assert (code, errors) == (0, "")
     wait_for("its processes to end", lambda: not any(is_alive(pid) for pid in below))
     assert (out / "small" / "mask.ome.tif").read_bytes() == finished
-    alone = segment(large, out=tmp_path / "alone", model=model, device="cpu", options=Options(maps=True))
+    alone = segment_slides(large, out=tmp_path / "alone", model=model, device="cpu", options=Options(maps=True))
     assert alone.exit_code == 0
     for name in ("mask.ome.tif", "regions.geojson", "confidence.ome.tif"):
         assert (out / "large" / name).read_bytes() == (tmp_path / "alone" / "large" / name).read_bytes()

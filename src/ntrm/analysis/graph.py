@@ -19,7 +19,7 @@ from ntrm.analysis.outline import check_mask
 from ntrm.analysis.regions import RegionTable, scan_mask
 from ntrm.analysis.runs import CONNECTIVITY, Floats, Ints
 from ntrm.core.errors import DataError
-from ntrm.core.labels import CANCERS, LabelSchema, Mask
+from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.report.formatting import area_text
 
@@ -175,20 +175,28 @@ def region_name(number: int) -> str:
 
 def tissue_graph(
     mask: Mask,
-    schema: LabelSchema,
-    resolution: Resolution,
+    mpp: float | Resolution,
+    schema: LabelSchema = SKIN,
     *,
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
     network: NetworkRelations | None = None,
 ) -> TissueGraph:
-    """The graph of one piece, 255 meaning outside; a confidence of ``full`` is certainty.
+    """The graph of a mask: its tissues and regions, with areas, and the borders between them, with lengths.
 
-    >>> from ntrm.core.labels import SKIN
-    >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), SKIN, Resolution.square(10))
+    Args:
+        mask: (H, W) class indices, 255 meaning outside.
+        mpp: µm per pixel, or one for each axis.
+        schema: what the indices mean.
+        confidence: (H, W) how sure the mask is; ``full`` is certainty.
+        full: see there.
+        network: the relations that a network used, to be carried along.
+
+    >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), mpp=10)
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
     [('EPI', 'PAP'), ('EPI', 'KER'), ('PAP', 'outside')]
     """
+    resolution = mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
     check_mask(mask, schema)
     if confidence is not None and confidence.shape != mask.shape:
         raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)

@@ -45,9 +45,9 @@ def calibrate(
     found = run(
         model,
         data,
-        level=resolution,
+        resolution=resolution,
         split=split,
-        split_file=splits,
+        splits=splits,
         device=device,
         batch=batch,
         seed=seed,

@@ -86,7 +86,7 @@ def segment(
     Example: ntrm segment slides/ --out results
     """
     from ntrm.models.hub import BUNDLED
-    from ntrm.pipeline.batch import segment as run
+    from ntrm.pipeline.batch import segment_slides as run
     from ntrm.pipeline.options import Options
 
     if model == BUNDLED:
@@ -96,7 +96,18 @@ def segment(
         out=out,
         model=model,
         mpp=mpp,
-        options=Options(tissue_mask, strict, overlap, simplify_um, gzip, zarr, maps, probabilities, report, min_area),
+        options=Options(
+            tissue_mask=tissue_mask,
+            strict=strict,
+            overlap=overlap,
+            simplify_um=simplify_um,
+            gzip=gzip,
+            zarr=zarr,
+            maps=maps,
+            probabilities=probabilities,
+            report=report,
+            min_area_um2=min_area,
+        ),
         device=device,
         batch=batch,
         shard=shard,

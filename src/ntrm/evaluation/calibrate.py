@@ -94,9 +94,9 @@ def calibrate(
     model_folder: str | Path,
     data: Path,
     *,
-    level: str | None = None,
+    resolution: str | None = None,
     split: str = "val",
-    split_file: Path | None = None,
+    splits: Path | None = None,
     device: str = "auto",
     precision: str = "auto",
     batch: int = 16,
@@ -110,9 +110,9 @@ def calibrate(
     Args:
         model_folder: a folder of one's own; a hub id or ``bundled`` is refused.
         data: dataset folder; its µm/px must be the network's, its classes are matched by name.
-        level: resolution level, where the dataset has several.
+        resolution: resolution level, where the dataset has several.
         split: part to fit on; never the one that is to be evaluated.
-        split_file: what ``ntrm data split`` wrote, to be used in place of the dataset's own splits.
+        splits: what ``ntrm data split`` wrote, to be used in place of the dataset's own splits.
         device: where the network runs.
         precision: of the network.
         batch: windows predicted at a time.
@@ -124,7 +124,7 @@ def calibrate(
     """
     folder = _own_folder(model_folder)
     out = _claim(default_out(folder) if out is None else Path(out))
-    subject, parts = open_subject(folder), open_parts(Path(data), level=level, split_file=split_file)
+    subject, parts = open_subject(folder), open_parts(Path(data), level=resolution, split_file=splits)
     network = subject.network
     previous, part = network.config.temperature, parts[split]
     table = class_table(network.config, parts)

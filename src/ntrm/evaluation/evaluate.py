@@ -32,9 +32,9 @@ def evaluate(
     data: Path,
     out: Path | None,
     *,
-    level: str | None = None,
+    resolution: str | None = None,
     split: str = "test",
-    split_file: Path | None = None,
+    splits: Path | None = None,
     device: str = "auto",
     precision: str = "auto",
     batch: int = 16,
@@ -53,9 +53,9 @@ def evaluate(
         model: folder, hub id, or a network in memory.
         data: dataset folder; its µm/px must be the network's, its classes are matched by name.
         out: folder for ``metrics.json``, tables and pictures; new, empty, or of an earlier evaluation.
-        level: resolution level, where the dataset has several.
+        resolution: resolution level, where the dataset has several.
         split: ``train``, ``val`` or ``test``.
-        split_file: what ``ntrm data split`` wrote, to be used in place of the dataset's own splits.
+        splits: what ``ntrm data split`` wrote, to be used in place of the dataset's own splits.
         device: where the network runs.
         precision: of the network; ``auto`` is what the device is good at.
         batch: windows predicted at a time.
@@ -72,7 +72,7 @@ def evaluate(
     start = time.monotonic()
     if out is not None:
         claim_folder(Path(out))
-    subject, parts = open_subject(model), open_parts(Path(data), level=level, split_file=split_file)
+    subject, parts = open_subject(model), open_parts(Path(data), level=resolution, split_file=splits)
     config, part = subject.config, parts[split]
     work = _Work(
         Predictor(subject.network, device, batch=batch, precision=precision),

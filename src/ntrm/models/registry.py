@@ -62,6 +62,15 @@ DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
 """Encoders of architectures that do not have a ResNet."""
 
 
+def list_models() -> list[str]:
+    """Names of the architectures that ``create`` builds and ``ntrm train --arch`` trains; the first is the default.
+
+    >>> list_models()[:3]
+    ['ntrm', 'ntrm-paper', 'ntrm-control']
+    """
+    return [DEFAULT, *ARCHITECTURES]
+
+
 def create(
     name: str, classes: int | LabelSchema = 12, *, weights: str | Path | None = None, **options: Any
 ) -> SegmentationModel:
@@ -78,7 +87,7 @@ def create(
     arch = network_named(name)
     refuse_moved(arch)
     if arch not in ARCHITECTURES:
-        raise choices_error("unknown architecture", name, [DEFAULT, *ARCHITECTURES])
+        raise choices_error("unknown architecture", name, list_models())
     _check_options(name, options)
     schema = schema_for(classes)
     try:

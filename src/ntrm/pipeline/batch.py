@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class Segmented:
         return {"out": str(self.out), "slides": [slide.as_dict() for slide in self.slides], **self.identity}
 
 
-def segment(
+def segment_slides(
     inputs: str | Path | Sequence[str | Path],
     *,
     out: str | Path,
@@ -66,6 +66,7 @@ def segment(
     cluster: str | None = None,
     workers: int | None = None,
     progress: Progress = SILENT,
+    **choices: Any,
 ) -> Segmented:
     """Segment slides and images into masks, polygons, relations and tables under ``out``.
 
@@ -74,7 +75,7 @@ def segment(
         out: folder of the results; where it holds some of the same model and options, what is missing is added.
         model: folder, hub id or ``bundled``, or a network in memory.
         mpp: µm/px of the slides, instead of what their files tell; a row of a CSV may state its own.
-        options: what changes results.
+        options: what changes results; or give its fields one by one (``min_area_um2=2000, zarr=True``).
         device: ``auto`` takes cuda, then mps, then cpu.
         batch: windows predicted at a time.
         shard: ``I/N``: only every N-th slide from the I-th on.
@@ -82,6 +83,7 @@ def segment(
         cluster: ``ray``: share the slides among workers, on this machine or on the cluster of ``RAY_ADDRESS``.
         workers: how many; by default one for each GPU, or one for two cores.
         progress: one bar for slides, one within.
+        choices: fields of ``options``.
 
     """
     _check_cluster(cluster, workers, model)
@@ -92,7 +94,7 @@ def segment(
     ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
-    covariates, chosen = _covariates(slides), options or Options()
+    covariates, chosen = _covariates(slides), _chosen(options, choices)
     with terminated_like_interrupted():
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
             # The first child that reads starts beside the loading of the network.
@@ -105,6 +107,14 @@ def segment(
         tabulate(folder, identity, covariates, report=chosen.report)
     notes = _notes(slides, ids, names=pseudonymise is None)
     return Segmented(folder, tuple(outcomes), identity.as_dict(), notes)
+
+
+def _chosen(options: Options | None, choices: Mapping[str, Any]) -> Options:
+    known = [field.name for field in fields(Options)]
+    unknown = [name for name in choices if name not in known]
+    if unknown:
+        raise choices_error("unknown option of segment_slides", unknown[0], known)
+    return replace(options or Options(), **choices)
 
 
 def _notes(slides: Sequence[SlideInput], ids: Sequence[str], *, names: bool) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def width_of(value: float, most: float) -> float:
     return THIN + (THICK - THIN) * (value / most if most > 0 else 0.0)
 
 
-def tissue_graph(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[str], cancers: set[str]) -> Graph:
+def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[str], cancers: set[str]) -> Graph:
     """Who borders on whom; edges of cancers stand out. ``order`` are all classes: each has its number and its place."""
     here = {node.name for node in nodes} | {name for edge in edges for name in (edge.one, edge.other)}
     at = places([name for name in (OUTSIDE, *order) if name in here])

@@ -8,7 +8,7 @@ from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.report.formatting import NONE, area_text, share_text, value_text
-from ntrm.report.graph_layout import LEAST_SHOWN, network_graph, strongest, tissue_graph
+from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
 from ntrm.report.html import css_colours, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
 from ntrm.results.documents import Cancer, Edge, Network, Piece, Slide, read_slide
@@ -151,7 +151,7 @@ def _piece(piece: Piece, slide: Slide, schema: LabelSchema) -> Content:
         "cancers": [cancer for cancer in piece.cancers if cancer.present],
         "measures": [found.get(key) for key in MEASURES],
         "sentences": piece.sentences,
-        "graph": tissue_graph(piece.nodes, piece.edges, schema.names, {cancer.name for cancer in slide.cancers}),
+        "graph": graph_drawing(piece.nodes, piece.edges, schema.names, {cancer.name for cancer in slide.cancers}),
         "boundaries": [_boundary(edge) for edge in longest[:INTERFACES]],
         "shorter": max(len(longest) - INTERFACES, 0),
         "tissues": _tissues(piece.areas_mm2, piece.fractions, schema, known.get),

@@ -43,8 +43,8 @@ def train(
     *,
     arch: str = DEFAULT,
     recipe: str | Path | Recipe = "fast",
-    level: str | None = None,
-    split_file: str | Path | None = None,
+    resolution: str | None = None,
+    splits: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     init: str | Path | None = None,
     sections: int | None = None,
@@ -68,8 +68,8 @@ def train(
         out: folder of the run, new or empty unless ``resume``.
         arch: name of an architecture; the run and its model name the network that ``ntrm`` stands for.
         recipe: how to train, by name, as a YAML file, or what ``load_recipe`` made of one with some fields changed.
-        level: resolution level, needed only where several are present.
-        split_file: what ``ntrm data split`` wrote; the dataset's own splits if not given.
+        resolution: resolution level, needed only where several are present.
+        splits: what ``ntrm data split`` wrote; the dataset's own splits if not given.
         options: options of the architecture.
         init: a trained model to start from.
         sections: train on so many sections only.
@@ -94,14 +94,14 @@ def train(
     if launch.leads:
         check_folder(Path(out), resume=resume)
     training_precision(recipe, launch.device)
-    parts = open_parts(Path(data), level=level, split_file=None if split_file is None else Path(split_file))
+    parts = open_parts(Path(data), level=resolution, split_file=None if splits is None else Path(splits))
     training, validation = _part(parts, "train"), _part(parts, "val")
     training = training if sections is None else few_sections(training, sections)
     run = Run(
         out=Path(out),
         arch=arch,
         options=dict(options or {}),
-        level=level or "".join(parts.whole.levels),
+        level=resolution or "".join(parts.whole.levels),
         mpp=parts.resolution.mean,
         sections=sections,
         init=None if init is None else str(init),
@@ -126,7 +126,7 @@ def train(
         network.describe(
             mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
         )
-        request = run.request() | {"data": data, "split_file": split_file, "level": level, "resume": resume}
+        request = run.request() | {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
         request |= {"device": device, "num_devices": num_devices}
         _check_known(network, launch)
         with other_processes(launch, request) as joined, tuned(recipe, launch.device):

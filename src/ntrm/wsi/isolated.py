@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -128,7 +128,11 @@ class ReadingProcess:
 
 
 class IsolatedReader:
-    """A ``SlideReader`` whose reading happens in a child process; safe to use from several threads."""
+    """A ``SlideReader`` whose reading happens in a child process; safe to use from several threads.
+
+    ``info`` has width and height in pixels, the µm/px (``resolution``), levels and the scanned part. Use it in a
+    ``with`` block, or close it.
+    """
 
     def __init__(
         self,
@@ -154,6 +158,12 @@ class IsolatedReader:
         """End the child process."""
         self._process.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
     pipe.close()
@@ -163,8 +173,18 @@ def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
 
 
 def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = False) -> IsolatedReader:
-    """Open a slide in a child process: what ``open_slide`` does, for files from anywhere."""
+    """Open a slide in a child process; with ``alone`` the slide must be one file."""
     return IsolatedReader(Path(path), limits, alone=alone)
+
+
+def open_slide(path: str | Path) -> IsolatedReader:
+    """Open a slide or an image, whatever its name ends in, to read pixels from it.
+
+    It is decoded in a child process with limits on memory and time, so that a damaged file cannot harm this one:
+
+    ``with ntrm.open_slide("slide.svs") as slide: pixels = slide.read(x, y, width, height, level)``
+    """
+    return open_isolated(Path(path))
 
 
 def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:

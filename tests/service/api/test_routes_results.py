@@ -185,9 +185,9 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
     path = write_slide(tmp_path / "in" / "fine.tif", np.kron(mask, np.ones((2, 2), dtype=np.uint8)), mpp=MPP / 2)
     from tests.evaluation.small import ByColour
 
-    from ntrm.pipeline.batch import segment
+    from ntrm.pipeline.batch import segment_slides
 
-    assert segment(path, out=tmp_path / "out", model=ByColour(), device="cpu").exit_code == 0
+    assert segment_slides(path, out=tmp_path / "out", model=ByColour(), device="cpu").exit_code == 0
     with serving(settings_of(tmp_path / "out", model)) as client:
         slide = only_slide(client)
         place = f"/v1/slides/{slide['id']}"

@@ -19,7 +19,7 @@ from ntrm.analysis.graph import NetworkRelations
 from ntrm.core.labels import SKIN
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
 TOKEN = "a-token-for-the-browser-tests-0123"
@@ -54,7 +54,7 @@ def write_results(path, out):
 
     The model's network has no relations of its own; ``lost`` is given some.
     """
-    done = segment(path, out=out, device="cpu", options=Options(maps=True))
+    done = segment_slides(path, out=out, device="cpu", options=Options(maps=True))
     assert done.exit_code == 0, done.slides
     lost = shutil.copytree(out / path.stem, out / "lost")
     shutil.copy(lost / "mask.ome.tif", lost / "truth.ome.tif")

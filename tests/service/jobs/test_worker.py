@@ -10,7 +10,7 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 from tests.service.small import segmented, settings_of
 
 from ntrm.core.errors import RefusedError
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import settings_from, settings_to
@@ -115,7 +115,7 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     assert (slide.status, slide.deaths) == (QUEUED, 0)
     assert run(store, segmenter).status == DONE
     segmenter.tabulate()
-    segment(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
+    segment_slides(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
     for name in ("a/summary.json", "a/graph.json", "a/mask.ome.tif", "a/.ntrm/done.json", "slides.csv"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
     assert fingerprints(tmp_path / "out" / "a").keys() == fingerprints(tmp_path / "alone" / "a").keys()

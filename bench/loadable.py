@@ -80,7 +80,7 @@ def _load_pictures(folder: Path) -> None:
 
 
 def _on_copy(path: Path, load: Callable[[Path], Any]) -> None:
-    """Loading may mend or add to what it loads."""
+    """Loading may repair or add to what it loads."""
     copy = path.with_name(f"copy-of-{path.name}")
     (shutil.copytree if path.is_dir() else shutil.copyfile)(path, copy)
     try:

@@ -32,7 +32,7 @@ from ntrm.phantom.render import render
 from ntrm.wsi.quality import folds
 from ntrm.wsi.quality.folds import folds_in
 from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Seen
+from ntrm.wsi.quality.thumbnail import Thumbnail
 from ntrm.wsi.tissue_mask import tissue_in
 
 MPP, SHRUNK = 6.7, 2
@@ -43,15 +43,15 @@ def shrunk(places: Any) -> Any:
     return area_average((places * np.uint8(255))[..., None], SHRUNK, SHRUNK)[..., 0] > 127
 
 
-def scanned(picture: Any, seed: int) -> Seen:
+def scanned(picture: Any, seed: int) -> Thumbnail:
     """As it comes out of a scanner; ink is on the picture already."""
     drawn = Artefacts.draw(derive(seed, "scan"))
     mild = Artefacts(drawn.uneven_light, drawn.blur_um, drawn.sensor_noise, drawn.jpeg_quality)
     out = expose(picture.astype(np.float32), MPP, seed, mild)
-    return Seen.of(area_average(out, SHRUNK, SHRUNK), MPP * SHRUNK)
+    return Thumbnail.of(area_average(out, SHRUNK, SHRUNK), MPP * SHRUNK)
 
 
-def found_folds(seen: Seen) -> dict[float, Any]:
+def found_folds(seen: Thumbnail) -> dict[float, Any]:
     pen = pen_in(seen)
     tissue = seen.shrunk(tissue_in(seen, pen)) & ~pen
     chosen, found = folds.LEAST_CONTRAST, {}

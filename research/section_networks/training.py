@@ -109,7 +109,7 @@ def _steps(network: SectionModel, store: TileStore, plan: StepPlan, recipe: Reci
             "this loop has no validation, and freezes nothing",
             got=f"schedule {recipe.schedule}, freeze_batch_norm {recipe.freeze_batch_norm}",
             expected="a cosine or constant schedule, freeze_batch_norm false",
-            mend="take the recipe fast",
+            hint="take the recipe fast",
         )
     frequencies = class_pixels(store.tiles) if recipe.weighting == "dataset" else None
     criterion = SegmentationLoss(
@@ -155,7 +155,7 @@ def _precision(recipe: Recipe, device: torch.device) -> torch.dtype:
 def _number(loss: Tensor) -> float:
     value = float(loss.detach())
     if not math.isfinite(value):
-        raise NtrmError("the loss is no number any more", got=value, mend="lower the learning rate")
+        raise NtrmError("the loss is no number any more", got=value, hint="lower the learning rate")
     return value
 
 

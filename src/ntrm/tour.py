@@ -91,13 +91,13 @@ def tour(
 def _claim(out: Path, dataset: Path) -> None:
     """Refuse a folder of something else: its own index.html would be lost."""
     if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
     strange = sorted(path.name for path in out.iterdir()) if out.is_dir() and not dataset.is_dir() else []
     if strange:
         raise RefusedError(
             "the folder holds something that is no tour",
             got=f"{out}: {', '.join(strange[:3])}",
-            mend="choose an empty or a new folder for --out",
+            hint="choose an empty or a new folder for --out",
         )
 
 

@@ -228,7 +228,7 @@ def test_one_failure_does_not_stop_the_others(folders):
     assert report.slides_without_annotations == ("blank.png",)
     assert report.annotations_without_slide == ("lost.geojson",)
     assert report.exit_code == 1
-    assert json.loads(json.dumps(report.as_dict()))["failures"][0]["mend"]
+    assert json.loads(json.dumps(report.as_dict()))["failures"][0]["hint"]
     assert [row["name"] for row in rows(out / "cases.csv")] == ["b"]
 
 
@@ -240,7 +240,7 @@ def only_error(folders, features=None, **options):
     report = import_annotations(slides / "a.png", marks / "a.geojson", out, **options)
     (failure,) = report.failures
     assert failure.error.got is not None
-    assert failure.error.mend
+    assert failure.error.hint
     assert report.exit_code == failure.error.exit_code
     assert not list(out.rglob("*.png"))
     return failure.error
@@ -249,7 +249,7 @@ def only_error(folders, features=None, **options):
 def test_missing_resolution_is_refused_never_guessed(folders):
     error = only_error(folders)
     assert isinstance(error, RefusedError)
-    assert "--mpp" in error.mend
+    assert "--mpp" in error.hint
 
 
 def test_contradicting_resolution_is_refused(folders, pixels):
@@ -288,7 +288,7 @@ def test_annotations_that_do_not_fit_are_refused(folders, features, words):
 def test_too_many_pixels_are_refused_with_the_resolution_that_fits(folders, monkeypatch):
     monkeypatch.setattr(importing, "MAX_PIXELS", 5000)
     error = only_error(folders, [drawn("EPI", box(0, 0, 200, 120))], mpp=0.5)
-    fits = float(error.mend.split()[3])
+    fits = float(error.hint.split()[3])
     slides, marks, out = folders
     report = import_annotations(slides / "a.png", marks / "a.geojson", out.with_name("o2"), mpp=0.5, target_mpp=fits)
     assert 4500 < report.imported[0].width * report.imported[0].height <= 5000

@@ -95,7 +95,7 @@ def test_what_is_no_area_is_counted(tmp_path):
             feature([SQUARE], properties=None),
         ),
     )
-    assert found.counts == {"not_annotations": 1, "not_areas": 3, "degenerate": 2, "mended": 1}
+    assert found.counts == {"not_annotations": 1, "not_areas": 3, "degenerate": 2, "repaired": 1}
     assert [a.name for a in found.annotations] == ["", ""]
 
 
@@ -108,7 +108,7 @@ def test_overlapping_parts_of_one_annotation_are_one_area(tmp_path):
 
 def test_a_bow_tie_keeps_both_wings(tmp_path):
     found = read(tmp_path, feature([[[0, 0], [10, 10], [10, 0], [0, 10], [0, 0]]]))
-    assert found.counts["mended"] == 1
+    assert found.counts["repaired"] == 1
     assert found.annotations[0].area == pytest.approx(50)
 
 
@@ -171,7 +171,7 @@ def test_broken_files_are_refused_with_a_way_to_mend(tmp_path, text):
     with pytest.raises(DataError) as caught:
         read(tmp_path, text)
     assert caught.value.got is not None
-    assert caught.value.mend
+    assert caught.value.hint
     assert "a.geojson" in caught.value.what
 
 

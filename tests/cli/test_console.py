@@ -30,14 +30,14 @@ def app_that(action) -> typer.Typer:
 @pytest.mark.parametrize("kind", [NtrmError, DataError, UsageError, RefusedError])
 def test_errors_become_exit_codes_with_the_mend_on_stderr(kind):
     def fail(name, console):
-        raise kind("broken [thing]", got="[red]", expected="good", mend="mend it")
+        raise kind("broken [thing]", got="[red]", expected="good", hint="fix it")
 
     result = runner.invoke(app_that(fail), [])
     assert result.exit_code == kind.exit_code
     assert result.stdout == ""
     assert "error: broken [thing]" in result.stderr
     assert "got:      [red]" in result.stderr
-    assert "mend it" in result.stderr
+    assert "fix it" in result.stderr
 
 
 def test_json_prints_one_document_and_nothing_else_on_stdout():
@@ -55,7 +55,7 @@ def test_json_prints_one_document_and_nothing_else_on_stdout():
 
 def test_json_errors_are_documents_too():
     def fail(name, console):
-        raise RefusedError("no µm/px", got=None, mend="give --mpp")
+        raise RefusedError("no µm/px", got=None, hint="give --mpp")
 
     result = runner.invoke(app_that(fail), ["--json"])
     assert result.exit_code == 3
@@ -63,7 +63,7 @@ def test_json_errors_are_documents_too():
         "what": "no µm/px",
         "got": None,
         "expected": None,
-        "mend": "give --mpp",
+        "hint": "give --mpp",
     }
 
 

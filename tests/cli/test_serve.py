@@ -36,7 +36,7 @@ def test_a_file_in_place_of_the_folder_and_an_address_of_another_machine(tmp_pat
         assert (done.exit_code, "not a folder" in done.output) == (2, True)
     done = serve(tmp_path / "out", "--port", 0, "--host", "192.0.2.1", "--json")  # of no machine at all
     assert done.exit_code == 2
-    assert "--host" in json.loads(done.stdout)["error"]["mend"]
+    assert "--host" in json.loads(done.stdout)["error"]["hint"]
 
 
 def broken_models(folder):
@@ -94,7 +94,7 @@ def test_token_files(tmp_path):
     path.chmod(0o644)
     done = serve(tmp_path / "out", "--token-file", path, "--json")
     assert done.exit_code == 3
-    assert "chmod 600" in json.loads(done.stdout)["error"]["mend"]
+    assert "chmod 600" in json.loads(done.stdout)["error"]["hint"]
     assert "0123456789abcdef" not in done.output
     assert serve(tmp_path / "out", "--token-file", tmp_path / "none").exit_code == 1
 

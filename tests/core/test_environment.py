@@ -16,8 +16,8 @@ def test_a_missing_library_is_named_with_what_is_lost(monkeypatch):
     finding = next(f for f in report.findings if f.what == "library shapely")
     assert not finding.present
     assert not report.complete
-    assert "pip install shapely" in finding.mend
-    assert "polygons" in finding.mend
+    assert "pip install shapely" in finding.hint
+    assert "polygons" in finding.hint
 
 
 def test_a_library_whose_shared_object_does_not_load_counts_as_missing(monkeypatch):

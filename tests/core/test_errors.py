@@ -12,11 +12,11 @@ def test_exit_codes_are_those_of_the_interface():
 
 @pytest.mark.parametrize("kind", [NtrmError, DataError, UsageError, RefusedError])
 def test_errors_cross_process_borders_whole(kind):
-    error = kind("what", got=3, expected=[1, 2], mend="do this")
+    error = kind("what", got=3, expected=[1, 2], hint="do this")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert str(copy) == str(error)
-    assert copy.mend == "do this"
+    assert copy.hint == "do this"
 
 
 def test_an_unknown_name_lists_the_choices():

@@ -54,7 +54,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.replace", full)
     with pytest.raises(DataError, match="No space left") as caught:
         write_text(tmp_path / "a.txt", "x")
-    assert "free space" in caught.value.mend
+    assert "free space" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
 

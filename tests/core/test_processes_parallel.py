@@ -10,7 +10,7 @@ from ntrm.core.processes import parallel_map
 
 def refuse_three(number: int) -> int:
     if number == 3:
-        raise DataError("three", got=number, mend="take four")
+        raise DataError("three", got=number, hint="take four")
     return number * number
 
 

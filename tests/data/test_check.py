@@ -24,7 +24,7 @@ def test_every_fault_of_the_plain_layout_is_named_and_nothing_else(tmp_path):
     for finding in report.faults:
         assert finding.found, finding
         assert finding.expected, finding
-        assert finding.mend, finding
+        assert finding.hint, finding
 
 
 def test_each_wrong_pixel_format_is_said(tmp_path):

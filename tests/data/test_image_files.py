@@ -184,7 +184,7 @@ def test_what_is_no_image_is_refused(folder, content):
     with pytest.raises(FaultError) as error:
         read_image(written(folder, content))
     assert code_of(error) in {"unreadable", "truncated"}
-    assert error.value.mend
+    assert error.value.hint
 
 
 def test_a_missing_file_is_refused(folder):

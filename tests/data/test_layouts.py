@@ -100,7 +100,7 @@ def test_faults_are_named_with_the_way_to_see_them_all(tmp_path):
     faults = [fault for fault in survey_dataset(tmp_path).faults if fault.severity == "fault"]
     assert f"{faults[0].file}: {faults[0].title}" in str(error.value)
     assert f"and {len(faults) - 5} more" in str(error.value)
-    assert "ntrm data check" in error.value.mend
+    assert "ntrm data check" in error.value.hint
 
 
 def test_a_missing_resolution_is_refused_not_guessed(tmp_path):
@@ -182,9 +182,9 @@ def test_a_part_of_a_dataset_names_the_whole(tmp_path):
     images = next((tmp_path / "skin").rglob("Images"))
     with pytest.raises(DataError) as refused:
         open_dataset(images)
-    assert refused.value.mend.startswith(f"give {images.parent.parent},")
+    assert refused.value.hint.startswith(f"give {images.parent.parent},")
     assert open_dataset(images.parent.parent, level=images.parent.name).cases
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError) as refused:
         open_dataset(tmp_path / "empty")
-    assert "arrange" in refused.value.mend
+    assert "arrange" in refused.value.hint

@@ -35,7 +35,7 @@ DEPENDENCIES = ROOT / "docs" / "decisions" / "0002-dependencies.md"
 
 
 def test_the_fault_table_says_what_the_check_says():
-    wanted = [[f"`{code}`", kind.title, kind.expected, kind.mend] for code, kind in KINDS.items()]
+    wanted = [[f"`{code}`", kind.title, kind.expected, kind.hint] for code, kind in KINDS.items()]
     assert table(DATA, "code") == wanted
 
 

@@ -8,7 +8,7 @@ from ntrm.core.labels import IGNORE
 from ntrm.data.cache import TileCache
 from ntrm.data.split import open_parts
 from ntrm.evaluation import sections
-from ntrm.evaluation.sections import Tally, confusion_of, predict_section
+from ntrm.evaluation.sections import SectionAccumulator, confusion_of, predict_section
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitching, stitch
 from ntrm.metrics.calibration import calibration_counts
@@ -27,7 +27,7 @@ def test_the_tally_counts_like_the_metrics_do(bands, random):
     K, height, width = 5, 30, 22
     final, initial = (random.dirichlet(np.ones(K), (height, width)).transpose(2, 0, 1) for _ in range(2))
     truth = draw_mask(random, height, width, K, ignored=0.2)
-    tally = Tally(truth, K)
+    tally = SectionAccumulator(truth, K)
     for top in range(0, height, height // bands):
         rows = slice(top, top + height // bands)
         tally(Rows(top, *(torch.tensor(p[:, rows], dtype=torch.float32) for p in (final, initial))))
@@ -50,7 +50,7 @@ def test_accelerators_sum_by_bin_like_the_cpu(random):
 
 
 def test_only_ignored_pixels_count_nothing():
-    tally = Tally(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
+    tally = SectionAccumulator(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
     tally(Rows(0, torch.full((3, 4, 5), 1 / 3), None))
     assert tally.final.sum() == 0
     assert tally.initial is None
@@ -59,7 +59,7 @@ def test_only_ignored_pixels_count_nothing():
 
 
 def test_certain_pixels_fall_into_the_last_bin():
-    tally = Tally(np.zeros((1, 2), dtype=np.uint8), 2)
+    tally = SectionAccumulator(np.zeros((1, 2), dtype=np.uint8), 2)
     tally(Rows(0, torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), None))
     assert tally.calibration.pixels.tolist() == [0] * 14 + [2]
     assert tally.calibration.brier == pytest.approx(1.0)

@@ -111,7 +111,7 @@ def test_export_then_import_gives_the_same_pixels(tmp_path, mask, packed, factor
     )
     (case,) = report.imported
     assert case.counts["used"] == written.regions
-    assert case.counts["mended"] == 0
+    assert case.counts["repaired"] == 0
     back = read_mask(tmp_path / "out" / "Masks" / "s.png", SKIN).mask
     # The import keeps the annotated box: it begins at the first tissue, in whole pixels of the slide.
     left, top = case.left / factor, case.top / factor

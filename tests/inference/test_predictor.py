@@ -186,7 +186,7 @@ def test_a_graph_that_the_network_does_not_use_is_refused(thin, random):
     (image,) = draw(random, (32, 32))
     with pytest.raises(UsageError, match="colours has no relation module") as caught:
         Predictor(Colours(), "cpu").predict(image, graph=True)
-    assert "ntrm.tissue_graph" in caught.value.mend
+    assert "ntrm.tissue_graph" in caught.value.hint
     (large,) = draw(random, (300, 32))
     with pytest.raises(UsageError, match="window by window") as caught:
         Predictor(thin, "cpu").predict(large, graph=True)

@@ -113,10 +113,10 @@ def test_the_temperature_is_the_likeliest(random):
     stretch = float(np.exp(random.uniform(-1.5, 1.5)))
     known, labels = rows(stretch * logits, truth)
 
-    def surprise(parameters):  # over the sharpness 1/T, by another method than the tested one
+    def nll(parameters):  # over the sharpness 1/T, by another method than the tested one
         return -special.log_softmax(known * parameters[0], axis=1)[np.arange(len(labels)), labels].mean()
 
-    expected = 1 / optimize.minimize(surprise, x0=[1 / stretch], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
+    expected = 1 / optimize.minimize(nll, x0=[1 / stretch], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
     found = fit_temperature(stretch * logits, truth)
     assert found == pytest.approx(expected, rel=1e-4)
     assert found == pytest.approx(stretch, rel=0.15), "the truth was drawn at temperature 1 before the stretch"

@@ -65,7 +65,7 @@ for name in sys.argv[2:]:
     try:
         print(json.dumps({"folder": str(folders.locate(name))}))
     except RefusedError as error:
-        print(json.dumps({"what": error.what, "got": error.got, "mend": error.mend}))
+        print(json.dumps({"what": error.what, "got": error.got, "hint": error.hint}))
 """
 
 
@@ -98,7 +98,7 @@ def test_a_silent_hub_is_given_up_and_what_was_fetched_before_still_loads(home):
     assert config.mpp == 6.7
     assert missing["what"] == "no folder some/other here, and the hub does not answer"
     assert missing["got"] == f"nothing from http://127.0.0.1:{port} in 0.5 s, and no copy of an earlier download"
-    assert "HF_ENDPOINT" in missing["mend"]
+    assert "HF_ENDPOINT" in missing["hint"]
 
 
 @with_client

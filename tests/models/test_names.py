@@ -71,4 +71,4 @@ def test_a_network_of_the_relation_study_says_where_it_went(before, name):
     for ask in (lambda: create(name), lambda: create(name, 3, shift=True), lambda: load(before[1])):
         with pytest.raises(UsageError, match=rf"got: +{name}\n.*expected: one of .*ntrm-paper") as caught:
             ask()
-        assert "research/README.md" in caught.value.mend
+        assert "research/README.md" in caught.value.hint

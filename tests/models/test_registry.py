@@ -35,10 +35,10 @@ def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
 def test_an_option_of_the_relation_module_is_refused_with_the_networks_that_have_one(option):
     with pytest.raises(UsageError, match=f"ntrm is ntrm-control and does not .*\n.*{option}\n.*coarse") as caught:
         create("ntrm", 3, width=0.125, **{option: "soft"})
-    assert caught.value.mend.startswith(f"{option} can be given to ntrm-paper, mit-trm")
+    assert caught.value.hint.startswith(f"{option} can be given to ntrm-paper, mit-trm")
     with pytest.raises(UsageError, match=r"^ntrm-control does not take") as caught:
         create("ntrm-control", 3, **{option: "soft", "widht": 0.5})
-    assert caught.value.mend == ""  # no network takes both
+    assert caught.value.hint == ""  # no network takes both
 
 
 def test_an_unknown_option_lists_the_choices():

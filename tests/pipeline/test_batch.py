@@ -95,7 +95,7 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path, slide, random):
     assert rows["b"]["reason"]
     assert "no such file" in rows["n"]["reason"]
     assert {row["age"] for row in rows_of(tmp_path / "out", "pieces")} == {"2", "04"}
-    # Mended and run again, the failure is forgotten; the others are kept.
+    # Fixed and run again, the failure is forgotten; the others are kept.
     (tmp_path / "broken.tif").write_bytes(slide.read_bytes())
     again = run(table, tmp_path / "out")
     assert [each.status for each in again.slides] == ["done", "kept", "failed", "kept"]

@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from ntrm.pipeline.outputs import one_beside
+from ntrm.pipeline.outputs import background_worker
 
 
 def test_tasks_run_in_order_in_one_other_thread():
     seen = []
-    with one_beside() as beside:
-        tasks = [beside.submit(lambda k=k: seen.append((k, threading.get_ident()))) for k in range(5)]
+    with background_worker() as background:
+        tasks = [background.submit(lambda k=k: seen.append((k, threading.get_ident()))) for k in range(5)]
         for task in tasks:
             task.result()
     assert [number for number, _ in seen] == [*range(5)]
@@ -28,9 +28,9 @@ def test_after_an_error_the_task_under_way_ends_and_no_other_begins():
         seen.append("first")
 
     def fails():
-        with one_beside() as beside:
-            beside.submit(first)
-            beside.submit(seen.append, "second").add_done_callback(lambda _: told.set())
+        with background_worker() as background:
+            background.submit(first)
+            background.submit(seen.append, "second").add_done_callback(lambda _: told.set())
             assert begun.wait(60)
             raise KeyError
 

@@ -18,8 +18,8 @@ from ntrm.wsi.readers.formats import open_slide
 
 def look(path, pixels, *, mpp=6.7, model_mpp=6.7, strict=False):
     write_image(path, pixels, Resolution.square(mpp))
-    with closing(open_slide(path)) as reader, ThreadPoolExecutor(1) as beside:
-        return inspect_slide(SlideGrid(reader, model_mpp), Options(strict=strict), beside).quality
+    with closing(open_slide(path)) as reader, ThreadPoolExecutor(1) as background:
+        return inspect_slide(SlideGrid(reader, model_mpp), Options(strict=strict), background).quality
 
 
 def finer(mask, factor):
@@ -34,7 +34,7 @@ def test_a_mask_is_told_from_a_section(tmp_path, model_mpp):
     assert quality.warnings == ("not a stained section: 100% of it in a few flat colours; a mask?",)
     with pytest.raises(RefusedError, match="a mask") as refused:
         look(tmp_path / "again.tif", mask, model_mpp=model_mpp, strict=True)
-    assert "name the image" in refused.value.mend
+    assert "name the image" in refused.value.hint
 
 
 def test_a_mask_without_colours_is_told_though_no_tissue_is_found(tmp_path):

@@ -237,7 +237,7 @@ def test_ray_on_the_network_without_having_been_asked_is_refused(monkeypatch):
 
 
 def test_errors_cross_process_borders_whole():
-    error = pickle.loads(pickle.dumps(WorkerLostError("lost", got=3, mend="again")))
+    error = pickle.loads(pickle.dumps(WorkerLostError("lost", got=3, hint="again")))
     assert isinstance(error, NtrmError)
-    assert str(error) == str(WorkerLostError("lost", got=3, mend="again"))
+    assert str(error) == str(WorkerLostError("lost", got=3, hint="again"))
     assert np.shape(error.args) == (1,)

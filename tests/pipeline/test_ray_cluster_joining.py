@@ -106,7 +106,7 @@ def test_a_cluster_on_the_loopback_interface_alone_is_not_looked_for_elsewhere(l
     ray = Cluster(taken="127.0.0.2")
     with pytest.raises(RefusedError, match=r"takes 127\.0\.0\.1 for 127\.0\.0\.2") as raised:
         join(ray, f"127.0.0.1:{listener}")
-    assert f"{ray_cluster.LOOPBACK_ONLY}=0" in str(raised.value.mend)
+    assert f"{ray_cluster.LOOPBACK_ONLY}=0" in str(raised.value.hint)
     assert ray.calls == []
     join(ray, f"ray://127.0.0.1:{listener}")
     assert "work" in ray.calls

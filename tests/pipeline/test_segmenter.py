@@ -81,7 +81,7 @@ def test_a_bug_in_one_slide_does_not_stop_the_others(tmp_path, slides, caplog):
     assert row["reason"].startswith("unexpected RuntimeError: the size of tensor a (3) must match that of …")
     assert "Jane" not in row["reason"]
     assert "Traceback" in caplog.text
-    # Mended, the same command goes on and comes to the same end.
+    # Fixed, the same command goes on and comes to the same end.
     network.error = None
     again = run(slides, tmp_path / "out", network)
     assert [each.status for each in again.slides] == ["kept", "done", "kept"]

@@ -31,7 +31,7 @@ def reason(error):
         (OSError(28, "No space left on device", "/archive/Doe, Jane/x"), "OSError: No space left on device"),
         (FileNotFoundError(2, "No such file", str(SLIDE.path)), "FileNotFoundError: No such file"),
         (MemoryError(), "MemoryError: the memory is full"),
-        (DataError("damaged", got="Jane Doe 1950.svs", mend="copy"), "damaged; got s7; copy"),
+        (DataError("damaged", got="Jane Doe 1950.svs", hint="copy"), "damaged; got s7; copy"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried"), "unexpected OutOfMemoryError: CUDA out of memory. Tried"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

@@ -72,7 +72,7 @@ def test_whatever_is_missing_in_the_content_is_an_error(picture):
 def test_a_table_heads_its_rows_and_its_columns_where_they_have_names(picture):
     page = html.fromstring(render("dataset_report.html", **DATASET, sheet=picture, figure=picture))
     heads = [[cell.text for cell in table.iterfind("./thead/tr/th")] for table in page.iter("table")]
-    assert heads == [["tissue", None, "share of pixels", "borders most on"], [], ["fault", "file", "found", "to mend"]]
+    assert heads == [["tissue", None, "share of pixels", "borders most on"], [], ["fault", "file", "found", "hint"]]
     assert {cell.get("scope") for cell in page.xpath("//tbody//th")} == {"row"}
 
 

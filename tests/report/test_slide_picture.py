@@ -99,7 +99,7 @@ def test_damaged_pictures_are_told_with_what_to_do(results, random, name):
         path.write_bytes(content)
         with pytest.raises(DataError, match=f"cannot read {name}") as found:
             read_pictures(folder, slide)
-        assert "run the same ntrm segment again" in found.value.mend
+        assert "run the same ntrm segment again" in found.value.hint
     path.unlink()
     with pytest.raises(DataError, match=f"has no {name}"):
         read_pictures(folder, slide)

@@ -77,7 +77,7 @@ def test_missing_and_damaged_tables_are_told_with_what_to_do(results, name):
         path.write_bytes(content)
         with pytest.raises(DataError, match=name) as found:
             read_cohort(results)
-        assert "run the same ntrm segment again" in found.value.mend
+        assert "run the same ntrm segment again" in found.value.hint
     path.write_bytes(whole + b"," * 200 + b"\n")
     with pytest.raises(DataError, match=f"{name} has a row with too many cells"):
         read_cohort(results)

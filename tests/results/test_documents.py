@@ -62,7 +62,7 @@ def test_missing_and_damaged_files_are_told_with_what_to_do(results, random, nam
     path.write_bytes(whole[: int(random.integers(1, len(whole) - 3))])
     with pytest.raises(DataError, match=f"cannot read {name}") as found:
         read_slide(results / "one")
-    assert "run the same ntrm segment again" in found.value.mend
+    assert "run the same ntrm segment again" in found.value.hint
     path.write_text("[]")
     with pytest.raises(DataError, match="is no document"):
         read_slide(results / "one")

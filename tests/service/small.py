@@ -37,9 +37,9 @@ def serving(settings, *, authorised=True):
     app = create_app(settings)
     headers = BEARER if authorised else {}
     with TestClient(app, base_url=HOST, headers=headers, follow_redirects=False) as client:
-        client.hall = app.state.hall
+        client.app_state = app.state.app_state
         # The originals of results are looked for beside everything else; tests want to see them.
-        client.hall.search.join()
+        client.app_state.search.join()
         yield client
 
 

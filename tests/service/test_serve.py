@@ -91,7 +91,7 @@ def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tm
         assert client.post(f"{place}/retry").status_code == 200
         wait(place, "running", 0.001)
         # A worker that stands still hears nothing, as one in a library's endless loop.
-        (worker,) = client.hall.supervisor.processes
+        (worker,) = client.app_state.supervisor.processes
         os.kill(worker, signal.SIGSTOP)
         below = [worker, *children_of(worker)]
         (out / "endless" / f"{PARTIAL}left.tif").write_bytes(b"x")
@@ -101,7 +101,7 @@ def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tm
         wait_for("its processes to end", lambda: not any(is_alive(pid) for pid in below))
         assert [path for path in (out / "endless").rglob("*") if path.name.startswith(PARTIAL)] == []
         wait(following, "done")
-        assert client.hall.supervisor.processes != [worker]
+        assert client.app_state.supervisor.processes != [worker]
         assert client.post(f"{place}/retry").status_code == 200
         wait(place, "running", 0.001)
         assert client.delete(place).status_code == 204
@@ -134,7 +134,7 @@ def test_results_of_other_classes_are_not_shown_under_the_models_names(tmp_path,
     with pytest.raises(RefusedError, match="results of other classes") as caught:
         serve(settings_of(out, model, port=0), lambda _address, _link: None)
     assert "malignant gland" in str(caught.value.got)
-    assert "(glands)" in caught.value.mend
+    assert "(glands)" in caught.value.hint
     assert not (out / ".service").exists()
 
 

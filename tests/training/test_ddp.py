@@ -88,7 +88,7 @@ def test_each_process_gets_a_gpu_of_its_own(monkeypatch):
 def test_processes_that_srun_has_spread_unevenly_are_refused():
     with pytest.raises(UsageError, match="machines differ") as caught:
         find_launch("cpu", 1, {**SLURM, "SLURM_LOCALID": "2"})
-    assert "--ntasks-per-node" in caught.value.mend
+    assert "--ntasks-per-node" in caught.value.hint
 
 
 # --- processes ---
@@ -166,7 +166,7 @@ def test_two_processes_come_to_where_one_comes(data, tmp_path):
 def test_a_network_of_ones_own_is_not_known_to_processes_that_we_start(train):
     with pytest.raises(UsageError, match="not know this network") as caught:
         train(num_devices=2)
-    assert "torchrun" in caught.value.mend
+    assert "torchrun" in caught.value.hint
 
 
 @pytest.fixture

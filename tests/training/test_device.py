@@ -57,7 +57,7 @@ def test_running_out_of_memory_says_what_to_lower(error):
     ):
         raise error
     for advice in ("batch=16", "window=128", "resident=no"):
-        assert advice in caught.value.mend
+        assert advice in caught.value.hint
     assert "batch 32" in str(caught.value.got)
 
 
@@ -69,8 +69,8 @@ def test_other_errors_stay_what_they_are():
 def test_advice_stays_possible():
     with pytest.raises(NtrmError) as caught, memory_explained(small_recipe(batch=1, window=32), CPU):
         raise MemoryError
-    assert "batch=1," in caught.value.mend
-    assert "window=32," in caught.value.mend
+    assert "batch=1," in caught.value.hint
+    assert "window=32," in caught.value.hint
 
 
 @pytest.mark.parametrize(

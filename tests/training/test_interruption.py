@@ -17,7 +17,7 @@ def test_a_signal_is_remembered_and_stops_nothing(number):
     assert error.exit_code == 130
     assert number.name in error.what
     assert "after step 17" in error.what
-    assert "--resume" in error.mend
+    assert "--resume" in error.hint
 
 
 def test_a_second_signal_stops_at_once():

@@ -116,7 +116,7 @@ def test_the_first_bad_step_is_named(random, bad):
     with pytest.raises(NtrmError) as caught:
         add_all(watch, given[: place + 2 * INTERVAL + 1])  # it is met soon
     assert caught.value.what.endswith(f"at step {start + place + 1}")
-    assert "learning_rate" in caught.value.mend
+    assert "learning_rate" in caught.value.hint
     assert str(bad) in str(caught.value.got)
 
 

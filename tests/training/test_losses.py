@@ -122,9 +122,9 @@ def test_dataset_weights_do_not_depend_on_the_batch(random):
     logits, target = draw(random, classes=3)
     target[:] = 1
     frequencies = [0.5, 0.2, 0.3]
-    surprise = F.cross_entropy(logits, target.long()).item()
+    nll = F.cross_entropy(logits, target.long()).item()
     loss = SegmentationLoss(3, weighting="dataset", frequencies=frequencies)(Segmentation(logits), target)
-    assert loss.total.item() == pytest.approx(surprise / (3 * 0.2), rel=1e-5)
+    assert loss.total.item() == pytest.approx(nll / (3 * 0.2), rel=1e-5)
 
 
 @pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
@@ -133,10 +133,10 @@ def test_balance_lies_between_every_pixel_alike_and_every_class_alike(random, ba
     frequencies = np.array([0.5, 0.2, 0.3])
     weights = torch.from_numpy((1 / (3 * frequencies)) ** balance).to(logits)
     known = target != 255
-    surprise = F.cross_entropy(logits, target.long(), weights, ignore_index=255, reduction="none")
+    nll = F.cross_entropy(logits, target.long(), weights, ignore_index=255, reduction="none")
     criterion = SegmentationLoss(3, weighting="dataset", frequencies=frequencies.tolist(), balance=balance)
     loss = criterion(Segmentation(logits, 2 * logits), target)
-    assert loss.final.item() == pytest.approx(surprise[known].mean().item(), rel=1e-5)
+    assert loss.final.item() == pytest.approx(nll[known].mean().item(), rel=1e-5)
     if balance == 0:
         plain = F.cross_entropy(2 * logits, target.long(), ignore_index=255)
         assert loss.initial.item() == pytest.approx(plain.item(), rel=1e-5)

@@ -180,7 +180,7 @@ def test_a_run_begun_as_ntrm_goes_on_only_as_the_network_that_it_was(train, tmp_
     with pytest.raises(RefusedError, match="another one") as caught:
         train(arch="ntrm", resume=True, say=said.append, **settings)
     assert (caught.value.got, caught.value.expected) == ("arch ntrm-control", "arch ntrm-paper")
-    assert "--arch ntrm-paper" in caught.value.mend
+    assert "--arch ntrm-paper" in caught.value.hint
     assert said == ["ntrm is ntrm-control in this version of ntrm"]
     assert files(tmp_path / "run") == before
     result = train(arch="ntrm-paper", resume=True, **settings)

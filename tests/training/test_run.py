@@ -131,7 +131,7 @@ def test_folders(tmp_path):
     (tmp_path / "mine.txt").write_text("")
     with pytest.raises(RefusedError, match="not empty") as caught:
         check_folder(tmp_path, resume=False)
-    assert "--resume" in caught.value.mend
+    assert "--resume" in caught.value.hint
     with pytest.raises(RefusedError, match="no run"):
         check_folder(tmp_path, resume=True)
     with pytest.raises(UsageError, match="not a folder"):

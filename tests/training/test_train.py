@@ -141,7 +141,7 @@ def test_an_empty_part_is_refused(train, tmp_path, random, split):
     rows = [row.replace(f",{split},", ",test,") for row in ROWS]
     with pytest.raises(RefusedError, match=f"in the split {split}") as caught:
         train(data=write_small(tmp_path / "other", random, rows=rows))
-    assert "--splits" in caught.value.mend
+    assert "--splits" in caught.value.hint
     assert not (tmp_path / "run").exists()
 
 
@@ -187,7 +187,7 @@ def test_running_out_of_memory_is_explained(train, monkeypatch):
     monkeypatch.setattr(Tiny, "segment", greedy)
     with pytest.raises(NtrmError, match="memory of cpu ran out") as caught:
         train()
-    assert "batch=1" in caught.value.mend
+    assert "batch=1" in caught.value.hint
 
 
 def test_a_precision_that_the_device_has_not_leaves_nothing_behind(train, tmp_path):
@@ -230,7 +230,7 @@ def test_a_batch_that_does_not_fit_is_explained(train):
             train(arch="ntrm-paper", changes={"batch": 1024, "steps": 1}, device="cuda")
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert "batch=512" in caught.value.mend
+    assert "batch=512" in caught.value.hint
 
 
 # --- a trained model to start from ---

@@ -51,7 +51,7 @@ def test_what_would_take_minutes_for_nothing_is_refused_with_its_mend(info, mpp,
         check_cost(info, mpp, MODEL, size)
     assert caught.value.got
     assert caught.value.expected
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 def test_costs_are_the_pixels_of_the_levels_that_are_read():

@@ -119,7 +119,7 @@ def test_no_resolution_is_ever_guessed(tmp_path, random):
     with pytest.raises(RefusedError, match="does not tell its µm per pixel") as caught:
         SlideGrid(silent, 6.7)
     assert caught.value.exit_code == 3
-    assert "--mpp" in caught.value.mend
+    assert "--mpp" in caught.value.hint
     absurd = open_slide(making.write_strips(tmp_path / "a.tif", image, 352.8))
     with pytest.raises(RefusedError, match="not credible") as caught:
         SlideGrid(absurd, 6.7)

@@ -145,4 +145,4 @@ def test_a_name_that_the_locale_cannot_spell_is_told_with_its_row(tmp_path, monk
     monkeypatch.setattr("os.fsencode", lambda name: str(name).encode("ascii"))
     with pytest.raises(DataError, match=r"a\.csv, row 2(.|\n)*u76ae(.|\n)*ascii") as caught:
         find_inputs([tmp_path / "a.csv"])
-    assert "UTF-8" in caught.value.mend
+    assert "UTF-8" in caught.value.hint

@@ -152,7 +152,7 @@ def test_what_crosses_the_border_is_the_same_on_both_sides():
     levels = (SlideLevel(40, 30, 1.0, (8, 8)), SlideLevel(20, 15, 2.0))
     info = SlideInfo("openslide", 40, 30, Resolution(0.25, 0.5), levels, (1, 2, 30, 20), "leica", (0.25, 0.5))
     assert rebuild_info(describe(info)) == info
-    error = UsageError("wrong", got=3, expected="4", mend="count again")
+    error = UsageError("wrong", got=3, expected="4", hint="count again")
     again = rebuild_error(describe(error))
     assert (type(again), str(again)) == (UsageError, str(error))
 

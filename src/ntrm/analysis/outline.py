@@ -229,7 +229,7 @@ def check_mask(mask: Mask, schema: LabelSchema) -> None:
             "the mask has labels that the schema does not know",
             got=f"label {int(mask[wrong][0])}",
             expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
-            mend="give the schema that the mask was made with",
+            hint="give the schema that the mask was made with",
         )
 
 

@@ -278,7 +278,7 @@ def check_labels(regions: Regions, schema: LabelSchema) -> None:
             "the mask has labels that the schema does not know",
             got=f"label {int(unknown[0]) + len(schema)}",
             expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
-            mend="give the schema that the mask was made with",
+            hint="give the schema that the mask was made with",
         )
 
 

@@ -41,7 +41,7 @@ class ImportFailure:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        parts = {key: getattr(self.error, key) for key in ("what", "got", "expected", "mend")}
+        parts = {key: getattr(self.error, key) for key in ("what", "got", "expected", "hint")}
         text = {key: None if value is None else str(value) for key, value in parts.items()}
         return {"slide": self.slide, "annotations": self.annotations, **text}
 
@@ -173,7 +173,7 @@ def _named(pair: Pair) -> Iterator[None]:
         if pair.slide.name in error.what or pair.annotations.name in error.what:
             raise
         what = f"{pair.slide.name}: {error.what}"
-        raise type(error)(what, got=error.got, expected=error.expected, mend=error.mend) from error
+        raise type(error)(what, got=error.got, expected=error.expected, hint=error.hint) from error
 
 
 def _place(slide: Slide, native: Resolution, grid: Grid) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _resolution(slide: Slide, given: float | None, pair: Pair) -> Resolution:
                 f"{pair.slide.name} does not tell its µm per pixel",
                 got="nothing, or a printer's resolution such as 72 dpi",
                 expected="µm/px in the file's metadata, or given",
-                mend="look the scan resolution up and give it with --mpp, or in column mpp of the --cases table",
+                hint="look the scan resolution up and give it with --mpp, or in column mpp of the --cases table",
             )
         return stated
     if stated is not None and not stated.same_as(Resolution.square(given)):
@@ -205,7 +205,7 @@ def _resolution(slide: Slide, given: float | None, pair: Pair) -> Resolution:
             f"{pair.slide.name}: the µm per pixel given contradicts the file's",
             got=f"{given:g} µm/px given",
             expected=f"{stated} in the file, within {TOLERANCE:.0%}",
-            mend="leave --mpp out to use the file's; if the file is wrong, save the image without a resolution, as PNG",
+            hint="leave --mpp out to use the file's; if the file is wrong, save the image without a resolution, as PNG",
         )
     return Resolution.square(given)
 
@@ -219,7 +219,7 @@ def _classify(found: tuple[Annotation, ...], options: ImportOptions, pair: Pair)
             f"{pair.annotations.name}: unknown classes",
             got=", ".join(unknown),
             expected=", ".join(f"{t.name} ({t.title})" for t in options.schema.tissues),
-            mend="rename them in QuPath, or give --map with a CSV of columns from,to (an empty 'to' means ignore)",
+            hint="rename them in QuPath, or give --map with a CSV of columns from,to (an empty 'to' means ignore)",
         )
     known = [(a, value) for a, value in named if value is not None]
     if all(value == IGNORE for _, value in known):
@@ -232,7 +232,7 @@ def _nothing_drawn(pair: Pair, got: str) -> DataError:
         f"{pair.annotations.name}: no annotated tissue",
         got=got,
         expected="at least one area with the class of a tissue",
-        mend="set the class of the annotations in QuPath and export again",
+        hint="set the class of the annotations in QuPath and export again",
     )
 
 
@@ -247,7 +247,7 @@ def _check_place(classified: list[tuple[Annotation, int]], slide: Slide, pair: P
                 f"{pair.annotations.name}: an annotation ({annotation.name}) lies outside {pair.slide.name}",
                 got=f"x {left:.0f} to {right:.0f}, y {top:.0f} to {bottom:.0f}",
                 expected=f"x 0 to {width}, y 0 to {height} (full-resolution pixels)",
-                mend="check that the annotations were drawn on this slide at its full resolution",
+                hint="check that the annotations were drawn on this slide at its full resolution",
             )
         clipped += left < 0 or top < 0 or right > width or bottom > height
     return clipped
@@ -266,7 +266,7 @@ def _grid(tissue: list[Annotation], slide: Slide, native: Resolution, options: I
             f"{pair.slide.name}: the annotated box is too large at this resolution",
             got=f"{width} × {height} pixels",
             expected=f"at most {MAX_PIXELS:,} pixels",
-            mend=f"give --target-mpp of {math.ceil(fits * 100) / 100:g} or more",
+            hint=f"give --target-mpp of {math.ceil(fits * 100) / 100:g} or more",
         )
     if min(width, height) < 1:
         raise _nothing_drawn(pair, "areas smaller than a pixel of the mask")
@@ -283,7 +283,7 @@ def _steps(native: Resolution, target: float | None, pair: Pair) -> tuple[float,
             f"{pair.slide.name} is coarser than the resolution to write",
             got=str(native),
             expected=f"{target:g} µm/px or finer",
-            mend="give a larger --target-mpp",
+            hint="give a larger --target-mpp",
         )
     return target / native.x, target / native.y
 

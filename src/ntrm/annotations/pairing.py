@@ -73,7 +73,7 @@ def pair_files(slide_path: Path, annotation_path: Path) -> Pairing:
             "no slide has annotations",
             got=f"{slide_files[0].name} …, {annotation_files[0].name} …",
             expected="<slide name>.geojson for a slide of that name",
-            mend="name every export after its slide",
+            hint="name every export after its slide",
         )
     return Pairing(
         pairs=tuple(Pair(case_name(by_slide[key]), by_slide[key], by_annotation[key]) for key in common),
@@ -106,7 +106,7 @@ def _by_name(files: Iterable[Path]) -> dict[str, Path]:
                 f"two files for one name: {name}",
                 got=", ".join(file.name for file in group),
                 expected="one slide and one GeoJSON file per name",
-                mend="rename or remove one of them",
+                hint="rename or remove one of them",
             )
     return {name: group[0] for name, group in groups.items()}
 

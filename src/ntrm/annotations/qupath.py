@@ -2,7 +2,7 @@
 
 A point lies in a polygon if the outline goes around it an odd number of times and no hole does; it lies in the area if
 it lies in any of the polygons. All rings are cut at their crossings, the faces between them are found, and a point of
-each face decides for the whole of it. GEOS's own mends were no choice: ``make_valid`` of the kind "linework" has the
+each face decides for the whole of it. GEOS's own repairs were no choice: ``make_valid`` of the kind "linework" has the
 same result and needs minutes for 400 points, "structure" and ``buffer(0)`` fill or drop what an outline goes around
 twice.
 
@@ -37,16 +37,16 @@ Polygons = Sequence[Sequence[Ring]]
 """Polygons, each an outline and its holes."""
 
 MAX_POINTS = 200_000
-"""Of an area that has to be mended; whoever draws by hand sets some thousands."""
+"""Of an area that has to be repaired; whoever draws by hand sets some thousands."""
 AT_ONCE = 10_000
-"""Pairs of points up to which mending a file's areas takes no process: a tenth of a second at worst."""
+"""Pairs of points up to which repairing a file's areas takes no process: a tenth of a second at worst."""
 MEMORY_MB = 1024
 SECONDS = 30.0
-"""Of processor time for all areas of a file, so that a busy machine mends as much as a quiet one."""
+"""Of processor time for all areas of a file, so that a busy machine repairs as much as a quiet one."""
 
 
 @dataclass(frozen=True)
-class Mended:
+class Repaired:
     """An area whose rings cross no more: its even-odd inside is the area."""
 
     rings: tuple[Ring, ...]
@@ -59,22 +59,22 @@ def points(polygons: Polygons) -> int:
     return sum(len(ring) for rings in polygons for ring in rings)
 
 
-def mend(areas: Sequence[Polygons]) -> list[Mended]:
+def repair(areas: Sequence[Polygons]) -> list[Repaired]:
     """The areas, from the first on, up to one that the limits do not suffice for."""
     known = [*takewhile(lambda polygons: points(polygons) <= MAX_POINTS, areas)]
     cheap = sum(points(polygons) ** 2 for polygons in known) <= AT_ONCE
-    return [*(_mended_here if cheap else _mended_apart)(known)]
+    return [*(_repaired_here if cheap else _repaired_apart)(known)]
 
 
-def _mended_here(areas: Iterable[Polygons]) -> Iterator[Mended]:
+def _repaired_here(areas: Iterable[Polygons]) -> Iterator[Repaired]:
     for polygons in areas:
-        mended = _mended(polygons)
-        if mended is None:
+        repaired = _repaired(polygons)
+        if repaired is None:
             return
-        yield mended
+        yield repaired
 
 
-def _mended(polygons: Polygons) -> Mended | None:
+def _repaired(polygons: Polygons) -> Repaired | None:
     import shapely
 
     try:
@@ -86,9 +86,9 @@ def _mended(polygons: Polygons) -> Mended | None:
         return None
     kept = faces[inside]
     if not len(kept):
-        return Mended((), 0.0, (0.0, 0.0, 0.0, 0.0))
+        return Repaired((), 0.0, (0.0, 0.0, 0.0, 0.0))
     rings = [shapely.get_coordinates(ring) for face in kept for ring in (face.exterior, *face.interiors)]
-    return Mended(tuple(rings), float(shapely.area(kept).sum()), tuple(shapely.total_bounds(kept).tolist()))
+    return Repaired(tuple(rings), float(shapely.area(kept).sum()), tuple(shapely.total_bounds(kept).tolist()))
 
 
 def _inside(polygons: Polygons, places: Any) -> NDArray[np.bool_]:
@@ -104,7 +104,7 @@ def _inside(polygons: Polygons, places: Any) -> NDArray[np.bool_]:
     return inside
 
 
-def _mended_apart(areas: Sequence[Polygons]) -> Iterator[Mended]:
+def _repaired_apart(areas: Sequence[Polygons]) -> Iterator[Repaired]:
     """In a child, which answers area by area: however it ends, all before the one that ended it are there."""
     asked = [[[ring.tolist() for ring in rings] for rings in polygons] for polygons in areas]
     done = subprocess.run(  # noqa: S603 - our own interpreter and module
@@ -118,19 +118,19 @@ def _mended_apart(areas: Sequence[Polygons]) -> Iterator[Mended]:
     # What follows the last line's end is half an answer.
     for line in done.stdout.split(b"\n")[:-1]:
         rings, area, bounds = json.loads(line)
-        yield Mended(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
+        yield Repaired(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
 
 
 def main(seconds: float, memory_mb: int) -> None:
-    """Mend what the input asks for, and end at the first area that the limits do not suffice for."""
+    """Repair what the input asks for, and end at the first area that the limits do not suffice for."""
     import shapely  # noqa: F401 - before memory is limited
 
     asked = json.load(sys.stdin)
     limit_memory(memory_mb * 2**20)
     # Processor time; by default its alarm ends the process, inside a library's long loop as well.
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    for mended in _mended_here([[np.array(ring) for ring in rings] for rings in polygons] for polygons in asked):
-        answer = [[ring.tolist() for ring in mended.rings], mended.area, mended.bounds]
+    for repaired in _repaired_here([[np.array(ring) for ring in rings] for rings in polygons] for polygons in asked):
+        answer = [[ring.tolist() for ring in repaired.rings], repaired.area, repaired.bounds]
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
@@ -149,7 +149,7 @@ MAX_BYTES = 1 << 28
 MAX_COORDINATE = 1e7
 """No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
 
-MEND = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
+HINT = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
 NOT_AREAS = {"Point", "MultiPoint", "LineString", "MultiLineString"}
 
 
@@ -167,25 +167,25 @@ class Annotation:
 
 @dataclass(frozen=True)
 class AnnotationFile:
-    """The areas of one file in the file's order, and what was left out or mended, counted."""
+    """The areas of one file in the file's order, and what was left out or repaired, counted."""
 
     annotations: tuple[Annotation, ...]
     counts: Mapping[str, int]
-    """``not_annotations`` (cells, detections, tiles), ``not_areas`` (points, lines), ``degenerate``, ``mended``."""
+    """``not_annotations`` (cells, detections, tiles), ``not_areas`` (points, lines), ``degenerate``, ``repaired``."""
 
 
 def read_annotations(path: Path) -> AnnotationFile:
     """Areas drawn in QuPath, from a FeatureCollection, a single Feature or a bare list of features."""
     if importlib.util.find_spec("shapely") is None:
-        raise UsageError("polygons need shapely, which is not installed", got=path, mend="pip install shapely")
-    counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, mended=0)
-    found: list[tuple[str, Mended | None]] = []
+        raise UsageError("polygons need shapely, which is not installed", got=path, hint="pip install shapely")
+    counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, repaired=0)
+    found: list[tuple[str, Repaired | None]] = []
     crossing: dict[int, tuple[str, list[list[Ring]]]] = {}
     for number, feature in enumerate(_features(_load(path), path), start=1):
         where = f"{path.name}, feature {number}"
         properties = feature.get("properties") or {}
         if not isinstance(properties, dict):
-            raise DataError(f"{where}: unreadable properties", got=_short(properties), expected="an object", mend=MEND)
+            raise DataError(f"{where}: unreadable properties", got=_short(properties), expected="an object", hint=HINT)
         if str(properties.get("objectType") or properties.get("object_type") or "annotation").lower() != "annotation":
             counts["not_annotations"] += 1
             continue
@@ -198,17 +198,17 @@ def read_annotations(path: Path) -> AnnotationFile:
             crossing[len(found)] = where, parts
         found.append((name, drawn))
     areas = [area for _, area in found]
-    mended = mend([parts for _, parts in crossing.values()])
-    if len(mended) < len(crossing):
-        raise _cannot_be_mended(*[*crossing.values()][len(mended)])
-    for place, area in zip(crossing, mended, strict=True):
+    repaired = repair([parts for _, parts in crossing.values()])
+    if len(repaired) < len(crossing):
+        raise _cannot_be_repaired(*[*crossing.values()][len(repaired)])
+    for place, area in zip(crossing, repaired, strict=True):
         areas[place] = area
     annotations = [
         Annotation(name, area.rings, area.area, area.bounds)
         for (name, _), area in zip(found, areas, strict=True)
         if area is not None and area.area > 0
     ]
-    counts["mended"], counts["degenerate"] = len(mended), len(found) - len(annotations)
+    counts["repaired"], counts["degenerate"] = len(repaired), len(found) - len(annotations)
     return AnnotationFile(tuple(annotations), dict(counts))
 
 
@@ -217,16 +217,16 @@ def _load(path: Path) -> Any:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise DataError(f"{path} is too large", got="over 256 MiB", mend="export annotations only, without cells")
+            raise DataError(f"{path} is too large", got="over 256 MiB", hint="export annotations only, without cells")
         return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="check the file, or export it again") from error
+        raise DataError(f"cannot read {path}", got=error, hint="check the file, or export it again") from error
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is not readable as JSON",
             got=f"{type(error).__name__}: {error}",
             expected="a whole UTF-8 GeoJSON file",
-            mend=MEND,
+            hint=HINT,
         ) from error
 
 
@@ -239,11 +239,11 @@ def _features(document: Any, path: Path) -> list[dict[str, Any]]:
     if isinstance(document, dict):
         features = document.get("features") if document.get("type") == "FeatureCollection" else [document]
     if not isinstance(features, list):
-        raise DataError(f"{path} holds no features", got=_short(document), expected="a FeatureCollection", mend=MEND)
+        raise DataError(f"{path} holds no features", got=_short(document), expected="a FeatureCollection", hint=HINT)
     for number, feature in enumerate(features, start=1):
         if not isinstance(feature, dict) or feature.get("type") != "Feature":
             raise DataError(
-                f"{path}: entry {number} is no Feature", got=_short(feature), expected="Features", mend=MEND
+                f"{path}: entry {number} is no Feature", got=_short(feature), expected="Features", hint=HINT
             )
     return features
 
@@ -256,7 +256,7 @@ def _class_name(properties: dict[str, Any], where: str) -> str:
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         value = ": ".join(value)  # QuPath's own way to write a class derived from another
     if value is not None and not isinstance(value, str):
-        raise DataError(f"{where}: unreadable classification", got=_short(value), expected="a name", mend=MEND)
+        raise DataError(f"{where}: unreadable classification", got=_short(value), expected="a name", hint=HINT)
     return (value or "").strip()
 
 
@@ -267,8 +267,8 @@ def _parts(geometry: Any, where: str) -> list[list[Ring]] | None:
     return solid if found else None
 
 
-def _as_drawn(parts: list[list[Ring]]) -> Mended | None:
-    """The area of rings that do not cross; None where they have to be mended."""
+def _as_drawn(parts: list[list[Ring]]) -> Repaired | None:
+    """The area of rings that do not cross; None where they have to be repaired."""
     import shapely
 
     polygons = [shapely.Polygon(outline, holes) for outline, *holes in parts]
@@ -276,15 +276,15 @@ def _as_drawn(parts: list[list[Ring]]) -> Mended | None:
     if not area.is_valid:
         return None
     rings = tuple(shapely.get_coordinates(ring) for each in polygons for ring in (each.exterior, *each.interiors))
-    return Mended(rings, float(area.area), area.bounds)
+    return Repaired(rings, float(area.area), area.bounds)
 
 
-def _cannot_be_mended(where: str, parts: list[list[Ring]]) -> DataError:
+def _cannot_be_repaired(where: str, parts: list[list[Ring]]) -> DataError:
     return DataError(
         f"{where}: the outline crosses itself too often",
         got=f"{points(parts):,} points",
         expected=f"at most {MAX_POINTS:,} points, and crossings that {SECONDS:g} s and {MEMORY_MB} MB suffice for",
-        mend="simplify the shape in QuPath (Objects > Annotations... > Simplify shape), or draw it again",
+        hint="simplify the shape in QuPath (Objects > Annotations... > Simplify shape), or draw it again",
     )
 
 
@@ -304,7 +304,7 @@ def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
             yield _rings(part.get("coordinates"), where)
         elif not isinstance(kind, str) or kind not in NOT_AREAS:
             raise DataError(
-                f"{where}: unknown geometry", got=_short(part), expected="Polygon or MultiPolygon", mend=MEND
+                f"{where}: unknown geometry", got=_short(part), expected="Polygon or MultiPolygon", hint=HINT
             )
 
 
@@ -317,7 +317,7 @@ def _ring(points: Any, where: str) -> Ring:
         ring = np.array([point[:2] for point in _list(points, where)], dtype=np.float64).reshape(-1, 2)
     except (TypeError, ValueError, OverflowError, KeyError) as error:
         raise DataError(
-            f"{where}: unreadable coordinates", got=error, expected="pairs of numbers", mend=MEND
+            f"{where}: unreadable coordinates", got=error, expected="pairs of numbers", hint=HINT
         ) from error
     # Written so that NaN fails the comparison as well.
     if not (np.abs(ring) <= MAX_COORDINATE).all():
@@ -325,14 +325,14 @@ def _ring(points: Any, where: str) -> Ring:
             f"{where}: impossible coordinates",
             got=f"{ring[~(np.abs(ring) <= MAX_COORDINATE)][0]:g}",
             expected=f"full-resolution pixels, finite and at most {MAX_COORDINATE:g}",
-            mend=MEND,
+            hint=HINT,
         )
     return ring
 
 
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise DataError(f"{where}: unreadable geometry", got=_short(value), expected="a list of coordinates", mend=MEND)
+        raise DataError(f"{where}: unreadable geometry", got=_short(value), expected="a list of coordinates", hint=HINT)
     return value
 
 

@@ -79,7 +79,7 @@ class ImportedSlide:
     width: int
     height: int
     counts: dict[str, int]
-    """Annotations: used, mended, clipped at the slide's edge, and left out by reason."""
+    """Annotations: used, repaired, clipped at the slide's edge, and left out by reason."""
     pixels: dict[str, int]
     """Pixels by class; ``ignore`` is what nobody annotated."""
     overlaps: dict[str, int]
@@ -133,7 +133,7 @@ def fingerprint(path: Path) -> str:
     try:
         return sha256_of(path)
     except OSError as error:
-        raise DataError(f"cannot read {path}", got=error, mend="check the file and its permissions") from error
+        raise DataError(f"cannot read {path}", got=error, hint="check the file and its permissions") from error
 
 
 def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]:
@@ -150,7 +150,7 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
             f"{path} is not the record of an import",
             got=f"{type(error).__name__}: {error}",
             expected="an empty folder, or one that the same import began",
-            mend=ANOTHER_FOLDER,
+            hint=ANOTHER_FOLDER,
         ) from error
     if before != options:
         changed = sorted(key for key in before.keys() | options.keys() if before.get(key) != options.get(key))
@@ -158,7 +158,7 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
             f"{out} was imported with other options",
             got=", ".join(f"{key} = {options.get(key)}" for key in changed),
             expected=", ".join(f"{key} = {before.get(key)}" for key in changed),
-            mend=f"repeat the earlier options, or {ANOTHER_FOLDER}",
+            hint=f"repeat the earlier options, or {ANOTHER_FOLDER}",
         )
     return {slide.name: slide for slide in slides}
 
@@ -196,5 +196,5 @@ def _refuse_strangers(out: Path) -> None:
             f"{out} already holds files",
             got=", ".join(sorted(strangers)[:3]),
             expected="an empty folder, or one that the same import began",
-            mend=ANOTHER_FOLDER,
+            hint=ANOTHER_FOLDER,
         )

@@ -63,7 +63,7 @@ class Console:
     def error(self, error: NtrmError) -> None:
         """Show an error: text on stderr, and with ``--json`` also a document on stdout."""
         if self.json:
-            fields = {"what": error.what, "got": error.got, "expected": error.expected, "mend": error.mend}
+            fields = {"what": error.what, "got": error.got, "expected": error.expected, "hint": error.hint}
             document = {key: None if value is None else str(value) for key, value in fields.items()}
             _write_json({"error": document})
         head, *rest = str(error).splitlines()
@@ -138,7 +138,7 @@ def _refused_by_system(error: OSError) -> DataError:
     return DataError(
         what,
         got=error.strerror or error,
-        mend="check the path, its permissions and the free space; -v shows where it happened",
+        hint="check the path, its permissions and the free space; -v shows where it happened",
     )
 
 

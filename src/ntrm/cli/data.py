@@ -30,7 +30,7 @@ MaxPixels = Annotated[
 
 @command
 def check(data: DataFolder, max_pixels: MaxPixels = None, jobs: Jobs = JOBS, *, console: Console) -> None:
-    """Walk a whole dataset and report every fault: file, found, expected, how to mend it.
+    """Walk a whole dataset and report every fault: file, found, expected, how to fix it.
 
     Example: ntrm data check phantom/
     """
@@ -78,10 +78,10 @@ def _show_group(out: RichConsole, code: str, findings: list[Fault]) -> None:
     colour = "red" if findings[0].severity == "fault" else "yellow"
     title = f"[{colour}]{code}[/]: {findings[0].title} ({len(findings)})"
     table = Table(title=title, title_justify="left", title_style="bold", expand=False)
-    for column in ("file", "found", "expected", "to mend"):
+    for column in ("file", "found", "expected", "hint"):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        table.add_row(*map(escape, (finding.file, finding.found, finding.expected, finding.mend)))
+        table.add_row(*map(escape, (finding.file, finding.found, finding.expected, finding.hint)))
     out.print(table)
 
 

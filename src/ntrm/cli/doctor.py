@@ -26,8 +26,8 @@ def doctor(*, console: Console) -> None:
             table.add_column(column)
         for finding in report.findings:
             mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
-            mend = "" if finding.present else finding.mend
-            table.add_row(mark, finding.what, escape(finding.found), escape(mend))
+            hint = "" if finding.present else finding.hint
+            table.add_row(mark, finding.what, escape(finding.found), escape(hint))
         out.print(table)
 
     console.result(report.as_dict(), show)

@@ -60,7 +60,7 @@ def serve(
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise RefusedError("the service is not installed", got=error, mend='pip install "ntrm[serve]"') from error
+        raise RefusedError("the service is not installed", got=error, hint='pip install "ntrm[serve]"') from error
     from ntrm.service.core.settings import ServiceSettings
 
     settings = ServiceSettings(
@@ -108,11 +108,11 @@ def _token(path: Path | None) -> str | None:
         return token or None
     try:
         if path.stat().st_mode & 0o077:
-            raise RefusedError("others can read the token", got=path, mend=f"chmod 600 {path}")
+            raise RefusedError("others can read the token", got=path, hint=f"chmod 600 {path}")
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            "cannot read the token", got=error, mend="write it into a file of your own, mode 600"
+            "cannot read the token", got=error, hint="write it into a file of your own, mode 600"
         ) from error
 
 

@@ -36,7 +36,7 @@ def choose_device(name: str) -> torch.device:
         "this machine has no such device, or torch cannot use it",
         got=name,
         expected=f"one of auto, {', '.join(present)}",
-        mend="`ntrm doctor` tells what torch sees here",
+        hint="`ntrm doctor` tells what torch sees here",
     )
 
 

@@ -58,7 +58,7 @@ class Finding:
     what: str
     present: bool
     found: str
-    mend: str = ""
+    hint: str = ""
     needed: bool = True
 
 
@@ -106,7 +106,7 @@ def version_of(module: str) -> str | None:
 
 def _python() -> Finding:
     return Finding(
-        "Python", sys.version_info >= (3, 11), platform.python_version(), mend="install Python 3.11 or newer"
+        "Python", sys.version_info >= (3, 11), platform.python_version(), hint="install Python 3.11 or newer"
     )
 
 
@@ -126,15 +126,15 @@ def _memory() -> str:
 def _space() -> Finding:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     return Finding(
-        "free disk space here", free >= 1, f"{free:.0f} GiB", mend="free some space: results need it", needed=False
+        "free disk space here", free >= 1, f"{free:.0f} GiB", hint="free some space: results need it", needed=False
     )
 
 
 def _module(name: str) -> Finding:
     version = version_of(name)
     lost = MAY_LACK.get(name, "")
-    mend = f"pip install {_DISTRIBUTIONS.get(name, name)}" + (f" (without it: no {lost})" if lost else "")
-    return Finding(f"library {name}", version is not None, version or "not importable", mend=mend)
+    hint = f"pip install {_DISTRIBUTIONS.get(name, name)}" + (f" (without it: no {lost})" if lost else "")
+    return Finding(f"library {name}", version is not None, version or "not importable", hint=hint)
 
 
 def _openslide_library() -> Finding:
@@ -142,7 +142,7 @@ def _openslide_library() -> Finding:
         import openslide
     except (ImportError, OSError) as error:
         reason = str(error).splitlines()[0]
-        return Finding("OpenSlide library", False, reason, mend="pip install openslide-bin")
+        return Finding("OpenSlide library", False, reason, hint="pip install openslide-bin")
     return Finding("OpenSlide library", True, str(openslide.__library_version__))
 
 
@@ -155,11 +155,11 @@ def _devices() -> list[Finding]:
     cuda = torch.cuda.is_available()
     names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if cuda else "none"
     found.append(
-        Finding("device cuda", cuda, names, mend="an NVIDIA GPU and a CUDA build of torch (optional)", needed=False)
+        Finding("device cuda", cuda, names, hint="an NVIDIA GPU and a CUDA build of torch (optional)", needed=False)
     )
     mps = torch.backends.mps.is_available()
     found.append(
-        Finding("device mps", mps, "Apple GPU" if mps else "none", mend="an Apple GPU (optional)", needed=False)
+        Finding("device mps", mps, "Apple GPU" if mps else "none", hint="an Apple GPU (optional)", needed=False)
     )
     return found
 
@@ -168,4 +168,4 @@ def _extra(name: str, modules: tuple[str, ...]) -> Finding:
     versions = {module: version_of(module) for module in modules}
     missing = [module for module, version in versions.items() if version is None]
     found = f"missing {', '.join(missing)}" if missing else ", ".join(f"{m} {v}" for m, v in versions.items())
-    return Finding(f"extra {name}", not missing, found, mend=f'pip install "ntrm[{name}]"', needed=False)
+    return Finding(f"extra {name}", not missing, found, hint=f'pip install "ntrm[{name}]"', needed=False)

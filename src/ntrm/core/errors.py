@@ -1,4 +1,4 @@
-"""Every error a user can meet: what was got, what was expected, how to mend it."""
+"""Every error a user can meet: what was got, what was expected, how to fix it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ class NtrmError(Exception):
     The command line prints the message and leaves with ``exit_code``; a traceback of an
     ``NtrmError`` is never shown to a user unless asked for with ``-v``.
 
-    >>> print(NtrmError("mask has the wrong size", got="10 x 10", expected="20 x 20", mend="export it again"))
+    >>> print(NtrmError("mask has the wrong size", got="10 x 10", expected="20 x 20", hint="export it again"))
     mask has the wrong size
       got:      10 x 10
       expected: 20 x 20
-      to mend:  export it again
+      hint:     export it again
     """
 
     exit_code = 1
 
-    def __init__(self, what: str, *, got: object = None, expected: object = None, mend: str = "") -> None:
+    def __init__(self, what: str, *, got: object = None, expected: object = None, hint: str = "") -> None:
         self.what = what
         self.got = got
         self.expected = expected
-        self.mend = mend
+        self.hint = hint
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -34,17 +34,17 @@ class NtrmError(Exception):
             rows.append(f"  got:      {self.got}")
         if self.expected is not None:
             rows.append(f"  expected: {self.expected}")
-        if self.mend:
-            rows.append(f"  to mend:  {self.mend}")
+        if self.hint:
+            rows.append(f"  hint:     {self.hint}")
         return "\n".join(rows)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling, and errors do cross process borders.
-        return (_rebuild, (type(self), self.what, self.got, self.expected, self.mend))
+        return (_rebuild, (type(self), self.what, self.got, self.expected, self.hint))
 
 
-def _rebuild(kind: type[NtrmError], what: str, got: object, expected: object, mend: str) -> NtrmError:
-    return kind(what, got=got, expected=expected, mend=mend)
+def _rebuild(kind: type[NtrmError], what: str, got: object, expected: object, hint: str) -> NtrmError:
+    return kind(what, got=got, expected=expected, hint=hint)
 
 
 class DataError(NtrmError):
@@ -72,10 +72,10 @@ def choices_error(what: str, got: str, choices: Iterable[object]) -> UsageError:
     ntrm.core.errors.UsageError: unknown tissue
       got:      EPL
       expected: one of EPI, GLD
-      to mend:  did you mean EPI?
+      hint:     did you mean EPI?
     """
     names = [str(choice) for choice in choices]
-    return UsageError(what, got=got, expected=f"one of {', '.join(names)}", mend=did_you_mean(got, names))
+    return UsageError(what, got=got, expected=f"one of {', '.join(names)}", hint=did_you_mean(got, names))
 
 
 def did_you_mean(got: str, names: Sequence[str]) -> str:
@@ -108,16 +108,16 @@ PATIENT = ("patient", "patient_id", "patientid", "case_id", "subject")
 """How others call the column ``group`` of cases.csv."""
 
 
-def columns_mend(columns: Sequence[str]) -> str:
-    r"""How to mend a CSV table whose first line was read as these columns.
+def columns_hint(columns: Sequence[str]) -> str:
+    r"""How to fix a CSV table whose first line was read as these columns.
 
-    >>> columns_mend(["name;group"])
+    >>> columns_hint(["name;group"])
     'save it with commas between the cells, not semicolons, and with points in numbers (0.5)'
-    >>> columns_mend(["name\tgroup"])[:52]
+    >>> columns_hint(["name\tgroup"])[:52]
     'save it with commas between the cells, not tabs, and'
-    >>> columns_mend(["nam", "group"])
+    >>> columns_hint(["nam", "group"])
     'correct the first line'
-    >>> columns_mend(["name", "patient_id", "split"])
+    >>> columns_hint(["name", "patient_id", "split"])
     'name the column patient_id group: it says which sections come from one patient'
     """
     for between, name in ((";", "semicolons"), ("\t", "tabs")):

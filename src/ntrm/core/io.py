@@ -45,7 +45,7 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
         partial.chmod(0o600 if private else 0o666 & ~_umask())
         partial.replace(path)
     except OSError as error:
-        raise DataError(f"cannot write {path}", got=error, mend="check free space and permissions") from error
+        raise DataError(f"cannot write {path}", got=error, hint="check free space and permissions") from error
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def check_writable(folder: Path) -> None:
         raise DataError(
             f"cannot write to {folder}",
             got="no permission" if there.is_dir() else f"{there} is no folder",
-            mend="choose another --out, or change its permissions",
+            hint="choose another --out, or change its permissions",
         )
 
 

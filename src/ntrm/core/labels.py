@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_mend
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_hint
 from ntrm.core.io import by_column, read_rows, write_rows
 
 IGNORE = 255
@@ -197,7 +197,7 @@ class LabelSchema:
                 "classes without a counterpart",
                 got=", ".join(lost),
                 expected=", ".join(self.names),
-                mend="map each of them to a known class, or to the empty string for ignore",
+                hint="map each of them to a known class, or to the empty string for ignore",
             )
         return table
 
@@ -216,12 +216,12 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
             "class indices must count up from 0",
             got=[t.index for t in tissues],
             expected=list(range(len(tissues))),
-            mend="number the rows of classes.csv 0, 1, 2, … without gaps",
+            hint="number the rows of classes.csv 0, 1, 2, … without gaps",
         )
     for what, values in (("name", [t.name for t in tissues]), ("colour", [t.rgb for t in tissues])):
         twice = sorted({str(v) for v in values if values.count(v) > 1})  # type: ignore[arg-type]
         if twice:
-            raise DataError(f"two classes share a {what}", got=", ".join(twice), mend=f"give each its own {what}")
+            raise DataError(f"two classes share a {what}", got=", ".join(twice), hint=f"give each its own {what}")
     for tissue in tissues:
         if not re.fullmatch(r"[^\x00-\x1f,]{1,64}", tissue.name) or tissue.name != tissue.name.strip():
             raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 printable characters")
@@ -239,13 +239,13 @@ def read_schema(path: Path) -> LabelSchema:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             columns, *cells = [*read_rows(stream, strip=True)] or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="write it with columns index,name,r,g,b") from error
+        raise DataError(f"cannot read {path}", got=error, hint="write it with columns index,name,r,g,b") from error
     if not {"index", "name", "r", "g", "b"} <= set(columns):
         raise DataError(
             f"{path} has the wrong columns",
             got=", ".join(columns) or "an empty file",
             expected="columns index,name,r,g,b with whole numbers",
-            mend=columns_mend(columns),
+            hint=columns_hint(columns),
         )
     rows = [by_column(columns, row) for row in cells]
     try:
@@ -263,7 +263,7 @@ def read_schema(path: Path) -> LabelSchema:
             f"cannot understand {path}",
             got=f"{type(error).__name__}: {error}",
             expected="columns index,name,r,g,b with whole numbers",
-            mend="compare with the table in docs/data.md",
+            hint="compare with the table in docs/data.md",
         ) from error
     return LabelSchema(tissues, background=_find_background(t.name for t in tissues), name=path.parent.name or "custom")
 

@@ -16,7 +16,7 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise UsageError("the output is not a folder", got=path.parent, mend="choose another --out") from error
+        raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
     with path.open("w") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -24,6 +24,6 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
             raise RefusedError(
                 f"another process works in {path.parent}",
                 got=f"{path.name} is held",
-                mend="wait until it ends, or choose another --out",
+                hint="wait until it ends, or choose another --out",
             ) from error
         yield

@@ -41,7 +41,7 @@ class Resolution:
                     f"implausible µm per pixel along {axis}",
                     got=value,
                     expected=f"a number between {low} and {high} µm/px",
-                    mend="look the scan resolution up in the scanner's metadata and give it with --mpp or in cases.csv",
+                    hint="look the scan resolution up in the scanner's metadata and give it with --mpp or in cases.csv",
                 )
             # 1 and 1.0 are one resolution, and must be told alike in every output.
             object.__setattr__(self, axis, float(value))

@@ -60,7 +60,7 @@ def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     except (BrokenProcessPool, BrokenPipeError) as error:
         # The pipe is that to a process which died before it was told what to do; a command would end without a word.
         raise DataError(
-            "a worker process was killed", got=error, mend="the memory may not suffice for so many: lower --jobs"
+            "a worker process was killed", got=error, hint="the memory may not suffice for so many: lower --jobs"
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -97,7 +97,7 @@ class TileCache:
             raise DataError(
                 f"{case.name} has no {'image' if case.image is None else 'mask'}",
                 expected="both an image and a mask",
-                mend="run `ntrm data check` on the dataset, or leave the case out",
+                hint="run `ntrm data check` on the dataset, or leave the case out",
             )
         self._make_folder()
         image_path = self._image(case.image)
@@ -107,7 +107,7 @@ class TileCache:
             raise DataError(
                 f"image and mask of {case.name} differ in size",
                 got=f"image {section.image.shape[:2]}, mask {section.mask.shape} (height, width)",
-                mend="export the mask again at the size of the image",
+                hint="export the mask again at the size of the image",
             )
         return section
 
@@ -138,7 +138,7 @@ class TileCache:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(
-                f"cannot make the cache folder {self.folder}", got=error, mend="choose another one with NTRM_CACHE"
+                f"cannot make the cache folder {self.folder}", got=error, hint="choose another one with NTRM_CACHE"
             ) from error
 
     def _image(self, source: Path) -> Path:
@@ -196,7 +196,7 @@ def _reading(source: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"cannot read {source}", got=error, mend="check that it is there and may be read") from error
+        raise DataError(f"cannot read {source}", got=error, hint="check that it is there and may be read") from error
 
 
 def _stamp(source: Path) -> dict[str, int]:
@@ -208,7 +208,7 @@ def _stamp(source: Path) -> dict[str, int]:
 
 def _check_unchanged(source: Path, before: dict[str, int]) -> None:
     if _stamp(source) != before:
-        raise DataError(f"{source} changed while it was read", mend="wait until it is written, then start again")
+        raise DataError(f"{source} changed while it was read", hint="wait until it is written, then start again")
 
 
 def _schema_key(schema: LabelSchema) -> str:
@@ -244,5 +244,5 @@ def _load(path: Path) -> NDArray[np.uint8] | None:
 def _mapped(path: Path) -> NDArray[np.uint8]:
     array = _load(path)
     if array is None:
-        raise DataError(f"the cache file {path} is gone or damaged", mend="start again: it is then decoded anew")
+        raise DataError(f"the cache file {path} is gone or damaged", hint="start again: it is then decoded anew")
     return array

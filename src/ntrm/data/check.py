@@ -142,7 +142,7 @@ def read_measurements(root: Path, *, names: Collection[str] | None = None) -> Me
             f"{root / MEASUREMENTS} cannot be used ({len(faults)} faults)",
             got=first.found,
             expected=first.expected,
-            mend=f"run `ntrm data check {root}` for all faults and how to mend them",
+            hint=f"run `ntrm data check {root}` for all faults and how to fix them",
         )
     return measurements
 
@@ -242,7 +242,7 @@ class CheckReport:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What must be mended."""
+        """What must be fixed."""
         return tuple(finding for finding in self.findings if finding.severity == "fault")
 
     @property
@@ -252,7 +252,7 @@ class CheckReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing must be mended."""
+        """Whether nothing must be fixed."""
         return not self.faults
 
     def as_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from ntrm.core.errors import DataError, NtrmError, columns_mend
+from ntrm.core.errors import DataError, NtrmError, columns_hint
 from ntrm.core.io import by_column, read_rows
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS
@@ -52,7 +52,7 @@ def read_columns(
         with path.open(newline="", encoding="utf-8-sig") as stream:
             header, *rows = [*read_rows(stream, strip=strip)] or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path.name}", got=error, mend="save it as CSV in UTF-8") from error
+        raise DataError(f"cannot read {path.name}", got=error, hint="save it as CSV in UTF-8") from error
     columns = tuple(header)
     missing = [column for column in needed if column not in columns]
     if missing or "" in columns or len(set(columns)) < len(columns):
@@ -60,11 +60,11 @@ def read_columns(
             f"{path.name} has the wrong columns",
             got=", ".join(columns) or "an empty file",
             expected=f"columns {','.join(needed)}, each once, none without a name",
-            mend=columns_mend(columns),
+            hint=columns_hint(columns),
         )
     wide = next((line for line, row in enumerate(rows, start=2) if any(row[len(columns) :])), None)
     if wide is not None:
-        raise DataError(f"{path.name} has a row with too many cells", got=f"row {wide}", mend="quote cells with commas")
+        raise DataError(f"{path.name} has a row with too many cells", got=f"row {wide}", hint="quote cells with commas")
     return columns, [by_column(columns, row) for row in rows]
 
 
@@ -118,7 +118,7 @@ def _row_faults(cells: dict[str, str], rows: dict[str, CaseRow]) -> list[str]:
 def fault_of(error: NtrmError, code: str, file: str) -> Fault:
     """The fault that an error about a table amounts to."""
     found = error.what if error.got is None else f"{error.what}: {error.got}"
-    return fault(code, file, found, expected=str(error.expected or ""), mend=error.mend)
+    return fault(code, file, found, expected=str(error.expected or ""), hint=error.hint)
 
 
 def patient_faults(file: str, rows: list[tuple[str, str, str | None]]) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""Every fault a dataset can have: its code, what it means, what is expected and how to mend it."""
+"""Every fault a dataset can have: its code, what it means, what is expected and how to fix it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Kind:
 
     title: str
     expected: str
-    mend: str
+    hint: str
     severity: Severity = "fault"
 
 
@@ -114,7 +114,7 @@ KINDS: dict[str, Kind] = {
 class Fault:
     """One fault (or note, which does not make a dataset unclean) of one file; ``file`` is relative to the dataset.
 
-    >>> fault("missing-mask", "Images/a.tif").mend
+    >>> fault("missing-mask", "Images/a.tif").hint
     'add the mask, or remove the image'
     """
 
@@ -122,7 +122,7 @@ class Fault:
     file: str
     found: str
     expected: str
-    mend: str
+    hint: str
     severity: Severity = "fault"
 
     @property
@@ -141,7 +141,7 @@ def fault(
     found: str = "",
     *,
     expected: str = "",
-    mend: str = "",
+    hint: str = "",
     severity: Severity | None = None,
 ) -> Fault:
     """Fault of a known code; what is left empty is said by the code."""
@@ -151,7 +151,7 @@ def fault(
         file=printable(str(file)),
         found=printable(found or kind.title),
         expected=expected or kind.expected,
-        mend=mend or kind.mend,
+        hint=hint or kind.hint,
         severity=severity or kind.severity,
     )
 
@@ -168,15 +168,15 @@ def printable(text: str) -> str:
 class FaultError(DataError):
     """A file that cannot be used, with the code under which ``ntrm data check`` reports it."""
 
-    def __init__(self, code: str, path: Path, *, found: str = "", expected: str = "", mend: str = "") -> None:
-        self.fault = fault(code, path, found, expected=expected, mend=mend)
+    def __init__(self, code: str, path: Path, *, found: str = "", expected: str = "", hint: str = "") -> None:
+        self.fault = fault(code, path, found, expected=expected, hint=hint)
         what = f"{self.fault.file}: {self.fault.title}"
-        super().__init__(what, got=self.fault.found, expected=self.fault.expected, mend=self.fault.mend)
-        self._arguments = (code, path, found, expected, mend)
+        super().__init__(what, got=self.fault.found, expected=self.fault.expected, hint=self.fault.hint)
+        self._arguments = (code, path, found, expected, hint)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, self._arguments)
 
 
-def _rebuild(code: str, path: Path, found: str, expected: str, mend: str) -> FaultError:
-    return FaultError(code, path, found=found, expected=expected, mend=mend)
+def _rebuild(code: str, path: Path, found: str, expected: str, hint: str) -> FaultError:
+    return FaultError(code, path, found=found, expected=expected, hint=hint)

@@ -85,7 +85,7 @@ def decoding(path: Path) -> Iterator[None]:
             yield
     except PermissionError as error:
         raise FaultError(
-            "unreadable", path, found="no permission to read it", mend="change the file's permissions"
+            "unreadable", path, found="no permission to read it", hint="change the file's permissions"
         ) from error
     except BROKEN as error:
         found = f"{type(error).__name__}: {error}".strip(": ")

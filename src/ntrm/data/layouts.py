@@ -114,7 +114,7 @@ class Place:
 def survey_dataset(root: Path) -> Survey:
     """Walk a dataset folder of any layout; raises only where it is no dataset at all."""
     if not root.is_dir():
-        raise UsageError("no such dataset folder", got=root, expected="a folder", mend="check the path")
+        raise UsageError("no such dataset folder", got=root, expected="a folder", hint="check the path")
     layout, places = _find_layout(root)
     survey = Survey(root, layout)
     for place in places:
@@ -145,7 +145,7 @@ def _size(digits: str) -> tuple[int, str]:
 
 
 def _dataset_above(root: Path) -> str:
-    """How to mend a folder that is no dataset, and may be a part of one."""
+    """How to fix a folder that is no dataset, and may be a part of one."""
     folder = root.parent if root.name in ("Images", "Masks") else root
     if re.fullmatch(LEVEL, folder.name):
         folder = folder.parent
@@ -172,7 +172,7 @@ def _find_layout(root: Path) -> tuple[str, list[Place]]:
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
         return "masks", [Place("", None, root)]
     raise DataError(
-        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, mend=_dataset_above(root)
+        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, hint=_dataset_above(root)
     )
 
 
@@ -243,8 +243,8 @@ def _find_schema(survey: Survey) -> None:
     elif survey.layout == "queensland" or (survey.layout == "masks" and _is_rgb(survey.cases)):
         survey.schema = SKIN
     else:
-        mend = "write it; for one level of the skin dataset give the folder above the level instead"
-        survey.faults.append(fault("bad-classes", CLASSES, "no such file", mend=mend))
+        hint = "write it; for one level of the skin dataset give the folder above the level instead"
+        survey.faults.append(fault("bad-classes", CLASSES, "no such file", hint=hint))
 
 
 def _is_rgb(cases: Iterable[Case]) -> bool:
@@ -355,7 +355,7 @@ def _refusal(survey: Survey, faults: list[Fault]) -> NtrmError:
         f"{survey.root} cannot be used as a dataset",
         got="\n            ".join(lines),
         expected=faults[0].expected,
-        mend=f"run `ntrm data check {survey.root}` for all faults and how to mend them",
+        hint=f"run `ntrm data check {survey.root}` for all faults and how to fix them",
     )
 
 
@@ -367,7 +367,7 @@ def _with_splits(cases: tuple[Case, ...], path: Path) -> tuple[Case, ...]:
             f"{path} does not cover the dataset",
             got=f"no row for {', '.join(missing[:_SHOWN])}" + (" …" if len(missing) > _SHOWN else ""),
             expected="a row for every section",
-            mend="split the dataset again with `ntrm data split`",
+            hint="split the dataset again with `ntrm data split`",
         )
     unknown = sorted({row["split"] for row in rows.values()} - {*SPLITS})
     if unknown:
@@ -378,5 +378,5 @@ def _with_splits(cases: tuple[Case, ...], path: Path) -> tuple[Case, ...]:
         torn = patient_faults(path.name, [(c.name, g, c.split) for c, g in zip(chosen, grouping, strict=True)])
         if torn:
             found = torn[0]
-            raise RefusedError(f"{path}: {found.title}", got=found.found, expected=found.expected, mend=found.mend)
+            raise RefusedError(f"{path}: {found.title}", got=found.found, expected=found.expected, hint=found.hint)
     return chosen

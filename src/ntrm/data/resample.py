@@ -219,14 +219,14 @@ def _check_request(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
             "wrong number of resolutions",
             got=", ".join(levels) or "none",
             expected="one for a dataset of layout plain, one or more for layout queensland",
-            mend="run the command once per resolution, each with its own --out",
+            hint="run the command once per resolution, each with its own --out",
         )
     if out.resolve().is_relative_to(dataset.root.resolve()):
         raise RefusedError(
             "the output would lie inside the dataset, which stays as it is",
             got=out,
             expected=f"a folder outside {dataset.root}",
-            mend="choose another --out",
+            hint="choose another --out",
         )
 
 
@@ -254,7 +254,7 @@ def _tasks(case: Case, dataset: Dataset, levels: Sequence[str], out: Path) -> li
 def _target(case: Case, level: str, path: Path) -> _Target:
     if case.resolution is None:
         raise RefusedError(
-            f"no µm per pixel for {case.name}", expected="a known resolution", mend="add it to cases.csv, column mpp"
+            f"no µm per pixel for {case.name}", expected="a known resolution", hint="add it to cases.csv, column mpp"
         )
     factor = Fraction(level_factor(level), level_factor(case.level) if case.level else 1)
     if factor < 1:
@@ -296,7 +296,7 @@ def _is_done(target: _Target, source_size: tuple[int, int]) -> bool:
             f"{target.path} is there already and is something else",
             got=f"{found[1]} × {found[0]} pixels",
             expected=f"{width} × {height} pixels",
-            mend="choose an empty --out, or remove what is there",
+            hint="choose an empty --out, or remove what is there",
         )
     return True
 
@@ -313,7 +313,7 @@ def _place(path: Path, content: bytes) -> None:
     """Write ``content`` unless it is there; other content is somebody else's."""
     if path.exists() and path.read_bytes() != content:
         raise RefusedError(
-            f"{path} is there already and is something else", mend="choose an empty --out, or remove what is there"
+            f"{path} is there already and is something else", hint="choose an empty --out, or remove what is there"
         )
     with whole_file(path) as partial:
         partial.write_bytes(content)

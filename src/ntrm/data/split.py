@@ -51,7 +51,7 @@ class Split:
             raise DataError("unknown split", got=_some(strange), expected=f"one of {', '.join(SPLITS)}")
         twice = [name for name, number in Counter(row.name for row in self.rows).items() if number > 1]
         if twice:
-            raise DataError("sections listed twice", got=_some(twice), mend="keep one row per section")
+            raise DataError("sections listed twice", got=_some(twice), hint="keep one row per section")
         _split_by_patient(self.rows)
 
     @property
@@ -85,7 +85,7 @@ class Split:
             raise RefusedError(
                 "the split does not list every section",
                 got=f"nothing about {_some(missing)}",
-                mend="make the split again; sections that have one keep it",
+                hint="make the split again; sections that have one keep it",
             )
         return replace(dataset, cases=tuple(replace(case, split=split[case.name]) for case in dataset))
 
@@ -111,7 +111,7 @@ def write_split(root: Path, out: Path, *, fractions: Sequence[float] = FRACTIONS
             "the split file would lie inside the dataset, which stays as it is",
             got=out,
             expected=f"a file outside {root}",
-            mend="choose another --out",
+            hint="choose another --out",
         )
     split = make_split(
         open_dataset(root), fractions=fractions, seed=seed, existing=read_split(out) if out.exists() else None
@@ -178,7 +178,7 @@ class _Balance:
                 "too few patients for a split in which no patient is in two parts",
                 got=f"{len(self.strata)} patients",
                 expected=f"at least {len(self.offered)} for {', '.join(self.offered)}",
-                mend="add patients, or set a fraction to 0",
+                hint="add patients, or set a fraction to 0",
             )
 
     def sections(self, patient: str) -> int:
@@ -216,7 +216,7 @@ def _sections(dataset: Dataset, existing: Split | None) -> list[SplitRow]:
             raise RefusedError(
                 f"the resolutions of section {case.name} disagree",
                 got=f"{rows[case.name]} and {row}",
-                mend="give it one group, split and cancer type in cases.csv",
+                hint="give it one group, split and cancer type in cases.csv",
             )
     return sorted((listed | rows).values(), key=lambda row: row.name)
 
@@ -234,7 +234,7 @@ def _contradiction(who: str, one: str, other: str) -> RefusedError:
         f"{who} is in two splits",
         got=f"{one} and {other}",
         expected="one split, or test results would be measured on what was trained on",
-        mend="correct the split column in cases.csv or in the split file, or leave it empty to have it drawn",
+        hint="correct the split column in cases.csv or in the split file, or leave it empty to have it drawn",
     )
 
 
@@ -302,7 +302,7 @@ def open_parts(root: Path, *, level: str | None = None, split_file: Path | None 
             f"{root} has several resolutions",
             got="none chosen",
             expected=f"one of {', '.join(dataset.levels)}",
-            mend="choose one with --resolution",
+            hint="choose one with --resolution",
         )
     if any(case.split is None for case in dataset):
         dataset = make_split(dataset, seed=seed).apply(dataset)
@@ -331,7 +331,7 @@ def _common_resolution(dataset: Dataset) -> Resolution:
         raise RefusedError(
             f"{dataset.root}: µm/px is not stated",
             got=f"{sum(each is None for each in found.values())} of {len(found)} sections without it",
-            mend="write it into the column mpp of cases.csv",
+            hint="write it into the column mpp of cases.csv",
         )
     strange = [name for name, each in found.items() if each is None or not each.same_as(first)]
     if strange:
@@ -339,6 +339,6 @@ def _common_resolution(dataset: Dataset) -> Resolution:
             f"{dataset.root}: sections differ in µm/px",
             got=f"{strange[0]}: {found[strange[0]]}",
             expected=f"{first} as the others",
-            mend="bring them to one resolution with `ntrm data resample`",
+            hint="bring them to one resolution with `ntrm data resample`",
         )
     return first

@@ -39,7 +39,7 @@ def pixel_counts(mask: IndexMask, classes: int) -> Counts:
             "the mask holds indices that are no class",
             got=", ".join(map(str, strange)),
             expected=f"0 to {classes - 1}, or {IGNORE} for ignore",
-            mend="use the schema that the mask was written with",
+            hint="use the schema that the mask was written with",
         )
     return np.append(counts[:classes], counts[IGNORE])
 
@@ -217,7 +217,7 @@ def dataset_stats(
             f"{dataset.root} holds several resolutions of its sections",
             got=", ".join(dataset.levels),
             expected="one",
-            mend=f"choose one, for example --resolution {dataset.levels[0]}",
+            hint=f"choose one, for example --resolution {dataset.levels[0]}",
         )
     cases = tuple(case for case in dataset if case.mask is not None)
     if not cases:

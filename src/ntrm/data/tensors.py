@@ -74,7 +74,7 @@ class TileDataset(torch_data.Dataset[Tile]):
                 f"no tiles in {dataset.root}",
                 got=f"{len(dataset)} cases",
                 expected="at least one section with tissue",
-                mend="look at the dataset with `ntrm data stats`",
+                hint="look at the dataset with `ntrm data stats`",
             )
         self.places: tuple[Place, ...] = tuple(places)
 

@@ -28,7 +28,7 @@ from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_parts
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.loaded_model import class_table, open_subject
-from ntrm.evaluation.sections import BINS, Tally
+from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
@@ -198,7 +198,7 @@ def count_calibration(
     label = f"sections at temperature {predictor.config.temperature:.3g}"
     for case in progress.track(part, total=len(part), label=label):
         section = cache.open(case, parts.schema)
-        tally = Tally(table[section.mask], predictor.config.classes)
+        tally = SectionAccumulator(table[section.mask], predictor.config.classes)
         stitch(predictor, section.image, stitching=stitching, watch=tally)
         total += tally.calibration
     return total
@@ -270,17 +270,17 @@ def _own_folder(model: str | Path) -> Path:
                 "only a model folder of your own can be calibrated",
                 got=text,
                 expected=f"a folder with {CONFIG}",
-                mend=f'copy it first: ntrm.load("{text}").save_pretrained("my-model")',
+                hint=f'copy it first: ntrm.load("{text}").save_pretrained("my-model")',
             )
         raise DataError("no such model", got=text, expected=f"a folder with {CONFIG}")
     if not os.access(folder, os.W_OK):
-        raise RefusedError("the model folder cannot be written to", got=folder, mend="copy it first")
+        raise RefusedError("the model folder cannot be written to", got=folder, hint="copy it first")
     return folder
 
 
 def _claim(out: Path) -> Path:
     if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
     return out
 
 

@@ -145,7 +145,7 @@ def compare(
             )
             or "no evaluation",
             expected="evaluations of two or more models",
-            mend="evaluate another model on the same data",
+            hint="evaluate another model on the same data",
         )
     stacks = {label: np.stack([each.confusions for each in group]) for label, group in models.items()}
     patients = evaluated[0].patients
@@ -238,7 +238,7 @@ def _check_same(what: str, first: Evaluated, other: Evaluated, one: Sequence[Any
             f"{first.folder} and {other.folder} were not evaluated on the same {what}",
             got=_difference(two, one),
             expected=_difference(one, two),
-            mend="evaluate all models on one split of one dataset at one resolution",
+            hint="evaluate all models on one split of one dataset at one resolution",
         )
 
 
@@ -272,5 +272,5 @@ def _check_seeds(group: Sequence[Evaluated]) -> None:
                 f"two trainings of {one.name} cannot be told apart",
                 got=f"{one.folder} and {two.folder}: the same settings, the same seed {one.seed}, different weights",
                 expected="one evaluation for each seed",
-                mend="leave one of them out, or name the models apart when training",
+                hint="leave one of them out, or name the models apart when training",
             )

@@ -80,7 +80,7 @@ def class_table(config: ModelConfig, parts: DatasetSplits) -> NDArray[np.uint8]:
             f"the network does not know every class of {parts.whole.root}",
             got=", ".join(unknown),
             expected=f"only classes of the network: {', '.join(config.schema.names)}",
-            mend="choose a network trained on these classes, or rename them in classes.csv",
+            hint="choose a network trained on these classes, or rename them in classes.csv",
         )
     return config.schema.remap_table(parts.schema)
 
@@ -91,7 +91,7 @@ def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
             "the network does not say for which µm/px it is",
             got="none",
             expected=f"{parts.resolution}, as {parts.whole.root} has",
-            mend="train it, or state it with network.describe(mpp=…) before saving",
+            hint="train it, or state it with network.describe(mpp=…) before saving",
         )
     own = Resolution.square(config.mpp)
     if not own.same_as(parts.resolution):
@@ -99,7 +99,7 @@ def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
             "network and dataset differ in resolution",
             got=f"{parts.resolution} in {parts.whole.root}",
             expected=f"{own}, at which the network was trained",
-            mend="choose that level with --resolution, or make it with `ntrm data resample`",
+            hint="choose that level with --resolution, or make it with `ntrm data resample`",
         )
 
 
@@ -115,5 +115,5 @@ def _read_provenance(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="copy the run again, or the model without it") from error
+        raise DataError(f"cannot read {path}", got=error, hint="copy the run again, or the model without it") from error
     return document if isinstance(document, dict) else {}

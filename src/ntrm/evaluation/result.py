@@ -187,7 +187,7 @@ def read_evaluation(folder: Path) -> Evaluated:
         raise DataError(
             f"{folder / METRICS} cannot be understood",
             got=f"{type(error).__name__}: {error}",
-            mend="evaluate again with this version of ntrm",
+            hint="evaluate again with this version of ntrm",
         ) from error
     _check_whole(found, pooled)
     return found
@@ -214,7 +214,7 @@ def _check_whole(found: Evaluated, pooled: float | None) -> None:
             f"{found.folder / CONFUSIONS} does not fit its evaluation",
             got=f"{count} sections, {len(found.patients)} patients, {found.confusions.dtype} {found.confusions.shape}",
             expected=f"whole numbers (S, {classes}, {classes}) for S sections of different names",
-            mend="evaluate again",
+            hint="evaluate again",
         )
     total = found.confusions.sum(axis=0).astype(np.float64)
     accuracy = pixel_accuracy(total[None])[0]
@@ -223,7 +223,7 @@ def _check_whole(found: Evaluated, pooled: float | None) -> None:
             f"{METRICS} and {CONFUSIONS} of {found.folder} are not of one evaluation",
             got=f"pixel accuracy {pooled} and {accuracy:.6f}",
             expected="the same score of both",
-            mend="evaluate again",
+            hint="evaluate again",
         )
 
 
@@ -237,7 +237,7 @@ def _read_metrics(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="evaluate again") from error
+        raise DataError(f"cannot read {path}", got=error, hint="evaluate again") from error
     return document if isinstance(document, dict) else {}
 
 
@@ -247,4 +247,4 @@ def _read_confusions(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in ("names", "patients", "final")}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", mend="evaluate again") from error
+        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint="evaluate again") from error

@@ -29,7 +29,7 @@ BINS = 15
 Mask = NDArray[np.uint8]
 
 
-class Tally:
+class SectionAccumulator:
     """Confusion and calibration of one section, counted where its probabilities are while they are there.
 
     Handed to ``stitch`` as ``watch``. With ``calibration=False`` only confusions are counted.
@@ -141,7 +141,7 @@ class PredictedSection:
     truth: Mask
     """In the network's classes."""
     stitched: Stitched
-    tally: Tally
+    tally: SectionAccumulator
     seconds: float
     """Time the prediction took."""
 
@@ -171,7 +171,7 @@ def predict_section(
     """Stitch one section of a dataset and count it against its truth, mapped by ``table`` to the network's classes."""
     section = (cache or TileCache()).open(case, dataset_schema)
     truth = table[section.mask]
-    tally = Tally(truth, predictor.config.classes)
+    tally = SectionAccumulator(truth, predictor.config.classes)
     start = time.monotonic()
     stitched = stitch(predictor, section.image, stitching=stitching, initial=True, watch=tally)
     return PredictedSection(case, section, truth, stitched, tally, time.monotonic() - start)
@@ -181,6 +181,6 @@ def confusion_of(predictor: Predictor, image: Image, truth: Mask, *, stitching: 
     """Only the confusion counts of a section: for images that are degraded on purpose."""
     if image.shape[:2] != truth.shape:
         raise DataError("image and truth differ in size", got=image.shape[:2], expected=truth.shape)
-    tally = Tally(truth, predictor.config.classes, calibration=False)
+    tally = SectionAccumulator(truth, predictor.config.classes, calibration=False)
     stitch(predictor, image, stitching=stitching, watch=tally)
     return tally.final

@@ -94,7 +94,7 @@ BOUNDARY_UM = 25.0
 def claim_folder(out: Path) -> None:
     """Refuse a folder that holds anything but an evaluation, whole or broken off."""
     if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
     check_writable(out)
     names = [path.name for path in out.iterdir()] if out.exists() else []
     strange = sorted(name for name in names if name not in FILES and not name.startswith(PARTIAL))
@@ -102,7 +102,7 @@ def claim_folder(out: Path) -> None:
         raise RefusedError(
             f"the folder {out} holds something that is no evaluation",
             got=", ".join(strange[:3]) + (" …" if len(strange) > 3 else ""),
-            mend="choose an empty or a new folder for --out",
+            hint="choose an empty or a new folder for --out",
         )
 
 

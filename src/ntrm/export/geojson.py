@@ -219,7 +219,7 @@ def _check_classes(table: RegionTable, schema: LabelSchema) -> None:
             "the mask holds a class that the schema does not know",
             got=f"index {int(unknown[0])}",
             expected=f"0 to {len(schema) - 1}, or 255 for nothing",
-            mend="give the schema of the model that made the mask",
+            hint="give the schema of the model that made the mask",
         )
 
 

@@ -58,7 +58,7 @@ def zarr_library() -> Any:
     try:
         import zarr
     except ImportError as error:
-        raise UsageError("OME-Zarr needs zarr, which is not installed", mend="pip install 'zarr>=3'") from error
+        raise UsageError("OME-Zarr needs zarr, which is not installed", hint="pip install 'zarr>=3'") from error
     return zarr
 
 
@@ -104,7 +104,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """A folder beside ``path`` that takes its place when the block ends well; what a killed run left there goes."""
     partial, old = path.with_name(f".{path.name}.writing"), path.with_name(f".{path.name}.old")
     if path.exists() and not (path / "zarr.json").is_file():
-        raise DataError(f"{path} is in the way", got="no zarr folder", expected="a new name", mend="move it away")
+        raise DataError(f"{path} is in the way", got="no zarr folder", expected="a new name", hint="move it away")
     try:
         for leftover in (partial, old):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -115,7 +115,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         if old.exists() and not path.exists():
             old.rename(path)
-        raise DataError(f"cannot write {path}", got=error, mend="check free space and permissions") from error
+        raise DataError(f"cannot write {path}", got=error, hint="check free space and permissions") from error
     finally:
         for leftover in (partial, old):
             shutil.rmtree(leftover, ignore_errors=True)

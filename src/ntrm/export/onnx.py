@@ -113,7 +113,7 @@ def _require_extra() -> None:
         for module in EXTRAS["export"]:
             importlib.import_module(module)
     except ImportError as error:
-        raise UsageError("ONNX export needs an extra", got=error, mend='pip install "ntrm[export]"') from error
+        raise UsageError("ONNX export needs an extra", got=error, hint='pip install "ntrm[export]"') from error
 
 
 def _probe(batch: int, side: int, config: ModelConfig, seed: int) -> Tensor:
@@ -143,7 +143,7 @@ def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int |
         name = plain.network.config.arch
         raise RefusedError(f"{name} cannot be exported", got=str(error).strip().splitlines()[0]) from error
     if program is None:
-        raise RefusedError("the exporter gave nothing", got="no program", mend="use torch 2.11 or newer")
+        raise RefusedError("the exporter gave nothing", got="no program", hint="use torch 2.11 or newer")
     reached = program.model.opset_imports[""]
     if opset not in (None, reached):
         raise UsageError("the network cannot be written in this opset", got=opset, expected=f"for example {reached}")
@@ -200,7 +200,7 @@ def _run(path: Path, probes: Sequence[Tensor]) -> list[list[NDArray[np.float32]]
         return [session.run(None, {INPUT: probe.numpy()}) for probe in probes]
     except (state.Fail, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented) as error:
         reason = str(error).strip().splitlines()[0]
-        raise RefusedError("onnxruntime cannot run the file", got=reason, mend="use a lower opset") from error
+        raise RefusedError("onnxruntime cannot run the file", got=reason, hint="use a lower opset") from error
 
 
 def _compare(
@@ -224,5 +224,5 @@ def _judge(difference: float, agreement: float, tolerance: float) -> None:
         "the ONNX file does not compute what the network computes",
         got=f"logits differ by {difference:.2g}, {agreement:.2%} of the pixels agree",
         expected=f"at most {tolerance:g}, at least {AGREEMENT:.1%}",
-        mend="try another seed (a coarse probability may lie on the threshold), then another opset or torch version",
+        hint="try another seed (a coarse probability may lie on the threshold), then another opset or torch version",
     )

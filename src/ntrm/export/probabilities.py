@@ -121,8 +121,8 @@ class ProbabilityZarr:
             shard.unlink(missing_ok=True)
             return
         if self._array is None:
-            mend = "delete the slide's folder, and run again"
-            raise DataError("unfinished probabilities are gone", got=self._path.name, mend=mend)
+            hint = "delete the slide's folder, and run again"
+            raise DataError("unfinished probabilities are gone", got=self._path.name, hint=hint)
         with _own_errors(self._path):
             self._array[:, y0:y1, x0:x1] = values
             with shard.open("rb") as stream:
@@ -186,4 +186,4 @@ def _own_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"cannot write {path.name}", got=error, mend="check free space and permissions") from error
+        raise DataError(f"cannot write {path.name}", got=error, hint="check free space and permissions") from error

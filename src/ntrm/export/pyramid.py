@@ -83,8 +83,8 @@ def _pyramid(
                 levels.append(_coarser(levels[-1], halved, scratch()))
             yield tuple(levels)
         except OSError as error:
-            mend = "check free space and permissions"
-            raise DataError(f"cannot write below {folder}", got=error, mend=mend) from error
+            hint = "check free space and permissions"
+            raise DataError(f"cannot write below {folder}", got=error, hint=hint) from error
 
 
 def _given(rows: Any, stored: Callable[[Labels], Labels]) -> Level:
@@ -138,7 +138,7 @@ def _check_classes(band: Labels, schema: LabelSchema) -> None:
             "the mask holds a class that the schema does not know",
             got=f"index {int(unknown[0])}",
             expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
-            mend="give the schema of the model that made the mask",
+            hint="give the schema of the model that made the mask",
         )
 
 

@@ -42,7 +42,7 @@ class DiskArray:
         self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         if os.fstat(self._file).st_size < height * width:
             self.close()
-            raise DataError("a map on disk is too short", expected=f"{height} × {width} bytes", mend="run again")
+            raise DataError("a map on disk is too short", expected=f"{height} × {width} bytes", hint="run again")
 
     @property
     def size(self) -> int:
@@ -65,7 +65,7 @@ class DiskArray:
         return whole if dtype is None else whole.astype(dtype)
 
     def __eq__(self, other: object) -> bool:
-        raise UsageError("a map on disk cannot be compared as a whole", mend="read its rows, and compare those")
+        raise UsageError("a map on disk cannot be compared as a whole", hint="read its rows, and compare those")
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -86,7 +86,7 @@ class DiskArray:
         while left:
             got = os.preadv(self._file, [left], offset)
             if got <= 0:
-                raise DataError("a map on disk has become shorter", mend="run again; nothing else may write there")
+                raise DataError("a map on disk has become shorter", hint="run again; nothing else may write there")
             left, offset = left[got:], offset + got
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class BandStore:
             raise RefusedError(
                 "unfinished work of another model, other options or another file lies there",
                 got=self.folder.parent.name,
-                mend="give the same command as before, or choose another --out",
+                hint="give the same command as before, or choose another --out",
             )
         for name in self.names:
             self._streams[name] = _for_update(self.path(name))
@@ -258,8 +258,8 @@ def _own_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        mend = "check free space and permissions; the same command goes on"
-        raise DataError("cannot keep finished rows", got=error, mend=mend) from error
+        hint = "check free space and permissions; the same command goes on"
+        raise DataError("cannot keep finished rows", got=error, hint=hint) from error
 
 
 def _lines(journal: Path) -> list[tuple[dict[str, Any], int]]:

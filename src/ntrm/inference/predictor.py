@@ -114,7 +114,7 @@ class Predictor:
             raise UsageError(
                 "the network does not say what it predicts",
                 got=f"{type(network).__name__} without a config",
-                mend="make it with ntrm.create or ntrm.load",
+                hint="make it with ntrm.create or ntrm.load",
             )
         if batch < 1:
             raise UsageError("wrong batch size", got=batch, expected="1 or more")
@@ -196,15 +196,15 @@ class Predictor:
 
     def _check_graph(self, image: Image) -> None:
         """Refuse to give None, or the graph of a field larger than any the network was trained with."""
-        mend = "predict without graph=True; ntrm.tissue_graph(prediction.mask, mpp=…) gives the graph of the mask"
+        hint = "predict without graph=True; ntrm.tissue_graph(prediction.mask, mpp=…) gives the graph of the mask"
         if not self.has_graph:
-            raise UsageError(f"{self.config.arch} has no relation module, so it uses no graph", mend=mend)
+            raise UsageError(f"{self.config.arch} has no relation module, so it uses no graph", hint=hint)
         if self._is_large(image):
             raise UsageError(
                 "the network relates tissues window by window",
                 got=f"an image of {image.shape[0]} × {image.shape[1]} pixels",
                 expected=f"at most {self.config.window} × {self.config.window} for graph=True",
-                mend=mend,
+                hint=hint,
             )
 
     @torch.inference_mode()
@@ -274,7 +274,7 @@ class Predictor:
                 raise NtrmError(
                     f"memory of {self.device} ran out with a single image",
                     got=f"{height} × {width} pixels",
-                    mend=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
+                    hint=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
                 ) from error
             return None
 
@@ -307,7 +307,7 @@ class Predictor:
         return NtrmError(
             "the network gave values that are no numbers",
             got=f"{self.config.arch} in {self.precision}",
-            mend="use precision='float32'; if that gives the same, its weights are broken",
+            hint="use precision='float32'; if that gives the same, its weights are broken",
         )
 
     def _unpack(self, output: Segmentation, images: Sequence[Image]) -> list[Prediction]:
@@ -340,14 +340,14 @@ def check_image(image: object) -> None:
             "an image must be an array",
             got=type(image).__name__,
             expected="a numpy array of shape (H, W, 3), or a list of them",
-            mend="np.asarray(image) makes one of a Pillow image",
+            hint="np.asarray(image) makes one of a Pillow image",
         )
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
         raise UsageError(
             "not an RGB image",
             got=f"{image.dtype} of shape {image.shape}",
             expected="uint8 of shape (H, W, 3), at least one pixel",
-            mend="convert it to 8-bit RGB: repeat grey three times, scale floats to 0 … 255",
+            hint="convert it to 8-bit RGB: repeat grey three times, scale floats to 0 … 255",
         )
 
 

@@ -152,12 +152,12 @@ def fit_temperature(
     scores = scores.astype(np.float64) - scores.max(axis=0)
     of_truth = _pick(scores, labels).mean()
 
-    def surprise(log_temperature: float) -> float:
+    def nll(log_temperature: float) -> float:
         sharpness = np.exp(-log_temperature)
         return float(np.log(np.exp(sharpness * scores).sum(axis=0)).mean() - sharpness * of_truth)
 
     low, high = np.log(TEMPERATURES)
-    found = optimize.minimize_scalar(surprise, bounds=(low, high), method="bounded", options={"xatol": 1e-7})
+    found = optimize.minimize_scalar(nll, bounds=(low, high), method="bounded", options={"xatol": 1e-7})
     return float(np.exp(found.x))
 
 
@@ -179,7 +179,7 @@ def _known_pixels(
             "the truth holds values that are no class",
             got=f"values from {labels.min()} to {labels.max()}",
             expected=f"0 to {len(maps) - 1} or the ignore value",
-            mend="read the truth with the label schema of the model",
+            hint="read the truth with the label schema of the model",
         )
     return maps[:, known], labels
 
@@ -199,5 +199,5 @@ def _check_probabilities(pixels: NDArray[np.floating]) -> None:
             "these are no probabilities",
             got=f"values from {pixels.min():.3g} to {pixels.max():.3g}, sums up to {sums.max():.3g}",
             expected="values from 0 that sum to 1 over the classes",
-            mend="take the softmax of logits over the classes first",
+            hint="take the softmax of logits over the classes first",
         )

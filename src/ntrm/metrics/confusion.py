@@ -63,7 +63,7 @@ def _check_shapes(truth: tuple[int, ...], prediction: tuple[int, ...]) -> None:
             "truth and prediction differ in size",
             got=f"truth {truth}, prediction {prediction}",
             expected="the same size",
-            mend="predict at the resolution of the mask, or resample one of them",
+            hint="predict at the resolution of the mask, or resample one of them",
         )
 
 
@@ -73,5 +73,5 @@ def _check_range(what: str, lowest: int, highest: int, classes: int) -> None:
             f"the {what} holds values that are no class",
             got=f"values from {lowest} to {highest}",
             expected=f"0 to {classes - 1}" + (" or the ignore value" if what == "truth" else ""),
-            mend="read both with one label schema",
+            hint="read both with one label schema",
         )

@@ -145,7 +145,7 @@ def _check_counts(confusion: NDArray[np.integer], schema: LabelSchema) -> Counts
             "this is no table of confusion counts for these classes",
             got=f"{counts.dtype} {counts.shape}",
             expected=f"whole numbers from 0, {len(schema)} × {len(schema)} for the classes {', '.join(schema.names)}",
-            mend="count with ntrm.metrics.confusion and the number of classes of the same label schema",
+            hint="count with ntrm.metrics.confusion and the number of classes of the same label schema",
         )
     return counts.astype(np.int64)
 

@@ -320,7 +320,7 @@ def _with_seeds(name: str, values: ArrayLike, dimensions: int, sections: int) ->
             f"the values of {name} have the wrong shape",
             got=array.shape,
             expected=f"{shape} of {sections} sections, with a leading axis where there are several seeds",
-            mend="give every model's values for the same sections in the same order",
+            hint="give every model's values for the same sections in the same order",
         )
     return array
 
@@ -342,7 +342,7 @@ def _check_counts(stacks: Mapping[str, Values]) -> None:
                 f"{name} was not scored on the same truth as the models or seeds before it",
                 got="different numbers of true pixels per section and class",
                 expected="the same sections, in the same order, at the same resolution",
-                mend="evaluate all models on one split of one dataset",
+                hint="evaluate all models on one split of one dataset",
             )
 
 

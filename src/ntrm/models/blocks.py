@@ -111,5 +111,5 @@ def check_input(x: Tensor, multiple: int) -> None:
             f"height and width must be multiples of {multiple}",
             got=f"{height} × {width}",
             expected=f"{padded[0]} × {padded[1]}",
-            mend="pad the image to that size, or let ntrm.Predictor do it",
+            hint="pad the image to that size, or let ntrm.Predictor do it",
         )

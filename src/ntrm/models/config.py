@@ -61,7 +61,7 @@ class ModelConfig:
             raise RefusedError(
                 "the network does not say for which µm/px it is",
                 got="none",
-                mend="train it, or state it with network.describe(mpp=…) before saving",
+                hint="train it, or state it with network.describe(mpp=…) before saving",
             )
 
     def as_dict(self) -> dict[str, Any]:

@@ -195,12 +195,12 @@ class TimmEncoder(nn.Module):
             import timm
         except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision built for another torch
             raise UsageError(
-                f"the encoder timm:{name} needs timm", got=error, mend='pip install "ntrm[encoders]"'
+                f"the encoder timm:{name} needs timm", got=error, hint='pip install "ntrm[encoders]"'
             ) from error
         try:
             self.body = timm.create_model(name, pretrained=False, features_only=True)
         except RuntimeError as error:
-            raise UsageError("timm cannot make this encoder", got=error, mend="see timm.list_models()") from error
+            raise UsageError("timm cannot make this encoder", got=error, hint="see timm.list_models()") from error
         strides = list(self.body.feature_info.reduction())
         if strides != STRIDES:
             raise UsageError(f"timm:{name} is no five-level pyramid", got=strides, expected=STRIDES)

@@ -57,12 +57,12 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
                 f"no folder {source} here, and the hub does not answer",
                 got=f"nothing from {endpoint} in {SILENCE_S:g} s, and no copy of an earlier download",
                 expected="an answer, however slow the download is then",
-                mend="check HF_ENDPOINT, the proxy and the network, try again later, or give a local folder",
+                hint="check HF_ENDPOINT, the proxy and the network, try again later, or give a local folder",
             ) from error
         raise RefusedError(
             f"no folder {source} here, and it cannot be fetched from the hub",
             got=f"{type(error).__name__}: {error}".splitlines()[0],
-            mend="check the name and the network, or give a local folder",
+            hint="check the name and the network, or give a local folder",
         ) from error
 
 
@@ -77,16 +77,16 @@ def local_folder(source: str | Path) -> Path | None:
     local = text.count("/") == 1 and folder.parent.is_dir()
     if local or folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
         # What begins with a folder of this machine is most likely a path with a mistake in it, and nothing to ask for.
-        mend = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
+        hint = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
         raise DataError(
             "no such model",
             got=text,
             expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name",
-            mend=mend if local else "",
+            hint=hint if local else "",
         )
     if find_spec("huggingface_hub") is None:
         raise RefusedError(
-            f"no folder {text}, and no hub client", got="no huggingface_hub", mend='pip install "ntrm[hub]"'
+            f"no folder {text}, and no hub client", got="no huggingface_hub", hint='pip install "ntrm[hub]"'
         )
     return None
 
@@ -112,13 +112,13 @@ def read_model(folder: Path) -> tuple[ModelConfig, Path]:
     config = _understand(document, folder / CONFIG)
     path = folder / WEIGHTS
     if not path.is_file():
-        raise DataError("the model folder has no weights", got=folder, expected=WEIGHTS, mend="copy the whole folder")
+        raise DataError("the model folder has no weights", got=folder, expected=WEIGHTS, hint="copy the whole folder")
     if sha256_of(path) != document["weights_sha256"]:
         raise RefusedError(
             f"{path} is not the file that {CONFIG} names",
             got=f"sha256 {sha256_of(path)}",
             expected=f"sha256 {document['weights_sha256']}",
-            mend="copy the folder again, both files together",
+            hint="copy the folder again, both files together",
         )
     return config, path
 
@@ -131,7 +131,7 @@ def _model_folder(folder: Path) -> Path:
         f"{folder} holds no model",
         got=f"no {CONFIG}",
         expected=f"a folder with {CONFIG} and {WEIGHTS}",
-        mend=f"give {inside}" if (inside / CONFIG).exists() else "give the folder `model` of a finished run",
+        hint=f"give {inside}" if (inside / CONFIG).exists() else "give the folder `model` of a finished run",
     )
 
 
@@ -141,7 +141,7 @@ def _read_config(path: Path) -> dict[str, Any]:
             raise DataError(f"{path} is no model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="copy the model folder again") from error
+        raise DataError(f"cannot read {path}", got=error, hint="copy the model folder again") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else type(document).__name__
         raise DataError(f"{path} is no NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")
@@ -149,7 +149,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise DataError(
             f"{path} has other fields than a model config",
             got=f"missing {sorted(_KEYS - document.keys())}, unknown {sorted(document.keys() - _KEYS)}",
-            mend="use the ntrm version that wrote it",
+            hint="use the ntrm version that wrote it",
         )
     return document
 
@@ -183,4 +183,4 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise DataError(f"{path} cannot be understood", got=reason, mend="copy the model folder again") from error
+        raise DataError(f"{path} cannot be understood", got=reason, hint="copy the model folder again") from error

@@ -48,14 +48,14 @@ def _fill(network: SegmentationModel, state: dict[str, Tensor], path: Path) -> N
             f"{path} does not fit {network.config.arch} with {network.config.classes} classes",
             got=f"missing {missing[:3]}, unknown {extra[:3]}, other shape {sorted(wrong)[:3]}",
             expected="exactly the tensors of that network",
-            mend="use the config.json that belongs to these weights",
+            hint="use the config.json that belongs to these weights",
         )
     kinds = {key: value.dtype for key, value in state.items() if not _fits(value.dtype, own[key].dtype)}
     if kinds:
         raise DataError(f"{path} holds weights of another kind of number", got=kinds, expected="float32 or float16")
     broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
     if broken:
-        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], mend="fetch or train it again")
+        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], hint="fetch or train it again")
     network.load_state_dict(state)
 
 

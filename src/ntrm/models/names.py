@@ -51,5 +51,5 @@ def refuse_moved(name: str) -> None:
             f"{name} is a research network, which the package does not hold any more",
             got=name,
             expected=f"one of {', '.join(sorted(NETWORKS))}",
-            mend="train or load it with research/ of the source repository: see research/README.md there",
+            hint="train or load it with research/ of the source repository: see research/README.md there",
         )

@@ -124,7 +124,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
         f"{name} {'' if name == arch else f'is {arch} and '}does not take these options",
         got=", ".join(unknown),
         expected=f"one of {', '.join(sorted(option_names(name)))}",
-        mend=f"{', '.join(unknown)} can be given to {', '.join(takers)}" if takers else "",
+        hint=f"{', '.join(unknown)} can be given to {', '.join(takers)}" if takers else "",
     )
 
 

@@ -77,7 +77,7 @@ def write_model(
     state = {key: _stored(value, dtype) for key, value in network.state_dict().items()}
     broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
     if broken:
-        raise RefusedError("the network holds weights that are no numbers", got=broken[:3], mend="train it again")
+        raise RefusedError("the network holds weights that are no numbers", got=broken[:3], hint="train it again")
     with whole_file(folder / WEIGHTS) as partial:
         save_file(state, partial)
     digest = sha256_of(folder / WEIGHTS)

@@ -67,11 +67,11 @@ def load_encoder_weights(encoder: nn.Module, source: str | Path, name: str = "re
             f"{path} does not fit the encoder {name}",
             got=f"missing {missing[:3]}, unknown {extra[:3]}, other shape {wrong[:3]}",
             expected="torchvision's key names and full width",
-            mend=f"fetch the weights of {name} ({IMAGENET_HUB.get(name, 'see the docs')})",
+            hint=f"fetch the weights of {name} ({IMAGENET_HUB.get(name, 'see the docs')})",
         )
     broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
     if broken:
-        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], mend="fetch the file again")
+        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], hint="fetch the file again")
     encoder.load_state_dict(state, strict=False)
     return path
 
@@ -81,7 +81,7 @@ def find_weights(source: str, name: str) -> Path:
     if source != "imagenet" and Path(source).is_file():
         return Path(source)
     if source.endswith((".safetensors", ".pth", ".pt")):
-        raise DataError("no such weights file", got=source, mend="check the path")
+        raise DataError("no such weights file", got=source, hint="check the path")
     if source == "imagenet":
         if name not in IMAGENET_HUB:
             raise choices_error("no ImageNet weights are known for this encoder", name, IMAGENET_HUB)
@@ -102,12 +102,12 @@ def _fetch(hub_id: str, name: str) -> Path:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     except ImportError as error:
-        raise RefusedError(f"no file {hub_id}, and no hub client", got=error, mend=by_hand) from error
+        raise RefusedError(f"no file {hub_id}, and no hub client", got=error, hint=by_hand) from error
     try:
         return Path(hf_hub_download(hub_id, "model.safetensors"))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise RefusedError(
-            f"cannot find the weights {hub_id}", got=f"{type(error).__name__}: {error}".splitlines()[0], mend=by_hand
+            f"cannot find the weights {hub_id}", got=f"{type(error).__name__}: {error}".splitlines()[0], hint=by_hand
         ) from error
 
 
@@ -122,7 +122,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             f"cannot read weights from {path}",
             got=str(error).splitlines()[0] if str(error) else type(error).__name__,
             expected="safetensors, or a state dict of tensors saved by torch",
-            mend="fetch the file again; a file that wants to run code is refused",
+            hint="fetch the file again; a file that wants to run code is refused",
         ) from error
     names = isinstance(state, dict) and all(isinstance(key, str) for key in state)
     if not names or not all(isinstance(value, Tensor) for value in state.values()):

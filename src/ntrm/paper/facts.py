@@ -50,7 +50,7 @@ def choose_levels(data: Path, wanted: tuple[str, ...]) -> tuple[str, ...]:
     present = open_dataset(data).levels
     if present == ("",):
         if wanted:
-            raise UsageError("this dataset has no resolution levels", got=", ".join(wanted), mend="leave them out")
+            raise UsageError("this dataset has no resolution levels", got=", ".join(wanted), hint="leave them out")
         return present
     missing = [level for level in wanted if level not in present]
     if missing:
@@ -85,7 +85,7 @@ def _facts(parts: DatasetSplits, level: str, counts: list[tuple[int, int]]) -> F
         raise UsageError(
             f"{parts.whole.root} has an empty part",
             got=f"no section in {', '.join(empty)}",
-            mend="divide it with `ntrm data split` and give the file with --splits",
+            hint="divide it with `ntrm data split` and give the file with --splits",
         )
     return Facts(
         level=level,

@@ -187,7 +187,7 @@ class Results:
                 "the evaluations are not of the same sections",
                 got=f"{len(lists)} different lists of sections",
                 expected="one",
-                mend="delete the folders `evaluation` of the runs and start again",
+                hint="delete the folders `evaluation` of the runs and start again",
             )
         ((names, patients),) = lists
         return list(names), list(patients)
@@ -218,7 +218,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"cannot read {path}", got=error, mend=f"delete the folder {path.parent} and start again")
+    return DataError(f"cannot read {path}", got=error, hint=f"delete the folder {path.parent} and start again")
 
 
 @dataclass(frozen=True, eq=False)

@@ -243,7 +243,7 @@ def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:
     missing = [arch for arch in names if arch.startswith("mit") and find_spec("transformers") is None]
     kept = [arch for arch in names if arch not in missing]
     if not kept:
-        raise UsageError("transformers is missing", got=", ".join(missing), mend='pip install "ntrm[mit]"')
+        raise UsageError("transformers is missing", got=", ".join(missing), hint='pip install "ntrm[mit]"')
     notes = [f'{arch} is left out: it needs transformers (pip install "ntrm[mit]").' for arch in missing]
     told = [f"{DEFAULT} is {DEFAULT_NETWORK} in this version of ntrm."] if DEFAULT in archs else []
     return kept, told + notes

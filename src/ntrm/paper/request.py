@@ -190,13 +190,13 @@ class Workspace:
     def claim(self) -> None:
         """Refuse a folder that holds something else."""
         if self.out.exists() and not self.out.is_dir():
-            raise UsageError("the output is not a folder", got=self.out, mend="choose another --out")
+            raise UsageError("the output is not a folder", got=self.out, hint="choose another --out")
         strange = [path.name for path in self.out.iterdir() if path.name != self.lock.name] if self.out.exists() else []
         if strange and not (self.out / MARK).is_file():
             raise RefusedError(
                 "the folder holds something that is no reproduction",
                 got=f"{self.out}: {', '.join(sorted(strange)[:3])}",
-                mend="choose an empty or a new folder",
+                hint="choose an empty or a new folder",
             )
 
     def describe(self, document: Mapping[str, Any]) -> None:

@@ -101,12 +101,12 @@ def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress
 def _claim(out: Path, options: PhantomOptions) -> None:
     """Make sure that ``out`` is ours: empty, or begun with the very same options."""
     if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
     kept = out / OPTIONS_FILE
     if not kept.exists():
         if out.exists() and any(out.iterdir()):
             raise RefusedError(
-                "the folder holds something that is no phantom", got=out, mend="choose an empty or a new folder"
+                "the folder holds something that is no phantom", got=out, hint="choose an empty or a new folder"
             )
         write_json(kept, options.as_dict())
         return
@@ -116,7 +116,7 @@ def _claim(out: Path, options: PhantomOptions) -> None:
             "the folder was begun with other options",
             got=options.as_dict(),
             expected=before,
-            mend="give the same options to go on, or choose a new folder",
+            hint="give the same options to go on, or choose a new folder",
         )
 
 
@@ -133,7 +133,7 @@ def _read_truth(out: Path) -> dict[str, Any]:
     path = out / TRUTH_FILE
     sections = _read_object(path).get("sections") if path.exists() else {}
     if not isinstance(sections, dict):
-        raise RefusedError(f"{path} is not what a phantom writes", got="no sections", mend="choose a new folder")
+        raise RefusedError(f"{path} is not what a phantom writes", got="no sections", hint="choose a new folder")
     return sections
 
 
@@ -146,7 +146,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise RefusedError(f"cannot read {path}", got=error, mend="choose a new folder") from error
+        raise RefusedError(f"cannot read {path}", got=error, hint="choose a new folder") from error
 
 
 def _draw_all(tasks: list[tuple[Path, PhantomOptions, PlannedSection]], jobs: int) -> Iterator[str]:

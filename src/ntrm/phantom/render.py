@@ -107,7 +107,7 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
             "a mask to render must be a two-dimensional array of class indices",
             got=f"{mask.dtype} {mask.shape}",
             expected="uint8 (height, width)",
-            mend="decode RGB masks with LabelSchema.decode first",
+            hint="decode RGB masks with LabelSchema.decode first",
         )
     values = np.flatnonzero(np.bincount(mask.ravel(), minlength=IGNORE + 1))
     strange = [int(value) for value in values if len(SKIN) <= value < IGNORE]
@@ -116,5 +116,5 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
             "the mask holds values that are no skin tissue",
             got=strange,
             expected=f"0 to {len(SKIN) - 1}, or {IGNORE} for ignore",
-            mend="remap the mask to the skin schema by name",
+            hint="remap the mask to the skin schema by name",
         )

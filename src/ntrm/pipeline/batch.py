@@ -129,13 +129,13 @@ def _check_cluster(cluster: str | None, workers: int | None, model: str | Path |
     if cluster is not None and cluster not in CLUSTERS:
         raise choices_error("unknown kind of cluster", cluster, CLUSTERS)
     if workers is not None and cluster is None:
-        raise UsageError("workers without a cluster", got=f"--workers {workers}", mend="add --cluster ray")
+        raise UsageError("workers without a cluster", got=f"--workers {workers}", hint="add --cluster ray")
     if cluster is not None and isinstance(model, SegmentationModel):
         raise UsageError(
             "a network in memory cannot go to a cluster",
             got=type(model).__name__,
             expected="a folder, a hub id or bundled",
-            mend="save it with save_pretrained, and give the folder",
+            hint="save it with save_pretrained, and give the folder",
         )
 
 

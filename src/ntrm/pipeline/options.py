@@ -121,7 +121,7 @@ def claim(out: Path, identity: Identity, covariates: Sequence[str]) -> list[str]
             f"{out} holds results of another run",
             got=_differences(before, mine, differing),
             expected="the same model, program and options",
-            mend="choose another --out, or give the options of before",
+            hint="choose another --out, or give the options of before",
         )
     together = [*seen, *(name for name in covariates if name not in seen)]
     if not before or together != seen:
@@ -144,15 +144,15 @@ def _read_run(out: Path) -> dict[str, Any]:
             raise RefusedError(
                 f"{out} is not empty and holds no results",
                 got=strange[0],
-                mend="choose a new or an empty folder for --out",
+                hint="choose a new or an empty folder for --out",
             ) from None
         return {}
     except NotADirectoryError as error:
-        raise UsageError("the output is not a folder", got=out, mend="choose another --out") from error
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="choose another --out") from error
+        raise DataError(f"cannot read {path}", got=error, hint="choose another --out") from error
     if not isinstance(document, dict) or not _are_names(document.get("covariates", [])):
-        raise DataError(f"{path} is no record of a run", mend="choose another --out")
+        raise DataError(f"{path} is no record of a run", hint="choose another --out")
     return document
 
 

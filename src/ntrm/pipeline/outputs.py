@@ -58,9 +58,9 @@ from ntrm.wsi.pieces import PieceMap
 
 
 @contextmanager
-def one_beside() -> Iterator[Executor]:
+def background_worker() -> Iterator[Executor]:
     """A thread that does one task after the other; what has not begun when the block ends is not done any more."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix="ntrm-beside")
+    pool = ThreadPoolExecutor(1, thread_name_prefix="ntrm-background")
     try:
         yield pool
     finally:
@@ -99,7 +99,7 @@ def derive(
     slide_id: str,
     found: SlidePrediction,
     *,
-    look: SlideOverview,
+    overview: SlideOverview,
     grid: SlideGrid,
     schema: LabelSchema,
     identity: Identity,
@@ -111,15 +111,15 @@ def derive(
     """
     labels, confidence = found.array(LABELS), found.array(CONFIDENCE)
     resolution = grid.resolution
-    places = PieceMap.of(look.tissue_of(labels, schema, options), look.resolution)
+    places = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
     about = {"slide_id": slide_id, **identity.as_dict(), "grid": grid.as_dict()}
-    with one_beside() as beside:
-        masks = beside.submit(_write_masks, folder, slide_id, found, grid, schema, identity, options)
+    with background_worker() as background:
+        masks = background.submit(_write_masks, folder, slide_id, found, grid, schema, identity, options)
 
         regions = scan_slide(labels, confidence, places, schema=schema, resolution=resolution)
 
         def write_polygons() -> Future[None]:
-            return beside.submit(_write_polygons, folder, slide_id, regions, grid, schema, about)
+            return background.submit(_write_polygons, folder, slide_id, regions, grid, schema, about)
 
         early = write_polygons() if grid.height * grid.width <= TOGETHER else None
         pieces = [*measure_pieces(regions, places, schema=schema)]
@@ -128,19 +128,19 @@ def derive(
         network = None if found.network is None else found.network.as_dict()
         graphs, rest = [graph_document(piece) for piece in pieces], rest_document(regions.table, schema)
         write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
-        summary = {**about, **summary_document(areas, pieces, look.quality, schema=schema)}
+        summary = {**about, **summary_document(areas, pieces, overview.quality, schema=schema)}
         summary["small_regions"] = None if found.removed is None else removed_document(found.removed, resolution)
         write_json(folder / SUMMARY, summary)
-        write_plain(folder, look.picture)
+        write_plain(folder, overview.picture)
         # All that it reads is there once the mask is, which comes before it in that thread.
-        report = beside.submit(write_slide_report, folder) if options.report else None
-        write_overlays(folder, look.picture, labels, schema, resolution, summary)
+        report = background.submit(write_slide_report, folder) if options.report else None
+        write_overlays(folder, overview.picture, labels, schema, resolution, summary)
         masks.result()
         polygons.result()
         if report is not None:
             report.result()
         return {
-            "slides": [slide_row(slide_id, areas, pieces, look.quality, grid=grid, schema=schema)],
+            "slides": [slide_row(slide_id, areas, pieces, overview.quality, grid=grid, schema=schema)],
             "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
             "regions": region_rows(slide_id, regions.table, grid=grid, schema=schema),
             "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],

@@ -19,7 +19,7 @@ from ntrm.wsi.quality.checks import Quality, quality_of
 from ntrm.wsi.quality.focus import as_judged, sample_windows
 from ntrm.wsi.quality.pen_marks import pen_in
 from ntrm.wsi.quality.synthetic_image import drawn_share
-from ntrm.wsi.quality.thumbnail import Seen
+from ntrm.wsi.quality.thumbnail import Thumbnail
 from ntrm.wsi.tissue_mask import tissue_in, windows_with_tissue
 
 
@@ -53,10 +53,10 @@ class SlideOverview:
         return np.asarray((seen != IGNORE) & (seen != background))
 
 
-def inspect_slide(grid: SlideGrid, options: Options, beside: Executor) -> SlideOverview:
-    """Find tissue, and have the slide judged ``beside``; refuses a poor one where that was asked for."""
+def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> SlideOverview:
+    """Find tissue, and have the slide judged in ``background``; refuses a poor one where that was asked for."""
     picture, resolution = thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp))
-    seen = Seen.of(picture, resolution)
+    seen = Thumbnail.of(picture, resolution)
     pen = pen_in(seen)
     tissue = tissue_in(seen, pen)
     windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
@@ -65,15 +65,15 @@ def inspect_slide(grid: SlideGrid, options: Options, beside: Executor) -> SlideO
     samples = [as_judged(sample, grid.resolution) for sample in read] or None
     drawn = drawn_share(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
-    judged = beside.submit(quality_of, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
-    look = SlideOverview(picture, resolution, tissue, judged)
-    if options.strict and look.quality.serious:
+    judged = background.submit(quality_of, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
+    overview = SlideOverview(picture, resolution, tissue, judged)
+    if options.strict and overview.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",
-            got="; ".join(look.quality.warnings),
-            mend=f"{'name the image' if look.quality.drawn.flag else 'scan it again'}, or run without --strict",
+            got="; ".join(overview.quality.warnings),
+            hint=f"{'name the image' if overview.quality.drawn.flag else 'scan it again'}, or run without --strict",
         )
-    return look
+    return overview
 
 
 def _anywhere(grid: SlideGrid, tissue: NDArray[np.bool_], resolution: Resolution) -> tuple[Window, ...]:

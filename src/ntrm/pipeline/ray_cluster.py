@@ -49,11 +49,11 @@ def share_out(resources: Mapping[str, float], device: str, workers: int | None) 
         check_number("number of workers", workers, 1, 100_000, whole=True)
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(
-            "on a cluster no single device can be chosen", got=device, expected="auto, cpu or cuda", mend="leave it out"
+            "on a cluster no single device can be chosen", got=device, expected="auto, cpu or cuda", hint="leave it out"
         )
     gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
     if device == "cuda" and not gpus:
-        raise UsageError("the cluster has no GPU", got="--device cuda", mend="take --device auto or cpu")
+        raise UsageError("the cluster has no GPU", got="--device cuda", hint="take --device auto or cpu")
     if gpus and device != "cpu":
         count = workers or gpus
         # Equal parts of whole cards: seven workers on four cards are two on each card, not 1.75.
@@ -103,7 +103,7 @@ def _join(ray: Any, address: str, quiet: dict[str, Any]) -> None:
             f"the cluster of {ADDRESS} cannot be joined",
             got=f"{address}: {str(error).strip().partition(os.linesep)[0]}",
             expected="host:port of `ray start --head`, the same versions of Python and Ray, and the same token",
-            mend="look with `ray status` whether it runs; see docs/cluster.md for tokens",
+            hint="look with `ray status` whether it runs; see docs/cluster.md for tokens",
         ) from error
 
 
@@ -115,7 +115,7 @@ def _check_reachable(ray: Any, address: str) -> None:
     error = _refusal(host, int(port))
     if error is not None:
         raise RefusedError(
-            f"no cluster answers at {ADDRESS}", got=f"{address}: {error}", mend="start it with `ray start --head`"
+            f"no cluster answers at {ADDRESS}", got=f"{address}: {error}", hint="start it with `ray start --head`"
         )
     taken = host if address.startswith(CLIENT) or host not in HERE else str(ray.util.get_node_ip_address())
     if taken != host and (error := _refusal(taken, int(port))) is not None:
@@ -123,7 +123,7 @@ def _check_reachable(ray: Any, address: str) -> None:
             f"Ray takes {host} for {taken}, where no cluster answers",
             got=f"{taken}:{port}: {error}",
             expected=f"a cluster that listens at {taken}, or the setting that keeps Ray on the loopback interface",
-            mend=f"set {LOOPBACK_ONLY}=0 here as where the cluster was started",
+            hint=f"set {LOOPBACK_ONLY}=0 here as where the cluster was started",
         )
 
 
@@ -230,7 +230,7 @@ class RayPool:
                     "the cluster starts no worker",
                     got=f"none within {START_S:.0f} s",
                     expected="free GPUs, or free CPUs with --device cpu",
-                    mend="look with `ray status` whether others hold them, or take fewer --workers",
+                    hint="look with `ray status` whether others hold them, or take fewer --workers",
                 )
 
     def result(self, job: Job) -> Identity | Outcome:
@@ -242,11 +242,11 @@ class RayPool:
                 raise error.cause from None
             cause = type(error.cause).__name__
             raise WorkerLostError(
-                f"a worker failed: {cause}", mend="look into the logs of Ray on its machine"
+                f"a worker failed: {cause}", hint="look into the logs of Ray on its machine"
             ) from error
         except self._ray.exceptions.RayError as error:
             raise WorkerLostError(
-                "the worker process was lost", got=type(error).__name__, mend="it was killed, or its memory was full"
+                "the worker process was lost", got=type(error).__name__, hint="it was killed, or its memory was full"
             ) from error
         self._ready_once = True
         return answer
@@ -292,7 +292,7 @@ def _import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise UsageError("--cluster ray needs an extra", got=error, mend='pip install "ntrm[cluster]"') from error
+        raise UsageError("--cluster ray needs an extra", got=error, hint='pip install "ntrm[cluster]"') from error
 
 
 def _own_settings() -> dict[str, str]:
@@ -350,7 +350,7 @@ def _start(ray: Any, folder: Path, options: dict[str, Any]) -> None:
                     "Ray did not start",
                     got=f"{STARTS} attempts; {type(error).__name__}",
                     expected="a machine with a core to spare",
-                    mend="try again later, or run without --cluster",
+                    hint="try again later, or run without --cluster",
                 ) from error
 
 
@@ -361,7 +361,7 @@ def _check_loopback(ray: Any) -> None:
             "Ray would listen to the network",
             got=", ".join(sorted(addresses)),
             expected=LOOPBACK,
-            mend=f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before",
+            hint=f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before",
         )
 
 

@@ -73,10 +73,10 @@ def _harmless(error: Exception, message: str) -> str:
 
 
 def _own(error: NtrmError) -> str:
-    """What, got, expected and how to mend it."""
+    """What, got, expected and how to fix it."""
     got = [] if error.got is None else [f"got {error.got}"]
     expected = [] if error.expected is None else [f"expected {error.expected}"]
-    parts = [error.what, *got, *expected, *([error.mend] if error.mend else [])]
+    parts = [error.what, *got, *expected, *([error.hint] if error.hint else [])]
     return "; ".join(" ".join(part.split()) for part in parts)
 
 

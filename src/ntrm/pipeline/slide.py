@@ -18,7 +18,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
 from ntrm.pipeline.measurements import Row
 from ntrm.pipeline.options import Identity, Options
-from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, derive, one_beside
+from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, background_worker, derive
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
@@ -104,7 +104,7 @@ def _check_same(before: dict[str, Any], plan: dict[str, Any], slide_id: str) -> 
             "results are there that were made otherwise",
             got=", ".join(what.get(key, key) for key in differing),
             expected="the same slide, model and options",
-            mend=f"choose another --out, or delete {slide_id}",
+            hint=f"choose another --out, or delete {slide_id}",
         )
 
 
@@ -121,8 +121,8 @@ def _predict(
     with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
         check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
-        look, schema = (
-            inspect_slide(grid, work.options, stack.enter_context(one_beside())),
+        overview, schema = (
+            inspect_slide(grid, work.options, stack.enter_context(background_worker())),
             work.predictor.config.schema,
         )
         bands = folder / HIDDEN / BANDS
@@ -134,7 +134,7 @@ def _predict(
             grid,
             store,
             stitching=work.options.stitching(work.predictor.config.window),
-            windows=look.windows(grid, work.options, work.predictor.config.window),
+            windows=overview.windows(grid, work.options, work.predictor.config.window),
             sums=means,
             sink=probabilities,
         )
@@ -146,7 +146,7 @@ def _predict(
         derive,
         folder,
         slide_id,
-        look=look,
+        overview=overview,
         grid=grid,
         schema=schema,
         identity=work.identity,

@@ -62,7 +62,7 @@ def dataset_report(
             figure=figure,
             tissues=_tissues(stats),
             numbers=_numbers(document),
-            faults=[(fault.code, fault.file, fault.found, fault.mend) for fault in check.faults],
+            faults=[(fault.code, fault.file, fault.found, fault.hint) for fault in check.faults],
             **(more or {}),
         )
 
@@ -93,7 +93,7 @@ def contact_sheet(
     cases = spread_evenly([case for case in dataset if case.image and case.mask], most)
     if not cases:
         raise DataError(
-            "no section has both image and mask", got=dataset.root, mend="run ntrm data check on the folder"
+            "no section has both image and mask", got=dataset.root, hint="run ntrm data check on the folder"
         )
     columns = min(columns, len(cases))
     rows = -(-len(cases) // columns)

@@ -43,7 +43,7 @@ def _environment() -> Environment:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise NtrmError("Jinja2 is not installed, and no page can be written", mend="pip install jinja2") from error
+        raise NtrmError("Jinja2 is not installed, and no page can be written", hint="pip install jinja2") from error
     environment = Environment(
         loader=PackageLoader("ntrm.report"),
         autoescape=True,

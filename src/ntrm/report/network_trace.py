@@ -162,7 +162,7 @@ def find_relation(network: SegmentationModel) -> TissueRelation:
         "the network has no tissue relation module",
         got=network.config.arch,
         expected="ntrm-paper or mit-trm",
-        mend="draw this figure of one of those; ntrm, the default, has no relation module",
+        hint="draw this figure of one of those; ntrm, the default, has no relation module",
     )
 
 

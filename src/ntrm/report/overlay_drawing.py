@@ -276,7 +276,7 @@ def _font_file() -> Path:
     """Found without importing matplotlib, which takes longer than all the drawing."""
     package = find_spec("matplotlib")
     if package is None or package.origin is None:
-        raise NtrmError("matplotlib is not installed", mend="install NTRM again: pip install ntrm")
+        raise NtrmError("matplotlib is not installed", hint="install NTRM again: pip install ntrm")
     return Path(package.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
 
 

@@ -90,7 +90,7 @@ def _attempt(folder: Path) -> str:
     try:
         write_slide_report(folder)
     except NtrmError as error:
-        parts = [error.what, *([f"got {error.got}"] if error.got is not None else []), error.mend]
+        parts = [error.what, *([f"got {error.got}"] if error.got is not None else []), error.hint]
         return "; ".join(" ".join(str(part).split()) for part in parts if part)
     return ""
 

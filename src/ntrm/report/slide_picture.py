@@ -73,7 +73,7 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
         )
         schema = LabelSchema(tuple(tissues), background=background)
     except (NtrmError, IndexError) as error:
-        raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, mend=AGAIN) from error
+        raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, hint=AGAIN) from error
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
     return SlidePictures(plain, labels, schema, _means(pixels, labels, len(schema)))
 
@@ -120,9 +120,9 @@ def _opened(folder: Path) -> Iterator[Any]:
         with open_tiff(folder / MASK) as stored:
             yield stored
     except FileNotFoundError as error:
-        raise DataError(f"{folder.name} has no {MASK}", got="no such file", mend=AGAIN) from error
+        raise DataError(f"{folder.name} has no {MASK}", got="no such file", hint=AGAIN) from error
     except _DAMAGES as error:
-        raise DataError(f"{folder.name}: cannot read {MASK}", got=error or type(error).__name__, mend=AGAIN) from error
+        raise DataError(f"{folder.name}: cannot read {MASK}", got=error or type(error).__name__, hint=AGAIN) from error
 
 
 # What tifffile and its codecs raise over damaged files; the codecs' own errors are all RuntimeErrors.
@@ -140,9 +140,9 @@ def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[n
         with Pillow.open(BytesIO(content), formats=("JPEG",)) as stored:
             pixels = np.asarray(stored.convert("RGB").resize((width, height), Pillow.Resampling.NEAREST))
     except FileNotFoundError as error:
-        raise DataError(f"{folder.name} has no {PICTURE}", got="no such file", mend=AGAIN) from error
+        raise DataError(f"{folder.name} has no {PICTURE}", got="no such file", hint=AGAIN) from error
     except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError) as error:
-        raise DataError(f"{folder.name}: cannot read {PICTURE}", got=error, mend=AGAIN) from error
+        raise DataError(f"{folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
     return content, pixels
 
 

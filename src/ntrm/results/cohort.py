@@ -94,7 +94,7 @@ def read_cohort(out: Path) -> Cohort:
         about = {key: dict(run[key]) for key in ("model", "program", "options")}
         classes = tuple(map(str, run["classes"]))
     except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"the tables of {out} are damaged", got=error, mend=AGAIN) from error
+        raise DataError(f"the tables of {out} are damaged", got=error, hint=AGAIN) from error
     return Cohort(tuple(slides), tuple(tissues), tuple(cancers), classes, about, _neighbours(out, cancers))
 
 
@@ -159,7 +159,7 @@ def _confidence(out: Path) -> dict[str, float]:
                 sums[row["slide_id"]][0] += area * value
                 sums[row["slide_id"]][1] += area
     except ValueError as error:
-        raise DataError(f"{path.name} is damaged", got=error, mend=AGAIN) from error
+        raise DataError(f"{path.name} is damaged", got=error, hint=AGAIN) from error
     return {slide: weighted / area for slide, (weighted, area) in sums.items() if area > 0}
 
 
@@ -175,7 +175,7 @@ def _neighbours(out: Path, cancers: Sequence[str]) -> dict[str, dict[str, float]
                     if this in found and that != OUTSIDE:
                         found[this][that] += length
     except ValueError as error:
-        raise DataError(f"{path.name} is damaged", got=error, mend=AGAIN) from error
+        raise DataError(f"{path.name} is damaged", got=error, hint=AGAIN) from error
     return {name: dict(by_tissue) for name, by_tissue in found.items()}
 
 
@@ -187,10 +187,10 @@ def _rows(path: Path, *needed: str) -> Iterator[Cells]:
             columns = next(rows, [])
             missing = [column for column in needed if column not in columns]
             if missing:
-                raise DataError(f"{path.name} lacks columns", got=f"no {', '.join(missing)}", mend=AGAIN)
+                raise DataError(f"{path.name} lacks columns", got=f"no {', '.join(missing)}", hint=AGAIN)
             for row in rows:
                 if len(row) > len(columns):
-                    raise DataError(f"{path.name} has a row with too many cells", mend=AGAIN)
+                    raise DataError(f"{path.name} has a row with too many cells", hint=AGAIN)
                 yield by_column(columns, row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path.name}", got=error, mend=AGAIN) from error
+        raise DataError(f"cannot read {path.name}", got=error, hint=AGAIN) from error

@@ -141,10 +141,10 @@ def read_slide(folder: Path) -> Slide:
         raise DataError(
             f"{folder.name}: {SUMMARY} and {GRAPH} are not what ntrm segment writes",
             got=f"{type(error).__name__}: {error}",
-            mend=AGAIN,
+            hint=AGAIN,
         ) from error
     if of_graph != (slide.slide_id, len(slide.pieces)):
-        raise DataError(f"{folder.name}: {SUMMARY} and {GRAPH} are not of one slide", mend=AGAIN)
+        raise DataError(f"{folder.name}: {SUMMARY} and {GRAPH} are not of one slide", hint=AGAIN)
     return slide
 
 
@@ -153,11 +153,11 @@ def read_document(path: Path) -> Document:
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except FileNotFoundError as error:
-        raise DataError(f"{path.parent.name} has no {path.name}", got="no such file", mend=AGAIN) from error
+        raise DataError(f"{path.parent.name} has no {path.name}", got="no such file", hint=AGAIN) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path.parent.name}: cannot read {path.name}", got=error, mend=AGAIN) from error
+        raise DataError(f"{path.parent.name}: cannot read {path.name}", got=error, hint=AGAIN) from error
     if not isinstance(document, dict):
-        raise DataError(f"{path.parent.name}: {path.name} is no document of a slide", mend=AGAIN)
+        raise DataError(f"{path.parent.name}: {path.name} is no document of a slide", hint=AGAIN)
     return document
 
 

@@ -16,7 +16,7 @@ from ntrm.core.io import remove_partials, write_json
 from ntrm.core.locks import holding
 from ntrm.results.paths import DONE, FAILED, HIDDEN
 
-_MEND = "delete the slide's folder, and run again"
+_HINT = "delete the slide's folder, and run again"
 
 
 class BusyError(RefusedError):
@@ -40,7 +40,7 @@ def _held(path: Path) -> Iterator[None]:
             stack.enter_context(holding(path))
         except RefusedError as error:
             raise BusyError(
-                "another process works on this slide", mend="wait until it ends; the same command then finds it done"
+                "another process works on this slide", hint="wait until it ends; the same command then finds it done"
             ) from error
         yield
 
@@ -82,10 +82,10 @@ def _document(path: Path, parts: tuple[str, ...]) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend=_MEND) from error
+        raise DataError(f"cannot read {path}", got=error, hint=_HINT) from error
     whole = isinstance(document, dict) and all(isinstance(document.get(part), dict) for part in parts)
     if not whole or not _are_tables(document["tables"]):
-        raise DataError(f"{path} is no record of a slide", mend=_MEND)
+        raise DataError(f"{path} is no record of a slide", hint=_HINT)
     return dict(document)
 
 

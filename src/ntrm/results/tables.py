@@ -83,7 +83,7 @@ class Table:
         try:
             import pandas as pd  # type: ignore[import-untyped]
         except ImportError as error:
-            raise RefusedError(f"no data frame of {self.name}", got=error, mend="pip install pandas") from error
+            raise RefusedError(f"no data frame of {self.name}", got=error, hint="pip install pandas") from error
         return pd.DataFrame([*self.rows], columns=[*self.columns])
 
 

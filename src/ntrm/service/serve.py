@@ -45,7 +45,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
         port = listener.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = settings.public_url or f"http://{host}:{port}"
-        server.when_started = lambda: opened(address.rstrip("/"), f"/open/{app.state.hall.access.new_code()}")
+        server.when_started = lambda: opened(address.rstrip("/"), f"/open/{app.state.app_state.access.new_code()}")
         server.run(sockets=[listener])
         return 128 + signal.SIGINT if server.signal == signal.SIGINT else 0
 
@@ -69,13 +69,13 @@ def configured(app: FastAPI, settings: ServiceSettings) -> uvicorn.Config:
 def _check_out(out: Path) -> None:
     """Refuse early what no worker would take."""
     if not next(each for each in (out, *out.absolute().parents) if each.exists()).is_dir():
-        raise UsageError("the output is not a folder", got=out, mend="choose another folder")
+        raise UsageError("the output is not a folder", got=out, hint="choose another folder")
     other = next((each for each in out.iterdir() if not each.name.startswith(".")), None) if out.is_dir() else None
     if other is not None and not (out / RUN).is_file():
         raise RefusedError(
             f"{out} is not empty and holds no results",
             got=other.name,
-            mend="name a folder that ntrm segment wrote to, or a new one",
+            hint="name a folder that ntrm segment wrote to, or a new one",
         )
 
 
@@ -92,7 +92,7 @@ def _check_classes(settings: ServiceSettings) -> None:
             f"{settings.out} holds results of other classes than the model's",
             got=", ".join(classes),
             expected=", ".join(facts.schema.names),
-            mend=f"give --model with the model that made them ({maker}), or name another folder",
+            hint=f"give --model with the model that made them ({maker}), or name another folder",
         )
 
 
@@ -127,7 +127,7 @@ def _listening(settings: ServiceSettings) -> socket.socket:
         raise UsageError(
             f"cannot listen on {settings.host} port {settings.port}",
             got=error.strerror,
-            mend="choose an address of this machine for --host"
+            hint="choose an address of this machine for --host"
             if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
             else "choose another --port, or 0 for any free one",
         ) from error

@@ -168,7 +168,7 @@ class CheckpointFolder:
             return state
         if reasons:
             raise RefusedError(
-                f"no checkpoint in {self.folder} can be used", got="; ".join(reasons), mend="train into a new folder"
+                f"no checkpoint in {self.folder} can be used", got="; ".join(reasons), hint="train into a new folder"
             )
         return None
 

@@ -67,7 +67,7 @@ class StepPlan:
                 "the batch cannot be shared evenly",
                 got=f"batch {self.batch} over {self.world} processes",
                 expected=f"a multiple of {self.world}",
-                mend=f"set batch={-(-self.batch // self.world) * self.world}, or use another number of processes",
+                hint=f"set batch={-(-self.batch // self.world) * self.world}, or use another number of processes",
             )
 
     @property

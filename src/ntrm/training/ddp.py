@@ -133,20 +133,20 @@ def _own_device(device: torch.device, local_rank: int, local_world: int) -> torc
             "machines differ in their number of processes",
             got=f"process {local_rank + 1} of a machine",
             expected=f"{local_world} on every machine",
-            mend="give --ntasks-per-node, not --ntasks",
+            hint="give --ntasks-per-node, not --ntasks",
         )
     if local_world == 1 or device.type == "cpu":
         return device
     if str(device) != "cuda":
         raise UsageError(
-            "one device for several processes", got=device, expected="cuda or cpu", mend="give --device cuda"
+            "one device for several processes", got=device, expected="cuda or cpu", hint="give --device cuda"
         )
     if torch.cuda.device_count() < local_world:
         raise UsageError(
             "not enough devices",
             got=f"{local_world} processes",
             expected=f"at most {torch.cuda.device_count()}",
-            mend="lower --num-devices (or --nproc-per-node)",
+            hint="lower --num-devices (or --nproc-per-node)",
         )
     return torch.device("cuda", local_rank)
 
@@ -222,7 +222,7 @@ class _Other:
         return NtrmError(
             f"process {self.rank} of the training has ended",
             got=f"{how}: {said}" if said else how,
-            mend="the same command with --resume goes on from the last checkpoint",
+            hint="the same command with --resume goes on from the last checkpoint",
         )
 
     def wait(self) -> None:

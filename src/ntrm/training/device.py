@@ -19,7 +19,7 @@ def training_precision(recipe: Recipe, device: torch.device) -> torch.dtype:
     kind = choose_precision(recipe.precision, device)
     if kind == torch.float16 and device.type != "cuda":
         raise UsageError(
-            "float16 trains on a GPU alone", got=device, expected="cuda", mend="set precision=float32 or bfloat16"
+            "float16 trains on a GPU alone", got=device, expected="cuda", hint="set precision=float32 or bfloat16"
         )
     return kind
 
@@ -85,7 +85,7 @@ def memory_explained(recipe: Recipe, device: torch.device) -> Iterator[None]:
         raise NtrmError(
             f"memory of {device} ran out",
             got=f"batch {recipe.batch}, window {recipe.window}, resident {recipe.resident}, {recipe.precision}",
-            mend=f"lower it: --set batch={batch}, --set window={window}, --set resident=no "
+            hint=f"lower it: --set batch={batch}, --set window={window}, --set resident=no "
             "or --set precision=bfloat16; or share the batch among more devices",
         ) from error
 

@@ -65,12 +65,12 @@ class Interruption:
         """What to raise, where a checkpoint of ``saved`` steps is on disk."""
         what = f"stopped by {self.name or 'another process'}"
         where = f"a checkpoint after step {saved} is written" if saved else "nothing was written yet"
-        return InterruptedTrainingError(f"{what}; {where}", mend="the same command with --resume goes on")
+        return InterruptedTrainingError(f"{what}; {where}", hint="the same command with --resume goes on")
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if self.name:
             raise InterruptedTrainingError(
                 f"stopped at once by a second {signal.Signals(number).name}; the last checkpoint stands",
-                mend="the same command with --resume goes on",
+                hint="the same command with --resume goes on",
             )
         self.name = signal.Signals(number).name

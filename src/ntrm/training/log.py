@@ -109,7 +109,7 @@ def _no_number(step: int, row: Row) -> NtrmError:
         f"the loss is no number at step {step + 1}",
         got=f"total {total}, final {final}" + ("" if math.isnan(initial) else f", coarse {initial}"),
         expected="a finite number, as at every step before",
-        mend="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
+        hint="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
     )
 
 

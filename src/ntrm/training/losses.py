@@ -247,7 +247,7 @@ def _checked(frequencies: Sequence[float] | None, classes: int) -> Sequence[floa
             "weighting by dataset needs the frequency of each class",
             got=frequencies,
             expected=f"{classes} numbers from 0, not all of them 0",
-            mend="count the pixels of the training split, or weight by batch",
+            hint="count the pixels of the training split, or weight by batch",
         )
     return given
 

@@ -109,7 +109,7 @@ class Recipe:
                 "unusable name of a recipe",
                 got=repr(self.name),
                 expected="1 to 64 letters and digits",
-                mend="rename the file, or add a line `name: …`",
+                hint="rename the file, or add a line `name: …`",
             )
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
@@ -135,7 +135,7 @@ class Recipe:
                 "recipe: how long is the training?",
                 got=f"epochs {self.epochs}, steps {self.steps}",
                 expected="exactly one of the two",
-                mend="leave the other null",
+                hint="leave the other null",
             )
 
     def _check_numbers(self) -> None:
@@ -207,7 +207,7 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
         raise DataError(
             f"{source} is no whole recipe",
             got=f"nothing about {', '.join(missing)}",
-            mend="add these fields, or a line `base: fast` to take them from there",
+            hint="add these fields, or a line `base: fast` to take them from there",
         )
     return Recipe(**values)
 
@@ -224,7 +224,7 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
         if not equals or not key or not value:
             raise UsageError("cannot understand the change", got=pair, expected="key=value, for example batch=8")
         if key in changes:
-            raise UsageError(f"{key} is changed twice", got=pair, mend="keep one of them")
+            raise UsageError(f"{key} is changed twice", got=pair, hint="keep one of them")
         changes[key] = parse_yaml(value, f"the value of {key}")
     return changes
 
@@ -254,7 +254,7 @@ def _read_file(path: Path) -> str:
             raise DataError(f"{path} is no recipe", got=f"{path.stat().st_size:,} bytes", expected="a page of text")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="save it as text in UTF-8") from error
+        raise DataError(f"cannot read {path}", got=error, hint="save it as text in UTF-8") from error
 
 
 def _lay(values: dict[str, Any], layer: Mapping[Any, object], where: str) -> None:

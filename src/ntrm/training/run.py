@@ -90,16 +90,16 @@ def read_result(out: Path) -> RunResult | None:
 def check_folder(out: Path, *, resume: bool) -> None:
     """Make sure that ``out`` may be written to: new, empty, or (``resume``) the folder of a run."""
     if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, mend="choose another --out")
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
     if not out.exists() or all(path.name.startswith(PARTIAL) for path in out.iterdir()):
         return
     if not resume:
         raise RefusedError(
-            "the folder is not empty", got=out, mend="go on with --resume, or choose an empty or a new folder"
+            "the folder is not empty", got=out, hint="go on with --resume, or choose an empty or a new folder"
         )
     if _read_provenance(out) is None:
         raise RefusedError(
-            "there is no run in this folder", got=out, expected=PROVENANCE, mend="choose an empty or a new folder"
+            "there is no run in this folder", got=out, expected=PROVENANCE, hint="choose an empty or a new folder"
         )
 
 
@@ -131,7 +131,7 @@ class Run:
                 "the run in this folder is another one",
                 got="; ".join(f"{name} {now}" for name, (_, now) in changes.items()),
                 expected="; ".join(f"{name} {then}" for name, (then, _) in changes.items()),
-                mend=f"give the same settings as before{_same_network(changes)}, or choose a new folder",
+                hint=f"give the same settings as before{_same_network(changes)}, or choose a new folder",
             )
 
     def begin(self, encoder_init: str, init_report: Mapping[str, Any]) -> None:
@@ -217,9 +217,9 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, mend="choose a new folder") from error
+        raise DataError(f"cannot read {path}", got=error, hint="choose a new folder") from error
     if not isinstance(document, dict):
-        raise DataError(f"{path} is no provenance", got=type(document).__name__, mend="choose a new folder")
+        raise DataError(f"{path} is no provenance", got=type(document).__name__, hint="choose a new folder")
     return {**document, "arch": network_saved_as(str(document["arch"]))} if "arch" in document else document
 
 

@@ -17,7 +17,7 @@ from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_parts
 from ntrm.data.tensors import TileDataset
 from ntrm.models.base import SegmentationModel
-from ntrm.models.names import DEFAULT, network_named
+from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.data import StepPlan, TileStore, class_pixels
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
@@ -88,6 +88,7 @@ def train(
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
+    refuse_moved(arch)
     named, arch = arch, network_named(arch)
     if named != arch:
         say(f"{named} is {arch} in this version of ntrm")
@@ -195,7 +196,7 @@ class _Session:
                 "fewer validation windows than processes",
                 got=f"{len(validation)} windows",
                 expected=f"at least {launch.world}",
-                mend="use fewer processes",
+                hint="use fewer processes",
             )
         plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world)
         self.say(
@@ -236,7 +237,7 @@ def _part(parts: DatasetSplits, split: str) -> Dataset:
         raise RefusedError(
             f"{parts.whole.root}: no section is in the split {split}",
             got=f"{len(parts.whole)} sections",
-            mend="write splits with `ntrm data split` and give them with --splits",
+            hint="write splits with `ntrm data split` and give them with --splits",
         )
     return parts[split]
 
@@ -248,5 +249,5 @@ def _check_known(network: SegmentationModel, launch: Launch) -> None:
             "processes that are started here do not know this network",
             got=f"{type(network).__module__}.{type(network).__name__}",
             expected="a network of ntrm",
-            mend="start your program with torchrun",
+            hint="start your program with torchrun",
         )

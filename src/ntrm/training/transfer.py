@@ -136,7 +136,7 @@ def _take_over(network: SegmentationModel, model: SegmentationModel, report: Ini
             "the trained model has nothing that this network could start from",
             got=f"{theirs.arch} {dict(theirs.options)}",
             expected=f"tensors that fit {ours.arch} {dict(ours.options)}",
-            mend="train the model's own architecture with its options, or leave --init out",
+            hint="train the model's own architecture with its options, or leave --init out",
         )
     transfer.apply(network)
     taken, whole = _encoder_share(network, transfer)

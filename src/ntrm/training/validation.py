@@ -74,7 +74,7 @@ class ScoreAccumulator:
             raise DataError(
                 "the validation part has no known pixel",
                 got="only ignored pixels",
-                mend="give sections with annotated tissue to the split val",
+                hint="give sections with annotated tissue to the split val",
             )
         weights = loss.weights(counts).pow(loss.balance).to(nll)
         parts = (nll @ weights / pixels).tolist()

@@ -53,21 +53,21 @@ def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) ->
             "the slide is larger than any glass",
             got=f"{pixels} of {mpp}, {_mm(info.width, mpp.x)} × {_mm(info.height, mpp.y)} mm",
             expected=f"at most {MOST_OVERVIEW * (THUMBNAIL_MPP / 1000) ** 2:,.0f} mm²",
-            mend="correct its µm/px, or cut it into parts",
+            hint="correct its µm/px, or cut it into parts",
         )
     if cost.read > MOST_READ:
         raise RefusedError(
             "the slide costs too much to read",
             got=f"{pixels} in {len(info.levels)} levels: {cost.read:,} to read",
             expected=f"at most {MOST_READ:,}",
-            mend="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",
+            hint="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",
         )
     if cost.read > max(READ_ANYWAY, PIXELS_PER_BYTE * size) and info.vendor not in SEVERAL_FILES:
         raise RefusedError(
             "the slide has far more pixels than its file can hold",
             got=f"{pixels} in {size:,} bytes: {cost.read:,} to read",
             expected=f"at most {PIXELS_PER_BYTE:,} for each byte",
-            mend="save only the part that was scanned, with coarser levels (as OME-TIFF from QuPath has)",
+            hint="save only the part that was scanned, with coarser levels (as OME-TIFF from QuPath has)",
         )
 
 

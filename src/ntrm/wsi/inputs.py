@@ -81,16 +81,16 @@ def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInpu
 
 
 def _nothing_found(inputs: Sequence[Path], out: Path | None) -> UsageError:
-    mend = "name the files themselves if they end otherwise"
+    hint = "name the files themselves if they end otherwise"
     if any(_lies_in(path, out) for path in inputs):
-        mend = "choose an --out that does not hold the slides: what lies in it is taken for results"
+        hint = "choose an --out that does not hold the slides: what lies in it is taken for results"
     elif any(_is_annotation(file) for path in inputs for file in path.rglob("*")):
-        mend = "name the folder Images: what lies in Masks beside it are masks, not sections"
+        hint = "name the folder Images: what lies in Masks beside it are masks, not sections"
     return UsageError(
         "no slide among the inputs",
         got=", ".join(path.name for path in inputs),
         expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
-        mend=mend,
+        hint=hint,
     )
 
 
@@ -137,7 +137,7 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
             raise type(error)(
-                f"{table.name}, row {line}: {error.what}", got=error.got, expected=error.expected, mend=error.mend
+                f"{table.name}, row {line}: {error.what}", got=error.got, expected=error.expected, hint=error.hint
             ) from error
         yield SlideInput(
             path=_spelt_as_on_disk(table.parent / cells["slide"]),
@@ -157,7 +157,7 @@ def _check_spelling(name: str, where: str) -> None:
             f"{where}: no file can be called so here",
             got=ascii(name),
             expected=f"characters of {error.encoding}, the encoding of this system's file names",
-            mend="set LC_ALL=C.UTF-8",
+            hint="set LC_ALL=C.UTF-8",
         ) from error
 
 
@@ -191,7 +191,7 @@ def _check_apart(slides: Sequence[SlideInput], out: Path | None) -> None:
             "a slide lies in the folder of the results",
             got=inside[0].path.name,
             expected=f"slides outside {out}",
-            mend="choose another --out",
+            hint="choose another --out",
         )
 
 
@@ -204,7 +204,7 @@ def _check_covariates(slides: Sequence[SlideInput]) -> None:
         raise UsageError(
             "covariates that are called like columns of the results",
             got=", ".join(repr(name) for name in clash),
-            mend="rename these columns of the input table",
+            hint="rename these columns of the input table",
         )
 
 
@@ -231,7 +231,7 @@ def _once(slides: Iterable[SlideInput]) -> list[SlideInput]:
                 "a slide is given twice, and not alike",
                 got=f"{slide.name} with other {' and '.join(differing)}",
                 expected="each slide once",
-                mend="keep one of its rows; name a table's slides in the table only",
+                hint="keep one of its rows; name a table's slides in the table only",
             )
         found[path] = replace(before, times=before.times + 1)
     return [*found.values()]

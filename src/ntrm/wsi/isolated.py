@@ -27,7 +27,7 @@ from ntrm.wsi.readers.wire import rebuild_error, rebuild_info
 
 _START_SECONDS = 120
 """A new process may wait for a busy machine before it can answer at all."""
-_MEND = "the file is damaged or hostile; copy it again from the scanner, or convert it in QuPath to OME-TIFF"
+_HINT = "the file is damaged or hostile; copy it again from the scanner, or convert it in QuPath to OME-TIFF"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class ReadingProcess:
             "reading the slide failed",
             got=found,
             expected=f"at most {self.limits.memory_mb} MB and {self.limits.seconds} s for a region",
-            mend=_MEND,
+            hint=_HINT,
         )
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ KEY_COLUMNS = ("slide_id", "slide")
 
 
 def safe_name(text: str) -> str:
-    """A folder name for ``text``: as it is if that is safe, else mended and made unmistakable by a part of its hash.
+    """A folder name for ``text``: as it is if that is safe, else cleaned and made unmistakable by a part of its hash.
 
     >>> safe_name("BCC_1"), safe_name("../été 7")
     ('BCC_1', 'ete_7-99319878')
@@ -43,8 +43,8 @@ def safe_name(text: str) -> str:
     # One name for both spellings of letters with marks: a disk of another system has the other.
     text = unicodedata.normalize("NFC", text)
     plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
-    mended = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-")[: LONGEST - 9] or "slide"
-    return f"{mended}-{_short_hash(text)}"
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-")[: LONGEST - 9] or "slide"
+    return f"{cleaned}-{_short_hash(text)}"
 
 
 def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
@@ -65,7 +65,7 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
             "the key to the pseudonyms would lie among the results",
             got=key_file,
             expected=f"a file outside {out}",
-            mend="choose a place that is not given away with the results",
+            hint="choose a place that is not given away with the results",
         )
     with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
         return _pseudonyms(slides, key_file)
@@ -90,7 +90,7 @@ def _unique(slides: Sequence[SlideInput]) -> list[str]:
     twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
     if twice:
         raise UsageError(
-            "two slides would have the same id", got=twice[0], mend="tell them apart by a column slide_id in a CSV"
+            "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
         )
     return ids
 

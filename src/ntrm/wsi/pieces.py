@@ -16,7 +16,7 @@ from scipy import ndimage
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import Places, near, regions_of
+from ntrm.wsi.quality.morphology import BoolMask, near, regions_of
 from ntrm.wsi.quality.thumbnail import as_resolution
 
 PieceLabels = NDArray[np.uint16]
@@ -67,7 +67,7 @@ class Piece:
         }
 
 
-def find_pieces(tissue: Places, mpp: float | Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
+def find_pieces(tissue: BoolMask, mpp: float | Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
     """The pieces of a tissue mask (H, W) at ``mpp`` µm/px, and the mask of their numbers (H, W), 0 for no piece.
 
     >>> tissue = np.zeros((60, 120), dtype=bool)
@@ -107,7 +107,7 @@ class PieceMap:
     mpp: Resolution
 
     @classmethod
-    def of(cls, tissue: Places, mpp: float | Resolution) -> PieceMap:
+    def of(cls, tissue: BoolMask, mpp: float | Resolution) -> PieceMap:
         """Of a tissue mask."""
         return cls(*find_pieces(tissue, mpp), as_resolution(mpp))
 
@@ -123,7 +123,7 @@ class PieceMap:
 
 
 def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:
-    """Places of boxes (top, left, height, width) row by row, and from left to right in a row.
+    """BoolMask of boxes (top, left, height, width) row by row, and from left to right in a row.
 
     A row is what has its middle beside the row's topmost box: a few pixels up or down change nothing.
 

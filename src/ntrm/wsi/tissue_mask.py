@@ -25,8 +25,8 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
+    BoolMask,
     Floats,
-    Places,
     blurred,
     near,
     regions_of,
@@ -36,7 +36,7 @@ from ntrm.wsi.quality.morphology import (
     without_specks,
 )
 from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Picture, Seen, as_resolution
+from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, as_resolution
 
 WHITE = 255
 
@@ -74,17 +74,17 @@ BESIDE_PEN_UM = 100.0
 """Average of what is seen beside a pen's stroke, to tell whether it was drawn over tissue or over glass."""
 
 
-def find_tissue(thumbnail: Picture, mpp: float | Resolution) -> Places:
+def find_tissue(thumbnail: Picture, mpp: float | Resolution) -> BoolMask:
     """Where tissue lies in a picture (H, W, 3) of a slide at ``mpp`` µm/px, ``grid.THUMBNAIL_MPP`` or about that.
 
     Generous by some 25 µm. Pen on glass, dust and the coverslip's edge are no tissue; under a pen's stroke there is
     taken to be tissue where there is tissue on both sides of it.
     """
-    seen = Seen.of(thumbnail, mpp)
+    seen = Thumbnail.of(thumbnail, mpp)
     return tissue_in(seen, pen_in(seen))
 
 
-def tissue_in(seen: Seen, pen: Places) -> Places:
+def tissue_in(seen: Thumbnail, pen: BoolMask) -> BoolMask:
     """The same of what was seen, with the strokes of a pen on its coarser grid."""
     scale = seen.coarse
     most, colour = _most_and_colour(seen.averaged)
@@ -118,7 +118,7 @@ class _Average(NamedTuple):
     scale: Resolution
 
     @classmethod
-    def over(cls, places: Places, um: float, scale: Resolution) -> _Average:
+    def over(cls, places: BoolMask, um: float, scale: Resolution) -> _Average:
         counted = places.astype(np.float32)
         return cls(counted, np.maximum(blurred(counted, um, scale), LEAST_SHARE), um, scale)
 
@@ -126,7 +126,7 @@ class _Average(NamedTuple):
         return blurred(plane * self.counted, self.um, self.scale) / self.share
 
 
-def _faint(seen: Seen, aside: Places, pen: Places) -> Places:
+def _faint(seen: Thumbnail, aside: BoolMask, pen: BoolMask) -> BoolMask:
     """Where something lies on the glass that is neither dirt nor plainly tissue, be it nearly white."""
     scale, picture = seen.coarse, seen.picture
     # Readers paint what was never scanned pure white.
@@ -141,7 +141,7 @@ def _faint(seen: Seen, aside: Places, pen: Places) -> Places:
     return np.asarray(rest & (coloured | (_textured(seen, close, rest) & _no_dirt(seen, rest))))
 
 
-def _textured(seen: Seen, close: _Average, rest: Places) -> Places:
+def _textured(seen: Thumbnail, close: _Average, rest: BoolMask) -> BoolMask:
     green = np.clip(seen.density[..., 1], -CLIPPED, CLIPPED)
     mean, square = close.of(shrunk(green, seen.factors)), close.of(shrunk(green * green, seen.factors))
     texture = np.sqrt(np.maximum(square - mean * mean, 0))
@@ -151,7 +151,7 @@ def _textured(seen: Seen, close: _Average, rest: Places) -> Places:
     return np.asarray(texture > np.clip(NOISE_FACTOR * noise, *FAINT))
 
 
-def _no_dirt(seen: Seen, rest: Places) -> Places:
+def _no_dirt(seen: Thumbnail, rest: BoolMask) -> BoolMask:
     # So wide an average needs no fine grid.
     scale = Resolution(seen.coarse.x * WIDER_STEP, seen.coarse.y * WIDER_STEP)
     counted, factors = rest.astype(np.float32), (WIDER_STEP, WIDER_STEP)
@@ -164,7 +164,7 @@ def _no_dirt(seen: Seen, rest: Places) -> Places:
     return spread((colour > WIDER_PURITY * most) | (most < TOO_FAINT), factors, rest.shape)
 
 
-def _connected(weak: Places, strong: Places) -> Places:
+def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
     """Regions of ``weak`` that hold a ``strong`` place."""
     regions, sizes = regions_of(weak)
     kept = np.zeros(len(sizes), dtype=bool)
@@ -173,7 +173,7 @@ def _connected(weak: Places, strong: Places) -> Places:
     return np.asarray(kept[regions])
 
 
-def _under_pen(tissue: Places, pen: Places, scale: Resolution) -> Places:
+def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
     """Under a stroke lies what lies nearest beside it."""
     if pen.all():
         return np.zeros_like(tissue)
@@ -185,7 +185,7 @@ def _under_pen(tissue: Places, pen: Places, scale: Resolution) -> Places:
     return np.asarray(np.where(pen, beside[tuple(nearest)], tissue))
 
 
-def _widened(tissue: Places, scale: Resolution) -> Places:
+def _widened(tissue: BoolMask, scale: Resolution) -> BoolMask:
     """With its margin; but only what itself lies at the picture's edge touches that edge."""
     wide = near(tissue, MARGIN_UM, scale)
     for edge in ((0,), (-1,), (slice(None), 0), (slice(None), -1)):
@@ -202,7 +202,7 @@ WINDOW_MARGIN_UM = 60.0
 
 def windows_with_tissue(
     windows: Sequence[Window],
-    tissue: Places,
+    tissue: BoolMask,
     thumb_mpp: float | Resolution,
     model_mpp: float | Resolution,
     *,
@@ -245,7 +245,7 @@ def _covered(
 
 
 def _counts(
-    tissue: Places,
+    tissue: BoolMask,
     rows: tuple[NDArray[np.int64], NDArray[np.int64]],
     columns: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> NDArray[np.int64]:

@@ -26,12 +26,12 @@ def client(tmp_path, model):
 
 def code_of(answer):
     assert set(answer.json()) == {"error"}
-    assert {"what", "got", "expected", "mend", "code"} <= set(answer.json()["error"])
+    assert {"what", "got", "expected", "hint", "code"} <= set(answer.json()["error"])
     return answer.status_code, answer.json()["error"]["code"]
 
 
 def sign_in(client):
-    answer = client.get(f"/open/{client.hall.access.new_code()}")
+    answer = client.get(f"/open/{client.app_state.access.new_code()}")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     return answer
 
@@ -63,7 +63,7 @@ def test_the_token_lets_in(client):
 
 
 def test_a_link_works_once_and_leaves_a_cookie_that_scripts_cannot_see(client):
-    code = client.hall.access.new_code()
+    code = client.app_state.access.new_code()
     answer = client.get(f"/open/{code}")
     cookie = answer.headers["set-cookie"].lower()
     assert all(part in cookie for part in ("httponly", "samesite=strict", "path=/", "max-age="))
@@ -77,7 +77,7 @@ def test_a_link_works_once_and_leaves_a_cookie_that_scripts_cannot_see(client):
 
 
 def test_a_link_does_not_work_later(client, monkeypatch):
-    code = client.hall.access.new_code()
+    code = client.app_state.access.new_code()
     now = access.time.time()
     monkeypatch.setattr(access.time, "time", lambda: now + access.LINK_SECONDS + 1)
     assert "set-cookie" not in client.get(f"/open/{code}").headers
@@ -100,13 +100,13 @@ def test_a_full_disk_does_not_use_a_link_up_for_nothing(client, monkeypatch):
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(client.hall.store, "add_session", full)
+    monkeypatch.setattr(client.app_state.store, "add_session", full)
     assert "set-cookie" in sign_in(client).headers
     assert client.get("/v1/about").status_code == 200
 
 
 def test_secrets_are_nowhere_on_disk(client, tmp_path):
-    code = client.hall.access.new_code()
+    code = client.app_state.access.new_code()
     client.get(f"/open/{code}")
     cookie = client.cookies[COOKIE]
     client.get("/v1/about", headers={"Authorization": "Bearer mistyped-token"})
@@ -213,7 +213,7 @@ def test_every_answer_has_the_headers_and_none_lets_other_sites_in(client):
 def test_a_bug_is_an_answer_without_details(tmp_path, model, monkeypatch):
     app = create_app(settings_of(tmp_path / "out", model))
     with TestClient(app, base_url=HOST, headers=BEARER, raise_server_exceptions=False) as client:
-        monkeypatch.setattr(app.state.hall.store, "waiting", lambda: 1 / 0)
+        monkeypatch.setattr(app.state.app_state.store, "waiting", lambda: 1 / 0)
         answer = client.get("/v1/slides")
     assert code_of(answer) == (500, "bug")
     assert "ZeroDivision" not in answer.text

@@ -52,10 +52,10 @@ def test_uploads_survive_when_their_folder_is_served_under_another_path(
         assert (only_slide(client)["id"], only_slide(client)["has_image"]) == (key, True)
         assert client.get(f"/v1/slides/{key}/tiles/slide/0/0_0.jpg").status_code == 200
         assert client.post(f"/v1/slides/{key}/retry").json()["status"] == "queued"
-        uploads = client.hall.settings.hidden / UPLOADS
-        assert client.hall.store.claim("w").source == uploads / key
+        uploads = client.app_state.settings.hidden / UPLOADS
+        assert client.app_state.store.claim("w").source == uploads / key
         assert (uploads / key).read_bytes() == sent
-        client.hall.store.release(key, "w")
+        client.app_state.store.release(key, "w")
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert list(uploads.iterdir()) == []
     # Whoever deletes a slide of a copy deletes nothing of the original.
@@ -92,7 +92,7 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
     original.write_bytes(slide_bytes(random))
     with serving(settings_of(tmp_path / "out", model, roots=(original.parent,))) as client:
         slide = Slide("a" * 24, "a", "a", UPLOAD, original, None, DONE, 0.0)
-        client.hall.delete(client.hall.store.add(slide))
+        client.app_state.delete(client.app_state.store.add(slide))
         assert client.get("/v1/slides").json() == {"slides": []}
     assert original.is_file()
 
@@ -100,7 +100,7 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
 def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
         key = upload(client, random)
-        reserve = client.hall.settings.hidden / RESERVE
+        reserve = client.app_state.settings.hidden / RESERVE
         before = reserve.stat().st_size
         assert before == RESERVE_BYTES
 
@@ -113,12 +113,12 @@ def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, mo
             return only_with_room
 
         for name in ("mark_deleted", "cancel"):
-            monkeypatch.setattr(client.hall.store, name, with_room(getattr(client.hall.store, name)))
+            monkeypatch.setattr(client.app_state.store, name, with_room(getattr(client.app_state.store, name)))
         assert client.post(f"/v1/slides/{key}/cancel").json()["status"] == "cancelled"
-        client.hall.reserve.fill()
+        client.app_state.reserve.fill()
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert client.get("/v1/slides").json() == {"slides": []}
-        assert list((client.hall.settings.hidden / UPLOADS).iterdir()) == []
+        assert list((client.app_state.settings.hidden / UPLOADS).iterdir()) == []
         # It is there again for the next time.
         assert reserve.stat().st_size == before
 
@@ -126,14 +126,14 @@ def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, mo
 def test_a_slide_s_own_files_make_room_where_the_reserve_is_used_up(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
         key, other = upload(client, random), upload(client, random)
-        uploads, mark = client.hall.settings.hidden / UPLOADS, client.hall.store.mark_deleted
+        uploads, mark = client.app_state.settings.hidden / UPLOADS, client.app_state.store.mark_deleted
 
         def only_with_room(slide):
             if (uploads / key).exists():
                 raise full_database()
             return mark(slide)
 
-        monkeypatch.setattr(client.hall.store, "mark_deleted", only_with_room)
+        monkeypatch.setattr(client.app_state.store, "mark_deleted", only_with_room)
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert only_slide(client)["id"] == other
         assert [path.name for path in uploads.iterdir()] == [other]
@@ -142,7 +142,7 @@ def test_a_slide_s_own_files_make_room_where_the_reserve_is_used_up(tmp_path, mo
 def test_files_go_before_the_database_has_to_write_again(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
         key = upload(client, random)
-        hidden, forget = client.hall.settings.hidden, client.hall.store.forget
+        hidden, forget = client.app_state.settings.hidden, client.app_state.store.forget
         results = tmp_path / "out" / client.get(f"/v1/slides/{key}").json()["slide_id"]
         results.mkdir()
         (results / "mask.ome.tif").write_bytes(b"x")
@@ -152,6 +152,6 @@ def test_files_go_before_the_database_has_to_write_again(tmp_path, model, random
             left.extend(path for path in (*hidden.rglob("mask.ome.tif"), results) if path.exists())
             forget(slide)
 
-        monkeypatch.setattr(client.hall.store, "forget", look)
+        monkeypatch.setattr(client.app_state.store, "forget", look)
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert left == []

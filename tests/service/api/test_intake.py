@@ -22,7 +22,7 @@ def upload(client, content, **query):
 
 
 def files_in(client):
-    hidden = client.hall.settings.hidden
+    hidden = client.app_state.settings.hidden
     return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in (INCOMING, UPLOADS, TRASH)}
 
 
@@ -48,7 +48,7 @@ def test_a_slide_that_would_take_minutes_for_nothing_is_refused_and_not_kept(tmp
     with serving(settings_of(tmp_path / "out", model)) as client:
         answer = upload(client, sparse_slide(), name="a.tif")
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "refused")
-        assert "coarser levels" in answer.json()["error"]["mend"]
+        assert "coarser levels" in answer.json()["error"]["hint"]
         assert files_in(client) == NOTHING
 
 
@@ -67,12 +67,12 @@ def test_an_upload_that_names_another_file_shows_nothing_of_it(tmp_path, model, 
 
 
 @pytest.fixture
-def hall(tmp_path, model, request):
+def app_state(tmp_path, model, request):
     """Its parameter is how many seconds an upload may send nothing."""
     limits = {"upload_bytes": 10**6, "idle_seconds": getattr(request, "param", 600)}
-    hall = AppState(settings_of(tmp_path / "out", model, limits=limits))
-    yield hall
-    hall.store.close()
+    app_state = AppState(settings_of(tmp_path / "out", model, limits=limits))
+    yield app_state
+    app_state.store.close()
 
 
 class GoneError(Exception):
@@ -86,19 +86,19 @@ async def pieces(*sizes, then=None):
         raise then
 
 
-def test_an_upload_that_breaks_off_leaves_nothing(hall):
-    place = hall.settings.hidden / INCOMING
+def test_an_upload_that_breaks_off_leaves_nothing(app_state):
+    place = app_state.settings.hidden / INCOMING
 
     async def cut():
         with pytest.raises(GoneError):
-            await receive(hall, pieces(1000, 400_000, then=GoneError()), 10**6)
+            await receive(app_state, pieces(1000, 400_000, then=GoneError()), 10**6)
 
     asyncio.run(cut())
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("hall", [1], indirect=True)
-def test_an_upload_that_stops_or_only_drips_is_given_up(hall):
+@pytest.mark.parametrize("app_state", [1], indirect=True)
+def test_an_upload_that_stops_or_only_drips_is_given_up(app_state):
     async def never():
         yield b"x" * 1000
         await asyncio.sleep(3600)
@@ -111,7 +111,7 @@ def test_an_upload_that_stops_or_only_drips_is_given_up(hall):
     async def given_up(chunks):
         with pytest.raises(ProblemError) as caught:
             async with asyncio.timeout(60):
-                await receive(hall, chunks, None)
+                await receive(app_state, chunks, None)
         return caught.value
 
     async def both():
@@ -120,7 +120,7 @@ def test_an_upload_that_stops_or_only_drips_is_given_up(hall):
     for problem in asyncio.run(both()):
         assert (problem.status, problem.code) == (408, "slow")
         assert problem.expected == "at least 262,144 bytes every 1 s"
-    assert list((hall.settings.hidden / INCOMING).iterdir()) == []
+    assert list((app_state.settings.hidden / INCOMING).iterdir()) == []
 
 
 def test_only_waiting_for_the_sender_counts_as_slowness(monkeypatch):
@@ -140,36 +140,36 @@ def test_only_waiting_for_the_sender_counts_as_slowness(monkeypatch):
 
 def test_a_small_document_has_to_come_soon_too():
     limits = SimpleNamespace(idle_seconds=0.05, idle_bytes=1000)
-    hall = SimpleNamespace(settings=SimpleNamespace(limits=limits))
+    app_state = SimpleNamespace(settings=SimpleNamespace(limits=limits))
 
     async def never():
         yield b'{"mpp":'
         await asyncio.sleep(3600)
 
     with pytest.raises(ProblemError) as caught:
-        asyncio.run(_body(SimpleNamespace(stream=never), hall, RetryRequest))
+        asyncio.run(_body(SimpleNamespace(stream=never), app_state, RetryRequest))
     assert caught.value.status == 408
 
 
-def test_an_upload_whose_request_is_cancelled_leaves_nothing(hall):
+def test_an_upload_whose_request_is_cancelled_leaves_nothing(app_state):
     async def endless():
         while True:
             yield b"x"
             await asyncio.sleep(0)
 
     async def begin_and_cancel():
-        task = asyncio.create_task(receive(hall, endless(), None))
-        while not list((hall.settings.hidden / INCOMING).iterdir()):
+        task = asyncio.create_task(receive(app_state, endless(), None))
+        while not list((app_state.settings.hidden / INCOMING).iterdir()):
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(begin_and_cancel())
-    assert list((hall.settings.hidden / INCOMING).iterdir()) == []
+    assert list((app_state.settings.hidden / INCOMING).iterdir()) == []
 
 
-def test_every_byte_arrives_whatever_the_pieces(hall, random):
+def test_every_byte_arrives_whatever_the_pieces(app_state, random):
     content = random.bytes(900_000)
 
     async def cut():
@@ -179,6 +179,6 @@ def test_every_byte_arrives_whatever_the_pieces(hall, random):
             yield content[at : at + size]
             at += size
 
-    path = asyncio.run(receive(hall, cut(), None))
+    path = asyncio.run(receive(app_state, cut(), None))
     assert path.read_bytes() == content
     assert path.stat().st_mode & 0o777 == 0o600

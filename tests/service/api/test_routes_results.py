@@ -127,7 +127,7 @@ def test_thumbnails_of_results_of_uploads_and_of_nothing(client, made, random):
     sent = client.post("/v1/slides", content=slide_bytes(random), headers=RAW).json()
     answer = client.get(f"/v1/slides/{sent['id']}/thumbnail.jpg")
     assert picture(answer).size == (120, 90)
-    (client.hall.settings.hidden / "uploads" / sent["id"]).unlink()
+    (client.app_state.settings.hidden / "uploads" / sent["id"]).unlink()
     again = client.get(f"/v1/slides/{sent['id']}/thumbnail.jpg")
     assert again.content == answer.content
 
@@ -202,7 +202,7 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
 
 def test_a_thumbnail_that_cannot_be_kept_is_shown_for_all_that(client):
     place = f"/v1/slides/{only_slide(client)['id']}"
-    folder = client.hall.settings.hidden / THUMBNAILS
+    folder = client.app_state.settings.hidden / THUMBNAILS
     folder.rmdir()
     folder.write_bytes(b"no folder: nothing can be written into it")
     answer = client.get(f"{place}/thumbnail.jpg")

@@ -36,7 +36,7 @@ def upload(client, content, **query):
 
 
 def files_in(client):
-    hidden = client.hall.settings.hidden
+    hidden = client.app_state.settings.hidden
     return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in (INCOMING, UPLOADS, TRASH)}
 
 
@@ -52,7 +52,7 @@ def test_an_upload_is_queued_and_kept_for_its_owner_alone(client, random):
     assert slide["layers"] == ["slide"]
     assert client.get(f"/v1/slides/{slide['id']}").json() == slide
     assert only_slide(client) == slide
-    path = client.hall.settings.hidden / UPLOADS / slide["id"]
+    path = client.app_state.settings.hidden / UPLOADS / slide["id"]
     assert path.read_bytes() == content
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -63,7 +63,7 @@ def test_a_given_name_stands_for_the_file_s_own(client, random):
     slide = upload(client, slide_bytes(random), name="Jane Doe.svs", slide_id="case-7").json()
     assert (slide["slide_id"], slide["name"]) == ("case-7", "case-7")
     assert "Jane" not in json.dumps(client.get("/v1/slides").json())
-    assert b"Jane" not in b"".join(path.read_bytes() for path in client.hall.settings.hidden.glob("*.*"))
+    assert b"Jane" not in b"".join(path.read_bytes() for path in client.app_state.settings.hidden.glob("*.*"))
     assert error(upload(client, slide_bytes(random), slide_id="CASE-7")) == (409, "conflict")
     for wrong in ("../x", "a b", "é", "con", ".", "..", "a" * 101):
         assert upload(client, slide_bytes(random), slide_id=wrong).status_code == 422
@@ -74,7 +74,7 @@ def test_equal_file_names_get_different_ids(client, random):
     ids = [upload(client, slide_bytes(random), name="a.tif").json()["slide_id"] for _ in range(3)]
     assert ids == ["a", "a-2", "a-3"]
     # Nor may a slide be called like a file of the results.
-    (client.hall.settings.out / "run.json").write_text("{}")
+    (client.app_state.settings.out / "run.json").write_text("{}")
     assert upload(client, slide_bytes(random), name="run.json.tif").json()["slide_id"] == "run.json-2"
 
 
@@ -177,11 +177,11 @@ def test_limits_of_pixels_queue_uploads_and_disk(tmp_path, model, random):
         assert [upload(client, content).status_code for _ in range(3)] == [202, 202, 429]
         assert len(files_in(client)[UPLOADS]) == 2
     with service(uploads=1) as client:
-        client.hall.uploads = 1
+        client.app_state.uploads = 1
         assert error(upload(client, content)) == (429, "uploads")
-        client.hall.uploads = 0
+        client.app_state.uploads = 0
         assert upload(client, content).status_code == 202
-        assert client.hall.uploads == 0
+        assert client.app_state.uploads == 0
         assert files_in(client)[INCOMING] == []
 
 
@@ -236,7 +236,7 @@ def test_what_is_done_is_written_down_without_names(client, random):
     slide = upload(client, slide_bytes(random), name="Jane Doe.tif", slide_id="case").json()
     client.post(f"/v1/slides/{slide['id']}/cancel")
     client.delete(f"/v1/slides/{slide['id']}")
-    lines = (client.hall.settings.hidden / "audit.jsonl").read_text().splitlines()
+    lines = (client.app_state.settings.hidden / "audit.jsonl").read_text().splitlines()
     assert [json.loads(line)["action"] for line in lines] == ["start", "upload", "cancel", "delete"]
     assert all(set(json.loads(line)) == {"time", "action", "slide", "outcome"} for line in lines)
     assert "Jane" not in "".join(lines)

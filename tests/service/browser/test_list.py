@@ -264,7 +264,7 @@ def test_what_the_server_says_about_itself_is_shown(open_page, service):
     watched = open_page("/healthz")
     page = watched.page
     about, asked = service.ask("/v1/about"), []
-    refusal = {"what": "the model cannot be loaded", "got": "nothing", "expected": None, "mend": "name another"}
+    refusal = {"what": "the model cannot be loaded", "got": "nothing", "expected": None, "hint": "name another"}
 
     def answer(route):
         asked.append(1)

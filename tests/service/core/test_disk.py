@@ -95,6 +95,6 @@ def test_a_write_that_fails_on_a_full_disk_is_answered_as_such_and_without_a_pat
         answer = client.post("/v1/slides", content=b"x", headers={**BEARER, **RAW})
         assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")
         assert "/srv" not in answer.text
-        monkeypatch.setattr(client.hall.store, "waiting", lambda: (_ for _ in ()).throw(full_database()))
+        monkeypatch.setattr(client.app_state.store, "waiting", lambda: (_ for _ in ()).throw(full_database()))
         answer = client.get("/v1/slides")
         assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")

@@ -91,7 +91,7 @@ def test_a_hub_id_that_does_not_exist_ends_the_service(tmp_path, hub):
     assert done.exit_code == 3
     assert told["what"] == "no folder nobody/nothing here, and it cannot be fetched from the hub"
     assert told["got"].startswith("RepositoryNotFoundError")
-    assert "check the name" in told["mend"]
+    assert "check the name" in told["hint"]
     assert not (tmp_path / "out").exists()
 
 

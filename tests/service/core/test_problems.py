@@ -26,10 +26,10 @@ def test_paths_of_the_server_are_left_out_and_nothing_else_is(text, told):
 
 def test_no_field_of_an_error_tells_a_path():
     cause = PermissionError(13, "Permission denied", "/srv/x")
-    error = RefusedError("cannot use /srv/x", got=cause, expected=Path("/srv/y"), mend="chmod 600 /srv/x")
+    error = RefusedError("cannot use /srv/x", got=cause, expected=Path("/srv/y"), hint="chmod 600 /srv/x")
     assert "/srv" not in str(document_of(error))
     assert document_of(DataError("a", got=cause))["error"]["got"] == "Permission denied"
-    assert document_of(missing("a", "b"))["error"]["mend"] == "b"
+    assert document_of(missing("a", "b"))["error"]["hint"] == "b"
 
 
 def test_damaged_results_are_answered_without_a_path(tmp_path, model):
@@ -37,7 +37,7 @@ def test_damaged_results_are_answered_without_a_path(tmp_path, model):
         results = tmp_path / "out" / "a"
         (results / ".ntrm").mkdir(parents=True)
         (results / "summary.json").write_text("{}")
-        slide = client.hall.store.add(Slide(new_id(), "a", "a", FOUND, None, None, DONE, 0.0))
+        slide = client.app_state.store.add(Slide(new_id(), "a", "a", FOUND, None, None, DONE, 0.0))
         for content in (b"{", b"[]", b"\xff"):
             (results / ".ntrm" / "done.json").write_bytes(content)
             answer = client.get(f"/v1/slides/{slide.id}/regions/1")

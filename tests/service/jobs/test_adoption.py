@@ -90,7 +90,7 @@ def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_pa
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with serving(settings_of(out, model, roots=(tmp_path / "link",))) as client:
         assert [slide["has_image"] for slide in client.get("/v1/slides").json()["slides"]] == [True, True]
-        assert {slide.source for slide in client.hall.store.every()} == {tmp_path / "elsewhere" / "a.tif"}
+        assert {slide.source for slide in client.app_state.store.every()} == {tmp_path / "elsewhere" / "a.tif"}
 
 
 def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were_there(tmp_path, model, random):
@@ -98,9 +98,9 @@ def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were
     settings = settings_of(tmp_path / "out", model, retention_days=0.0)
     with serving(settings) as client:
         sent = client.post("/v1/slides", content=slide_bytes(random), headers=RAW).json()
-        client.hall.retire()
+        client.app_state.retire()
         assert client.get(f"/v1/slides/{sent['id']}").json()["status"] == "queued"
         client.post(f"/v1/slides/{sent['id']}/cancel")
-        client.hall.retire()
+        client.app_state.retire()
         assert only_slide(client)["slide_id"] == "a"
         assert list((settings.hidden / UPLOADS).iterdir()) == []

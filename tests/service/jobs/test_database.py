@@ -117,7 +117,7 @@ def test_trying_again(store):
         "what": "broken",
         "got": "x",
         "expected": None,
-        "mend": None,
+        "hint": None,
         "code": "unreadable",
     }
     again = store.retry(one.id, (0.5, 0.5), 5)

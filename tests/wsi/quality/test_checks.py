@@ -6,7 +6,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.wsi.quality.checks import COLUMNS, NO_TISSUE, Grade, Quality, assess, quality_of
 from ntrm.wsi.quality.focus import sample_windows
 from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Seen
+from ntrm.wsi.quality.thumbnail import Thumbnail
 from ntrm.wsi.tissue_mask import find_tissue
 
 
@@ -99,7 +99,7 @@ def test_a_scan_coarser_than_the_model_is_told():
 
 def test_of_a_mask_nothing_else_is_said(seed):
     picture = marked(clean(seed), slice(0, 220), slice(150, 180), "blue")
-    tissue, seen = find_tissue(picture, MPP), Seen.of(picture, MPP)
+    tissue, seen = find_tissue(picture, MPP), Thumbnail.of(picture, MPP)
     assert len(quality_of(seen, tissue, pen_in(seen), drawn=0.9).warnings) >= 1
     assert not quality_of(seen, tissue, pen_in(seen), drawn=0.9).drawn.flag
     (said,) = quality_of(seen, tissue, pen_in(seen), drawn=0.99).warnings

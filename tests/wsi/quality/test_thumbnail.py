@@ -4,12 +4,12 @@ from tests.wsi.pictures import MPP, clean
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.quality.thumbnail import Seen, optical_density
+from ntrm.wsi.quality.thumbnail import Thumbnail, optical_density
 
 
 def test_the_coarser_grid_holds_means_of_blocks(seed):
     picture = clean(seed)[:219, :327]
-    seen = Seen.of(picture, MPP)
+    seen = Thumbnail.of(picture, MPP)
     assert seen.factors == (2, 2)
     assert seen.coarse == Resolution.square(2 * MPP)
     density = optical_density(picture)
@@ -20,14 +20,14 @@ def test_the_coarser_grid_holds_means_of_blocks(seed):
 
 
 def test_an_average_keeps_the_mean_and_loses_detail(seed):
-    seen = Seen.of(clean(seed), MPP)
+    seen = Thumbnail.of(clean(seed), MPP)
     for plane, averaged in zip(seen.planes, seen.averaged, strict=True):
         assert averaged.mean() == pytest.approx(plane.mean(), abs=1e-3)
         assert averaged.std() < plane.std()
 
 
 def test_places_go_to_the_coarser_grid_and_back(random):
-    seen = Seen.of(np.full((31, 45, 3), 240, dtype=np.uint8), Resolution(10.0, 14.0))
+    seen = Thumbnail.of(np.full((31, 45, 3), 240, dtype=np.uint8), Resolution(10.0, 14.0))
     assert seen.factors == (2, 3)
     blocks = random.random((16, 15)) < 0.5
     places = seen.spread(blocks)
@@ -37,8 +37,8 @@ def test_places_go_to_the_coarser_grid_and_back(random):
 
 
 def test_a_coarse_picture_is_its_own_grid():
-    seen = Seen.of(np.full((5, 6, 3), 240, dtype=np.uint8), 30.0)
+    seen = Thumbnail.of(np.full((5, 6, 3), 240, dtype=np.uint8), 30.0)
     assert seen.factors == (1, 1)
     assert seen.coarse == seen.scale
     with pytest.raises(DataError, match="must be RGB"):
-        Seen.of(np.zeros((5, 6), dtype=np.uint8), 30.0)
+        Thumbnail.of(np.zeros((5, 6), dtype=np.uint8), 30.0)

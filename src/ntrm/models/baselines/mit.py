@@ -69,7 +69,7 @@ def _library() -> tuple[Any, Any]:
     try:
         from transformers import SegformerConfig, SegformerForSemanticSegmentation
     except (ImportError, RuntimeError) as error:  # RuntimeError: transformers found a broken companion library
-        raise UsageError("the Mix Transformer needs transformers", got=error, mend='pip install "ntrm[mit]"') from error
+        raise UsageError("the Mix Transformer needs transformers", got=error, hint='pip install "ntrm[mit]"') from error
     return SegformerConfig, SegformerForSemanticSegmentation
 
 

@@ -192,7 +192,7 @@ class Guard:
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._access.allows_host(host):
             return ProblemError(
-                421, "host", "the service does not go by this name", mend="use the address it printed, or --public-url"
+                421, "host", "the service does not go by this name", hint="use the address it printed, or --public-url"
             )
         origin = headers.get("origin")
         if origin is not None and not self._access.allows_origin(origin, host):

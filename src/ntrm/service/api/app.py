@@ -33,15 +33,15 @@ DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for d
 
 def create_app(settings: ServiceSettings) -> FastAPI:
     """The application of one service; opening its lifespan starts the workers, closing it stops them."""
-    hall = AppState(settings)
+    app_state = AppState(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        hall.open()
+        app_state.open()
         try:
             yield
         finally:
-            hall.close()
+            app_state.close()
 
     everywhere: dict[int | str, dict[str, Any]] = {status: {"model": ErrorDocument} for status in (401, 403, 421, 422)}
     app = FastAPI(
@@ -56,17 +56,17 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         # Nothing is told to anybody, whatever the environment says.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.state.hall = hall
+    app.state.app_state = app_state
     for routes in (routes_about, routes_slides, routes_results, routes_tiles):
         app.include_router(routes.router)
-    _add_page(app, hall)
+    _add_page(app, app_state)
     _add_errors(app)
     _describe(app)
-    app.add_middleware(Guard, access=hall.access, locked=PAGE / LOCKED)
+    app.add_middleware(Guard, access=app_state.access, locked=PAGE / LOCKED)
     return app
 
 
-def _add_page(app: FastAPI, hall: AppState) -> None:
+def _add_page(app: FastAPI, app_state: AppState) -> None:
     @app.get("/", include_in_schema=False)
     def index() -> Response:
         if not (PAGE / INDEX).is_file():
@@ -75,14 +75,19 @@ def _add_page(app: FastAPI, hall: AppState) -> None:
 
     @app.get("/open/{code}", include_in_schema=False)
     def enter(code: str) -> Response:
-        cookie = hall.access.redeem(code)
+        cookie = app_state.access.redeem(code)
         answer = RedirectResponse("/", status_code=303)
         if cookie is None:
-            hall.audit.count_refusal()
+            app_state.audit.count_refusal()
         else:
-            hall.audit.note("open")
+            app_state.audit.note("open")
             answer.set_cookie(
-                COOKIE, cookie, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=hall.access.secure
+                COOKIE,
+                cookie,
+                max_age=SESSION_SECONDS,
+                httponly=True,
+                samesite="strict",
+                secure=app_state.access.secure,
             )
         return answer
 
@@ -163,7 +168,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def bug(_: Request, __: Exception) -> Response:
         # Answered outside of the guard, which adds the headers otherwise.
-        return answer(ProblemError(500, "bug", "something went wrong", mend="look into the service's log"), HEADERS)
+        return answer(ProblemError(500, "bug", "something went wrong", hint="look into the service's log"), HEADERS)
 
     @app.exception_handler(FileNotFoundError)
     async def gone(_: Request, __: FileNotFoundError) -> Response:

@@ -249,7 +249,7 @@ class AppState:
                 with alone(folder):
                     self.store.mark_deleted(slide.id)
             except BusyError as error:
-                raise conflict("another program works on this slide", mend="wait until it ends") from error
+                raise conflict("another program works on this slide", hint="wait until it ends") from error
         else:
             self.store.mark_deleted(slide.id)
 

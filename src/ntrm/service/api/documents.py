@@ -11,12 +11,12 @@ from ntrm.service.jobs.database import QUEUED, Slide
 
 
 class ErrorBody(BaseModel):
-    """What went wrong, and how to mend it."""
+    """What went wrong, and how to fix it."""
 
     what: str
     got: str | None = None
     expected: str | None = None
-    mend: str | None = None
+    hint: str | None = None
     code: str = Field(description="a fixed word for programs")
     slide: str | None = Field(None, description="id of a slide that is kept nevertheless, such as one without µm/px")
 

@@ -32,11 +32,11 @@ CHECK_BYTES = 64 * 2**20
 """The free space is looked at again after so many bytes."""
 
 
-async def receive(hall: AppState, chunks: AsyncIterator[bytes], declared: int | None) -> Path:
+async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: int | None) -> Path:
     """Write an upload to disk; whatever ends it early leaves nothing behind."""
-    limits = hall.settings.limits
+    limits = app_state.settings.limits
     _check_size(declared or 0, limits.upload_bytes)
-    path = hall.settings.hidden / INCOMING / new_id()
+    path = app_state.settings.hidden / INCOMING / new_id()
     _check_space(path.parent, declared or 0, limits.reserve_bytes)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     complete = False
@@ -63,52 +63,52 @@ async def receive(hall: AppState, chunks: AsyncIterator[bytes], declared: int | 
     return path
 
 
-def submit_upload(hall: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> Slide:
+def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> Slide:
     """Queue a file that was uploaded; without µm/px it is kept and waits for them."""
     made = new_id()
-    place = upload_path(hall.settings.hidden, made)
+    place = upload_path(app_state.settings.hidden, made)
     incoming.rename(place)
     try:
-        info = look_into(hall, place, alone=True)
+        info = look_into(app_state, place, alone=True)
         lacking = _mpp_problem(info, mpp)
-        waiting = [slide for slide in hall.store.every(FAILED) if _waits_for_mpp(slide)]
+        waiting = [slide for slide in app_state.store.every(FAILED) if _waits_for_mpp(slide)]
         fingerprint = source_fingerprint(place) if lacking or waiting else None
         for slide in waiting:
             # The same file sent again, now with its µm/px, takes the place of the one that waits for them.
             if slide.fingerprint == fingerprint:
-                hall.delete(slide)
-        slide = _added(hall, made, place, UPLOAD, info, display_name(name), mpp, slide_id, fingerprint, lacking)
+                app_state.delete(slide)
+        slide = _added(app_state, made, place, UPLOAD, info, display_name(name), mpp, slide_id, fingerprint, lacking)
     except BaseException:
-        hall.readers.forget(place)
+        app_state.readers.forget(place)
         place.unlink(missing_ok=True)
         raise
-    hall.audit.note("upload", slide.slide_id, "kept" if lacking else "queued")
+    app_state.audit.note("upload", slide.slide_id, "kept" if lacking else "queued")
     if lacking is not None:
         lacking.more["slide"] = slide.id
         raise lacking
-    hall.supervisor.wake()
+    app_state.supervisor.wake()
     return slide
 
 
-def submit_path(hall: AppState, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
+def submit_path(app_state: AppState, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
     """Queue a file of the server."""
-    info = look_into(hall, path, alone=False)
+    info = look_into(app_state, path, alone=False)
     lacking = _mpp_problem(info, mpp)
     if lacking is not None:
         raise lacking
     # Its content tells it from others, wherever its root lies the next time.
     fingerprint = source_fingerprint(path)
-    slide = _added(hall, new_id(), path, PATH, info, display_name(path.name), mpp, slide_id, fingerprint)
-    hall.audit.note("path", slide.slide_id, "queued")
-    hall.supervisor.wake()
+    slide = _added(app_state, new_id(), path, PATH, info, display_name(path.name), mpp, slide_id, fingerprint)
+    app_state.audit.note("path", slide.slide_id, "queued")
+    app_state.supervisor.wake()
     return slide
 
 
-def look_into(hall: AppState, path: Path, *, alone: bool) -> SlideInfo:
+def look_into(app_state: AppState, path: Path, *, alone: bool) -> SlideInfo:
     """What the file is, by its content; refuses what is no slide, or too large a one."""
-    limits = hall.settings.limits
+    limits = app_state.settings.limits
     # It stays open for a while: whoever sends a slide looks at it.
-    with hall.readers.using(path, alone=alone) as slide:
+    with app_state.readers.using(path, alone=alone) as slide:
         info = slide.info
     if info.width * info.height > limits.pixels:
         raise ProblemError(
@@ -122,7 +122,7 @@ def look_into(hall: AppState, path: Path, *, alone: bool) -> SlideInfo:
 
 
 def _added(
-    hall: AppState,
+    app_state: AppState,
     made: str,
     place: Path,
     origin: str,
@@ -133,7 +133,7 @@ def _added(
     fingerprint: str | None,
     lacking: ProblemError | None = None,
 ) -> Slide:
-    _check_cost(hall, info, place, mpp)
+    _check_cost(app_state, info, place, mpp)
     now = time.time()
     stem = name.rsplit(".", 1)[0] if "." in name.strip(".") else name
     slide = Slide(
@@ -153,17 +153,17 @@ def _added(
         info=_plain(info),
     )
     # One at a time: files of one name may come in together.
-    with hall.naming:
-        check_name(hall, slide_id)
-        chosen = slide if slide_id else replace(slide, slide_id=_free_name(hall, slide.slide_id))
-        return hall.store.add(chosen, hall.settings.limits.queue)
+    with app_state.naming:
+        check_name(app_state, slide_id)
+        chosen = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id))
+        return app_state.store.add(chosen, app_state.settings.limits.queue)
 
 
-def _check_cost(hall: AppState, info: SlideInfo, place: Path, mpp: float | None) -> None:
+def _check_cost(app_state: AppState, info: SlideInfo, place: Path, mpp: float | None) -> None:
     """Refuse at once what the worker would refuse; that one judges where model or µm/px are not known yet."""
     stated = info.resolution if mpp is None else Resolution.square(mpp)
-    if hall.model is not None and hall.model.mpp is not None and stated is not None:
-        check_cost(info, stated, hall.model.mpp, place.stat().st_size)
+    if app_state.model is not None and app_state.model.mpp is not None and stated is not None:
+        check_cost(info, stated, app_state.model.mpp, place.stat().st_size)
 
 
 def _waits_for_mpp(slide: Slide) -> bool:
@@ -177,12 +177,12 @@ def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
     try:
         credible_resolution(info)
     except NtrmError as error:
-        mend = "look the scan resolution up and give it as mpp; it is never guessed"
-        return ProblemError(422, MPP_MISSING, error.what, got=error.got, expected=error.expected, mend=mend)
+        hint = "look the scan resolution up and give it as mpp; it is never guessed"
+        return ProblemError(422, MPP_MISSING, error.what, got=error.got, expected=error.expected, hint=hint)
     return None
 
 
-def check_name(hall: AppState, name: str | None) -> None:
+def check_name(app_state: AppState, name: str | None) -> None:
     """Refuse a name that was asked for but is not safe, or taken."""
     if name is None:
         return
@@ -190,21 +190,21 @@ def check_name(hall: AppState, name: str | None) -> None:
         raise ProblemError(
             422, "usage", "a slide_id that is no safe name", got=name, expected="1 to 100 of A-Z a-z 0-9 . _ -"
         )
-    if _is_taken(hall, name, hall.store.taken_names()):
-        raise ProblemError(409, "conflict", "the name is taken", got=name, mend="choose another slide_id")
+    if _is_taken(app_state, name, app_state.store.taken_names()):
+        raise ProblemError(409, "conflict", "the name is taken", got=name, hint="choose another slide_id")
 
 
-def _free_name(hall: AppState, name: str) -> str:
-    taken = hall.store.taken_names()
-    if not _is_taken(hall, name, taken):
+def _free_name(app_state: AppState, name: str) -> str:
+    taken = app_state.store.taken_names()
+    if not _is_taken(app_state, name, taken):
         return name
     numbered = (f"{name[:90]}-{number}" for number in range(2, 10**6))
-    return next(each for each in numbered if not _is_taken(hall, each, taken))
+    return next(each for each in numbered if not _is_taken(app_state, each, taken))
 
 
-def _is_taken(hall: AppState, name: str, taken: set[str]) -> bool:
+def _is_taken(app_state: AppState, name: str, taken: set[str]) -> bool:
     # Also by files that are no slide, such as the tables.
-    return name.lower() in taken or (hall.settings.out / name).exists()
+    return name.lower() in taken or (app_state.settings.out / name).exists()
 
 
 def _plain(info: SlideInfo) -> dict[str, Any]:
@@ -228,7 +228,7 @@ async def steadily(chunks: AsyncIterator[bytes], limits: ServiceLimits) -> Async
                 "the upload is too slow",
                 got=f"{fresh:,} bytes in {limits.idle_seconds} s",
                 expected=f"at least {limits.idle_bytes:,} bytes every {limits.idle_seconds} s",
-                mend="send it over a faster connection, or name it by path",
+                hint="send it over a faster connection, or name it by path",
             ) from error
         # Only the waiting counts: a slow disk is not the sender's fault.
         left, fresh = left - (time.monotonic() - begun), fresh + len(chunk)
@@ -247,7 +247,7 @@ def _write(descriptor: int, content: bytes) -> int:
 def _check_size(size: int, most: int) -> None:
     if size > most:
         raise ProblemError(
-            413, "too_large", "the upload is too large", expected=f"at most {most:,} bytes", mend="name it by path"
+            413, "too_large", "the upload is too large", expected=f"at most {most:,} bytes", hint="name it by path"
         )
 
 

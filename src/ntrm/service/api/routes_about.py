@@ -17,17 +17,17 @@ router = APIRouter(tags=["service"])
 
 
 @router.get("/healthz")
-def health(hall: Shared) -> Health:
+def health(app_state: Shared) -> Health:
     """Whether the service answers, has a worker and room on its disk; needs no token."""
-    reason = "no_worker" if hall.supervisor.state == "refused" else hall.disk
+    reason = "no_worker" if app_state.supervisor.state == "refused" else app_state.disk
     return Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
 
 
 @router.get("/v1/about")
-def about(hall: Shared) -> About:
+def about(app_state: Shared) -> About:
     """Version, model, classes with their colours, limits."""
-    settings, limits, model = hall.settings, hall.settings.limits, hall.model
-    refusal = hall.supervisor.refusal
+    settings, limits, model = app_state.settings, app_state.settings.limits, app_state.model
+    refusal = app_state.supervisor.refusal
     return About(
         program="ntrm",
         version=__version__,
@@ -40,17 +40,17 @@ def about(hall: Shared) -> About:
             upload_bytes=limits.upload_bytes, pixels=limits.pixels, queue=limits.queue, uploads=limits.uploads
         ),
         server_paths=bool(settings.roots),
-        worker=hall.supervisor.state,  # type: ignore[arg-type]
+        worker=app_state.supervisor.state,  # type: ignore[arg-type]
         worker_error=None if refusal is None else ErrorBody(**refusal),
-        queue=hall.store.counts(),
+        queue=app_state.store.counts(),
     )
 
 
 @router.post("/v1/links", status_code=201)
-def link(hall: Shared) -> Link:
+def link(app_state: Shared) -> Link:
     """A link that lets one browser in, once and soon."""
-    hall.audit.note("link")
-    return Link(path=f"/open/{hall.access.new_code()}", expires=iso(time.time() + LINK_SECONDS) or "")
+    app_state.audit.note("link")
+    return Link(path=f"/open/{app_state.access.new_code()}", expires=iso(time.time() + LINK_SECONDS) or "")
 
 
 def _classes(model: ModelFacts) -> list[TissueClass]:

@@ -39,9 +39,9 @@ def _binary(kind: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {kind: {"schema": schema}}, "description": "the file"}}
 
 
-def _file(hall: AppState, id: str, names: tuple[str, ...], kind: str, *, download: bool = False) -> FileResponse:  # noqa: A002
-    slide = hall.store.get(id)
-    path = next((each for name in names if (each := hall.folder(slide) / name).is_file()), None)
+def _file(app_state: AppState, id: str, names: tuple[str, ...], kind: str, *, download: bool = False) -> FileResponse:  # noqa: A002
+    slide = app_state.store.get(id)
+    path = next((each for name in names if (each := app_state.folder(slide) / name).is_file()), None)
     if path is None:
         raise missing(f"the slide has no {names[0]}", "wait until its status is done")
     headers = {"cache-control": "private, no-cache"}
@@ -53,62 +53,62 @@ def _file(hall: AppState, id: str, names: tuple[str, ...], kind: str, *, downloa
 
 
 @router.get("/summary", response_class=FileResponse, responses=_binary("application/json"))
-def summary(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
+def summary(app_state: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """Everything that was measured, with model, options and µm/px."""
-    return _file(hall, id, (SUMMARY,), "application/json")
+    return _file(app_state, id, (SUMMARY,), "application/json")
 
 
 @router.get("/graph", response_class=FileResponse, responses=_binary("application/json"))
-def graph(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
+def graph(app_state: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """The tissue graph, in node-link form."""
-    return _file(hall, id, (GRAPH,), "application/json")
+    return _file(app_state, id, (GRAPH,), "application/json")
 
 
 @router.get("/regions.geojson", response_class=FileResponse, responses=_binary("application/geo+json"))
-def regions(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
+def regions(app_state: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """Polygons as QuPath reads them."""
-    return _file(hall, id, (REGIONS, f"{REGIONS}.gz"), "application/geo+json", download=True)
+    return _file(app_state, id, (REGIONS, f"{REGIONS}.gz"), "application/geo+json", download=True)
 
 
 @router.get("/mask", response_class=FileResponse, responses=_binary("image/tiff"))
-def mask(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
+def mask(app_state: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """The mask as OME-TIFF: class index + 1, 0 is nothing."""
-    return _file(hall, id, (MASK,), "image/tiff", download=True)
+    return _file(app_state, id, (MASK,), "image/tiff", download=True)
 
 
 @router.get("/report", response_class=FileResponse, responses=_binary("text/html"))
-def report(hall: Shared, id: SlideKey, download: bool = False) -> FileResponse:  # noqa: A002
+def report(app_state: Shared, id: SlideKey, download: bool = False) -> FileResponse:  # noqa: A002
     """The report, one self-contained page."""
-    answer = _file(hall, id, (REPORT,), "text/html", download=download)
+    answer = _file(app_state, id, (REPORT,), "text/html", download=download)
     answer.headers["content-security-policy"] = REPORT_POLICY
     return answer
 
 
 @router.get("/overlay.png", response_class=FileResponse, responses=_binary("image/png"))
-def overlay(hall: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
+def overlay(app_state: Shared, id: SlideKey) -> FileResponse:  # noqa: A002
     """The mask over the slide."""
-    return _file(hall, id, (OVERLAY,), "image/png")
+    return _file(app_state, id, (OVERLAY,), "image/png")
 
 
 @router.get("/thumbnail.jpg", response_class=Response, responses={**_binary("image/jpeg"), **problems(503)})
-async def thumbnail(request: Request, hall: Shared, id: SlideKey) -> Response:  # noqa: A002
+async def thumbnail(request: Request, app_state: Shared, id: SlideKey) -> Response:  # noqa: A002
     """A small picture of the slide, or of its overlay where the original is not there."""
-    slide = await run_sync(hall.store.get, id)
-    content = await hall.tiles.get(("thumbnail", slide.id, slide.status), lambda: _thumbnail(hall, slide))
+    slide = await run_sync(app_state.store.get, id)
+    content = await app_state.tiles.get(("thumbnail", slide.id, slide.status), lambda: _thumbnail(app_state, slide))
     return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
 
 
-def _thumbnail(hall: AppState, slide: Slide) -> bytes:
+def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
     """Kept on disk once made: a list of a thousand slides must not open a thousand files."""
-    kept = hall.settings.hidden / THUMBNAILS / f"{slide.id}.jpg"
+    kept = app_state.settings.hidden / THUMBNAILS / f"{slide.id}.jpg"
     if kept.is_file():
         return kept.read_bytes()
-    folder = hall.folder(slide)
+    folder = app_state.folder(slide)
     pictures = [path for path in (folder / PICTURE, folder / OVERLAY) if path.is_file()]
     has_image = slide.source is not None and slide.source.is_file()
     if has_image and PICTURE not in (path.name for path in pictures):
-        with hall.slide_tiles(slide) as tiles:
-            content = encode_jpeg(tiles.overview(THUMBNAIL_SIDE, hall.settings.limits.tile_seconds))
+        with app_state.slide_tiles(slide) as tiles:
+            content = encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
     elif pictures:
         content = _small(pictures[0])
     else:
@@ -131,16 +131,16 @@ def _small(path: FilePath) -> bytes:
 
 
 @router.get("/at")
-def at(hall: Shared, id: SlideKey, x: Coordinate, y: Coordinate) -> PointDocument:  # noqa: A002
+def at(app_state: Shared, id: SlideKey, x: Coordinate, y: Coordinate) -> PointDocument:  # noqa: A002
     """What lies at a point, in pixels of the full resolution of the scanned part."""
-    slide = hall.store.get(id)
-    with hall.masks(slide) as layers:
+    slide = app_state.store.get(id)
+    with app_state.masks(slide) as layers:
         row, column = layers.place.mask_pixel(x, y)
         found = {name: layers.at(name, row, column) for name in ("tissue", "initial", "confidence")}
         place = layers.place
-    names = _names(hall)
+    names = _names(app_state)
     tissue, first, certain = (found[name] for name in ("tissue", "initial", "confidence"))
-    region = hall.finder(slide).find(names.get(tissue or 0), (column + 0.5) * place.sx, (row + 0.5) * place.sy)
+    region = app_state.finder(slide).find(names.get(tissue or 0), (column + 0.5) * place.sx, (row + 0.5) * place.sy)
     return PointDocument(
         x=x,
         y=y,
@@ -155,9 +155,9 @@ def at(hall: Shared, id: SlideKey, x: Coordinate, y: Coordinate) -> PointDocumen
 
 
 @router.get("/regions/{number}")
-def region(hall: Shared, id: SlideKey, number: Number) -> RegionDocument:  # noqa: A002
+def region(app_state: Shared, id: SlideKey, number: Number) -> RegionDocument:  # noqa: A002
     """One region: its row of regions.csv, with bounds and outline in pixels of the full resolution."""
-    finder = hall.finder(hall.store.get(id))
+    finder = app_state.finder(app_state.store.get(id))
     found = finder.row(number)
     if found is None:
         raise missing("no such region", "ask for the region at a point first")
@@ -170,7 +170,7 @@ def region(hall: Shared, id: SlideKey, number: Number) -> RegionDocument:  # noq
     )
 
 
-def _names(hall: AppState) -> dict[int, str]:
+def _names(app_state: AppState) -> dict[int, str]:
     """Names by mask value."""
-    model = hall.model
+    model = app_state.model
     return {} if model is None else {index + 1: name for index, name in enumerate(model.schema.names)}

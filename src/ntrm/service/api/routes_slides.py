@@ -44,8 +44,8 @@ Status = Annotated[str | None, Query(pattern="^(queued|running|done|failed|cance
 
 def hall_of(request: Request) -> AppState:
     """What all requests share."""
-    hall: AppState = request.app.state.hall
-    return hall
+    app_state: AppState = request.app.state.app_state
+    return app_state
 
 
 Shared = Annotated[AppState, Depends(hall_of)]
@@ -57,10 +57,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 @router.get("")
-def list_slides(hall: Shared, status: Status = None) -> SlideList:
+def list_slides(app_state: Shared, status: Status = None) -> SlideList:
     """Every slide, the newest first."""
-    waiting = hall.store.waiting()
-    return SlideList(slides=[slide_document(slide, waiting) for slide in hall.store.every(status)])
+    waiting = app_state.store.waiting()
+    return SlideList(slides=[slide_document(slide, waiting) for slide in app_state.store.every(status)])
 
 
 _BODY = {
@@ -76,50 +76,50 @@ _BODY = {
 
 @router.post("", status_code=202, responses=problems(403, 408, 409, 413, 415, 429, 503, 507), openapi_extra=_BODY)
 async def add_slide(
-    request: Request, hall: Shared, name: Name = "slide", mpp: Mpp = None, slide_id: SafeName = None
+    request: Request, app_state: Shared, name: Name = "slide", mpp: Mpp = None, slide_id: SafeName = None
 ) -> SlideDocument:
     """Add a slide: the file itself as the body, or a JSON document that names one under an allowed root.
 
     A file is sent as ``application/octet-stream`` with its ``name`` and, where it lacks them, its ``mpp`` in the query.
     One without µm/px is refused (``mpp_missing``) but kept: ``retry`` with ``mpp`` takes it up without a new upload.
     """
-    _check_worker(hall)
+    _check_worker(app_state)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        wanted = await _body(request, hall, PathRequest)
-        path = await run_sync(file_under, hall.settings.roots, wanted.path)
-        slide = await run_sync(submit_path, hall, path, wanted.mpp, wanted.slide_id)
-        return await run_sync(_document, hall, slide)
+        wanted = await _body(request, app_state, PathRequest)
+        path = await run_sync(file_under, app_state.settings.roots, wanted.path)
+        slide = await run_sync(submit_path, app_state, path, wanted.mpp, wanted.slide_id)
+        return await run_sync(_document, app_state, slide)
     if kind != RAW:
         raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {RAW}")
     # Before gigabytes are sent for nothing.
-    await run_sync(check_name, hall, slide_id)
-    await run_sync(hall.store.check_room, hall.settings.limits.queue)
-    with _one_upload(hall):
-        incoming = await receive(hall, request.stream(), _length(request))
-        slide = await run_sync(submit_upload, hall, incoming, name, mpp, slide_id)
-    return await run_sync(_document, hall, slide)
+    await run_sync(check_name, app_state, slide_id)
+    await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
+    with _one_upload(app_state):
+        incoming = await receive(app_state, request.stream(), _length(request))
+        slide = await run_sync(submit_upload, app_state, incoming, name, mpp, slide_id)
+    return await run_sync(_document, app_state, slide)
 
 
 @router.get("/{id}", responses=problems(404))
-def get_slide(hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002 - the path's own word
+def get_slide(app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002 - the path's own word
     """One slide: its job and the short version of its results."""
-    return _document(hall, hall.store.get(id))
+    return _document(app_state, app_state.store.get(id))
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409))
-def delete_slide(hall: Shared, id: SlideKey) -> Response:  # noqa: A002
+def delete_slide(app_state: Shared, id: SlideKey) -> Response:  # noqa: A002
     """End its job, remove its upload and its results, also on a full disk. A file under a root stays."""
-    hall.delete(hall.store.get(id))
+    app_state.delete(app_state.store.get(id))
     return Response(status_code=204)
 
 
 @router.post("/{id}/cancel", responses=problems(404, 409))
-def cancel_slide(hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
+def cancel_slide(app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
     """Take it out of the queue, or end its job at the next band."""
-    slide = hall.reserve.spend(lambda: hall.store.cancel(id))
-    hall.audit.note("cancel", slide.slide_id)
-    return _document(hall, slide)
+    slide = app_state.reserve.spend(lambda: app_state.store.cancel(id))
+    app_state.audit.note("cancel", slide.slide_id)
+    return _document(app_state, slide)
 
 
 _RETRY_BODY = {
@@ -131,33 +131,33 @@ _RETRY_BODY = {
 
 
 @router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503), openapi_extra=_RETRY_BODY)
-async def retry_slide(request: Request, hall: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
+async def retry_slide(request: Request, app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
     """Queue it again, on request with its µm/px; what was done of it is not done again."""
-    _check_worker(hall)
-    wanted = await _body(request, hall, RetryRequest)
+    _check_worker(app_state)
+    wanted = await _body(request, app_state, RetryRequest)
     mpp = None if wanted.mpp is None else (wanted.mpp, wanted.mpp)
-    slide = await run_sync(hall.store.retry, id, mpp, hall.settings.limits.queue)
-    hall.audit.note("retry", slide.slide_id)
-    hall.supervisor.wake()
-    return await run_sync(_document, hall, slide)
+    slide = await run_sync(app_state.store.retry, id, mpp, app_state.settings.limits.queue)
+    app_state.audit.note("retry", slide.slide_id)
+    app_state.supervisor.wake()
+    return await run_sync(_document, app_state, slide)
 
 
-def _document(hall: AppState, slide: Slide) -> SlideDocument:
-    return slide_document(hall.store.get(slide.id), hall.store.waiting())
+def _document(app_state: AppState, slide: Slide) -> SlideDocument:
+    return slide_document(app_state.store.get(slide.id), app_state.store.waiting())
 
 
-def _check_worker(hall: AppState) -> None:
-    refusal = hall.supervisor.refusal
+def _check_worker(app_state: AppState) -> None:
+    refusal = app_state.supervisor.refusal
     if refusal is not None:
         texts = {key: refusal.get(key) for key in ("got", "expected")}
-        raise ProblemError(503, "no_worker", refusal["what"], **texts, mend=refusal.get("mend") or "")
+        raise ProblemError(503, "no_worker", refusal["what"], **texts, hint=refusal.get("hint") or "")
 
 
 class _one_upload:  # noqa: N801 - used as a statement
     """A place among the uploads."""
 
-    def __init__(self, hall: AppState) -> None:
-        self._hall = hall
+    def __init__(self, app_state: AppState) -> None:
+        self._hall = app_state
 
     def __enter__(self) -> None:
         most = self._hall.settings.limits.uploads
@@ -176,10 +176,10 @@ def _length(request: Request) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-async def _body(request: Request, hall: AppState, kind: type[T]) -> T:
+async def _body(request: Request, app_state: AppState, kind: type[T]) -> T:
     """A small JSON body; an empty one is an empty document."""
     content = bytearray()
-    async for chunk in steadily(request.stream(), hall.settings.limits):
+    async for chunk in steadily(request.stream(), app_state.settings.limits):
         content += chunk
         if len(content) > SMALL_BODY:
             raise ProblemError(413, "too_large", "the document is too large", expected=f"at most {SMALL_BODY} bytes")

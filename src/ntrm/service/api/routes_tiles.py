@@ -31,21 +31,21 @@ CACHED = "private, max-age=86400"
 
 
 @router.get("", responses=problems(503))
-async def tile_source(hall: Shared, id: SlideKey) -> TileSource:  # noqa: A002
+async def tile_source(app_state: Shared, id: SlideKey) -> TileSource:  # noqa: A002
     """Size, levels and layers."""
-    slide = await run_sync(hall.store.get, id)
-    return await run_sync(_source, hall, slide)
+    slide = await run_sync(app_state.store.get, id)
+    return await run_sync(_source, app_state, slide)
 
 
-def _source(hall: AppState, slide: Slide) -> TileSource:
+def _source(app_state: AppState, slide: Slide) -> TileSource:
     layers: list[str] = []
     mask: tuple[float, float] | None = None
     facts, info = slide.facts, slide.info or {}
     if slide.status == "done":
-        with hall.masks(slide) as found:
+        with app_state.masks(slide) as found:
             layers = [*found.names]
             mask, zoom = (found.place.sx, found.place.sy), found.place.zoom
-        bounds = hall.bounds(slide)
+        bounds = app_state.bounds(slide)
     elif info:
         bounds = info.get("bounds") or [0, 0, info["width"], info["height"]]
         zoom = DeepZoom(int(bounds[2]), int(bounds[3]))
@@ -79,7 +79,7 @@ _IMAGES: dict[int | str, dict[str, Any]] = {
 @router.get("/{layer}/{level}/{place}", response_class=Response, responses={**_IMAGES, **problems(400, 503)})
 async def tile(
     request: Request,
-    hall: Shared,
+    app_state: Shared,
     id: SlideKey,  # noqa: A002
     layer: Layer,
     level: Level,
@@ -101,47 +101,54 @@ async def tile(
     if (kind == "jpg") != (layer == "slide"):
         raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
     if layer == "slide":
-        slide, key = await run_sync(_with, hall, id, hall.file_key)
-        return await _slide_tile(request, hall, slide, key, level, int(column), int(row))
-    look = LayerLook.of(hall.model, layer, palette, hide, only, a, b)
-    slide, revision = await run_sync(_with, hall, id, hall.revision)
-    return await _mask_tile(request, hall, slide, revision, level, int(column), int(row), look)
+        slide, key = await run_sync(_with, app_state, id, app_state.file_key)
+        return await _slide_tile(request, app_state, slide, key, level, int(column), int(row))
+    look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
+    slide, revision = await run_sync(_with, app_state, id, app_state.revision)
+    return await _mask_tile(request, app_state, slide, revision, level, int(column), int(row), look)
 
 
-def _with(hall: AppState, id: str, more: Callable[[Slide], T]) -> tuple[Slide, T]:  # noqa: A002
-    slide = hall.store.get(id)
+def _with(app_state: AppState, id: str, more: Callable[[Slide], T]) -> tuple[Slide, T]:  # noqa: A002
+    slide = app_state.store.get(id)
     return slide, more(slide)
 
 
 async def _slide_tile(
-    request: Request, hall: AppState, slide: Slide, key: tuple[str, int, int], level: int, column: int, row: int
+    request: Request, app_state: AppState, slide: Slide, key: tuple[str, int, int], level: int, column: int, row: int
 ) -> Response:
     def make() -> bytes:
-        with hall.slide_tiles(slide) as tiles:
-            return tiles.jpeg(level, column, row, hall.settings.limits.tile_seconds)
+        with app_state.slide_tiles(slide) as tiles:
+            return tiles.jpeg(level, column, row, app_state.settings.limits.tile_seconds)
 
     tag = _tag(key, level, column, row)
     if _has(request, tag):
         return _unchanged(tag)
-    content = await hall.tiles.get((key, level, column, row), make)
+    content = await app_state.tiles.get((key, level, column, row), make)
     return Response(content, media_type="image/jpeg", headers={"etag": tag, "cache-control": CACHED})
 
 
 async def _mask_tile(
-    request: Request, hall: AppState, slide: Slide, revision: int, level: int, column: int, row: int, look: LayerLook
+    request: Request,
+    app_state: AppState,
+    slide: Slide,
+    revision: int,
+    level: int,
+    column: int,
+    row: int,
+    look: LayerLook,
 ) -> Response:
     tag = _tag(slide.id, revision, look, level, column, row)
     if _has(request, tag):
         return _unchanged(tag)
 
     def make() -> bytes:
-        with hall.masks(slide) as layers:
+        with app_state.masks(slide) as layers:
             box = layers.place.zoom.tile(level, column, row)
             content = packed(layers.pixels(look.layer, level, box, look.pair))
             return box.width.to_bytes(4, "big") + box.height.to_bytes(4, "big") + content
 
     # Colours are no part of the key: the pixels are compressed once for all palettes.
-    held = await hall.tiles.get((slide.id, revision, look.layer, look.pair, level, column, row), make)
+    held = await app_state.tiles.get((slide.id, revision, look.layer, look.pair, level, column, row), make)
     width, height = int.from_bytes(held[:4], "big"), int.from_bytes(held[4:8], "big")
     content = indexed_png(width, height, held[8:], *colours_of(look))
     return Response(content, media_type="image/png", headers={"etag": tag, "cache-control": CACHED})

@@ -42,7 +42,7 @@ def is_full(error: BaseException | None) -> bool:
 def disk_full() -> ProblemError:
     """507."""
     return ProblemError(
-        507, "disk_full", "the disk has no room for it", mend="delete slides, or ask whoever runs the service"
+        507, "disk_full", "the disk has no room for it", hint="delete slides, or ask whoever runs the service"
     )
 
 

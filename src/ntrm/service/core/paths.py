@@ -77,7 +77,7 @@ def file_under(roots: Sequence[Path], text: str) -> Path:
         "outside",
         "no such slide under an allowed root",
         expected="a file below a folder that was given with --root",
-        mend="start the service with --root FOLDER, or upload the slide",
+        hint="start the service with --root FOLDER, or upload the slide",
     )
     if not text or len(text) > LONGEST_PATH or "\x00" in text or not roots:
         raise refusal
@@ -93,7 +93,7 @@ def file_under(roots: Sequence[Path], text: str) -> Path:
         if below and (found.is_file() or found.is_dir()):
             if found.is_dir():
                 raise ProblemError(
-                    422, "unreadable", "the path names a folder", expected="the slide's main file", mend="name a file"
+                    422, "unreadable", "the path names a folder", expected="the slide's main file", hint="name a file"
                 )
             return found
     raise refusal

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: a status and one JSON document that says what, got, expected and how to mend it."""
+"""Errors as HTTP answers: a status and one JSON document that says what, got, expected and how to fix it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ProblemError(NtrmError):
         *,
         got: object = None,
         expected: object = None,
-        mend: str = "",
+        hint: str = "",
         headers: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(what, got=got, expected=expected, mend=mend)
+        super().__init__(what, got=got, expected=expected, hint=hint)
         self.status = status
         self.code = code
         self.headers = dict(headers or {})
@@ -38,24 +38,24 @@ class ProblemError(NtrmError):
         """Further fields of the document."""
 
 
-def missing(what: str, mend: str = "") -> ProblemError:
+def missing(what: str, hint: str = "") -> ProblemError:
     """404."""
-    return ProblemError(404, "not_found", what, mend=mend)
+    return ProblemError(404, "not_found", what, hint=hint)
 
 
-def conflict(what: str, *, got: object = None, expected: object = None, mend: str = "") -> ProblemError:
+def conflict(what: str, *, got: object = None, expected: object = None, hint: str = "") -> ProblemError:
     """409: not in this state."""
-    return ProblemError(409, "conflict", what, got=got, expected=expected, mend=mend)
+    return ProblemError(409, "conflict", what, got=got, expected=expected, hint=hint)
 
 
-def busy(what: str, mend: str = "try again in a moment") -> ProblemError:
+def busy(what: str, hint: str = "try again in a moment") -> ProblemError:
     """503, with the advice to come back."""
-    return ProblemError(503, "busy", what, mend=mend, headers={"Retry-After": "2"})
+    return ProblemError(503, "busy", what, hint=hint, headers={"Retry-After": "2"})
 
 
 def document_of(error: NtrmError, code: str | None = None) -> dict[str, Any]:
     """The JSON document of any of our errors."""
-    fields = {"what": error.what, "got": error.got, "expected": error.expected, "mend": error.mend or None}
+    fields = {"what": error.what, "got": error.got, "expected": error.expected, "hint": error.hint or None}
     body = {key: None if value is None else without_paths(value) for key, value in fields.items()}
     named = code or (error.code if isinstance(error, ProblemError) else _kind(error))
     more = error.more if isinstance(error, ProblemError) else {}

@@ -100,7 +100,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
         document = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         return dict(document)
     except (OSError, ValueError) as error:
-        raise DataError("the results are damaged", got=type(error).__name__, mend="segment the slide again") from error
+        raise DataError("the results are damaged", got=type(error).__name__, hint="segment the slide again") from error
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
             "layers": layers_in(folder),
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError("the results are damaged", got=type(error).__name__, mend="segment the slide again") from error
+        raise DataError("the results are damaged", got=type(error).__name__, hint="segment the slide again") from error
 
 
 def image_size(grid: dict[str, Any]) -> tuple[int, int]:

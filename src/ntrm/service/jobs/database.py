@@ -174,7 +174,7 @@ class JobStore:
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.executescript(SCHEMA)
         except sqlite3.DatabaseError as error:
-            raise DataError(f"cannot use {path}", got=error, mend="move it away; results are found again") from error
+            raise DataError(f"cannot use {path}", got=error, hint="move it away; results are found again") from error
         path.chmod(0o600)
 
     def close(self) -> None:
@@ -251,7 +251,7 @@ class JobStore:
                     (*cells.values(),),
                 )
             except sqlite3.IntegrityError as error:
-                raise conflict("the name is taken", got=slide.slide_id, mend="choose another slide_id") from error
+                raise conflict("the name is taken", got=slide.slide_id, hint="choose another slide_id") from error
         return slide
 
     def check_room(self, most_queued: int) -> None:
@@ -324,7 +324,7 @@ class JobStore:
         if not keep:
             self._do("DELETE FROM slides WHERE id = ? AND status = 'done'", id)
             return
-        error = ProblemError(404, "gone", "the results were removed", mend="try again to segment the slide anew")
+        error = ProblemError(404, "gone", "the results were removed", hint="try again to segment the slide anew")
         self._do(
             "UPDATE slides SET status = 'failed', error = ?, facts = NULL, progress = 0 "
             "WHERE id = ? AND status = 'done'",
@@ -426,7 +426,7 @@ def _full(count: int, most: int) -> ProblemError:
         "the queue is full",
         got=f"{count} slides wait",
         expected=f"at most {most}",
-        mend="come back when some of them are done",
+        hint="come back when some of them are done",
         headers={"Retry-After": "60"},
     )
 
@@ -435,5 +435,5 @@ def _hopeless(deaths: int, attempts: int) -> DataError:
     return DataError(
         "the slide could not be segmented",
         got=f"{attempts} attempts, of which {deaths} ended the process that worked on it",
-        mend="look into worker.log for the reason; less memory is used with a smaller --batch",
+        hint="look into worker.log for the reason; less memory is used with a smaller --batch",
     )

@@ -248,7 +248,7 @@ def run_job(
 
 def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outcome:
     if slide.source is None:
-        raise DataError("the slide's file is not known", mend="upload it again")
+        raise DataError("the slide's file is not known", hint="upload it again")
     mpp = None if slide.mpp is None else Resolution(*slide.mpp)
     given = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
 
@@ -272,7 +272,7 @@ def too_long(seconds: float) -> ProblemError:
         "too_long",
         "the slide took too long",
         expected=f"at most {seconds:g} s",
-        mend="try again: it goes on where it stopped",
+        hint="try again: it goes on where it stopped",
     )
 
 

@@ -44,7 +44,7 @@ class LayerFile:
                 self.levels = tuple(_level(level.keyframe) for level in tif.series[0].levels)
         except (ValueError, TypeError, IndexError, OSError) as error:
             self._file.close()
-            raise DataError("cannot read a mask", got=type(error).__name__, mend="segment the slide again") from error
+            raise DataError("cannot read a mask", got=type(error).__name__, hint="segment the slide again") from error
 
     def read(self, level: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Labels:
         """The pixels at each of the rows and columns, both ascending; whoever asks beyond the border gets 0."""

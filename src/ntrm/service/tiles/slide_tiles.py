@@ -262,5 +262,5 @@ def _key(path: Path, *, alone: bool) -> _Key:
     try:
         status = path.stat()
     except OSError as error:
-        raise DataError("the slide's file is not there any more", mend="put it back, or delete the slide") from error
+        raise DataError("the slide's file is not there any more", hint="put it back, or delete the slide") from error
     return str(path), status.st_mtime_ns, status.st_size, alone

@@ -15,9 +15,9 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.wsi.quality.focus import blur_score, fine_detail
 from ntrm.wsi.quality.folds import folds_in
-from ntrm.wsi.quality.morphology import Places
+from ntrm.wsi.quality.morphology import BoolMask
 from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Picture, Seen
+from ntrm.wsi.quality.thumbnail import Picture, Thumbnail
 
 COLUMNS = ("not_he", "out_of_focus", "folds", "pen", "drawn")
 
@@ -107,21 +107,21 @@ class Quality:
 
 
 def assess(
-    thumbnail: Picture, tissue: Places, mpp: float | Resolution, *, samples: Sequence[Picture] | None = None
+    thumbnail: Picture, tissue: BoolMask, mpp: float | Resolution, *, samples: Sequence[Picture] | None = None
 ) -> Quality:
     """Quality of a slide from its thumbnail (H, W, 3) at ``mpp`` µm/px and the tissue (H, W) found in it.
 
     ``samples`` are windows at the model's resolution (``sample_windows`` says which) ``as_judged``, where the focus is
     seen; without them it is judged in the thumbnail, which shows a coarse blur only.
     """
-    seen = Seen.of(thumbnail, mpp)
+    seen = Thumbnail.of(thumbnail, mpp)
     return quality_of(seen, tissue, pen_in(seen), samples=samples)
 
 
 def quality_of(
-    seen: Seen,
-    tissue: Places,
-    pen: Places,
+    seen: Thumbnail,
+    tissue: BoolMask,
+    pen: BoolMask,
     *,
     samples: Sequence[Picture] | None = None,
     drawn: float = 0.0,
@@ -154,7 +154,7 @@ def _grade(name: str, score: float) -> Grade:
     return Grade(round(score, 4), score >= FLAGGED[name])
 
 
-def _foreign(seen: Seen, tissue: Places, pen: Places) -> float:
+def _foreign(seen: Thumbnail, tissue: BoolMask, pen: BoolMask) -> float:
     """Share of the tissue's density that no mixture of haematoxylin and eosin has."""
     red, green, blue = seen.averaged
     dyed = np.maximum(np.maximum(red, green), blue) > DYED
@@ -167,5 +167,5 @@ def _foreign(seen: Seen, tissue: Places, pen: Places) -> float:
     return float(weight[foreign].sum() / weight.sum()) if weight.any() else 0.0
 
 
-def _share(part: Places, whole: Places) -> float:
+def _share(part: BoolMask, whole: BoolMask) -> float:
     return float(part.sum()) / max(float(whole.sum()), 1.0)

@@ -21,7 +21,7 @@ from ntrm.core.errors import UsageError, check_number
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import Floats, Places
+from ntrm.wsi.quality.morphology import BoolMask, Floats
 from ntrm.wsi.quality.thumbnail import Picture, as_resolution, check_picture, green_density
 
 SHARP, BLURRED = 1.2, 0.4
@@ -39,7 +39,7 @@ SAMPLES, SAMPLE_PX = 12, 128
 
 
 def fine_detail(
-    picture: Picture, tissue: Places | None = None, *, glass: NDArray[np.float32] | None = None
+    picture: Picture, tissue: BoolMask | None = None, *, glass: NDArray[np.float32] | None = None
 ) -> float | None:
     """e₀ / e₁ of the tissue in a picture (H, W, 3) at the resolution that matters; None where too little is seen.
 
@@ -62,7 +62,7 @@ def blur_score(details: Sequence[float | None]) -> float | None:
 
 
 def sample_windows(
-    tissue: Places,
+    tissue: BoolMask,
     thumb_mpp: float | Resolution,
     model_mpp: float | Resolution,
     shape: tuple[int, int],
@@ -114,7 +114,7 @@ def _together(mpp: Resolution) -> tuple[int, int]:
     return down, across
 
 
-def _fine_detail(density: Floats, tissue: Places | None) -> float | None:
+def _fine_detail(density: Floats, tissue: BoolMask | None) -> float | None:
     green = np.clip(density, -LEAST_DENSITY, MOST_DENSITY)
     smooth = [_smoothed(green, sigma) for sigma in (1, 2, 4)]
     places = smooth[2] > LEAST_DENSITY
@@ -132,7 +132,7 @@ def _smoothed(plane: Floats, sigma: float) -> Floats:
 
 
 def _shares(
-    tissue: Places, tops: NDArray[np.floating], lefts: NDArray[np.floating], height: float, width: float
+    tissue: BoolMask, tops: NDArray[np.floating], lefts: NDArray[np.floating], height: float, width: float
 ) -> NDArray[np.float64]:
     """Share of tissue under windows at all ``tops`` and ``lefts``, row by row; all in pixels of the mask."""
     sums = np.zeros((tissue.shape[0] + 1, tissue.shape[1] + 1), dtype=np.int32)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.quality.morphology import Floats, Places, around, blurred, regions_of, shrunk
+from ntrm.wsi.quality.morphology import BoolMask, Floats, around, blurred, regions_of, shrunk
 from ntrm.wsi.quality.thumbnail import AVERAGED_UM, GRID_UM, Densities
 
 ORIENTATIONS = 12
@@ -50,7 +50,7 @@ Planes = tuple[Floats, Floats, Floats]
 Where = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def find_folds(density: Densities, tissue: Places, scale: Resolution) -> tuple[Places, Resolution]:
+def find_folds(density: Densities, tissue: BoolMask, scale: Resolution) -> tuple[BoolMask, Resolution]:
     """Where folds lie, on a coarser grid than ``density`` (H, W, 3) and ``tissue`` (H, W), and that grid's µm/px."""
     factors = max(1, round(GRID_UM / scale.y)), max(1, round(GRID_UM / scale.x))
     coarse = Resolution(scale.x * factors[1], scale.y * factors[0])
@@ -58,7 +58,7 @@ def find_folds(density: Densities, tissue: Places, scale: Resolution) -> tuple[P
     return folds_in((red, green, blue), shrunk(tissue, factors) > 0.5, coarse), coarse
 
 
-def folds_in(planes: Planes, tissue: Places, scale: Resolution) -> Places:
+def folds_in(planes: Planes, tissue: BoolMask, scale: Resolution) -> BoolMask:
     """The same from averaged densities (H, W) on a grid of about ``GRID_UM``."""
     folds = np.zeros(tissue.shape, dtype=bool)
     part = around(tissue, BORDER_UM, scale)
@@ -68,7 +68,7 @@ def folds_in(planes: Planes, tissue: Places, scale: Resolution) -> Places:
     return folds
 
 
-def _folds(planes: Planes, tissue: Places, scale: Resolution) -> Places:
+def _folds(planes: Planes, tissue: BoolMask, scale: Resolution) -> BoolMask:
     contrast, angles = _strongest(planes, scale)
     regions, sizes = regions_of(tissue & (contrast > LEAST_CONTRAST))
     kept = np.zeros(len(sizes), dtype=bool)
@@ -139,7 +139,7 @@ def _redder(planes: Planes, places: Where, angles: NDArray[np.uint8], scale: Res
     return float(surplus.sum() / max(further.sum(), 1e-6))
 
 
-def _along_border(tissue: Places, places: Where, angles: NDArray[np.uint8], scale: Resolution) -> float:
+def _along_border(tissue: BoolMask, places: Where, angles: NDArray[np.uint8], scale: Resolution) -> float:
     """Share of a region that has glass on one side, and on one only."""
     # Beyond the picture's edge lies what lies at it.
     one, other = (tissue[side] for side in _sides(places, angles, BORDER_UM, scale, tissue.shape))

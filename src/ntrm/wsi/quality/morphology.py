@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
 
-Places = NDArray[np.bool_]
+BoolMask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 
 _MOST_OFFSETS = 100
@@ -18,7 +18,7 @@ _MOST_OFFSETS = 100
 _ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
 
 
-def near(places: Places, um: float, scale: Resolution) -> Places:
+def near(places: BoolMask, um: float, scale: Resolution) -> BoolMask:
     """Where some place lies at most ``um`` away.
 
     >>> near(np.array([[True, False, False]]), 10.0, Resolution.square(10.0)).tolist()
@@ -48,7 +48,7 @@ def _offsets(um: float, scale: Resolution) -> list[tuple[int, int]] | None:
     ]
 
 
-def _shifted_any(places: Places, offsets: list[tuple[int, int]]) -> Places:
+def _shifted_any(places: BoolMask, offsets: list[tuple[int, int]]) -> BoolMask:
     height, width = places.shape
     found = np.zeros_like(places)
     for row, column in offsets:
@@ -59,7 +59,7 @@ def _shifted_any(places: Places, offsets: list[tuple[int, int]]) -> Places:
     return found
 
 
-def _within(places: Places, um: float, scale: Resolution) -> Places:
+def _within(places: BoolMask, um: float, scale: Resolution) -> BoolMask:
     """The same for many offsets: places grow along their rows, and every growth is seen from the rows it reaches."""
     height, width = places.shape
     rows = range(min(int(um / scale.y), height - 1) + 1)
@@ -78,7 +78,7 @@ def _within(places: Places, um: float, scale: Resolution) -> Places:
     return found
 
 
-def opened(places: Places, um: float, scale: Resolution) -> Places:
+def opened(places: BoolMask, um: float, scale: Resolution) -> BoolMask:
     """What a disc of radius ``um`` covers that fits into ``places``; the picture's edge does not narrow anything."""
     part = around(places, um, scale)
     if part is None or not _holds_square(places[part], um, scale):
@@ -86,7 +86,7 @@ def opened(places: Places, um: float, scale: Resolution) -> Places:
     return places & near(~near(~places, um, scale), um, scale)
 
 
-def _holds_square(places: Places, um: float, scale: Resolution) -> bool:
+def _holds_square(places: BoolMask, um: float, scale: Resolution) -> bool:
     """Whether the square inside a disc of radius ``um`` fits anywhere: without it, no disc does."""
     kept = places.view(np.uint8)
     for axis, step in enumerate((scale.y, scale.x)):
@@ -96,7 +96,7 @@ def _holds_square(places: Places, um: float, scale: Resolution) -> bool:
     return bool(kept.any())
 
 
-def around(places: Places, um: float, scale: Resolution) -> tuple[slice, slice] | None:
+def around(places: BoolMask, um: float, scale: Resolution) -> tuple[slice, slice] | None:
     """The part of the picture that holds all places and ``um`` around them; None without any."""
     spans = []
     for axis, step in ((1, scale.y), (0, scale.x)):
@@ -115,7 +115,7 @@ def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Float
     return np.asarray(ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=3.0))
 
 
-def without_specks(places: Places, mm2: float, scale: Resolution) -> Places:
+def without_specks(places: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     """Without connected regions smaller than ``mm2``."""
     regions, sizes = regions_of(places)
     kept = _mm2(sizes, scale) >= mm2
@@ -123,7 +123,7 @@ def without_specks(places: Places, mm2: float, scale: Resolution) -> Places:
     return np.asarray(kept[regions])
 
 
-def without_holes(places: Places, mm2: float, scale: Resolution) -> Places:
+def without_holes(places: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     """With enclosed gaps up to ``mm2`` filled.
 
     >>> ring = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], dtype=bool)
@@ -141,13 +141,13 @@ def _mm2(pixels: NDArray[np.int64], scale: Resolution) -> NDArray[np.float64]:
     return np.asarray(pixels * (scale.pixel_area_um2 / 1e6))
 
 
-def regions_of(places: Places) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def regions_of(places: BoolMask) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Connected regions, numbered from 1 (diagonal neighbours connect), and the pixels of each; entry 0 is the rest."""
     regions, _ = ndimage.label(places, structure=_ALL_NEIGHBOURS)
     return regions, np.bincount(regions.ravel())
 
 
-def shrunk(plane: NDArray[np.floating] | Places, factors: tuple[int, int]) -> Floats:
+def shrunk(plane: NDArray[np.floating] | BoolMask, factors: tuple[int, int]) -> Floats:
     """Means of blocks of ``factors`` (rows, columns); a last, incomplete one is filled up with its edge.
 
     >>> shrunk(np.array([[0, 2, 5]], dtype=np.float32), (1, 2)).tolist()
@@ -165,6 +165,6 @@ def shrunk(plane: NDArray[np.floating] | Places, factors: tuple[int, int]) -> Fl
     return total / np.float32(len(parts))
 
 
-def spread(places: Places, factors: tuple[int, int], shape: tuple[int, int]) -> Places:
+def spread(places: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) -> BoolMask:
     """The reverse for places: every pixel of a block, cut to ``shape``."""
     return places.repeat(factors[0], axis=0)[: shape[0]].repeat(factors[1], axis=1)[:, : shape[1]]

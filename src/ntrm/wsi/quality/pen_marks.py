@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.quality.morphology import Floats, Places, near, opened
-from ntrm.wsi.quality.thumbnail import Picture, Seen
+from ntrm.wsi.quality.morphology import BoolMask, Floats, near, opened
+from ntrm.wsi.quality.thumbnail import Picture, Thumbnail
 
 LEAST_DENSITY = 0.12
 """A stroke is at least so dense."""
@@ -20,18 +20,18 @@ FRINGE_UM = 45.0
 """Around that the ink fades into the glass, too pale for its hue to be told."""
 
 
-def find_pen(thumbnail: Picture, mpp: float | Resolution) -> Places:
+def find_pen(thumbnail: Picture, mpp: float | Resolution) -> BoolMask:
     """Where strokes of a pen lie in a picture (H, W, 3) of a slide at ``mpp`` µm/px."""
-    seen = Seen.of(thumbnail, mpp)
+    seen = Thumbnail.of(thumbnail, mpp)
     return seen.spread(pen_in(seen))
 
 
-def pen_in(seen: Seen) -> Places:
+def pen_in(seen: Thumbnail) -> BoolMask:
     """The same on the coarser grid of what was seen."""
     return pen_strokes(*seen.averaged, seen.coarse)
 
 
-def pen_strokes(red: Floats, green: Floats, blue: Floats, scale: Resolution) -> Places:
+def pen_strokes(red: Floats, green: Floats, blue: Floats, scale: Resolution) -> BoolMask:
     """The same from optical densities (H, W), averaged over more than a nucleus."""
     # No dye of tissue absorbs red most: these are blue, green and violet pens.
     cold = (red > 1.15 * green) & (red > 1.15 * blue) & (red > LEAST_DENSITY)

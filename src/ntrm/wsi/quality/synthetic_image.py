@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ntrm.data.tiles import Window
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.quality.morphology import Places
+from ntrm.wsi.quality.morphology import BoolMask
 from ntrm.wsi.quality.thumbnail import Picture, is_glass
 
 LEAST_FLAT = 0.01
@@ -72,7 +72,7 @@ def _own_pixels(grid: SlideGrid, window: Window) -> Picture:
     return grid.reader.read(int(x), int(y), width, height, 0)
 
 
-def _judged(picture: Picture) -> Places:
+def _judged(picture: Picture) -> BoolMask:
     return np.asarray(~is_glass(picture) & picture.any(axis=2))
 
 
@@ -81,7 +81,7 @@ def _codes(picture: Picture) -> NDArray[np.uint32]:
     return np.asarray(red << 16 | green << 8 | blue)
 
 
-def _constant(codes: NDArray[np.uint32]) -> Places:
+def _constant(codes: NDArray[np.uint32]) -> BoolMask:
     """Whether all nine are equal, of every pixel but the outermost."""
     rows = (codes[1:-1] == codes[:-2]) & (codes[1:-1] == codes[2:])
     level = (codes[:, 1:-1] == codes[:, :-2]) & (codes[:, 1:-1] == codes[:, 2:])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.quality.morphology import Floats, Places, blurred, shrunk, spread
+from ntrm.wsi.quality.morphology import BoolMask, Floats, blurred, shrunk, spread
 
 Picture = NDArray[np.uint8]
 Densities = NDArray[np.float32]
@@ -130,14 +130,14 @@ AVERAGED_UM = 18.0
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Thumbnail:
     """A picture (H, W, 3) of a slide at ``scale``, and its optical densities."""
 
     picture: Picture
     scale: Resolution
 
     @classmethod
-    def of(cls, picture: Picture, mpp: float | Resolution) -> Seen:
+    def of(cls, picture: Picture, mpp: float | Resolution) -> Thumbnail:
         """Refuses what is no RGB picture."""
         check_picture(picture)
         return cls(picture, as_resolution(mpp))
@@ -180,10 +180,10 @@ class Seen:
         red, green, blue = (blurred(plane, AVERAGED_UM, self.coarse) for plane in self.planes)
         return red, green, blue
 
-    def shrunk(self, places: Places) -> Places:
-        """Places of the picture on the coarser grid, by majority."""
+    def shrunk(self, places: BoolMask) -> BoolMask:
+        """BoolMask of the picture on the coarser grid, by majority."""
         return np.asarray(shrunk(places, self.factors) > 0.5)
 
-    def spread(self, places: Places) -> Places:
-        """Places of the coarser grid in the picture."""
+    def spread(self, places: BoolMask) -> BoolMask:
+        """BoolMask of the coarser grid in the picture."""
         return spread(places, self.factors, self.shape)

@@ -59,7 +59,7 @@ def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> Non
                 "a slide of several files",
                 got=f"the main file of a {vendor} slide",
                 expected="a slide that is one file",
-                mend="convert it in QuPath to OME-TIFF; a slide of several files can only be named by its path",
+                hint="convert it in QuPath to OME-TIFF; a slide of several files can only be named by its path",
             )
         own = {path.parent.resolve(), path.resolve().parent}
         for other in _companions(path, vendor, tiff):

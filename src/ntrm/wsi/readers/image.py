@@ -90,7 +90,7 @@ def _checked(path: Path) -> Header:
             "image too large to be decoded whole",
             got=f"{header.kind} of {header.width} × {header.height} pixels",
             expected=f"at most {MAX_PIXELS:,} pixels",
-            mend="convert it to a tiled TIFF, which is read in pieces",
+            hint="convert it to a tiled TIFF, which is read in pieces",
         )
     if header.pixels not in {"8-bit RGB", "8-bit RGB with alpha", "palette"}:
         raise _not_rgb(header)
@@ -99,5 +99,5 @@ def _checked(path: Path) -> Header:
 
 def _not_rgb(header: Header) -> DataError:
     return DataError(
-        "image is not 8-bit RGB", got=f"{header.kind}, {header.pixels}", expected="8-bit RGB", mend="convert it to RGB"
+        "image is not 8-bit RGB", got=f"{header.kind}, {header.pixels}", expected="8-bit RGB", hint="convert it to RGB"
     )

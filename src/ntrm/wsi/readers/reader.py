@@ -128,13 +128,13 @@ class SlideReader(Protocol):
         ...
 
 
-def damaged(found: str, mend: str = "") -> DataError:
+def damaged(found: str, hint: str = "") -> DataError:
     """Error for a file that cannot be read."""
     return DataError(
         "cannot read the slide",
         got=found,
         expected="a sound slide that OpenSlide reads, or an 8-bit RGB TIFF, PNG or JPEG",
-        mend=mend or "copy the file again from the scanner, or convert it in QuPath to OME-TIFF",
+        hint=hint or "copy the file again from the scanner, or convert it in QuPath to OME-TIFF",
     )
 
 

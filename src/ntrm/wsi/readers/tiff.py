@@ -175,7 +175,7 @@ class Plane:
                 "image too large to be decoded whole",
                 got=f"one compressed piece of {wide} × {tall} pixels",
                 expected=f"strips or tiles of at most {MAX_PIECE_BYTES:,} bytes",
-                mend="write it again as a tiled TIFF, which is read in pieces",
+                hint="write it again as a tiled TIFF, which is read in pieces",
             )
         try:
             piece = self._decode(self._bytes(self._offsets[index], self._counts[index]), index, **self._options)[0]
@@ -183,7 +183,7 @@ class Plane:
             if "imagecodecs" not in str(error):
                 raise
             raise DataError(
-                "a compression that needs a further library", got="imagecodecs is missing", mend="install imagecodecs"
+                "a compression that needs a further library", got="imagecodecs is missing", hint="install imagecodecs"
             ) from error
         if piece is None or piece.ndim != 4 or piece.dtype != np.uint8 or piece.shape[3] != self._per_piece:
             raise damaged("a strip or tile of another kind than its header says")
@@ -296,7 +296,7 @@ def _not_rgb(axes: str, shape: tuple[int, ...], page: Any) -> DataError:
         "image is not 8-bit RGB",
         got=f"axes {axes} of {' × '.join(str(length) for length in shape)}, {kind}",
         expected="one plane of 8-bit RGB",
-        mend="export one brightfield plane as 8-bit RGB, for example from QuPath as OME-TIFF",
+        hint="export one brightfield plane as 8-bit RGB, for example from QuPath as OME-TIFF",
     )
 
 

@@ -17,7 +17,7 @@ def describe(thing: SlideInfo | NtrmError) -> dict[str, Any]:
     if isinstance(thing, SlideInfo):
         return asdict(thing)
     kind = type(thing).__name__ if type(thing).__name__ in _KINDS else "DataError"
-    texts = {"what": thing.what, "mend": thing.mend}
+    texts = {"what": thing.what, "hint": thing.hint}
     return {"kind": kind, **texts, "got": _text(thing.got), "expected": _text(thing.expected)}
 
 
@@ -57,5 +57,5 @@ def rebuild_error(document: dict[str, Any]) -> NtrmError:
         str(document.get("what")),
         got=document.get("got"),
         expected=document.get("expected"),
-        mend=str(document.get("mend") or ""),
+        hint=str(document.get("hint") or ""),
     )

@@ -1,6 +1,6 @@
 // The service's HTTP interface. Everything that reaches the page from outside comes through here.
 
-/** What the server refused, and how to mend it. */
+/** What the server refused, and how to fix it. */
 export class ApiError extends Error {
   constructor(status, detail) {
     super(detail.what || `the server answered ${status}`);
@@ -10,11 +10,11 @@ export class ApiError extends Error {
 
   /** All parts as one sentence or two. */
   get text() {
-    const { what, got, expected, mend } = this.detail;
+    const { what, got, expected, hint } = this.detail;
     const parts = [what || this.message];
     if (got) parts.push(`got ${got}`);
     if (expected) parts.push(`expected ${expected}`);
-    return parts.join("; ") + (mend ? `. ${mend[0].toUpperCase()}${mend.slice(1)}.` : ".");
+    return parts.join("; ") + (hint ? `. ${hint[0].toUpperCase()}${hint.slice(1)}.` : ".");
   }
 
   /** Whether only µm per pixel is missing. */

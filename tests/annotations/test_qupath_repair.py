@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from ntrm.annotations import qupath
-from ntrm.annotations.qupath import mend, read_annotations
+from ntrm.annotations.qupath import read_annotations, repair
 from ntrm.core.errors import DataError
 
 
@@ -30,10 +30,10 @@ def assert_same(one, other):
     assert all(np.array_equal(a, b) for a, b in zip(one.rings, other.rings, strict=True))
 
 
-def test_mended_areas_are_those_of_geos(random):
+def test_repaired_areas_are_those_of_geos(random):
     for points in (5, 12, 40):
         ring = random.uniform(0, 100, (points, 2))
-        (found,) = mend([[[ring]]])
+        (found,) = repair([[[ring]]])
         expected = shapely.make_valid(shapely.Polygon(ring))
         assert found.area == pytest.approx(expected.area)
         assert found.bounds == pytest.approx(expected.bounds)
@@ -42,7 +42,7 @@ def test_mended_areas_are_those_of_geos(random):
 def test_holes_are_taken_away_and_parts_put_together():
     square = np.array([[0, 0], [10, 0], [10, 10], [0, 10.0]])
     tie = np.array([[0, 0], [10, 10], [10, 0], [0, 10.0]])
-    (found,) = mend([[[square, tie], [square + 5, square * 0.2 + 7], [square / 10 + 20]]])
+    (found,) = repair([[[square, tie], [square + 5, square * 0.2 + 7], [square / 10 + 20]]])
     # Half of the first square, three quarters of the second less a hole of 4, of which a quarter lies in the first's
     # half and stays; all counted on a fine raster.
     y, x = np.mgrid[0:30:0.05, 0:30:0.05] + 0.0251
@@ -54,9 +54,9 @@ def test_holes_are_taken_away_and_parts_put_together():
 
 def test_a_process_of_its_own_gives_the_same(tmp_path, monkeypatch):
     areas = [[[scribble(points)]] for points in (5, 30, 20)]
-    here = mend(areas)
+    here = repair(areas)
     monkeypatch.setattr(qupath, "AT_ONCE", 0)
-    there = mend(areas)
+    there = repair(areas)
     assert len(there) == len(areas)
     for one, other in zip(there, here, strict=True):
         assert_same(one, other)
@@ -67,12 +67,12 @@ def test_outlines_that_cross_themselves_too_often_are_named_soon(tmp_path, monke
     path = write(tmp_path / "a.geojson", scribble(5), scribble(60), scribble(3000))
     with pytest.raises(DataError, match=r"a\.geojson, feature 3: the outline crosses itself too often") as caught:
         read_annotations(path)
-    assert (caught.value.got, "simplify" in caught.value.mend) == ("3,000 points", True)
+    assert (caught.value.got, "simplify" in caught.value.hint) == ("3,000 points", True)
 
 
 def test_memory_is_limited(monkeypatch):
     monkeypatch.setattr(qupath, "MEMORY_MB", 16)
-    assert len(mend([[[scribble(120)]], [[scribble(600)]]])) == 1
+    assert len(repair([[[scribble(120)]], [[scribble(600)]]])) == 1
 
 
 def test_outlines_of_too_many_points_are_not_tried(tmp_path, monkeypatch):

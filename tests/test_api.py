@@ -1,0 +1,58 @@
+"""The public functions of ``ntrm``: what a user imports, and nothing else."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ntrm
+from ntrm.core.errors import UsageError
+
+
+def test_dir_shows_the_public_names_alone():
+    assert dir(ntrm) == sorted(ntrm.__all__)
+    assert all(getattr(ntrm, name) is not None for name in ntrm.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Any'"):
+        ntrm.Any  # noqa: B018 - asked for
+
+
+def test_every_listed_model_can_be_made():
+    names = ntrm.list_models()
+    assert names[0] == "ntrm"
+    assert {"ntrm-paper", "ntrm-control", "unet-resnet18", "mit-b0"} <= set(names)
+    for name in names:
+        if not name.startswith("mit"):
+            assert ntrm.create(name, width=0.05 if name != "deeplabv3plus" else 0.125).config.classes == 12
+
+
+def test_a_mask_is_measured_without_torch():
+    code = "import sys, numpy, ntrm; print(ntrm.tissue_graph(numpy.zeros((4, 4), numpy.uint8), mpp=6.7).names[0])"
+    code += "; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [ntrm.SKIN.names[0], "False"]
+
+
+def test_the_graph_of_a_mask_needs_its_mpp_alone():
+    mask = np.array([[7, 0, 5, 255]], dtype=np.uint8)
+    graph = ntrm.tissue_graph(mask, mpp=10)
+    assert graph.as_node_link() == ntrm.tissue_graph(mask, 10.0, ntrm.SKIN).as_node_link()
+    assert [graph.names[i] for i, _ in graph.interfaces] == ["EPI", "EPI", "PAP"]
+
+
+def test_an_unknown_option_of_segment_slides_names_the_nearest(tmp_path):
+    picture = tmp_path / "a.png"
+    picture.write_bytes(b"")
+    with pytest.raises(UsageError, match="unknown option of segment_slides") as caught:
+        ntrm.segment_slides(picture, out=tmp_path / "out", min_area=3)
+    assert caught.value.hint == "did you mean min_area_um2?"
+
+
+def test_a_slide_is_opened_and_read_in_a_block(tmp_path, random):
+    from PIL import Image
+
+    pixels = random.integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    with ntrm.open_slide(tmp_path / "a.png") as slide:
+        assert (slide.info.width, slide.info.height, slide.info.resolution) == (40, 30, None)
+        np.testing.assert_array_equal(slide.read(5, 6, 10, 8, 0), pixels[6:14, 5:15])

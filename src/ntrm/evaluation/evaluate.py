@@ -29,12 +29,12 @@ from ntrm.models.base import SegmentationModel
 
 def evaluate(
     model: str | Path | SegmentationModel,
-    data: Path,
-    out: Path | None,
+    data: str | Path,
+    out: str | Path | None = None,
     *,
     resolution: str | None = None,
     split: str = "test",
-    splits: Path | None = None,
+    splits: str | Path | None = None,
     device: str = "auto",
     precision: str = "auto",
     batch: int = 16,
@@ -70,9 +70,10 @@ def evaluate(
 
     """
     start = time.monotonic()
+    out, split_file = None if out is None else Path(out), None if splits is None else Path(splits)
     if out is not None:
-        claim_folder(Path(out))
-    subject, parts = open_subject(model), open_parts(Path(data), level=resolution, split_file=splits)
+        claim_folder(out)
+    subject, parts = open_subject(model), open_parts(Path(data), level=resolution, split_file=split_file)
     config, part = subject.config, parts[split]
     work = _Work(
         Predictor(subject.network, device, batch=batch, precision=precision),

@@ -18,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -196,7 +195,7 @@ class _Other:
         self.rank = rank
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process is ended
         self.process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-            module_command("ntrm.training.ddp"),
+            module_command("ntrm.training.child"),
             env={**module_environment(*MODEL, *NETWORK), **{key: str(value) for key, value in place.items()}},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -262,30 +261,6 @@ def _watch(others: Sequence[_Other], over: threading.Event) -> None:
             sys.stderr.write(f"error: {reason}\n")
             sys.stderr.flush()
             os._exit(1)  # no exception reaches a thread that waits inside torch
-
-
-def main() -> int:
-    """One of the other processes: what to train comes as a line of JSON."""
-    request = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_the_first, daemon=True).start()
-    from ntrm.training.recipe import Recipe
-    from ntrm.training.train import train
-
-    try:
-        train(**{**request, "recipe": Recipe(**request["recipe"])})
-    except NtrmError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    except Exception:  # noqa: BLE001 - the first process tells what ended this one, whatever it was
-        traceback.print_exc()
-        return 1
-    return 0
-
-
-def _end_with_the_first() -> None:
-    while os.read(0, 1):
-        pass
-    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 # --- together ---
@@ -358,7 +333,3 @@ def share_gradients(network: nn.Module, device: torch.device) -> nn.Module:
     sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # by version of torch
     options: dict[str, Any] = {sync: False, "device_ids": [device.index] if device.type == "cuda" else None}
     return DistributedDataParallel(network, gradient_as_bucket_view=True, **options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,39 @@
+"""One of the other processes of a training with ``--num-devices``; ``ddp`` starts it as a module."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+
+from ntrm.core.errors import NtrmError
+from ntrm.training.recipe import Recipe
+from ntrm.training.train import train
+
+
+def main() -> int:
+    """One of the other processes: what to train comes as a line of JSON."""
+    request = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_the_first, daemon=True).start()
+    try:
+        train(**{**request, "recipe": Recipe(**request["recipe"])})
+    except NtrmError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except Exception:  # noqa: BLE001 - the first process tells what ended this one, whatever it was
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _end_with_the_first() -> None:
+    while os.read(0, 1):
+        pass
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -26,9 +26,9 @@ from ntrm.data.tiles import GLASS, cut, tile_windows
 from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.section_plan import Lesions, draw_plan
+from ntrm.phantom.generate import PlannedSection, laboratory_seed, patient_seed, plan_sections
 from ntrm.phantom.layout import lay_slide, paint_mask
 from ntrm.phantom.noise import derive
-from ntrm.phantom.patients import PlannedSection, laboratory_seed, patient_seed, plan_sections
 from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain
 

@@ -48,7 +48,7 @@ from ntrm.evaluation.loaded_model import LoadedModel, open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import read_tile
 from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.names import network_named
+from ntrm.models.config import network_named
 from ntrm.models.registry import create
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import segment_slides
@@ -58,8 +58,7 @@ from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput
-from ntrm.wsi.isolated import open_isolated
-from ntrm.wsi.reader_pool import ReaderPool
+from ntrm.wsi.isolated import ReaderPool, open_isolated
 
 STAGES = {
     "open": ("ntrm.wsi.isolated", "ReadingProcess.open"),

@@ -25,14 +25,12 @@ from tests.wsi.pictures import BKG, creased
 
 from ntrm.core.labels import SKIN
 from ntrm.data.resample import area_average
-from ntrm.phantom.artefacts import Artefacts, expose
 from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.noise import derive
-from ntrm.phantom.render import render
+from ntrm.phantom.render import Artefacts, expose, render
 from ntrm.wsi.quality import folds
 from ntrm.wsi.quality.folds import folds_in
-from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Thumbnail
+from ntrm.wsi.quality.thumbnail import Thumbnail, pen_in
 from ntrm.wsi.tissue_mask import tissue_in
 
 MPP, SHRUNK = 6.7, 2

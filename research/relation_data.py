@@ -20,10 +20,9 @@ from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.processes import worker_pool
 from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.layouts import cancer_of, open_dataset, patient_of, section_of
-from ntrm.phantom.artefacts import Artefacts
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.phantom.noise import derive
-from ntrm.phantom.render import render
+from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Stain
 
 ROTA = ("train", "train", "val", "test")

@@ -199,8 +199,7 @@ def trained_by_ntrm(arch: str, data: Path, out: Path, **how: Any) -> Any:
 def work(asked: argparse.Namespace) -> int:
     """A worker: whatever job nobody has begun, one after the other; how many failed."""
     from ntrm.core.errors import RefusedError
-    from ntrm.core.io import write_json
-    from ntrm.core.locks import holding
+    from ntrm.core.io import holding, write_json
 
     failed, longest, begun = 0, 0.0, time.monotonic()
     for job in jobs_of(asked):

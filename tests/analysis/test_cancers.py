@@ -21,8 +21,8 @@ from ntrm.data.image_files import read_mask
 from ntrm.metrics import cancer_rule
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, score_cancers
 from ntrm.metrics.graph_agreement import interface_lengths
+from ntrm.phantom.generate import plan_sections
 from ntrm.phantom.layout import lay_slide
-from ntrm.phantom.patients import plan_sections
 
 MPP, OBLONG = Resolution.square(6.7), Resolution(x=5.0, y=8.0)
 REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "skin-masks"

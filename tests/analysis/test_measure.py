@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.blocks import BCC, BKG, BOTTOM, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
 
-from ntrm.analysis.depth import NOTHING_INVADES, invasion_depth
 from ntrm.analysis.margins import NO_TUMOUR, NO_TUMOUR_CLASSES, clearance
-from ntrm.analysis.measure import measure_piece
+from ntrm.analysis.measure import NOTHING_INVADES, invasion_depth, measure_piece, orientation
 from ntrm.analysis.measured import FRAGMENTED, PURPOSE, SCAN_EDGE, Measured
-from ntrm.analysis.orientation import orientation
 from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.models.registry import create
 
 pytest.importorskip("fastapi")

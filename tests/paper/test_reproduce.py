@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.core.errors import RefusedError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.paper.child_run import work
 from ntrm.paper.plan import describe
 from ntrm.paper.reproduce import reproduce

@@ -10,8 +10,8 @@ from PIL import Image
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.phantom.anatomy.section_plan import draw_plan
+from ntrm.phantom.generate import cancer_quotas
 from ntrm.phantom.layout import paint_mask
-from ntrm.phantom.patients import cancer_quotas
 from ntrm.phantom.realism import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE, calibrate, tissue_share
 
 

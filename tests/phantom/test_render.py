@@ -14,8 +14,7 @@ from tests.phantom.masks import blobs, layered
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.phantom import render as render_module
-from ntrm.phantom.artefacts import Artefacts
-from ntrm.phantom.render import render
+from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Stain
 from ntrm.phantom.texture.grid import block_mean
 

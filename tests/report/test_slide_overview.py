@@ -9,8 +9,7 @@ from tests.report.pages import HOSTILE, check_safe, rows
 from tests.results.test_cohort import rewrite
 
 from ntrm.core.errors import DataError
-from ntrm.report.formatting import area_text, confidence_text
-from ntrm.report.html import render
+from ntrm.report.html import area_text, confidence_text, render
 from ntrm.report.slide_overview import (
     BOTTOM,
     HEIGHT,

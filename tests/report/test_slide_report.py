@@ -6,8 +6,7 @@ from tests.report.pages import HOSTILE, cells, check_safe
 from tests.report.segmented import change, document, network_relations
 
 from ntrm.core.errors import DataError
-from ntrm.report.formatting import area_text, confidence_text, share_text, value_text
-from ntrm.report.html import NOTICE
+from ntrm.report.html import NOTICE, area_text, confidence_text, share_text, value_text
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import read_slide
 

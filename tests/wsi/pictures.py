@@ -7,8 +7,7 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.core.labels import SKIN
-from ntrm.phantom.artefacts import Artefacts, expose
-from ntrm.phantom.render import render
+from ntrm.phantom.render import Artefacts, expose, render
 from ntrm.phantom.stain import Stain
 
 MPP = 13.4

@@ -21,7 +21,7 @@ from ntrm.analysis.runs import CONNECTIVITY, Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.report.formatting import area_text
+from ntrm.report.html import area_text
 
 OUTSIDE = "outside"
 DIGITS = 6

@@ -1,8 +1,9 @@
-"""Whole files or none, fingerprints of what was read, and CSV that a spreadsheet takes for text."""
+"""Whole files or none, locks, fingerprints of what was read, and CSV that a spreadsheet takes for text."""
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import io
 import json
@@ -16,7 +17,30 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Protocol
 
-from ntrm.core.errors import DataError
+from ntrm.core.errors import DataError, RefusedError, UsageError
+
+
+@contextmanager
+def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock file ``path``; where another process has it, wait for it or refuse."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise RefusedError(
+                f"another process works in {path.parent}",
+                got=f"{path.name} is held",
+                hint="wait until it ends, or choose another --out",
+            ) from error
+        yield
+
+
+# Whole files or none, fingerprints of what was read, and CSV that a spreadsheet takes for text.
+
 
 _UMASK = threading.Lock()
 

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import whole_file
-from ntrm.core.locks import holding
+from ntrm.core.io import holding, whole_file
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.paper.outcomes import EVALUATION, INTERFACES
 

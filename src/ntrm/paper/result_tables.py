@@ -11,14 +11,12 @@ from pathlib import Path
 from statistics import fmean
 
 from ntrm.core.io import rows_text, write_text
-from ntrm.metrics.significance import Comparison
-from ntrm.metrics.wording import MINUS, signed, with_minus
+from ntrm.metrics.significance import MINUS, Comparison, signed, with_minus
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import DONE, FAILED, STATISTICS, Outcome, Results, Score, compare_variants, dig
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import CONTROL, QUOTED_MIT, TABLE_1, TABLE_2, Reported
-from ntrm.report.formatting import NONE
-from ntrm.report.html import Column, columns
+from ntrm.report.html import NONE, Column, columns
 
 ACCURACY, IOU, DICE = ("pooled", "pixel_accuracy"), ("pooled", "macro", "iou"), ("pooled", "macro", "dice")
 """Where ``metrics.json`` has the columns of the paper's tables."""

@@ -19,8 +19,8 @@ from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate
 from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
+from ntrm.wsi.isolated import ReaderPool
 from ntrm.wsi.naming import slide_ids, told_apart
-from ntrm.wsi.reader_pool import ReaderPool
 
 CLUSTERS = ("ray",)
 

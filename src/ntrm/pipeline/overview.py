@@ -17,9 +17,8 @@ from ntrm.pipeline.pictures import sampled
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.wsi.quality.checks import Quality, quality_of
 from ntrm.wsi.quality.focus import as_judged, sample_windows
-from ntrm.wsi.quality.pen_marks import pen_in
 from ntrm.wsi.quality.synthetic_image import drawn_share
-from ntrm.wsi.quality.thumbnail import Thumbnail
+from ntrm.wsi.quality.thumbnail import Thumbnail, pen_in
 from ntrm.wsi.tissue_mask import tissue_in, windows_with_tissue
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ntrm.report.formatting import area_text, share_text
+from ntrm.report.html import area_text, share_text
 from ntrm.results.documents import OUTSIDE, Edge, Network, Node
 
 WIDTH, HEIGHT = 580.0, 430.0

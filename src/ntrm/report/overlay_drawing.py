@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import NtrmError, check_number
 from ntrm.core.labels import RGB, LabelSchema
-from ntrm.report.formatting import share_text
+from ntrm.report.html import share_text
 from ntrm.results.documents import Measure, Piece, measures_of
 
 if TYPE_CHECKING:

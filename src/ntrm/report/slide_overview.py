@@ -18,8 +18,7 @@ from ntrm.core.io import write_text
 from ntrm.core.labels import RGB, SAFE_COLOURS
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.report.formatting import share_text
-from ntrm.report.html import css_colours, data_uri, render
+from ntrm.report.html import css_colours, data_uri, render, share_text
 from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
-from ntrm.report.formatting import NONE, area_text, share_text, value_text
 from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
-from ntrm.report.html import css_colours, write_page
+from ntrm.report.html import NONE, area_text, css_colours, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
 from ntrm.results.documents import Cancer, Edge, Network, Piece, Slide, read_slide
 from ntrm.results.paths import REPORT

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import remove_partials, write_json
-from ntrm.core.locks import holding
+from ntrm.core.io import holding, remove_partials, write_json
 from ntrm.results.paths import DONE, FAILED, HIDDEN
 
 _HINT = "delete the slide's folder, and run again"

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.results.paths import RUN
 from ntrm.service.api.app import create_app
 from ntrm.service.api.connections import bounded

@@ -15,8 +15,7 @@ from ntrm.core.labels import WHITE
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import shrunk_length
 from ntrm.wsi.readers.array_cache import ArrayCache
-from ntrm.wsi.readers.file_mpp import COARSEST_MPP
-from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, SlideReader
+from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, Pixels, SlideInfo, SlideReader
 
 SUBPIXELS = 64
 """Borders of boxes lie on this fraction of a pixel: all sums are whole numbers."""

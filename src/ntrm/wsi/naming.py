@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import rows_text, write_text
-from ntrm.core.locks import holding
+from ntrm.core.io import holding, rows_text, write_text
 from ntrm.data.csv_tables import is_good_name, read_table
 from ntrm.wsi.inputs import SlideInput
 

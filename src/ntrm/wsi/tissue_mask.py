@@ -35,8 +35,7 @@ from ntrm.wsi.quality.morphology import (
     without_holes,
     without_specks,
 )
-from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, as_resolution
+from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, as_resolution, pen_in
 
 WHITE = 255
 

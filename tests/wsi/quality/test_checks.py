@@ -5,8 +5,7 @@ from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, clean, folded, ma
 from ntrm.core.errors import DataError, UsageError
 from ntrm.wsi.quality.checks import COLUMNS, NO_TISSUE, Grade, Quality, assess, quality_of
 from ntrm.wsi.quality.focus import sample_windows
-from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Thumbnail
+from ntrm.wsi.quality.thumbnail import Thumbnail, pen_in
 from ntrm.wsi.tissue_mask import find_tissue
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 
 _log = logging.getLogger(__name__)
 MOST_BYTES = 8 * 2**20

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.io import remove_partials
-from ntrm.core.locks import holding
+from ntrm.core.io import holding, remove_partials
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.problems import ProblemError

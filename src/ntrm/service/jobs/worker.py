@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.core.mpp import Resolution
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter

@@ -16,8 +16,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.wsi.quality.focus import blur_score, fine_detail
 from ntrm.wsi.quality.folds import folds_in
 from ntrm.wsi.quality.morphology import BoolMask
-from ntrm.wsi.quality.pen_marks import pen_in
-from ntrm.wsi.quality.thumbnail import Picture, Thumbnail
+from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, pen_in
 
 COLUMNS = ("not_he", "out_of_focus", "folds", "pen", "drawn")
 

@@ -160,7 +160,7 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _open_tiff(path: Path, vendor: str | None) -> SlideReader:
-    from ntrm.wsi.readers.direct import open_directly
+    from ntrm.wsi.readers.openslide_reader import open_directly
     from ntrm.wsi.readers.tiff import TiffReader, is_ome
 
     if vendor is None or (vendor == _GENERIC and is_ome(path)):

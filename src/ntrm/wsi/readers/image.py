@@ -11,13 +11,14 @@ from PIL.PngImagePlugin import PngImageFile
 
 from ntrm.core.errors import DataError
 from ntrm.data.image_files import JPEG, PNG, Header, check_complete, over_white, read_header
-from ntrm.wsi.readers.file_mpp import believed, from_dots
 from ntrm.wsi.readers.reader import (
     Pixels,
     SlideInfo,
     SlideLevel,
+    believed,
     check_request,
     damaged,
+    from_dots,
     guarded,
     in_short,
     on_glass,

@@ -14,14 +14,18 @@ import tifffile
 from ntrm.core.errors import DataError
 from ntrm.data.image_files import open_tiff, over_white
 from ntrm.wsi.readers.array_cache import ArrayCache
-from ntrm.wsi.readers.file_mpp import Stated, believed, from_aperio, from_ome, from_tags
 from ntrm.wsi.readers.reader import (
     MAX_SIDE,
     Pixels,
     SlideInfo,
     SlideLevel,
+    Stated,
+    believed,
     check_request,
     damaged,
+    from_aperio,
+    from_ome,
+    from_tags,
     guarded,
     on_glass,
     opening,

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, clean, marked, skin_mask, stained
 
-from ntrm.phantom.artefacts import Artefacts
-from ntrm.phantom.render import render
-from ntrm.wsi.quality.pen_marks import find_pen
+from ntrm.phantom.render import Artefacts, render
+from ntrm.wsi.quality.thumbnail import find_pen
 
 
 @pytest.mark.parametrize("pen", PENS)

@@ -3,7 +3,7 @@ import fcntl
 import pytest
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 
 
 def test_a_lock_is_held_by_one(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from ntrm.core.errors import UsageError
-from ntrm.phantom.artefacts import Artefacts, expose
+from ntrm.phantom.render import Artefacts, expose
 
 GREY = np.full((300, 200, 3), 128, dtype=np.float32)
 EDGE = np.where(np.arange(200)[None, :, None] < 100, 60.0, 200.0).astype(np.float32) * np.ones((120, 1, 3), np.float32)

@@ -10,7 +10,7 @@ from tests.wsi import making
 from tests.wsi.readers.test_formats import openslide_pixels
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.wsi.readers import direct
+from ntrm.wsi.readers import openslide_reader
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.openslide_reader import OpenSlideReader
 
@@ -127,14 +127,14 @@ def test_the_tile_of_most_bytes_is_tried(tmp_path, random, monkeypatch):
     image = np.full((320, 384, 3), 243, dtype=np.uint8)
     image[64:128, 256:320] = making.tissue(random, 64, 64)
     path = making.write_tiled(tmp_path / "a.tif", image, compression="zlib", levels=1)
-    honest = direct.TiffReader.read
+    honest = openslide_reader.TiffReader.read
 
     def dishonest(self, x, y, width, height, level):
         pixels = honest(self, x, y, width, height, level).copy()
         pixels[pixels < 240] += 1
         return pixels
 
-    monkeypatch.setattr(direct.TiffReader, "read", dishonest)
+    monkeypatch.setattr(openslide_reader.TiffReader, "read", dishonest)
     assert open_slide(path).info.reader == "openslide"
     monkeypatch.undo()
     assert open_slide(path).info.reader == MIXED
@@ -142,14 +142,14 @@ def test_the_tile_of_most_bytes_is_tried(tmp_path, random, monkeypatch):
 
 def test_pixels_that_differ_anywhere_in_the_trial_are_not_trusted(tmp_path, random, monkeypatch):
     path = making.write_tiled(tmp_path / "a.tif", making.tissue(random, 256, 384))
-    honest = direct.TiffReader.read
+    honest = openslide_reader.TiffReader.read
 
     def dishonest(self, x, y, width, height, level):
         pixels = honest(self, x, y, width, height, level).copy()
         pixels[-1, -1, 2] ^= x > 300 and level == 0
         return pixels
 
-    monkeypatch.setattr(direct.TiffReader, "read", dishonest)
+    monkeypatch.setattr(openslide_reader.TiffReader, "read", dishonest)
     slide = open_slide(path)
     monkeypatch.undo()
     assert slide._levels == {1, 2}

@@ -9,7 +9,7 @@ import pytest
 from tests.wsi import making
 
 from ntrm.core.errors import DataError
-from ntrm.wsi.reader_pool import ReaderPool
+from ntrm.wsi.isolated import ReaderPool
 from ntrm.wsi.readers.formats import open_slide
 
 
@@ -72,7 +72,7 @@ def test_where_no_child_can_be_started_ahead_the_slide_tells(slide, monkeypatch)
     def fails(*_):
         raise OSError("no more processes")
 
-    monkeypatch.setattr("ntrm.wsi.reader_pool.ReadingProcess", fails)
+    monkeypatch.setattr("ntrm.wsi.isolated.ReadingProcess", fails)
     with closing(ReaderPool(1)) as readers:
         assert readers.waiting is None
         readers.open(slide).close()

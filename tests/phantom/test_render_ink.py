@@ -2,8 +2,7 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.core.labels import SKIN
-from ntrm.phantom.artefacts import Artefacts, Ink
-from ntrm.phantom.render import render
+from ntrm.phantom.render import Artefacts, Ink, render
 from ntrm.phantom.stain import Stain
 from ntrm.phantom.texture.grid import Window
 

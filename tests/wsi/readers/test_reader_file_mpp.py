@@ -3,7 +3,7 @@
 import pytest
 
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.readers.file_mpp import believed, from_aperio, from_dots, from_ome, from_tags
+from ntrm.wsi.readers.reader import believed, from_aperio, from_dots, from_ome, from_tags
 
 
 class Tags(dict):

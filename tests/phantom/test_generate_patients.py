@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ntrm.core.errors import UsageError
-from ntrm.phantom.patients import CANCER_RATIO, cancer_quotas, plan_sections
+from ntrm.phantom.generate import CANCER_RATIO, cancer_quotas, plan_sections
 
 
 @given(st.integers(1, 1000))

@@ -16,7 +16,7 @@ from ntrm.core.labels import IGNORE, SKIN
 from ntrm.phantom import render as render_module
 from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Stain
-from ntrm.phantom.texture.grid import block_mean
+from ntrm.phantom.texture.canvas import block_mean
 
 CLEAN = {"artefacts": Artefacts.none(), "stain": Stain()}
 

@@ -4,7 +4,7 @@ from scipy import ndimage
 from ntrm.core.labels import SKIN
 from ntrm.phantom.render import Artefacts, Ink, render
 from ntrm.phantom.stain import Stain
-from ntrm.phantom.texture.grid import Window
+from ntrm.phantom.texture.canvas import Window
 
 MPP = 6.7
 

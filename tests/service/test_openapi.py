@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 from tests.service.small import BEARER, HOST, segmented, settings_of
 
 from ntrm.service.api.app import create_app
-from ntrm.service.api.documents import ErrorDocument
+from ntrm.service.api.schemas import ErrorDocument
 
 schemathesis = pytest.importorskip("schemathesis")
 pytestmark = pytest.mark.usefixtures("quick_readers")

@@ -19,7 +19,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.phantom import noise
 from ntrm.phantom.noise import derive, generator
 from ntrm.phantom.stain import Stain, Vector
-from ntrm.phantom.texture.grid import CoarseMap, Window, block_mean
+from ntrm.phantom.texture.canvas import CoarseMap, Window, block_mean
 from ntrm.phantom.texture.paint import paint
 from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.table import BASALOID, DERMAL, EMPTY, members

@@ -195,7 +195,7 @@ class _Other:
         self.rank = rank
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process is ended
         self.process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-            module_command("ntrm.training.child"),
+            module_command("ntrm.training.ddp_child"),
             env={**module_environment(*MODEL, *NETWORK), **{key: str(value) for key, value in place.items()}},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -190,7 +190,7 @@ def open_slide(path: str | Path) -> IsolatedReader:
 
 def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        module_command("ntrm.wsi.readers.child", pipe.fileno(), limits.memory_mb * 2**20, limits.seconds),
+        module_command("ntrm.wsi.readers.reading_process", pipe.fileno(), limits.memory_mb * 2**20, limits.seconds),
         pass_fds=[pipe.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.texture.grid import Window
+from ntrm.phantom.texture.canvas import Window
 from ntrm.phantom.texture.nuclei import Nuclei, splat
 
 

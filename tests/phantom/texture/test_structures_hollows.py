@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ntrm.core.labels import SKIN
-from ntrm.phantom.texture.grid import Window
+from ntrm.phantom.texture.canvas import Window
 from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.structures import HOLLOWS, MOST_ROOM, Spots, septum
 

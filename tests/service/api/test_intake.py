@@ -9,12 +9,12 @@ from tests.service.small import RAW, serving, settings_of, slide_bytes
 from tests.wsi import making
 
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.documents import RetryRequest
 from ntrm.service.api.intake import receive, steadily
 from ntrm.service.api.routes_slides import _body
-from ntrm.service.core.paths import INCOMING, TRASH, UPLOADS
+from ntrm.service.api.schemas import RetryRequest
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceLimits
+from ntrm.service.core.shared_paths import INCOMING, TRASH, UPLOADS
 
 
 def upload(client, content, **query):

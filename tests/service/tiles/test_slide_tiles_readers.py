@@ -14,7 +14,7 @@ from ntrm.wsi.isolated import Limits
 
 def children():
     """Process numbers of the readers that we have started and that are not dead; other tests have other children."""
-    return children_of(os.getpid(), "ntrm.wsi.readers.child")
+    return children_of(os.getpid(), "ntrm.wsi.readers.reading_process")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ntrm.core.labels import SKIN
 from ntrm.phantom.noise import Field
 from ntrm.phantom.texture import structures
-from ntrm.phantom.texture.grid import CoarseMap, Places, Window
+from ntrm.phantom.texture.canvas import CoarseMap, Places, Window
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
 from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, Spots, septum

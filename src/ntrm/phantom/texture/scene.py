@@ -15,7 +15,7 @@ from scipy import ndimage
 from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom import noise
 from ntrm.phantom.noise import Field, derive
-from ntrm.phantom.texture.grid import CoarseMap, Places, Window, block_mean, cells_at
+from ntrm.phantom.texture.canvas import CoarseMap, Places, Window, block_mean, cells_at
 from ntrm.phantom.texture.table import BASALOID, CONNECTIVE, DERMAL, EMPTY, TextureTable, members, texture_table
 
 _NEAR_GRID_UM, _FAR_GRID_UM = 6.7, 13.4

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.phantom.noise import Field, derive
-from ntrm.phantom.texture.grid import Places, cells_at
+from ntrm.phantom.texture.canvas import Places, cells_at
 from ntrm.phantom.texture.scene import FAT_CELL_UM, FAT_CELLS
 
 

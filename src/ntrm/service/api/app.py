@@ -19,8 +19,8 @@ from ntrm.core.errors import NtrmError
 from ntrm.service.api import routes_about, routes_results, routes_slides, routes_tiles
 from ntrm.service.api.access import COOKIE, HEADERS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.documents import ErrorDocument, PathRequest, RetryRequest
 from ntrm.service.api.routes_slides import invalid
+from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest
 from ntrm.service.core.disk import disk_full, is_full
 from ntrm.service.core.problems import ProblemError, busy, document_of, missing, status_of
 from ntrm.service.core.settings import ServiceSettings

@@ -21,9 +21,19 @@ from ntrm.service.api.access import Access
 from ntrm.service.core.audit import Audit
 from ntrm.service.core.disk import DiskState, Reserve, disk_state, is_full
 from ntrm.service.core.model_info import ModelFacts, read_facts
-from ntrm.service.core.paths import AUDIT, DATABASE, INCOMING, LOST, RESERVE, THUMBNAILS, TRASH, UPLOADS, upload_path
 from ntrm.service.core.problems import conflict, missing
 from ntrm.service.core.settings import ServiceSettings
+from ntrm.service.core.shared_paths import (
+    AUDIT,
+    DATABASE,
+    INCOMING,
+    LOST,
+    RESERVE,
+    THUMBNAILS,
+    TRASH,
+    UPLOADS,
+    upload_path,
+)
 from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished, image_size, read_summary
 from ntrm.service.jobs.database import FOUND, RUNNING, UPLOAD, JobStore, Slide
 from ntrm.service.jobs.supervisor import Supervisor

@@ -17,9 +17,9 @@ from ntrm.core.errors import NtrmError
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.app_state import AppState
 from ntrm.service.core.disk import disk_full
-from ntrm.service.core.paths import INCOMING, display_name, upload_path
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import ServiceLimits
+from ntrm.service.core.shared_paths import INCOMING, display_name, upload_path
 from ntrm.service.jobs.database import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.wsi.cost import check_cost
 from ntrm.wsi.grid import credible_resolution

@@ -8,8 +8,8 @@ from fastapi import APIRouter
 
 from ntrm.core.labels import RGB
 from ntrm.service.api.access import LINK_SECONDS
-from ntrm.service.api.documents import About, ErrorBody, Health, Limits, Link, Model, TissueClass, iso
 from ntrm.service.api.routes_slides import Shared
+from ntrm.service.api.schemas import About, ErrorBody, Health, Limits, Link, Model, TissueClass, iso
 from ntrm.service.core.model_info import BUNDLED, BUNDLED_NOTICE, NOTICE, ModelFacts
 from ntrm.version import __version__
 

@@ -15,10 +15,10 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import whole_file
 from ntrm.results.paths import GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.documents import PointDocument, RegionDocument
 from ntrm.service.api.routes_slides import Shared, SlideKey, problems
-from ntrm.service.core.paths import THUMBNAILS
+from ntrm.service.api.schemas import PointDocument, RegionDocument
 from ntrm.service.core.problems import missing
+from ntrm.service.core.shared_paths import THUMBNAILS
 from ntrm.service.jobs.database import Slide
 from ntrm.service.tiles.region_finder import thinned
 from ntrm.service.tiles.slide_tiles import encode_jpeg

@@ -10,17 +10,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ValidationError
 
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.documents import (
-    ErrorDocument,
-    PathRequest,
-    RetryRequest,
-    SlideDocument,
-    SlideList,
-    slide_document,
-)
 from ntrm.service.api.intake import check_name, receive, steadily, submit_path, submit_upload
-from ntrm.service.core.paths import file_under
+from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList, slide_document
 from ntrm.service.core.problems import ProblemError
+from ntrm.service.core.shared_paths import file_under
 from ntrm.service.jobs.database import Slide
 
 T = TypeVar("T", bound=BaseModel)

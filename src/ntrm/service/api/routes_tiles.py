@@ -11,8 +11,8 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.documents import TileSource
 from ntrm.service.api.routes_slides import Shared, SlideKey, problems
+from ntrm.service.api.schemas import TileSource
 from ntrm.service.core.problems import missing
 from ntrm.service.jobs.database import Slide
 from ntrm.service.tiles.geometry import TILE, DeepZoom

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.service.core.paths import UPLOADS, upload_path
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
+from ntrm.service.core.shared_paths import UPLOADS, upload_path
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 STATUSES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)

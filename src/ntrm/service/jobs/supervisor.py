@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.processes import MODEL, module_command, module_environment
-from ntrm.service.core.paths import LOG, forget_dead, forget_partials, is_alive
 from ntrm.service.core.settings import ServiceSettings
+from ntrm.service.core.shared_paths import LOG, forget_dead, forget_partials, is_alive
 from ntrm.service.jobs.database import JobStore, Slide
 
 _log = logging.getLogger(__name__)

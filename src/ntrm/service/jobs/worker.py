@@ -25,9 +25,9 @@ from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, RUN, SUMMARY
 from ntrm.service.core.model_info import ModelFacts, understand, write_facts
-from ntrm.service.core.paths import DATABASE, lock_of
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import ServiceSettings, settings_from
+from ntrm.service.core.shared_paths import DATABASE, lock_of
 from ntrm.service.jobs.adoption import facts_of
 from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, JobStore, Slide, new_id
 from ntrm.wsi.inputs import SlideInput

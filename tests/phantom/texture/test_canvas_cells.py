@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from ntrm.phantom.noise import derive, hash_uniform
-from ntrm.phantom.texture.grid import _JITTER, cells_at
+from ntrm.phantom.texture.canvas import _JITTER, cells_at
 
 
 def centres(seed, reach):

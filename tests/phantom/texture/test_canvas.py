@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.interpolate import RegularGridInterpolator
 from skimage.measure import block_reduce
 
-from ntrm.phantom.texture.grid import CoarseMap, Window, block_mean
+from ntrm.phantom.texture.canvas import CoarseMap, Window, block_mean
 
 SEEDS = st.integers(0, 2**32)
 

@@ -283,7 +283,7 @@ def probabilities(network: SegmentationModel, image: Tensor, colour: Colouring |
         some = places[start : start + 64]
         batch = torch.stack([padded[(slice(None), *place.slices)] for place in some])
         with torch.autocast(image.device.type, torch.bfloat16, enabled=image.device.type == "cuda"):
-            final = network(normalise(batch), initial=False).final
+            final = network(normalise(batch), coarse=False).final
         for place, each in zip(some, final.float().softmax(dim=1), strict=True):
             total[(slice(None), *place.slices)] += weights * each
             sums[place.slices] += weights
@@ -306,7 +306,7 @@ def slide_statistics(network: SegmentationModel, image: Tensor, share: float) ->
         layer.momentum = share
         layer.train()
     with torch.no_grad():
-        network(normalise(batch), initial=True)
+        network(normalise(batch), coarse=True)
     network.eval()
     yield
     for layer, (mean, variance, momentum) in zip(layers, kept, strict=True):

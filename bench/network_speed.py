@@ -79,16 +79,16 @@ def autocast(device: str) -> torch.autocast:
     return torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda")
 
 
-def infer(net: nn.Module, x: Tensor, kind: str, initial: bool) -> Segmentation:
+def infer(net: nn.Module, x: Tensor, kind: str, coarse: bool) -> Segmentation:
     with torch.inference_mode(), autocast(kind):
-        return net(x, initial=initial)
+        return net(x, coarse=coarse)
 
 
 def step(net: Any, optimiser: torch.optim.Optimizer, x: Tensor, target: Tensor, kind: str) -> None:
     with autocast(kind):
         out = net(x)
         loss = nn.functional.cross_entropy(out.final, target)
-        loss = loss + 0.4 * nn.functional.cross_entropy(out.initial, target)
+        loss = loss + 0.4 * nn.functional.cross_entropy(out.coarse, target)
     loss.backward()
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
@@ -105,9 +105,9 @@ def rows_of(batch: int, times: dict[str, float]) -> list[dict[str, Any]]:
 
 
 def inference(
-    names: list[str], batches: list[int], device: str, compiled: bool, initial: bool = False
+    names: list[str], batches: list[int], device: str, compiled: bool, coarse: bool = False
 ) -> list[dict[str, Any]]:
-    """Without ``initial`` the compiler drops the control's coarse head, which NTRM needs: the stricter ratio."""
+    """Without ``coarse`` the compiler drops the control's coarse head, which NTRM needs: the stricter ratio."""
     rows = []
     for batch in batches:
         torch._dynamo.reset()
@@ -119,7 +119,7 @@ def inference(
                 mode = "reduce-overhead" if device == "cuda" else "default"
                 net = torch.compile(net, fullgraph=True, mode=mode)
 
-            works[name] = partial(infer, net, x, device if compiled else "cpu", initial)
+            works[name] = partial(infer, net, x, device if compiled else "cpu", coarse)
         times = in_turns(works, device, rounds=9, repeats=5 if device == "cuda" else 1)
         rows += rows_of(batch, times)
     return rows
@@ -207,7 +207,7 @@ def floor(limits: dict[str, float], device: str) -> list[dict[str, Any]]:
 
         hooks = [m.register_forward_hook(count) for m in net.modules() if isinstance(m, nn.Conv2d | nn.ReLU)]
         with FlopCounterMode(display=False) as counter, torch.inference_mode():
-            net(torch.zeros(1, 3, WINDOW, WINDOW), initial=False)
+            net(torch.zeros(1, 3, WINDOW, WINDOW), coarse=False)
         for hook in hooks:
             hook.remove()
         bytes_moved = moved * (2 if device == "cuda" else 4)
@@ -300,7 +300,7 @@ def main() -> None:
     small = [b for b in batches if b <= 64] or batches
     plan: dict[str, Callable[[], Any]] = {
         "inference": lambda: inference(names, batches, device, compiled=True),
-        "both": lambda: inference(list(PAIR), batches[1:] or batches, device, compiled=True, initial=True),
+        "both": lambda: inference(list(PAIR), batches[1:] or batches, device, compiled=True, coarse=True),
         "training": lambda: training(list(PAIR), small, device, compiled=True),
         "replayed": lambda: training(list(PAIR), small, device, compiled=True, mode="reduce-overhead"),
         "eager": lambda: {

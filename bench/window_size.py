@@ -50,7 +50,7 @@ def study(subject: LoadedModel, data: Path, **where: Any) -> list[dict[str, Any]
                 "pixel_accuracy": found["pooled"]["pixel_accuracy"],
                 "iou": found["pooled"]["macro"]["iou"],
                 "dice": found["pooled"]["macro"]["dice"],
-                "initial_iou": None if found["initial"] is None else found["initial"]["macro"]["iou"],
+                "coarse_iou": None if found["coarse"] is None else found["coarse"]["macro"]["iou"],
                 "sections": found["data"]["sections"],
                 "data": found["data"]["fingerprint"],
             }
@@ -65,7 +65,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows in Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in rows:
-        scores = [_score(row[key]) for key in ("pixel_accuracy", "iou", "dice", "initial_iou")]
+        scores = [_score(row[key]) for key in ("pixel_accuracy", "iou", "dice", "coarse_iou")]
         change = "–" if row["iou_change"] is None else f"{100 * row['iou_change']:+.2f}"
         lines.append(
             "| " + " | ".join([row["model"], str(row["window"]), f"{row['factor']:g}", *scores, change]) + " |"

@@ -111,7 +111,7 @@ def _table(runs: Mapping[str, Runs], found: Sequence[Difference], reference: str
         own, each = runs[arm], against.get(arm)
         cells = [f"`{arm}`", str(len(own.seeds)), f"{fmean(own.scores):.4f}"]
         cells += [f"{stdev(own.scores):.4f}" if len(own.scores) > 1 else "–"]
-        cells += [f"{fmean(own.initial):.4f}" if own.initial else "–"]
+        cells += [f"{fmean(own.coarse):.4f}" if own.coarse else "–"]
         cells += ["", "", ""] if each is None else [
             _signed(each.mean), f"{_signed(each.low)} to {_signed(each.high)}",
             f"{_signed(each.patients_low)} to {_signed(each.patients_high)}",

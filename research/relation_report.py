@@ -35,7 +35,7 @@ class Runs:
     classes: tuple[str, ...]
     seconds: tuple[float, ...]
     """Training."""
-    initial: tuple[float, ...] = ()
+    coarse: tuple[float, ...] = ()
     """Mean IoU of the coarse head by seed."""
     boundary: Values | None = None
     """(seeds, S, K, K) of the pixels at borders alone."""
@@ -62,7 +62,7 @@ class Runs:
         for name in ARRAYS:
             values = getattr(self, name)
             taken[name] = None if values is None else values[places]
-        for name in ("seconds", "initial", "predicting"):
+        for name in ("seconds", "coarse", "predicting"):
             values = getattr(self, name)
             taken[name] = tuple(values[place] for place in places) if len(values) == len(self.seeds) else ()
         return replace(self, **taken)
@@ -106,7 +106,7 @@ def _runs(arm: str, rows: Sequence[Mapping[str, Any]], folders: Sequence[Path]) 
         tuple(arrays[0]["patients"].tolist()),
         tuple(arrays[0]["classes"].tolist()),
         tuple(row["train_seconds"] for row in rows),
-        tuple(row["initial_iou"] for row in rows if row["initial_iou"] is not None),
+        tuple(row["coarse_iou"] for row in rows if row["coarse_iou"] is not None),
         predicting=tuple(row["predict_seconds"] for row in rows if "predict_seconds" in row),
         edges=tuple(edges),
         **more,

@@ -110,7 +110,7 @@ def score(
         mask, tally = predicted(network, section.image, truth, stitching, device, precision)
         final = tally.final  # waits for the device
         spent += time.monotonic() - start
-        found.append({"names": case.name, "patients": case.group, "final": final, "initial": tally.initial})
+        found.append({"names": case.name, "patients": case.group, "final": final, "coarse": tally.coarse})
         found[-1] |= _more(truth, mask, config.schema, parts.resolution, choose_device(device))
     arrays = {name: np.array([each[name] for each in found]) for name in found[0] if found[0][name] is not None}
     arrays["classes"] = np.array(config.schema.names)
@@ -123,7 +123,7 @@ def score(
         "iou": overall.macro["iou"],
         "dice": overall.macro["dice"],
         "accuracy": overall.pixel_accuracy,
-        "initial_iou": pooled(list(arrays["initial"]), config.schema).macro["iou"] if "initial" in arrays else None,
+        "coarse_iou": pooled(list(arrays["coarse"]), config.schema).macro["iou"] if "coarse" in arrays else None,
         "boundary_iou": pooled(list(arrays["boundary"]), config.schema).macro["iou"],
         "inside_iou": pooled(list(arrays["final"] - arrays["boundary"]), config.schema).macro["iou"],
         "graph_f1": f1,

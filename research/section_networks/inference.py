@@ -42,9 +42,9 @@ class InSection(SegmentationModel):
         self.truth = truth
         self.upcoming: deque[Window] = deque()
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Windows in the context of their section."""
-        return self.network(x, initial=initial, graph=graph, context=self.context, truth=self.true_masks(x))
+        return self.network(x, coarse=coarse, graph=graph, context=self.context, truth=self.true_masks(x))
 
     @torch.inference_mode()
     def gather(self, x: Tensor) -> None:
@@ -83,7 +83,7 @@ def blended_section(
             network.upcoming.append(window)
         return cut(image, window, fill=GLASS)
 
-    return blended_rows(predictor, *image.shape[:2], read, stitching=stitching, initial=True)
+    return blended_rows(predictor, *image.shape[:2], read, stitching=stitching, coarse=True)
 
 
 def in_section(

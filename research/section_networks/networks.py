@@ -63,12 +63,12 @@ class SectionModel(SegmentationModel):
         self,
         x: Tensor,
         *,
-        initial: bool = True,
+        coarse: bool = True,
         graph: bool = False,
         context: SectionSums | None = None,
         truth: Tensor | None = None,
     ) -> Segmentation:
-        return self.step(x, context=context, truth=truth, initial=initial, graph=graph)[0]
+        return self.step(x, context=context, truth=truth, coarse=coarse, graph=graph)[0]
 
     def step(
         self,
@@ -77,7 +77,7 @@ class SectionModel(SegmentationModel):
         context: SectionSums | None = None,
         others: SectionSums | None = None,
         truth: Tensor | None = None,
-        initial: bool = True,
+        coarse: bool = True,
         graph: bool = False,
     ) -> tuple[Segmentation, SectionSums]:
         """Windows (B, 3, H, W) → logits at input size, and what each window adds to its section.
@@ -95,7 +95,7 @@ class SectionModel(SegmentationModel):
             refined, related = self.relation.refine(begun.d2, masks, sums)
         final = self.relation.shifted(self.end(refined, begun), related)  # (B, K, H, W)
         tissues = self.relation.graph(sums, related) if graph else None
-        return Segmentation(final, upsample(begun.coarse, 8) if initial else None, tissues), own
+        return Segmentation(final, upsample(begun.coarse, 8) if coarse else None, tissues), own
 
     def gather(self, x: Tensor, truth: Tensor | None = None) -> SectionSums:
         """What each window (B, 3, H, W) adds to its section."""

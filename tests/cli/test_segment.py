@@ -39,7 +39,7 @@ def test_files_on_request_and_the_report_that_is_not_wanted(words, tmp_path):
     options = json.loads(result.stdout)["options"]
     assert options["maps"] is options["probabilities"] is True
     names = {path.name for path in (tmp_path / "out" / "first").iterdir()}
-    assert {"confidence.ome.tif", "initial.ome.tif", "probabilities.zarr"} <= names
+    assert {"confidence.ome.tif", "coarse.ome.tif", "probabilities.zarr"} <= names
     assert "report.html" not in names
 
 

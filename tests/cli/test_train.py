@@ -66,11 +66,11 @@ def test_a_folder_in_use_is_refused(train):
 def test_an_interrupted_run_leaves_with_130_and_goes_on(train, tmp_path, monkeypatch):
     forward, state = Tiny.segment, {"calls": 0}
 
-    def signalling(network, x, *, initial, graph):
+    def signalling(network, x, *, coarse, graph):
         state["calls"] += network.training
         if network.training and state["calls"] == 5:
             os.kill(os.getpid(), signal.SIGTERM)
-        return forward(network, x, initial=initial, graph=graph)
+        return forward(network, x, coarse=coarse, graph=graph)
 
     monkeypatch.setattr(Tiny, "segment", signalling)
     stopped = train("--resume")

@@ -27,7 +27,7 @@ class Posterior(SegmentationModel):
         super().__init__()
         self.conv = torch.nn.Conv2d(3, classes, 1)
 
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         return Segmentation(self.conv(x))
 
 

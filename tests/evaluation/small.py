@@ -32,10 +32,10 @@ class ByColour(SegmentationModel):
         self.config = ModelConfig("by-colour", schema_of(NAMES[:classes]), window=64, mpp=MPP)
         self.colours = torch.nn.Parameter(torch.tensor(COLOURS[:classes]) / 255)
 
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         rgb = self._rgb(x)
         blurred = functional.interpolate(functional.avg_pool2d(rgb, 8), scale_factor=8.0, mode="nearest")
-        return Segmentation(self._logits(rgb), self._logits(blurred) if initial and self.coarse else None)
+        return Segmentation(self._logits(rgb), self._logits(blurred) if coarse and self.coarse else None)
 
     def _rgb(self, x):
         mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.config.mean, self.config.std))

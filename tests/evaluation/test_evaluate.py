@@ -42,8 +42,8 @@ def test_every_score_is_that_of_the_known_masks(data, sections, tmp_path):
     claim = document["claims"]["scc_false_positives"]
     assert claim["final"] == total[:3, 3].sum()
     assert claim["other_pixels"] == total[:3].sum()
-    assert claim["initial"] == sum(int(s.initial[:3, 3].sum()) for s in found.sections)
-    assert document["initial"]["pixels"] == document["pooled"]["pixels"] == total.sum()
+    assert claim["coarse"] == sum(int(s.coarse[:3, 3].sum()) for s in found.sections)
+    assert document["coarse"]["pixels"] == document["pooled"]["pixels"] == total.sum()
     assert document["cancers"]["sections"] == 3
     assert 0 <= document["calibration"]["ece"] <= 1
     assert len(document["calibration"]["reliability"]) == 15
@@ -151,5 +151,5 @@ def test_a_real_network_with_a_graph(data, tmp_path):
     torch.manual_seed(0)
     network = create("ntrm-paper", schema_of(), width=0.125, dim=16).describe(window=64, mpp=6.7)
     found = evaluate(network, data, tmp_path / "out", device="cpu", batch=2).as_dict()
-    assert found["initial"]["pixels"] == found["pooled"]["pixels"]
+    assert found["coarse"]["pixels"] == found["pooled"]["pixels"]
     assert (tmp_path / "out" / "improvement.png").stat().st_size > 10_000

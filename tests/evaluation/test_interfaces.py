@@ -9,7 +9,7 @@ from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts, interf
 from ntrm.models.config import schema_for
 
 
-def literal(truth, final, initial, classes, reach):
+def literal(truth, final, coarse, classes, reach):
     """Pixel by pixel, neighbour by neighbour: {(A, B): [pixels, wrong, corrected, broken]} with A < B."""
     found = {}
     height, width = truth.shape
@@ -25,7 +25,7 @@ def literal(truth, final, initial, classes, reach):
             }
             for other in near - {int(own), IGNORE}:
                 counts = found.setdefault((min(own, other), max(own, other)), [0, 0, 0, 0])
-                was, now = initial[y, x] == own, final[y, x] == own
+                was, now = coarse[y, x] == own, final[y, x] == own
                 counts[0] += 1
                 counts[1] += not now
                 counts[2] += now and not was
@@ -45,25 +45,25 @@ def patches(random, classes, shape, ignored=True):
 def test_it_counts_what_the_definition_says(shape, reach, random):
     schema = schema_for(5)
     truth = patches(random, 5, shape)
-    initial, final = (np.where(random.random(shape) < 0.6, truth, random.integers(0, 5, shape)) for _ in range(2))
-    initial, final = (np.where(mask == IGNORE, 0, mask).astype(np.uint8) for mask in (initial, final))
-    found = interface_counts(truth, final, initial, schema, reach=reach)
-    expected = literal(truth, final, initial, 5, reach)
+    coarse, final = (np.where(random.random(shape) < 0.6, truth, random.integers(0, 5, shape)) for _ in range(2))
+    coarse, final = (np.where(mask == IGNORE, 0, mask).astype(np.uint8) for mask in (coarse, final))
+    found = interface_counts(truth, final, coarse, schema, reach=reach)
+    expected = literal(truth, final, coarse, 5, reach)
     assert {tuple(map(schema.index, pair)) for pair in found.pairs} == set(expected)
     for (one, other), (pixels, wrong, corrected, broken) in expected.items():
         counts = found.of(schema.names[one], schema.names[other])
         assert counts == found.of(schema.names[other], schema.names[one])
         assert (counts["pixels"], counts["wrong"]) == (pixels, wrong)
         assert (counts["corrected"], counts["broken"]) == (corrected, broken)
-        assert counts["initial_wrong"] == wrong + corrected - broken
+        assert counts["coarse_wrong"] == wrong + corrected - broken
 
 
 def test_sections_add_up(random):
     schema = schema_for(3)
     parts = []
     for _ in range(3):
-        truth, final, initial = (patches(random, 3, (12, 12), ignored=False) for _ in range(3))
-        parts.append(interface_counts(truth, final, initial, schema))
+        truth, final, coarse = (patches(random, 3, (12, 12), ignored=False) for _ in range(3))
+        parts.append(interface_counts(truth, final, coarse, schema))
     total = InterfaceCounts.total(parts)
     assert len(total.pairs) == 3
     for one, other in total.pairs:
@@ -91,7 +91,7 @@ def test_without_a_coarse_head_nothing_is_corrected_or_broken(random):
     assert len(found.pairs) == 3
     for pair in found.pairs:
         counts = found.of(*pair)
-        assert counts["corrected"] is counts["broken"] is counts["initial_wrong"] is None
+        assert counts["corrected"] is counts["broken"] is counts["coarse_wrong"] is None
         assert (counts["pixels"], counts["wrong"]) == (both.of(*pair)["pixels"], both.of(*pair)["wrong"])
 
 

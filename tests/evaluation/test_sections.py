@@ -25,14 +25,14 @@ def literal_confusion(truth, prediction, classes):
 @pytest.mark.parametrize("bands", [1, 3])
 def test_the_tally_counts_like_the_metrics_do(bands, random):
     K, height, width = 5, 30, 22
-    final, initial = (random.dirichlet(np.ones(K), (height, width)).transpose(2, 0, 1) for _ in range(2))
+    final, coarse = (random.dirichlet(np.ones(K), (height, width)).transpose(2, 0, 1) for _ in range(2))
     truth = draw_mask(random, height, width, K, ignored=0.2)
     tally = SectionAccumulator(truth, K)
     for top in range(0, height, height // bands):
         rows = slice(top, top + height // bands)
-        tally(Rows(top, *(torch.tensor(p[:, rows], dtype=torch.float32) for p in (final, initial))))
+        tally(Rows(top, *(torch.tensor(p[:, rows], dtype=torch.float32) for p in (final, coarse))))
     assert np.array_equal(tally.final, literal_confusion(truth, final.argmax(axis=0), K))
-    assert np.array_equal(tally.initial, literal_confusion(truth, initial.argmax(axis=0), K))
+    assert np.array_equal(tally.coarse, literal_confusion(truth, coarse.argmax(axis=0), K))
     expected = calibration_counts(final.astype(np.float32), truth)
     found = tally.calibration
     assert np.array_equal(found.pixels, expected.pixels)
@@ -53,7 +53,7 @@ def test_only_ignored_pixels_count_nothing():
     tally = SectionAccumulator(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
     tally(Rows(0, torch.full((3, 4, 5), 1 / 3), None))
     assert tally.final.sum() == 0
-    assert tally.initial is None
+    assert tally.coarse is None
     assert tally.calibration.total == 0
     assert tally.calibration.expected_error is None
 
@@ -78,7 +78,7 @@ def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     counts = found.counts()
     assert (counts.name, counts.patient, counts.pixels) == ("s0", patient, 70 * 90)
     assert np.array_equal(counts.confusion, literal_confusion(truth, seen, 4))
-    assert np.array_equal(counts.initial, literal_confusion(truth, found.stitched.initial_mask, 4))
+    assert np.array_equal(counts.coarse, literal_confusion(truth, found.stitched.coarse_mask, 4))
     probabilities = stitch(predictor, found.section.image, probabilities=True).probabilities
     expected = calibration_counts(probabilities, truth)
     assert counts.calibration.expected_error == pytest.approx(expected.expected_error, abs=1e-6)

@@ -20,10 +20,10 @@ def test_files_hold_what_others_read(data, sections, tmp_path):
     with np.load(out / "confusions.npz", allow_pickle=False) as arrays:
         assert arrays["names"].tolist() == ["s0", "s1", "s2"]
         assert arrays["patients"].tolist() == ["p0", "p0", "p1"]
-        assert arrays["final"].dtype == arrays["initial"].dtype == np.int64
+        assert arrays["final"].dtype == arrays["coarse"].dtype == np.int64
         for index, (_, seen, truth) in enumerate(of_test(sections).values()):
             assert np.array_equal(arrays["final"][index], count(truth, seen))
-        assert np.array_equal(arrays["initial"].sum(axis=(1, 2)), arrays["final"].sum(axis=(1, 2)))
+        assert np.array_equal(arrays["coarse"].sum(axis=(1, 2)), arrays["final"].sum(axis=(1, 2)))
     with (out / "sections.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["name"] for row in rows] == ["s0", "s1", "s2"]
@@ -83,8 +83,8 @@ def test_without_a_coarse_head_there_is_no_improvement(data, tmp_path):
     out = tmp_path / "out"
     evaluate(ByColour(), data, out, device="cpu")
     found = evaluate(ByColour(coarse=False), data, out, device="cpu").as_dict()
-    assert found["initial"] is found["claims"]["scc_false_positives"]["initial"] is None
+    assert found["coarse"] is found["claims"]["scc_false_positives"]["coarse"] is None
     assert {counts["corrected"] for counts in found["interfaces"].values()} == {None}
     assert not (out / "improvement.png").exists(), "the picture of the earlier evaluation is still there"
     with np.load(out / "confusions.npz") as arrays:
-        assert "initial" not in arrays
+        assert "coarse" not in arrays

@@ -8,9 +8,9 @@ from ntrm.evaluation.writing import most_changed
 @pytest.mark.parametrize(("shape", "side"), [((40, 60), 16), ((40, 60), 15), ((10, 60), 32), ((5, 7), 64)])
 def test_the_field_with_the_most_changes_is_found(shape, side, random):
     truth = draw_mask(random, *shape, ignored=0.1)
-    initial, final = (np.where(random.random(shape) < 0.8, truth, 0).astype(np.uint8) for _ in range(2))
-    rows, columns = most_changed(truth, initial, final, side)
-    changed = ((initial == truth) != (final == truth)) & (truth != 255)
+    coarse, final = (np.where(random.random(shape) < 0.8, truth, 0).astype(np.uint8) for _ in range(2))
+    rows, columns = most_changed(truth, coarse, final, side)
+    changed = ((coarse == truth) != (final == truth)) & (truth != 255)
     high, wide = min(side, shape[0]), min(side, shape[1])
     assert (rows.stop - rows.start, columns.stop - columns.start) == (high, wide)
     assert min(rows.start, columns.start) >= 0

@@ -40,7 +40,7 @@ class Small(SegmentationModel):
         self.conv = torch.nn.Conv2d(3, 12, 3, padding=1)
         self.config = ModelConfig("small", SKIN, mpp=6.7, window=64, temperature=1.5)
 
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         return Segmentation(self.conv(x))
 
 
@@ -149,4 +149,4 @@ def test_every_architecture_is_the_same_in_onnxruntime(name, options, tmp_path, 
     for theirs, ours in zip(found, expected[: len(found)], strict=True):
         agree = theirs.argmax(axis=1) == ours.argmax(dim=1).numpy()
         assert agree.mean() > AGREEMENT
-    assert report.outputs == (("final",) if expected.initial is None else ("final", "initial"))
+    assert report.outputs == (("final",) if expected.coarse is None else ("final", "coarse"))

@@ -29,7 +29,7 @@ class Colours(SegmentationModel):
         self.largest, self.error = largest, error or torch.OutOfMemoryError("simulated")
         self.batches = []
 
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         self.batches.append(len(x))
         if len(x) > self.largest:
             raise self.error
@@ -59,13 +59,13 @@ def thin():
 @settings(max_examples=8)
 def test_any_size_comes_back_at_its_own_size(thin, height, width, seed):
     (image,) = draw(np.random.default_rng(seed), (height, width))
-    found = Predictor(thin, "cpu").predict(image, initial=True)
-    assert found.probabilities.shape == found.initial.shape == (12, height, width)
+    found = Predictor(thin, "cpu").predict(image, coarse=True)
+    assert found.probabilities.shape == found.coarse.shape == (12, height, width)
     assert (found.probabilities.dtype, found.mask.dtype) == (np.float32, np.uint8)
     np.testing.assert_allclose(found.probabilities.sum(axis=0), 1, atol=1e-5)
-    np.testing.assert_allclose(found.initial.sum(axis=0), 1, atol=1e-5)
+    np.testing.assert_allclose(found.coarse.sum(axis=0), 1, atol=1e-5)
     assert np.array_equal(found.mask, found.probabilities.argmax(axis=0))
-    assert np.array_equal(found.initial_mask, found.initial.argmax(axis=0))
+    assert np.array_equal(found.coarse_mask, found.coarse.argmax(axis=0))
     assert np.array_equal(found.confidence, np.take_along_axis(found.probabilities, found.mask[None], 0)[0])
 
 
@@ -76,10 +76,10 @@ def test_it_is_the_network_on_normalised_pixels_with_white_glass_around(thin, ra
     x = (x - thin.config.mean) / thin.config.std
     with torch.no_grad():
         out = thin.eval()(torch.tensor(x.transpose(2, 0, 1)[None], dtype=torch.float32), graph=True)
-    found = Predictor(thin, "cpu").predict(image, initial=True, graph=True)
+    found = Predictor(thin, "cpu").predict(image, coarse=True, graph=True)
     final = torch.softmax(out.final[0, :, :50, :33].double() / 1.3, dim=0).numpy()
     np.testing.assert_allclose(found.probabilities, final, **CLOSE)
-    np.testing.assert_allclose(found.initial, torch.softmax(out.initial[0, :, :50, :33], dim=0), **CLOSE)
+    np.testing.assert_allclose(found.coarse, torch.softmax(out.coarse[0, :, :50, :33], dim=0), **CLOSE)
     for name, tensor in out.graph._asdict().items():
         np.testing.assert_allclose(getattr(found.graph, name), tensor[0], **CLOSE, err_msg=name)
 
@@ -178,8 +178,8 @@ def test_names_travel_with_mask_and_graph(thin, random):
 def test_only_what_was_asked_for_and_what_there_is(thin, random):
     (image,) = draw(random, (32, 32))
     bare = Predictor(thin, "cpu").predict(image)
-    assert bare.initial is bare.graph is bare.initial_mask is None
-    assert Predictor(Colours(), "cpu").predict(image, initial=True).initial is None
+    assert bare.coarse is bare.graph is bare.coarse_mask is None
+    assert Predictor(Colours(), "cpu").predict(image, coarse=True).coarse is None
 
 
 def test_a_graph_that_the_network_does_not_use_is_refused(thin, random):
@@ -198,12 +198,12 @@ def test_an_image_larger_than_the_window_is_predicted_as_a_section_is(random):
     network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
     predictor = Predictor(network, "cpu")
     small, large = draw(random, (64, 64), (100, 150))
-    found = predictor.predict([small, large], initial=True)
+    found = predictor.predict([small, large], coarse=True)
     assert np.array_equal(found[0].probabilities, predictor.predict(small).probabilities)
-    section = stitch(predictor, large, initial=True, probabilities=True)
+    section = stitch(predictor, large, coarse=True, probabilities=True)
     np.testing.assert_array_equal(found[1].probabilities, section.probabilities)
     np.testing.assert_array_equal(found[1].mask, section.mask)
-    np.testing.assert_array_equal(found[1].initial_mask, section.initial_mask)
+    np.testing.assert_array_equal(found[1].coarse_mask, section.coarse_mask)
 
 
 def test_what_is_transparent_is_white(thin, random):
@@ -313,13 +313,13 @@ def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monke
 def test_a_compiled_network_says_the_same(random, monkeypatch):
     network = create("ntrm-control", 3, width=0.125)
     images = draw(random, (32, 32), (20, 30), (32, 32))
-    eager = Predictor(network, "cpu").predict(images, initial=True)
+    eager = Predictor(network, "cpu").predict(images, coarse=True)
     # The real back end needs a C++ compiler and a minute; what is shown here is that the call reaches it whole.
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager", fullgraph=True))
-    compiled = Predictor(network, "cpu", batch=2, compile=True).predict(images, initial=True)
+    compiled = Predictor(network, "cpu", batch=2, compile=True).predict(images, coarse=True)
     for one, other in zip(eager, compiled, strict=True):
         np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
-        np.testing.assert_allclose(one.initial, other.initial, **CLOSE)
+        np.testing.assert_allclose(one.coarse, other.coarse, **CLOSE)
 
 
 @cuda_only
@@ -354,13 +354,13 @@ def test_a_gpu_that_runs_full_takes_smaller_batches(random):
 def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, random):
     images = np.stack(draw(random, (40, 50), (40, 50), (40, 50)))
     predictor = Predictor(thin, "cpu", batch=2)
-    out = predictor.probabilities(torch.from_numpy(images), initial=True, graph=True)
+    out = predictor.probabilities(torch.from_numpy(images), coarse=True, graph=True)
     assert out.final.dtype == torch.float32
     assert len(out.graph.presence) == 3
-    assert predictor.probabilities(images).initial is None
-    for index, prediction in enumerate(predictor.predict(images, initial=True, graph=True)):
+    assert predictor.probabilities(images).coarse is None
+    for index, prediction in enumerate(predictor.predict(images, coarse=True, graph=True)):
         np.testing.assert_allclose(out.final[index], prediction.probabilities, **CLOSE)
-        np.testing.assert_allclose(out.initial[index], prediction.initial, **CLOSE)
+        np.testing.assert_allclose(out.coarse[index], prediction.coarse, **CLOSE)
         np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
 
 

@@ -35,14 +35,14 @@ class Position(SegmentationModel):
         self.config = ModelConfig("position", schema_for(3), window=window, temperature=1.0)
         self.coarse, self.largest, self.batches = coarse, largest, []
 
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         self.batches.append(len(x))
         if len(x) > self.largest:
             raise torch.OutOfMemoryError("simulated")
         size = x.shape[-1]
         across, down = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="xy")
         ramp = torch.stack([across, down, torch.zeros_like(down)]) * (3 / size)
-        return Segmentation(x + ramp, (x - ramp) if initial and self.coarse else None)
+        return Segmentation(x + ramp, (x - ramp) if coarse and self.coarse else None)
 
 
 class Constant(SegmentationModel):
@@ -53,7 +53,7 @@ class Constant(SegmentationModel):
         self.config = ModelConfig("constant", schema_for(len(probabilities)), window=window)
         self.logits = torch.tensor(probabilities).log()
 
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         batch, _, height, width = x.shape
         return Segmentation(self.logits[None, :, None, None].expand(batch, -1, height, width))
 
@@ -75,7 +75,7 @@ def literal(network, image, stitching, head="probabilities"):
     along = [weight(place) for place in range(size)]
     for window in stitching.windows(height, width):
         tile = cut(image, window, fill=255)
-        values = getattr(Predictor(network, "cpu").predict(tile, initial=True), head)
+        values = getattr(Predictor(network, "cpu").predict(tile, coarse=True), head)
         for y in range(window.height):
             for x in range(window.width):
                 total[:, window.top + y, window.left + x] += along[y] * along[x] * values[:, y, x]
@@ -92,7 +92,7 @@ def draw(random, height, width):
 )
 def test_it_is_the_weighted_mean_of_all_windows_that_cover_a_pixel(height, width, overlap, random):
     network, image, stitching = Position(coarse=True), draw(random, height, width), Stitching(64, overlap)
-    found = stitch(Predictor(network, "cpu", batch=3), image, stitching=stitching, initial=True, probabilities=True)
+    found = stitch(Predictor(network, "cpu", batch=3), image, stitching=stitching, coarse=True, probabilities=True)
     expected = literal(network, image, stitching)
     np.testing.assert_allclose(found.probabilities, expected, **CLOSE)
     ordered = np.sort(expected, axis=0)
@@ -100,10 +100,10 @@ def test_it_is_the_weighted_mean_of_all_windows_that_cover_a_pixel(height, width
     assert np.array_equal(found.mask[clear], expected.argmax(axis=0)[clear])
     np.testing.assert_allclose(found.confidence, expected.max(axis=0), **CLOSE)
     np.testing.assert_allclose(found.entropy, -(expected * np.log(expected)).sum(axis=0) / np.log(3), **CLOSE)
-    initial = literal(network, image, stitching, "initial")
-    ordered = np.sort(initial, axis=0)
+    coarse = literal(network, image, stitching, "coarse")
+    ordered = np.sort(coarse, axis=0)
     clear = ordered[-1] - ordered[-2] > 1e-5
-    assert np.array_equal(found.initial_mask[clear], initial.argmax(axis=0)[clear])
+    assert np.array_equal(found.coarse_mask[clear], coarse.argmax(axis=0)[clear])
 
 
 @given(height=st.integers(1, 140), width=st.integers(1, 140), overlap=st.integers(0, 63), seed=st.integers(0, 2**31))
@@ -140,9 +140,9 @@ def test_a_real_network_is_stitched_from_its_own_windows(random):
     torch.manual_seed(1)
     network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64, temperature=1.7)
     image, stitching = draw(random, 70, 100), Stitching(64, 16)
-    found = stitch(Predictor(network, "cpu", batch=2), image, initial=True, probabilities=True)
+    found = stitch(Predictor(network, "cpu", batch=2), image, coarse=True, probabilities=True)
     np.testing.assert_allclose(found.probabilities, literal(network, image, stitching), rtol=1e-4, atol=1e-5)
-    assert found.initial_mask is not None
+    assert found.coarse_mask is not None
 
 
 def test_a_section_of_one_window_is_just_predicted(random):
@@ -201,8 +201,8 @@ def test_watching_sees_every_row_once_and_what_is_returned(random):
 def test_only_what_was_asked_for_and_what_there_is(random):
     image = draw(random, 40, 40)
     bare = stitch(Predictor(Position(coarse=True), "cpu"), image)
-    assert bare.initial_mask is bare.probabilities is None
-    assert stitch(Predictor(Position(), "cpu"), image, initial=True).initial_mask is None
+    assert bare.coarse_mask is bare.probabilities is None
+    assert stitch(Predictor(Position(), "cpu"), image, coarse=True).coarse_mask is None
     assert (bare.mask.dtype, bare.confidence.dtype, bare.entropy.dtype) == (np.uint8, np.float32, np.float32)
 
 
@@ -241,11 +241,11 @@ def test_blocks_beside_each_other_are_the_rows(random, monkeypatch):
     """A section wider than a block: the same numbers, to the last bit, as if it were one block."""
     image = draw(random, 150, 290)
     predictor = Predictor(Position(coarse=True), "cpu", batch=3)
-    once = stitch(predictor, image, initial=True, probabilities=True)
+    once = stitch(predictor, image, coarse=True, probabilities=True)
     monkeypatch.setattr(Blender.__init__, "__kwdefaults__", {"block": 64})
-    again = stitch(predictor, image, initial=True, probabilities=True)
+    again = stitch(predictor, image, coarse=True, probabilities=True)
     assert np.array_equal(once.probabilities, again.probabilities)
-    assert np.array_equal(once.initial_mask, again.initial_mask)
+    assert np.array_equal(once.coarse_mask, again.coarse_mask)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 7, 64])
@@ -309,12 +309,12 @@ def test_the_gpu_stitches_alike(random, monkeypatch):
     torch.manual_seed(1)
     network = create("ntrm-control", SKIN, width=0.25).describe(window=64)
     image = draw(random, 150, 200)
-    exact = stitch(Predictor(network, "cpu"), image, initial=True, probabilities=True)
-    close = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, initial=True, probabilities=True)
+    exact = stitch(Predictor(network, "cpu"), image, coarse=True, probabilities=True)
+    close = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, coarse=True, probabilities=True)
     np.testing.assert_allclose(close.probabilities, exact.probabilities, atol=5e-3)
     np.testing.assert_allclose(close.entropy, exact.entropy, atol=1e-2)
-    assert (close.initial_mask == exact.initial_mask).mean() > 0.98
-    again = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, initial=True, probabilities=True)
+    assert (close.coarse_mask == exact.coarse_mask).mean() > 0.98
+    again = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, coarse=True, probabilities=True)
     assert np.array_equal(close.probabilities, again.probabilities)
 
 

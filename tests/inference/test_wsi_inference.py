@@ -166,13 +166,13 @@ def test_rows_without_their_last_checkpoint_are_not_the_end(tmp_path, predictor,
 
 
 def test_the_coarse_head_has_its_own_map(tmp_path, predictor, image):
-    assert predictor.has_initial
-    _, (labels, confidence, initial) = run(tmp_path / "a", predictor, ArrayGrid(image), names=(*MAPS, "initial"))
-    whole = stitch(predictor, image, stitching=STITCHING, initial=True)
+    assert predictor.has_coarse
+    _, (labels, confidence, coarse) = run(tmp_path / "a", predictor, ArrayGrid(image), names=(*MAPS, "coarse"))
+    whole = stitch(predictor, image, stitching=STITCHING, coarse=True)
     np.testing.assert_array_equal(labels, whole.mask)
-    np.testing.assert_array_equal(initial, whole.initial_mask)
+    np.testing.assert_array_equal(coarse, whole.coarse_mask)
     np.testing.assert_array_equal(confidence, np.rint(whole.confidence * 255))
-    assert not Predictor(create("unet-resnet18", classes=3, width=0.125), device="cpu").has_initial
+    assert not Predictor(create("unet-resnet18", classes=3, width=0.125), device="cpu").has_coarse
 
 
 class Canvas:

@@ -17,7 +17,7 @@ WIDTH = 0.125
 RELATED = {"ntrm-paper", "mit-trm"}
 """Architectures with a tissue graph."""
 COARSE = RELATED | {"ntrm-control"}
-"""Architectures with an initial prediction."""
+"""Architectures with a coarse prediction."""
 TRACED = sorted(ARCHITECTURES.keys() - {"mit-b2"})
 """``mit-b2`` is a deeper ``mit-b0``."""
 COMPILED = sorted(set(TRACED) - {"ntrm-control", "unet-resnet18", "mit-b0"})
@@ -67,7 +67,7 @@ def assert_same(ours, theirs, **tolerance):
 
 
 def tensors(output):
-    return [output.final, *([output.initial] if output.initial is not None else []), *(output.graph or [])]
+    return [output.final, *([output.coarse] if output.coarse is not None else []), *(output.graph or [])]
 
 
 def test_the_registry_holds_what_the_paper_compares():
@@ -86,18 +86,18 @@ def test_logits_have_the_size_of_the_input(network, size):
     output = network(torch.randn(2, 3, *size), graph=True)
     assert output.final.shape == (2, CLASSES, *size)
     name = network.config.arch
-    assert (output.initial is not None) == (name in COARSE)
+    assert (output.coarse is not None) == (name in COARSE)
     assert (output.graph is not None) == (name in RELATED)
-    if output.initial is not None:
-        assert output.initial.shape == output.final.shape
+    if output.coarse is not None:
+        assert output.coarse.shape == output.final.shape
     if output.graph is not None:
         assert output.graph.presence.shape == (2, CLASSES)
         assert output.graph.adjacency.shape == (2, CLASSES, CLASSES)
 
 
 def test_initial_and_graph_come_only_on_request(network):
-    output = network.eval()(torch.randn(1, 3, 64, 64), initial=False)
-    assert output.initial is None
+    output = network.eval()(torch.randn(1, 3, 64, 64), coarse=False)
+    assert output.coarse is None
     assert output.graph is None
 
 

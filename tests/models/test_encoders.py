@@ -136,7 +136,7 @@ def test_timm_encoders_serve_the_whole_network(name):
     assert [(64 // f.shape[2], 96 // f.shape[3]) for f in features] == [(s, s) for s in (2, 4, 8, 16, 32)]
     assert tuple(f.shape[1] for f in features) == network.encoder.channels
     out = network(x)
-    assert out.final.shape == out.initial.shape == (2, 5, 64, 96)
+    assert out.final.shape == out.coarse.shape == (2, 5, 64, 96)
     out.final.sum().backward()
     assert all(p.grad is not None for p in network.encoder.parameters())
 

@@ -40,7 +40,7 @@ def confusions(random, sections, accuracy, classes=12, pixels=2_000, truth_seed=
 
 
 def write_job(
-    folder, job, final, *, initial=None, interfaces=None, schema=SKIN, scores=None, seconds=2.0, patients=None
+    folder, job, final, *, coarse=None, interfaces=None, schema=SKIN, scores=None, seconds=2.0, patients=None
 ):
     """The folder of a finished run with these counts."""
     sections = len(final)
@@ -49,8 +49,8 @@ def write_job(
     out = folder / "evaluation"
     out.mkdir(parents=True)
     arrays = {"names": np.array(names), "patients": np.array(patients), "final": final}
-    if initial is not None:
-        arrays["initial"] = initial
+    if coarse is not None:
+        arrays["coarse"] = coarse
     np.savez_compressed(out / "confusions.npz", **arrays)
     np.savez_compressed(out / "interfaces.npz", **(interfaces or {}))
     scores = {"adjacency_f1": [0.5] * sections, "iou": [0.5] * sections, **(scores or {})}
@@ -62,13 +62,13 @@ def write_job(
         "classes": list(schema.names),
         "pooled": pooled(list(final), schema).as_dict(),
         "seconds_predicting": seconds,
-        "claims": claims_of(final, initial, schema),
+        "claims": claims_of(final, coarse, schema),
     }
     (folder / "provenance.json").write_text(json.dumps({"seconds": 10.0 + job.seed, "steps": 2}))
     (out / "metrics.json").write_text(json.dumps(document))
 
 
-def claims_of(final, initial, schema):
+def claims_of(final, coarse, schema):
     if "SCC" not in schema.names:
         return {}
     scc = schema.index("SCC")
@@ -77,7 +77,7 @@ def claims_of(final, initial, schema):
         total = np.sum(tables, axis=0)
         return int(total[:, scc].sum() - total[scc, scc])
 
-    return {"scc_false_positives": {"initial": None if initial is None else wrong(initial), "final": wrong(final)}}
+    return {"scc_false_positives": {"coarse": None if coarse is None else wrong(coarse), "final": wrong(final)}}
 
 
 def interface_tables(sections, pairs, schema=SKIN):
@@ -95,15 +95,15 @@ def write_all(root, plan, random, *, sections=10, accuracy=lambda job: 0.6, skip
     for job in plan.jobs:
         if job.key in skip:
             continue
-        coarse = job.variant.arch in WITH_COARSE
-        initial = confusions(random, sections, 0.4) if coarse else None
+        has_coarse = job.variant.arch in WITH_COARSE
+        coarse = confusions(random, sections, 0.4) if has_coarse else None
         counts = {("BCC", "RET"): (100, 20, 30, 5), ("RET", "HYP"): (100, 30, 10, 10)}
         write_job(
             root / job.key,
             job,
             confusions(random, sections, accuracy(job)),
-            initial=initial,
-            interfaces=interface_tables(sections, counts) if coarse else interface_tables(sections, {}),
+            coarse=coarse,
+            interfaces=interface_tables(sections, counts) if has_coarse else interface_tables(sections, {}),
             **options,
         )
 

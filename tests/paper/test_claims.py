@@ -28,7 +28,7 @@ def written(root, random, *, ours, others, interfaces=None, f1=None, iou=None, l
             root / job.key,
             job,
             confusions(random, SECTIONS, ours if mine else others),
-            initial=None if job.variant.arch == "unet-resnet18" else confusions(random, SECTIONS, others),
+            coarse=None if job.variant.arch == "unet-resnet18" else confusions(random, SECTIONS, others),
             interfaces=interface_tables(SECTIONS, interfaces if mine and interfaces else counts),
             scores=scores,
             seconds=2.0 if job.variant.level == "10x" else 8.0,
@@ -71,10 +71,10 @@ def test_dice_is_told_in_points_and_relative(tmp_path, random):
 
 def test_false_positives_are_counted_from_the_confusions(tmp_path, random):
     results = written(tmp_path, random, ours=0.8, others=0.5)
-    final, initial = (results.stack(results.plan.ours, name)[0].sum(axis=0) for name in ("final", "initial"))
+    final, coarse = (results.stack(results.plan.ours, name)[0].sum(axis=0) for name in ("final", "coarse"))
     scc = SKIN.index("SCC")
     others = [true for true in range(12) if true != scc]
-    rates = [sum(t[true, scc] for true in others) / sum(t[true].sum() for true in others) for t in (final, initial)]
+    rates = [sum(t[true, scc] for true in others) / sum(t[true].sum() for true in others) for t in (final, coarse)]
     claim = claims(results)["fewer false positives of SCC after the relation module"]
     assert claim.difference.value == pytest.approx(100 * (rates[0] - rates[1]))
     assert "SCC found" in claim.measured
@@ -140,8 +140,8 @@ def test_other_tissues_leave_the_claims_about_skin_out_with_the_reason(tmp_path,
     plan = tiny_plan(ARCHS, seeds=(0,), levels=("",), ablation=False)
     for job in plan.jobs:
         final = confusions(random, SECTIONS, 0.7, classes=3)
-        initial = confusions(random, SECTIONS, 0.5, classes=3) if "ntrm" in job.variant.arch else None
-        write_job(tmp_path / job.key, job, final, initial=initial, schema=glands)
+        coarse = confusions(random, SECTIONS, 0.5, classes=3) if "ntrm" in job.variant.arch else None
+        write_job(tmp_path / job.key, job, final, coarse=coarse, schema=glands)
     found = {claim.claim: claim for claim in find_claims(read(tmp_path, plan), {"": facts("")})}
     left_out = [claim for claim in found.values() if claim.verdict == LEFT_OUT]
     assert len(left_out) == 5

@@ -44,7 +44,7 @@ def test_seeds_are_stacked_and_missing_arrays_left_out(tmp_path, plan, random):
     assert stack.shape == (2, 4, 12, 12)
     stored = np.load(results.of(plan.ours)[1].folder / "evaluation" / "confusions.npz")["final"]
     np.testing.assert_array_equal(stack[1], stored)
-    assert results.stack(plan.systems[1], "initial") is None
+    assert results.stack(plan.systems[1], "coarse") is None
     assert results.sections(plan.systems) == ([f"S{k}" for k in range(4)], [f"P{k}" for k in range(4)])
 
 

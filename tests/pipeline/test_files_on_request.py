@@ -41,10 +41,10 @@ def pixels_of(slide):
 
 def test_maps_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     folder = run(slide, tmp_path / "out", trm, maps=True, tissue_mask=False)
-    whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), initial=True)
+    whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), coarse=True)
     for name, expected in (
         ("mask", whole.mask + 1),
-        ("initial", whole.initial_mask + 1),
+        ("coarse", whole.coarse_mask + 1),
         ("confidence", np.rint(whole.confidence * 255)),
     ):
         np.testing.assert_array_equal(tifffile.imread(folder / f"{name}.ome.tif", series=0), expected)
@@ -56,7 +56,7 @@ def test_maps_are_those_of_the_section_in_memory(tmp_path, slide, trm):
 def test_without_a_coarse_head_there_is_no_initial_mask(tmp_path, slide):
     folder = run(slide, tmp_path / "out", ByColour(coarse=False), maps=True)
     assert (folder / "confidence.ome.tif").exists()
-    assert not (folder / "initial.ome.tif").exists()
+    assert not (folder / "coarse.ome.tif").exists()
 
 
 def test_nothing_more_is_written_than_was_asked_for(tmp_path, slide):
@@ -65,7 +65,7 @@ def test_nothing_more_is_written_than_was_asked_for(tmp_path, slide):
     more = fingerprints(run(slide, tmp_path / "more", ByColour(), maps=True, probabilities=True))
     assert "report.html" not in bare
     extra = {name.split("/")[0] for name in more.keys() - bare.keys()}
-    assert extra == {"confidence.ome.tif", "initial.ome.tif", "probabilities.zarr", "report.html"}
+    assert extra == {"confidence.ome.tif", "coarse.ome.tif", "probabilities.zarr", "report.html"}
     # The options are named in every file, and nothing else differs.
     assert {name for name in bare if bare[name] == more[name]} >= {"slide.jpg", "thumbnail.jpg"}
     masks = [tifffile.imread(tmp_path / each / "a" / "mask.ome.tif", series=0) for each in ("bare", "more")]

@@ -32,8 +32,8 @@ class Brittle(ByColour):
 
     error = None
 
-    def segment(self, x, *, initial, graph):
-        found = super().segment(x, initial=initial, graph=graph)
+    def segment(self, x, *, coarse, graph):
+        found = super().segment(x, coarse=coarse, graph=graph)
         much = (found.final.argmax(dim=1) == NAMES.index("SCC")).float().mean()
         if self.error is not None and much > 0.25:
             raise self.error
@@ -157,10 +157,10 @@ from ntrm.cli.main import app
 from ntrm.models.registry import ARCHITECTURES
 
 class Slow(ByColour):
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         print("working", flush=True)
         sys.stdin.readline()  # until the signal was sent
-        return super().segment(x, initial=initial, graph=graph)
+        return super().segment(x, coarse=coarse, graph=graph)
 
 ARCHITECTURES["by-colour"] = Slow
 app(["segment", *sys.argv[1:], "--device", "cpu", "--batch", "2"])

@@ -90,12 +90,12 @@ def test_counts_of_other_classes_are_refused(counts):
 
 def test_colours_of_change_on_every_case():
     truth = np.array([[0, 0, 0, 0, 0, IGNORE]], dtype=np.uint8)
-    initial = np.array([[0, 1, 0, 1, 1, 1]], dtype=np.uint8)
+    coarse = np.array([[0, 1, 0, 1, 1, 1]], dtype=np.uint8)
     final = np.array([[0, 0, 1, 1, 2, 2]], dtype=np.uint8)
     white = (255, 255, 255)
     expected = [white, CORRECTED, BROKEN, STILL_WRONG, STILL_WRONG, white]
-    assert [tuple(colour) for colour in change_map(truth, initial, final, 3)[0].tolist()] == expected
-    counted = change_counts(truth, initial, final, 3)
+    assert [tuple(colour) for colour in change_map(truth, coarse, final, 3)[0].tolist()] == expected
+    counted = change_counts(truth, coarse, final, 3)
     assert (counted.corrected, counted.broken, counted.still_wrong, counted.pixels) == (1, 1, 2, 5)
 
 
@@ -144,16 +144,16 @@ def test_an_improvement_is_a_row_of_five_with_its_counts(random):
     figure = draw_improvement([row, improvement(random, (900, 400))], SKIN)
     shown = pictures(figure)
     assert len(shown) == 10
-    for place, mask in ((1, row.truth), (2, row.initial), (3, row.final)):
+    for place, mask in ((1, row.truth), (2, row.coarse), (3, row.final)):
         assert np.array_equal(shown[place], SKIN.colourise(mask))
-    assert np.array_equal(shown[4], change_map(row.truth, row.initial, row.final, 12, row.image))
-    before, after = row.initial == row.truth, row.final == row.truth
+    assert np.array_equal(shown[4], change_map(row.truth, row.coarse, row.final, 12, row.image))
+    before, after = row.coarse == row.truth, row.final == row.truth
     texts = [text for text, _ in shown_texts(figure)]
     corrected, broken, wrong = (int(n.sum()) for n in (~before & after, before & ~after, ~before & ~after))
     caption = next(text for text in texts if text.startswith("BCC_1"))
     for words, count in (("corrected", corrected), ("broken", broken), ("wrong before and after", wrong)):
         assert f"{words} {count:,} ({count / row.truth.size:.1%})" in caption
-    assert {"image", "truth", "initial", "final", "change", "corrected", "broken", "wrong before and after"} <= set(
+    assert {"image", "truth", "coarse", "final", "change", "corrected", "broken", "wrong before and after"} <= set(
         texts
     )
     assert not stumbles(figure)
@@ -161,7 +161,7 @@ def test_an_improvement_is_a_row_of_five_with_its_counts(random):
 
 def test_only_ignored_pixels_give_zeros(random):
     row = improvement(random)
-    unknown = Improvement("a", row.image, np.full_like(row.truth, IGNORE), row.initial, row.final)
+    unknown = Improvement("a", row.image, np.full_like(row.truth, IGNORE), row.coarse, row.final)
     texts = [text for text, _ in shown_texts(draw_improvement([unknown], SKIN))]
     assert any("corrected 0 (0.0%), broken 0 (0.0%)" in text for text in texts)
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_shown_is_refused(random):
     with pytest.raises(UsageError, match="no sections"):
         draw_improvement([], SKIN)
     with pytest.raises(DataError, match="does not fit"):
-        Improvement("a", row.image, row.truth, row.initial[1:], row.final)
+        Improvement("a", row.image, row.truth, row.coarse[1:], row.final)
 
 
 @pytest.fixture

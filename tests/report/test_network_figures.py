@@ -77,7 +77,7 @@ def test_numbers_in_the_architecture_are_the_tensors_shapes(width):
     tensors |= {f"E{number}": stage for number, stage in enumerate(stages, start=1)}
     for name, tensor in tensors.items():
         assert shown[f"size {name}"] == " × ".join(map(str, tensor.shape[1:])), name
-    assert shown["size initial"] == "3 × 256 × 256"
+    assert shown["size coarse"] == "3 × 256 × 256"
     assert shown["size TRM"] == f"nodes 3 × {graph.nodes.shape[2]}"
 
 
@@ -98,7 +98,7 @@ def test_arrows_are_the_wiring():
         "D3 D4",
         "D4 D5",
         "D5 final",
-        "φ initial",
+        "φ coarse",
     }
     relation = {"D2 TRM", "φ TRM", "TRM D2'", "D2 D2'", "D2' D3"}
     assert arrows(draw_architecture(sure())) == skips | spine | relation | {"E5 φ"}

@@ -36,7 +36,7 @@ def test_shapes_follow_the_specification_at_full_width():
         "D4": (64, 32, 32),
         "D5": (32, 64, 64),
         "φ": (12, 8, 8),
-        "initial": (12, 64, 64),
+        "coarse": (12, 64, 64),
         "final": (12, 64, 64),
     }
     assert trace.shapes == {name: Shape(*shape) for name, shape in expected.items()}

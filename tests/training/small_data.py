@@ -58,9 +58,9 @@ class Tiny(SegmentationModel):
         self.rough = nn.Conv2d(4, classes, 1) if coarse else None
         self.unused = nn.Parameter(torch.ones(2))
 
-    def segment(self, x, *, initial, graph):
+    def segment(self, x, *, coarse, graph):
         features = self.body(x)
-        return Segmentation(self.head(features), self.rough(features) if initial and self.rough else None)
+        return Segmentation(self.head(features), self.rough(features) if coarse and self.rough else None)
 
     def without_gradient(self):
         return {"unused": "nothing reads it"}

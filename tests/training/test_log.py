@@ -16,7 +16,7 @@ from ntrm.training.losses import Loss
 def make_rows(random, count):
     rows = [dict(zip(COLUMNS, map(float, random.normal(size=len(COLUMNS))), strict=True)) for _ in range(count)]
     for step, row in enumerate(rows, start=1):
-        row.update(step=100 * step, train_initial=None)
+        row.update(step=100 * step, train_coarse=None)
     return rows
 
 
@@ -53,7 +53,7 @@ def test_events_are_records_of_the_stated_length(tmp_path, random):
     assert len(rest) == len(rows)
     for event, row in zip(rest, rows, strict=True):
         assert b"val/iou\x15" + struct.pack("<f", row["val_iou"]) in event
-        assert b"train/initial" not in event  # there is none
+        assert b"train/coarse" not in event  # there is none
 
 
 def test_tensorboard_reads_them(tmp_path, random):
@@ -64,7 +64,7 @@ def test_tensorboard_reads_them(tmp_path, random):
         events.write(row["step"], row)
     read = accumulator.EventAccumulator(str(tmp_path)).Reload()
     assert set(read.Tags()["scalars"]) == {
-        key.replace("_", "/", 1) for key in COLUMNS if key not in ("step", "train_initial")
+        key.replace("_", "/", 1) for key in COLUMNS if key not in ("step", "train_coarse")
     }
     found = [(scalar.step, scalar.value) for scalar in read.Scalars("val/loss")]
     assert found == [(row["step"], float(np.float32(row["val_loss"]))) for row in rows]
@@ -75,7 +75,7 @@ def test_tensorboard_reads_them(tmp_path, random):
 
 def losses(random, count):
     parts = torch.from_numpy(random.uniform(0, 3, (count, 2))).float()
-    return [Loss(final + 0.4 * initial, final, initial) for final, initial in parts]
+    return [Loss(final + 0.4 * coarse, final, coarse) for final, coarse in parts]
 
 
 def add_all(watch, given):

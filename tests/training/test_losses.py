@@ -139,7 +139,7 @@ def test_balance_lies_between_every_pixel_alike_and_every_class_alike(random, ba
     assert loss.final.item() == pytest.approx(nll[known].mean().item(), rel=1e-5)
     if balance == 0:
         plain = F.cross_entropy(2 * logits, target.long(), ignore_index=255)
-        assert loss.initial.item() == pytest.approx(plain.item(), rel=1e-5)
+        assert loss.coarse.item() == pytest.approx(plain.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("balance", [-0.1, 1.5, True, "much"])
@@ -172,14 +172,14 @@ def test_running_weights_start_equal():
 
 
 def test_both_heads_are_weighed_and_reported(random):
-    (final, target), (initial, _) = draw(random), draw(random)
-    loss = SegmentationLoss(5)(Segmentation(final, initial), target)
+    (final, target), (coarse, _) = draw(random), draw(random)
+    loss = SegmentationLoss(5)(Segmentation(final, coarse), target)
     assert loss.final.item() == weighted_cross_entropy(final, target).item()
-    assert loss.initial.item() == weighted_cross_entropy(initial, target).item()
-    assert loss.total.item() == pytest.approx(loss.final.item() + 0.4 * loss.initial.item(), rel=1e-12)
+    assert loss.coarse.item() == weighted_cross_entropy(coarse, target).item()
+    assert loss.total.item() == pytest.approx(loss.final.item() + 0.4 * loss.coarse.item(), rel=1e-12)
     alone = SegmentationLoss(5)(Segmentation(final), target)
     assert alone.total.item() == alone.final.item() == loss.final.item()
-    assert alone.initial is None
+    assert alone.coarse is None
 
 
 @pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
@@ -188,10 +188,10 @@ def test_compiles_into_one_graph(random, weighting):
     criterion, twin = (SegmentationLoss(5, weighting=weighting, frequencies=[1, 2, 3, 4, 5]) for _ in range(2))
     compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
     for _ in range(2):
-        (final, target), (initial, _) = draw(random, dtype=torch.float32), draw(random, dtype=torch.bfloat16)
+        (final, target), (coarse, _) = draw(random, dtype=torch.float32), draw(random, dtype=torch.bfloat16)
         gradients = []
         for loss in (compiled, twin):
-            leaves = [each.detach().requires_grad_() for each in (final, initial)]
+            leaves = [each.detach().requires_grad_() for each in (final, coarse)]
             parts = loss(Segmentation(*leaves), target)
             gradients.append((parts.total.detach(), *torch.autograd.grad(parts.total, leaves)))
         for found, expected in zip(*gradients, strict=True):
@@ -393,13 +393,13 @@ def test_dice_of_half_precision_is_computed_in_single(random):
 
 
 def test_the_final_head_alone_is_weighed_and_added(random):
-    (final, target), (initial, _) = draw(random), draw(random)
-    output = Segmentation(final, initial)
+    (final, target), (coarse, _) = draw(random), draw(random)
+    output = Segmentation(final, coarse)
     plain, heavy = (SegmentationLoss(5, dice=weight)(output, target) for weight in (0.0, 2.0))
     expected = literal_dice(final.numpy(), target.numpy().astype(int))
     assert (heavy.total - plain.total).item() == pytest.approx(2 * expected, rel=1e-9, abs=1e-12)
     assert (heavy.final - plain.final).item() == pytest.approx(2 * expected, rel=1e-9, abs=1e-12)
-    assert heavy.initial.item() == plain.initial.item()
+    assert heavy.coarse.item() == plain.coarse.item()
     alone = SegmentationLoss(5, dice=2.0)(Segmentation(final), target)
     assert alone.total.item() == alone.final.item() == heavy.final.item()
 

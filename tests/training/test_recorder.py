@@ -20,8 +20,8 @@ def test_the_log_has_a_row_a_round(train):
     assert [row["epoch"] for row in rows] == pytest.approx([5 / 6, 10 / 6, 2])
     for row in rows:
         assert None not in row.values()
-        assert row["train_loss"] == pytest.approx(row["train_final"] + 0.4 * row["train_initial"], rel=1e-5)
-        assert row["val_loss"] == pytest.approx(row["val_final"] + 0.4 * row["val_initial"])
+        assert row["train_loss"] == pytest.approx(row["train_final"] + 0.4 * row["train_coarse"], rel=1e-5)
+        assert row["val_loss"] == pytest.approx(row["val_final"] + 0.4 * row["val_coarse"])
         assert 0 <= row["waiting"] < 1
         assert row["windows_per_second"] > 0
     assert [row["seconds"] for row in rows] == sorted(row["seconds"] for row in rows)

@@ -115,11 +115,11 @@ def test_stopped_in_the_middle_of_a_round(train, tmp_path, monkeypatch, random):
     train("never", changes=changes)
     forward, seen = Tiny.segment, SimpleNamespace(steps=0, at=int(random.choice([1, 2, 4, 5, 7, 8, 10])))
 
-    def signalling(network, x, *, initial, graph):
+    def signalling(network, x, *, coarse, graph):
         seen.steps += network.training
         if network.training and seen.steps == seen.at:
             os.kill(os.getpid(), signal.SIGTERM)
-        return forward(network, x, initial=initial, graph=graph)
+        return forward(network, x, coarse=coarse, graph=graph)
 
     monkeypatch.setattr(Tiny, "segment", signalling)
     with pytest.raises(InterruptedTrainingError, match=f"after step {seen.at} "):

@@ -89,7 +89,7 @@ def test_every_weighting_trains_without_a_coarse_head_too(train, weighting):
     result = train(changes={"weighting": weighting, "steps": 4}, options={"coarse": False})
     rows = read_log(result.folder / "log.csv")
     assert rows[-1]["step"] == 4
-    assert all(row["val_initial"] is None and row["train_initial"] is None for row in rows)
+    assert all(row["val_coarse"] is None and row["train_coarse"] is None for row in rows)
     assert all(np.isfinite(row["train_loss"]) for row in rows)
 
 
@@ -163,9 +163,9 @@ def test_training_on_ignored_pixels_only_stays_finite(train, data):
 def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, tmp_path, monkeypatch):
     forward, seen = Tiny.segment, SimpleNamespace(steps=0)
 
-    def breaking(network, x, *, initial, graph):
+    def breaking(network, x, *, coarse, graph):
         seen.steps += network.training
-        output = forward(network, x, initial=initial, graph=graph)
+        output = forward(network, x, coarse=coarse, graph=graph)
         return output._replace(final=output.final * (float("nan") if seen.steps >= 7 else 1.0))
 
     monkeypatch.setattr(Tiny, "segment", breaking)
@@ -181,7 +181,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, tmp_pa
 
 
 def test_running_out_of_memory_is_explained(train, monkeypatch):
-    def greedy(network, x, *, initial, graph):
+    def greedy(network, x, *, coarse, graph):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Tiny, "segment", greedy)

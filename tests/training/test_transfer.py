@@ -49,9 +49,9 @@ def test_in_another_order_of_the_classes_it_is_the_same_network(arch, seed, rand
     theirs, ours = model.double()(images), network.double()(images)
     order = [NAMES.index(name) for name in names]
     torch.testing.assert_close(ours.final, theirs.final[:, order])
-    assert (theirs.initial is None) == (ours.initial is None)
-    if theirs.initial is not None:
-        torch.testing.assert_close(ours.initial, theirs.initial[:, order])
+    assert (theirs.coarse is None) == (ours.coarse is None)
+    if theirs.coarse is not None:
+        torch.testing.assert_close(ours.coarse, theirs.coarse[:, order])
 
 
 def test_classes_in_common_are_taken_and_the_others_stay_as_they_were(seed):

@@ -25,7 +25,7 @@ def batches(random):
 
 
 def joined(batches):
-    finals, initials = (torch.cat([getattr(output, head) for output, _ in batches]) for head in ("final", "initial"))
+    finals, initials = (torch.cat([getattr(output, head) for output, _ in batches]) for head in ("final", "coarse"))
     return Segmentation(finals, initials), torch.cat([target for _, target in batches])
 
 
@@ -46,7 +46,7 @@ def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, mor
     expected = loss(*joined(batches))
     assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)
     assert scores.final == pytest.approx(float(expected.final), rel=1e-5)
-    assert scores.initial == pytest.approx(float(expected.initial), rel=1e-5)
+    assert scores.coarse == pytest.approx(float(expected.coarse), rel=1e-5)
 
 
 def test_it_is_not_the_mean_of_the_batches_losses(batches):
@@ -72,7 +72,7 @@ def test_scores_are_counted_pixel_by_pixel(batches):
 def test_without_a_coarse_head(batches):
     alone = [(Segmentation(output.final), target) for output, target in batches]
     scores = tally(alone).compute(SegmentationLoss(K), SCHEMA)
-    assert scores.initial is None
+    assert scores.coarse is None
     assert scores.loss == scores.final
 
 
@@ -90,7 +90,7 @@ def test_only_ignored_pixels_are_refused(batches):
 
 
 def test_half_precision_is_summed_in_single(batches):
-    half = [(Segmentation(o.final.bfloat16(), o.initial.bfloat16()), t) for o, t in batches]
+    half = [(Segmentation(o.final.bfloat16(), o.coarse.bfloat16()), t) for o, t in batches]
     scores = tally(half).compute(SegmentationLoss(K), SCHEMA)
     expected = SegmentationLoss(K)(*joined(half))
     assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)

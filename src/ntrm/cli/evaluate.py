@@ -107,8 +107,8 @@ def _facts(document: dict[str, Any]) -> str:
         f"tissue relations: adjacency F1 {_score(graph['adjacency_f1'])}; "
         f"calibration error {_score(calibration['ece'])}, Brier score {_score(calibration['brier'])}"
     ]
-    if document["initial"] is not None:
-        lines.append(f"coarse head alone: mean IoU {_score(document['initial']['macro']['iou'])}")
+    if document["coarse"] is not None:
+        lines.append(f"coarse head alone: mean IoU {_score(document['coarse']['macro']['iou'])}")
         changes = {name: counts for name, counts in document["interfaces"].items() if counts["pixels"]}
         largest = sorted(changes, key=lambda name: -changes[name]["corrected"] - changes[name]["broken"])[:INTERFACES]
         shown = [f"{name} {changes[name]['corrected']:,} / {changes[name]['broken']:,}" for name in largest]

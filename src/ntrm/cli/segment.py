@@ -41,7 +41,7 @@ Workers = Annotated[
 ]
 Zarr = Annotated[bool, typer.Option("--zarr", help="Also write labels.zarr (OME-NGFF).")]
 Maps = Annotated[
-    bool, typer.Option("--maps", help="Also write confidence.ome.tif, and initial.ome.tif of the coarse head.")
+    bool, typer.Option("--maps", help="Also write confidence.ome.tif, and coarse.ome.tif of the coarse head.")
 ]
 Probabilities = Annotated[
     bool, typer.Option("--probabilities", help="Also write probabilities.zarr (OME-NGFF), of every class.")

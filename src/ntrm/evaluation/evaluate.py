@@ -140,7 +140,7 @@ class _Work:
             table=self.table,
             mask=predicted.stitched.mask,
             confidence=predicted.stitched.confidence,
-            initial=predicted.stitched.initial_mask,
+            coarse=predicted.stitched.coarse_mask,
             schema=self.predictor.config.schema,
             resolution=self.parts.resolution,
             boundaries=self.boundaries,

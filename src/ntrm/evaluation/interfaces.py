@@ -89,7 +89,7 @@ class InterfaceCounts:
         before = None if wrong is None or corrected is None or broken is None else wrong + corrected - broken
         return {
             "pixels": both(self.pixels),
-            "initial_wrong": before,
+            "coarse_wrong": before,
             "wrong": wrong,
             "corrected": corrected,
             "broken": broken,
@@ -101,23 +101,23 @@ class InterfaceCounts:
 
 
 def interface_counts(
-    truth: Mask, final: Mask, initial: Mask | None, schema: LabelSchema, *, reach: int = REACH
+    truth: Mask, final: Mask, coarse: Mask | None, schema: LabelSchema, *, reach: int = REACH
 ) -> InterfaceCounts:
-    """Count one section; ``initial`` is what the coarse head says, None without one.
+    """Count one section; ``coarse`` is what the coarse head says, None without one.
 
     >>> from ntrm.core.labels import SKIN
-    >>> truth, initial, final = np.array([[9, 9, 3, 3]]), np.array([[9, 3, 3, 9]]), np.array([[9, 9, 9, 3]])
-    >>> interface_counts(truth, final, initial, SKIN, reach=1).of("BCC", "RET")
-    {'pixels': 2, 'initial_wrong': 1, 'wrong': 1, 'corrected': 1, 'broken': 1}
+    >>> truth, coarse, final = np.array([[9, 9, 3, 3]]), np.array([[9, 3, 3, 9]]), np.array([[9, 9, 9, 3]])
+    >>> interface_counts(truth, final, coarse, SKIN, reach=1).of("BCC", "RET")
+    {'pixels': 2, 'coarse_wrong': 1, 'wrong': 1, 'corrected': 1, 'broken': 1}
     """
     truth, final = np.asarray(truth), np.asarray(final)
     check_masks(truth, final, schema)
     right = final == truth
     kinds = [np.ones(truth.shape, dtype=bool), ~right]
-    if initial is not None:
-        if np.shape(initial) != truth.shape:
-            raise DataError("initial and final masks differ in size", got=np.shape(initial), expected=truth.shape)
-        right_before = np.asarray(initial) == truth
+    if coarse is not None:
+        if np.shape(coarse) != truth.shape:
+            raise DataError("coarse and final masks differ in size", got=np.shape(coarse), expected=truth.shape)
+        right_before = np.asarray(coarse) == truth
         kinds += [right & ~right_before, right_before & ~right]
     tables = np.zeros((len(kinds), len(schema), len(schema)), dtype=np.int64)
     for other in np.flatnonzero(np.bincount(truth.ravel(), minlength=256)[: len(schema)]):

@@ -40,7 +40,7 @@ class MasksToMeasure:
     """(256,) from the dataset's classes to the network's."""
     mask: Mask
     confidence: NDArray[np.float32]
-    initial: Mask | None
+    coarse: Mask | None
     schema: LabelSchema
     """Of the network."""
     resolution: Resolution
@@ -67,7 +67,7 @@ def measure(task: MasksToMeasure) -> Measures:
     return Measures(
         boundary=boundary_agreement(truth, task.mask, schema, resolution) if task.boundaries else None,
         graph=graph_agreement(truth, task.mask, schema, resolution),
-        interfaces=interface_counts(truth, task.mask, task.initial, schema),
+        interfaces=interface_counts(truth, task.mask, task.coarse, schema),
         cancers=cancer_types(task.mask, task.confidence, schema, resolution),
         true_cancers=cancer_types(truth, None, schema, resolution),
     )

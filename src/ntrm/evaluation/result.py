@@ -57,9 +57,9 @@ class Evaluation:
         return per_section([section.confusion for section in self.sections], self.schema)
 
     @cached_property
-    def initial(self) -> Overlap | None:
+    def coarse(self) -> Overlap | None:
         """All pixels together as the coarse head sees them; None without one."""
-        tables = [section.initial for section in self.sections if section.initial is not None]
+        tables = [section.coarse for section in self.sections if section.coarse is not None]
         return pooled(tables, self.schema) if tables else None
 
     @cached_property
@@ -90,7 +90,7 @@ class Evaluation:
             "classes": list(self.schema.names),
             "pooled": self.pooled.as_dict(),
             "per_section": self.per_section.as_dict(),
-            "initial": None if self.initial is None else self.initial.as_dict(),
+            "coarse": None if self.coarse is None else self.coarse.as_dict(),
             "boundary": BoundaryAgreement.total(boundaries).as_dict() if boundaries else None,
             "graph": GraphAgreement.total([section.graph for section in self.sections]).as_dict(),
             "calibration": {"ece": calibration.pop("expected_calibration_error"), **calibration},
@@ -111,10 +111,10 @@ class Evaluation:
         if "SCC" not in self.schema.names:
             return {}
         scc = self.schema.index("SCC")
-        before = [section.initial for section in self.sections if section.initial is not None]
+        before = [section.coarse for section in self.sections if section.coarse is not None]
         return {
             "scc_false_positives": {
-                "initial": _false_positives(np.sum(before, axis=0), scc) if before else None,
+                "coarse": _false_positives(np.sum(before, axis=0), scc) if before else None,
                 "final": _false_positives(self.confusion, scc),
                 "other_pixels": int(self.confusion.sum() - self.confusion[scc].sum()),
             }

@@ -38,15 +38,15 @@ class SectionAccumulator:
     def __init__(self, truth: Mask, classes: int, *, calibration: bool = True) -> None:
         self._truth, self._classes, self._calibrates = truth, classes, calibration
         self._final: list[Tensor] = []
-        self._initial: list[Tensor] = []
+        self._coarse: list[Tensor] = []
         self._bins: list[Tensor] = []
 
     def __call__(self, rows: Rows) -> None:
         """Count some rows."""
         truth = torch.from_numpy(self._truth[rows.slice]).to(rows.final.device)
         self._final.append(confusion_tensor(truth, most_probable(rows.final), self._classes))
-        if rows.initial is not None:
-            self._initial.append(confusion_tensor(truth, most_probable(rows.initial), self._classes))
+        if rows.coarse is not None:
+            self._coarse.append(confusion_tensor(truth, most_probable(rows.coarse), self._classes))
         if self._calibrates:
             self._bins.append(_calibration_sums(rows.final, truth))
 
@@ -56,9 +56,9 @@ class SectionAccumulator:
         return _total(self._final)
 
     @property
-    def initial(self) -> Counts | None:
+    def coarse(self) -> Counts | None:
         """(K, K) of the coarse head, where there is one."""
-        return _total(self._initial) if self._initial else None
+        return _total(self._coarse) if self._coarse else None
 
     @property
     def calibration(self) -> CalibrationCounts:
@@ -116,7 +116,7 @@ class SectionCounts:
     """Time its prediction took."""
     confusion: Counts
     """(K, K) truth, prediction."""
-    initial: Counts | None
+    coarse: Counts | None
     """The same of the coarse head, where there is one."""
     calibration: CalibrationCounts
 
@@ -154,7 +154,7 @@ class PredictedSection:
             pixels=self.truth.size,
             seconds=self.seconds,
             confusion=self.tally.final,
-            initial=self.tally.initial,
+            coarse=self.tally.coarse,
             calibration=self.tally.calibration,
         )
 
@@ -173,7 +173,7 @@ def predict_section(
     truth = table[section.mask]
     tally = SectionAccumulator(truth, predictor.config.classes)
     start = time.monotonic()
-    stitched = stitch(predictor, section.image, stitching=stitching, initial=True, watch=tally)
+    stitched = stitch(predictor, section.image, stitching=stitching, coarse=True, watch=tally)
     return PredictedSection(case, section, truth, stitched, tally, time.monotonic() - start)
 
 

@@ -50,12 +50,12 @@ class Gallery:
         from ntrm.report.evaluation_figures import Improvement
         from ntrm.report.training_figures import Example
 
-        name, mask, initial = found.case.name, found.stitched.mask, found.stitched.initial_mask
+        name, mask, coarse = found.case.name, found.stitched.mask, found.stitched.coarse_mask
         if name in self._shown:
             self._examples.append(Example(name, found.section.image, found.truth, mask))
-        if name in self._changed and initial is not None:
-            field = most_changed(found.truth, initial, mask, self._side)
-            parts = (np.array(each[field]) for each in (found.section.image, found.truth, initial, mask))
+        if name in self._changed and coarse is not None:
+            field = most_changed(found.truth, coarse, mask, self._side)
+            parts = (np.array(each[field]) for each in (found.section.image, found.truth, coarse, mask))
             self._improvements.append(Improvement(name, *parts))
 
     def draw(self, examples: Path, improvement: Path) -> None:
@@ -68,9 +68,9 @@ class Gallery:
             improvement_figure(self._improvements, self._schema, improvement)
 
 
-def most_changed(truth: Mask, initial: Mask, final: Mask, side: int) -> tuple[slice, slice]:
+def most_changed(truth: Mask, coarse: Mask, final: Mask, side: int) -> tuple[slice, slice]:
     """Rows and columns of the field, at most ``side`` pixels square, with the most corrected and broken pixels."""
-    changed = ((initial == truth) != (final == truth)) & (truth != IGNORE)
+    changed = ((coarse == truth) != (final == truth)) & (truth != IGNORE)
     high, wide = (min(side, length) for length in truth.shape)
     # Sums over every field at once; those that would leave the section are cut off.
     sums = ndimage.uniform_filter(changed.astype(np.float32), size=(high, wide), mode="constant")
@@ -139,7 +139,7 @@ def sections_table(evaluation: Evaluation) -> str:
 
 def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
     scores = overlap(section.confusion, schema).as_dict()
-    before = None if section.initial is None else overlap(section.initial, schema).as_dict()["macro"]["iou"]
+    before = None if section.coarse is None else overlap(section.coarse, schema).as_dict()["macro"]["iou"]
     boundary = section.boundary
     return {
         "name": section.name,
@@ -149,7 +149,7 @@ def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
         "annotated_pixels": scores["pixels"],
         "pixel_accuracy": scores["pixel_accuracy"],
         **{name: scores["macro"][name] for name in ("iou", "dice", "precision", "recall")},
-        "initial_iou": before,
+        "coarse_iou": before,
         f"boundary_f1_{BOUNDARY_UM:g}um": None if boundary is None else mean_of(boundary.boundary_f1(BOUNDARY_UM)),
         "hausdorff95_um": None if boundary is None else mean_of(boundary.hausdorff_um),
         "adjacency_f1": section.graph.f1,
@@ -163,14 +163,14 @@ def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
 
 
 def _write_confusions(path: Path, evaluation: Evaluation) -> None:
-    """Arrays ``names``, ``patients``, ``final`` (S, K, K) and, with a coarse head, ``initial``."""
+    """Arrays ``names``, ``patients``, ``final`` (S, K, K) and, with a coarse head, ``coarse``."""
     arrays: dict[str, Any] = {
         "names": np.array([section.name for section in evaluation.sections]),
         "patients": np.array([section.patient for section in evaluation.sections]),
         "final": np.stack([section.confusion for section in evaluation.sections]),
     }
-    initial = [section.initial for section in evaluation.sections if section.initial is not None]
-    if initial:
-        arrays["initial"] = np.stack(initial)
+    coarse = [section.coarse for section in evaluation.sections if section.coarse is not None]
+    if coarse:
+        arrays["coarse"] = np.stack(coarse)
     with whole_file(path) as partial, partial.open("wb") as stream:
         np.savez_compressed(stream, **arrays)

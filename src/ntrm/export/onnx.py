@@ -28,7 +28,7 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.version import __version__
 
-INPUT, OUTPUTS = "image", ("final", "initial")
+INPUT, OUTPUTS = "image", ("final", "coarse")
 TOLERANCE = 1e-4
 AGREEMENT = 0.999
 """Least share of pixels at which both runtimes must choose the same class."""
@@ -65,7 +65,7 @@ def export_onnx(
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> ExportReport:
-    """Write ``network`` as ONNX: normalised RGB ``image`` (B, 3, window, window) → logits ``final`` and ``initial``.
+    """Write ``network`` as ONNX: normalised RGB ``image`` (B, 3, window, window) → logits ``final`` and ``coarse``.
 
     The metadata hold what is needed to use it: class names, µm/px, mean, std, temperature, the weights' SHA-256.
     The file is compared with the network on random images of ``seed`` before it gets its name; one that differs by
@@ -105,7 +105,7 @@ class _Logits(nn.Module):
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         out = self.network(image)
-        return (out.final,) if out.initial is None else (out.final, out.initial)
+        return (out.final,) if out.coarse is None else (out.final, out.coarse)
 
 
 def _require_extra() -> None:

@@ -126,11 +126,11 @@ def _whole(each: int | slice, size: int) -> tuple[range, int | slice]:
 
 FORMAT = "ntrm-bands/2"
 JOURNAL = "journal.jsonl"
-LABELS, CONFIDENCE, INITIAL = "labels", "confidence", "initial"
+LABELS, CONFIDENCE, COARSE = "labels", "confidence", "coarse"
 TIDY = "tidy"
 """Labels without specks: made of the finished rows, and so not named in the journal."""
 MAPS = (LABELS, CONFIDENCE)
-OFFSETS = {LABELS: 1, INITIAL: 1, TIDY: 1}
+OFFSETS = {LABELS: 1, COARSE: 1, TIDY: 1}
 """Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
 
 Band = NDArray[np.uint8]

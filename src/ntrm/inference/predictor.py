@@ -68,7 +68,7 @@ class Prediction:
     mask: Image
     """(H, W) index of the most probable class; ``schema`` says what an index means."""
     schema: LabelSchema
-    initial: Floats | None = None
+    coarse: Floats | None = None
     """(K, H, W) of the coarse head, as it came; None unless asked for, or where the network has none."""
     graph: TissueRelations | None = None
     """None unless asked for, or where the network has none."""
@@ -80,9 +80,9 @@ class Prediction:
         return highest
 
     @property
-    def initial_mask(self) -> Image | None:
+    def coarse_mask(self) -> Image | None:
         """(H, W) most probable class of the coarse head, if it was asked for."""
-        return None if self.initial is None else self.initial.argmax(axis=0).astype(np.uint8)
+        return None if self.coarse is None else self.coarse.argmax(axis=0).astype(np.uint8)
 
 
 class Predictor:
@@ -130,9 +130,9 @@ class Predictor:
         self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
 
     @cached_property
-    def has_initial(self) -> bool:
+    def has_coarse(self) -> bool:
         """Whether the network has a coarse head, whose prediction can be asked for."""
-        return self.probabilities(self._glass, initial=True).initial is not None
+        return self.probabilities(self._glass, coarse=True).coarse is not None
 
     @cached_property
     def has_graph(self) -> bool:
@@ -144,16 +144,16 @@ class Predictor:
         return np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
 
     @overload
-    def predict(self, images: Image, *, initial: bool = ..., graph: bool = ...) -> Prediction: ...
+    def predict(self, images: Image, *, coarse: bool = ..., graph: bool = ...) -> Prediction: ...
     @overload
-    def predict(self, images: Sequence[Image], *, initial: bool = ..., graph: bool = ...) -> list[Prediction]: ...
+    def predict(self, images: Sequence[Image], *, coarse: bool = ..., graph: bool = ...) -> list[Prediction]: ...
 
     def predict(
-        self, images: Image | Sequence[Image], *, initial: bool = False, graph: bool = False
+        self, images: Image | Sequence[Image], *, coarse: bool = False, graph: bool = False
     ) -> Prediction | list[Prediction]:
         """Predict one image, or several in their order.
 
-        ``initial`` adds what the coarse head says; ``graph`` adds the relations that the network used, which exist for
+        ``coarse`` adds what the coarse head says; ``graph`` adds the relations that the network used, which exist for
         images no larger than its window and for networks with a relation module. ``ntrm.tissue_graph`` gives the graph
         of any mask. Images of one padded size go through the network together; none influences another.
         """
@@ -166,12 +166,12 @@ class Predictor:
             if graph:
                 self._check_graph(image)
         done = {
-            index: self._predict_large(image, initial=initial)
+            index: self._predict_large(image, coarse=coarse)
             for index, image in enumerate(several)
             if self._is_large(image)
         }
         for indices in self._by_size(several, [index for index in range(len(several)) if index not in done]):
-            found = self._predict_equal([several[index] for index in indices], initial=initial, graph=graph)
+            found = self._predict_equal([several[index] for index in indices], coarse=coarse, graph=graph)
             done.update(zip(indices, found, strict=True))
         ordered = [done[index] for index in range(len(several))]
         return ordered[0] if single else ordered
@@ -189,10 +189,10 @@ class Predictor:
     def _is_large(self, image: Image) -> bool:
         return bool(max(image.shape[:2]) > self.config.window)
 
-    def _predict_large(self, image: Image, *, initial: bool) -> Prediction:
+    def _predict_large(self, image: Image, *, coarse: bool) -> Prediction:
         from ntrm.inference.sliding_window import predict_in_windows
 
-        return predict_in_windows(self, image, initial=initial)
+        return predict_in_windows(self, image, coarse=coarse)
 
     def _check_graph(self, image: Image) -> None:
         """Refuse to give None, or the graph of a field larger than any the network was trained with."""
@@ -208,7 +208,7 @@ class Predictor:
             )
 
     @torch.inference_mode()
-    def probabilities(self, pixels: Tensor | Image, *, initial: bool = False, graph: bool = False) -> Segmentation:
+    def probabilities(self, pixels: Tensor | Image, *, coarse: bool = False, graph: bool = False) -> Segmentation:
         """(B, H, W, 3) uint8 of one size → probabilities in place of logits, float32 (B, K, H, W), on the device.
 
         For callers that go on working where the network ran, such as stitching. What comes back has not been read, so
@@ -219,11 +219,11 @@ class Predictor:
         height, width = pixels.shape[1:3]
 
         def run(some: Tensor) -> Segmentation:
-            return self._run(some, initial=initial, graph=graph)
+            return self._run(some, coarse=coarse, graph=graph)
 
         whole = _joined([*self._by_halves(batch, run)])
-        coarse = None if whole.initial is None else whole.initial[..., :height, :width]
-        return Segmentation(whole.final[..., :height, :width], coarse, whole.graph)
+        first = None if whole.coarse is None else whole.coarse[..., :height, :width]
+        return Segmentation(whole.final[..., :height, :width], first, whole.graph)
 
     def _full_tiles(self, pixels: Tensor | Image) -> Tensor:
         """(B, H, W, 3) uint8 with glass on the right and at the bottom, where the network needs more."""
@@ -238,11 +238,11 @@ class Predictor:
             return batch
         return functional.pad(batch, (0, 0, 0, padded_width - width, 0, padded_height - height), value=GLASS)
 
-    def _predict_equal(self, images: Sequence[Image], *, initial: bool, graph: bool) -> Iterator[Prediction]:
+    def _predict_equal(self, images: Sequence[Image], *, coarse: bool, graph: bool) -> Iterator[Prediction]:
         """Images of one padded size, batch by batch."""
 
         def work(some: Sequence[Image]) -> list[Prediction]:
-            return self._unpack(self._run(self._collate(some), initial=initial, graph=graph), some)
+            return self._unpack(self._run(self._collate(some), coarse=coarse, graph=graph), some)
 
         for done in self._by_halves(images, work):
             yield from done
@@ -286,13 +286,13 @@ class Predictor:
         return torch.from_numpy(padded)
 
     @torch.inference_mode()
-    def _run(self, pixels: Tensor, *, initial: bool, graph: bool) -> Segmentation:
+    def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
         x = self._normalised(pixels)
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            out: Segmentation = self._network(x, initial=initial, graph=graph)
-        coarse = None if out.initial is None else out.initial.float().softmax(dim=1)
-        return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), coarse, out.graph)
+            out: Segmentation = self._network(x, coarse=coarse, graph=graph)
+        first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
+        return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
 
     def _normalised(self, pixels: Tensor) -> Tensor:
         """(B, H', W', 3) uint8 → (B, 3, H', W') as the network takes them, on the device."""
@@ -315,8 +315,8 @@ class Predictor:
         if not np.isfinite(final.sum()):
             raise self.broken_network()
         arrays = {"probabilities": final, "mask": _to_numpy(output.final.argmax(dim=1).to(torch.uint8))}
-        if output.initial is not None:
-            arrays["initial"] = _to_numpy(output.initial)
+        if output.coarse is not None:
+            arrays["coarse"] = _to_numpy(output.coarse)
         return [
             Prediction(
                 **{name: _crop(array[index], *image.shape[:2]) for name, array in arrays.items()},
@@ -367,7 +367,7 @@ def _joined(parts: Sequence[Segmentation]) -> Segmentation:
     """Batches one after the other; a single one is not copied."""
     if len(parts) == 1:
         return parts[0]
-    coarse = [part.initial for part in parts if part.initial is not None]
+    coarse = [part.coarse for part in parts if part.coarse is not None]
     graphs = [part.graph for part in parts if part.graph is not None]
     return Segmentation(
         torch.cat([part.final for part in parts]),

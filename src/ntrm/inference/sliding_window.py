@@ -81,7 +81,7 @@ class Rows(NamedTuple):
     top: int
     final: Tensor
     """(K, rows, W) probabilities; all 0 where no window was."""
-    initial: Tensor | None
+    coarse: Tensor | None
     """(K, rows, W) of the coarse head, where it was asked for and there is one."""
 
     @property
@@ -107,7 +107,7 @@ def blended_blocks(
     *,
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
-    initial: bool = False,
+    coarse: bool = False,
     graphs: Callable[[TissueGraph], None] | None = None,
     begin: RowEnd | None = None,
 ) -> Iterator[Block | RowEnd]:
@@ -120,7 +120,7 @@ def blended_blocks(
         read: gives the tile (S, S, 3) under a window, with glass beyond the section.
         stitching: windows of the network's own size with a quarter overlapping, if not given.
         windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; all if not given.
-        initial: also blend what the coarse head says, as further channels.
+        coarse: also blend what the coarse head says, as further channels.
         graphs: is given the tissue graphs of windows, on the device, never those of two rows of windows together.
         begin: the end of the row after which to begin; from the top if not given.
 
@@ -141,9 +141,9 @@ def blended_blocks(
         some, first = todo[start : start + predictor.batch], start
         start += len(some)
         out = predictor.probabilities(
-            np.stack([read(window) for window in some]), initial=initial, graph=graphs is not None
+            np.stack([read(window) for window in some]), coarse=coarse, graph=graphs is not None
         )
-        maps = out.final if out.initial is None else torch.cat([out.final, out.initial], dim=1)  # (B, K or 2K, S, S)
+        maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
         for part in _by_row(some):
             if some[part.start].top < done:
@@ -176,11 +176,11 @@ def blended_rows(
     *,
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
-    initial: bool = False,
+    coarse: bool = False,
 ) -> Iterator[Rows]:
     """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory."""
     waiting: list[Block] = []
-    for block in blended_blocks(predictor, height, width, read, stitching=stitching, windows=windows, initial=initial):
+    for block in blended_blocks(predictor, height, width, read, stitching=stitching, windows=windows, coarse=coarse):
         if isinstance(block, RowEnd):
             continue
         waiting.append(block)
@@ -213,7 +213,7 @@ class Stitched:
     """(H, W) probability of that class."""
     entropy: Floats
     """(H, W) entropy of the probabilities over its largest value, log K: 0 certain, 1 no idea."""
-    initial_mask: Image | None = None
+    coarse_mask: Image | None = None
     """(H, W) of the coarse head, where it was asked for and there is one."""
     probabilities: Floats | None = None
     """(K, H, W), where asked for."""
@@ -224,13 +224,13 @@ def stitch(
     image: Image,
     *,
     stitching: Stitching | None = None,
-    initial: bool = False,
+    coarse: bool = False,
     probabilities: bool = False,
     watch: Callable[[Rows], None] | None = None,
 ) -> Stitched:
     """Predict a whole section: ``image`` is (H, W, 3) uint8 in memory or a memory map, of any size.
 
-    ``initial`` adds the coarse head's mask, ``probabilities`` the probabilities themselves (4·K bytes a pixel).
+    ``coarse`` adds the coarse head's mask, ``probabilities`` the probabilities themselves (4·K bytes a pixel).
     ``watch`` is shown the probabilities while they are on the device, rows by rows: to count what need not leave it.
     """
     check_image(image)
@@ -240,7 +240,7 @@ def stitch(
     def read(window: Window) -> Image:
         return cut(image, window, fill=GLASS)
 
-    for rows in blended_rows(predictor, height, width, read, stitching=stitching, initial=initial):
+    for rows in blended_rows(predictor, height, width, read, stitching=stitching, coarse=coarse):
         for name, band in _leave_device(rows, probabilities=probabilities).items():
             if name not in canvas:
                 canvas[name] = np.empty((*band.shape[:-2], height, width), dtype=band.dtype)
@@ -252,22 +252,20 @@ def stitch(
     return Stitched(**canvas)
 
 
-def predict_in_windows(predictor: Predictor, image: Image, *, initial: bool = False) -> Prediction:
+def predict_in_windows(predictor: Predictor, image: Image, *, coarse: bool = False) -> Prediction:
     """What ``Predictor.predict`` gives for an image larger than the network's window; 4·K bytes a pixel."""
     height, width = image.shape[:2]
     maps: dict[str, Floats] = {}
-    rows_of_image = blended_rows(
-        predictor, height, width, lambda window: cut(image, window, fill=GLASS), initial=initial
-    )
+    rows_of_image = blended_rows(predictor, height, width, lambda window: cut(image, window, fill=GLASS), coarse=coarse)
     for rows in rows_of_image:
-        for name, part in (("probabilities", rows.final), ("initial", rows.initial)):
+        for name, part in (("probabilities", rows.final), ("coarse", rows.coarse)):
             if part is not None:
                 whole = maps.setdefault(name, np.empty((len(part), height, width), dtype=np.float32))
                 whole[:, rows.slice] = part.cpu().numpy()
     if not np.isfinite(maps["probabilities"]).all():
         raise predictor.broken_network()
     mask = maps["probabilities"].argmax(axis=0).astype(np.uint8)
-    return Prediction(maps["probabilities"], mask, predictor.config.schema, initial=maps.get("initial"))
+    return Prediction(maps["probabilities"], mask, predictor.config.schema, coarse=maps.get("coarse"))
 
 
 def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:
@@ -313,8 +311,8 @@ def _leave_device(rows: Rows, *, probabilities: bool) -> dict[str, NDArray[Any]]
     """The maps of ``Stitched`` for some rows, as arrays."""
     highest, mask = strongest(rows.final)
     maps = {"mask": mask, "confidence": highest.clamp(max=1), "entropy": normalised_entropy(rows.final)}
-    if rows.initial is not None:
-        maps["initial_mask"] = most_probable(rows.initial)
+    if rows.coarse is not None:
+        maps["coarse_mask"] = most_probable(rows.coarse)
     if probabilities:
         maps["probabilities"] = rows.final
     return {name: tensor.cpu().numpy() for name, tensor in maps.items()}

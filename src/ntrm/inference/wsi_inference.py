@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ntrm.data.tiles import GLASS, Window
 from ntrm.inference.blending import Block, Carry
-from ntrm.inference.mask_store import CONFIDENCE, INITIAL, LABELS, BandStore
+from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, BandStore
 from ntrm.inference.predictor import Image, Predictor
 from ntrm.inference.sliding_window import RowEnd, Stitching, blended_blocks, most_probable, strongest
 from ntrm.inference.window_checkpoint import Checkpoint
@@ -79,12 +79,12 @@ class Writer:
         if block.values is None:
             return _Packed(block._replace(values=None), None, None)
         classes = self._predictor.config.classes
-        final, initial = block.values[:classes], block.values[classes:]
+        final, coarse = block.values[:classes], block.values[classes:]
         highest, chosen = strongest(final)
         # 255 + 1 overflows to 0 in a byte: just what nothing is stored as.
         maps = {LABELS: chosen + 1, CONFIDENCE: _as_bytes(highest)}
-        if len(initial):
-            maps[INITIAL] = most_probable(initial) + 1
+        if len(coarse):
+            maps[COARSE] = most_probable(coarse) + 1
         layers = torch.stack([maps[name] for name in self._store.names])
         if self._sink is not None:
             layers = torch.cat([layers, _as_bytes(final)])
@@ -230,7 +230,7 @@ def stream(
             read,
             stitching=stitching,
             windows=windows,
-            initial=INITIAL in store.names,
+            coarse=COARSE in store.names,
             graphs=None if sums is None else sums.add_graphs,
             begin=begin,
         )

@@ -39,7 +39,7 @@ class Segmentation(NamedTuple):
 
     final: Tensor
     """(B, K, H, W)."""
-    initial: Tensor | None = None
+    coarse: Tensor | None = None
     """(B, K, H, W) of the coarse head, upsampled; None for networks without one."""
     graph: TissueGraph | None = None
 
@@ -54,16 +54,16 @@ class SegmentationModel(nn.Module):
     multiple = 32
     """Height and width of the input must be multiples of this."""
 
-    def forward(self, x: Tensor, *, initial: bool = True, graph: bool = False) -> Segmentation:
+    def forward(self, x: Tensor, *, coarse: bool = True, graph: bool = False) -> Segmentation:
         """(B, 3, H, W) → logits (B, K, H, W) at input size.
 
-        ``initial`` asks for the coarse head's logits too, ``graph`` for the tissue graph; a network that has none
+        ``coarse`` asks for the coarse head's logits too, ``graph`` for the tissue graph; a network that has none
         gives None.
         """
         check_input(x, self.multiple)
-        return self.segment(x, initial=initial, graph=graph)
+        return self.segment(x, coarse=coarse, graph=graph)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """The network's own pipeline."""
         raise NotImplementedError
 

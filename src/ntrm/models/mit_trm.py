@@ -72,15 +72,15 @@ class MiTTRM(SegmentationModel):
         self.relation = TissueRelation(related_channels(width), classes, RelationConfig(**variant))
         self.decoder, self.classify = spread_half(classes, size, width, self.shrink)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Fused features, coarse prediction, relation of tissues, decoder: one stage a line."""
         fused = self.body(x).logits  # (B, 256, H/4, W/4)
         features = self.shrink(fused)  # (B, 128, H/8, W/8)
-        coarse = self.coarse(features)  # (B, K, H/8, W/8)
-        probabilities = torch.softmax(coarse, dim=1, dtype=torch.promote_types(coarse.dtype, torch.float32))
+        phi = self.coarse(features)  # (B, K, H/8, W/8)
+        probabilities = torch.softmax(phi, dim=1, dtype=torch.promote_types(phi.dtype, torch.float32))
         refined, tissues = self.relation(features, probabilities)
         final = upsample(self.classify(self.decoder(refined, fused)), 4)  # (B, K, H, W)
-        return Segmentation(final, upsample(coarse, 8) if initial else None, tissues if graph else None)
+        return Segmentation(final, upsample(phi, 8) if coarse else None, tissues if graph else None)
 
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this variant, with the reason."""

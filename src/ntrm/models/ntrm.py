@@ -28,14 +28,14 @@ class NTRM(SegmentationModel):
         self.relation = TissueRelation(related_channels(width), classes, relation) if relation else None
         self.lower, self.classify = second_half(classes, self.encoder, width)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Encoder, coarse prediction, relation of tissues, decoder: one stage a line."""
         e1, e2, e3, e4, e5 = self.encoder(x)
         d2 = self.upper(e5, (e4, e3))  # (B, 128, H/8, W/8)
-        coarse = self.coarse(e5 if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
-        refined, tissues = self._relate(d2, coarse)  # (B, 128, H/8, W/8)
+        phi = self.coarse(e5 if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
+        refined, tissues = self._relate(d2, phi)  # (B, 128, H/8, W/8)
         final = self.classify(self.lower(refined, (e2, e1, None)))  # (B, K, H, W)
-        return Segmentation(final, upsample(coarse, 8) if initial else None, tissues if graph else None)
+        return Segmentation(final, upsample(phi, 8) if coarse else None, tissues if graph else None)
 
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this variant, with the reason."""

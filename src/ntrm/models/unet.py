@@ -46,7 +46,7 @@ COARSE = ("e5", "d2")
 
 
 class CoarseHead(nn.Module):
-    """φ: the initial prediction on the 1/8 grid, from E5 (two upsampling steps) or from D2 (none)."""
+    """φ: the coarse prediction on the 1/8 grid, from E5 (two upsampling steps) or from D2 (none)."""
 
     def __init__(self, inputs: int, classes: int, width: float, steps: int) -> None:
         super().__init__()

@@ -12,12 +12,12 @@ from ntrm.paper.outcomes import (
     DONE,
     STATISTICS,
     Results,
+    coarse_and_final,
     compare_family,
     compare_section_scores,
     compare_variants,
     dig,
     false_positive_rate,
-    initial_and_final,
     interface_pairs,
 )
 from ntrm.paper.plan import Variant
@@ -119,14 +119,14 @@ def _scores(results: Results) -> Iterator[Claim]:
 
 
 def _false_positives(results: Results, index: int) -> Iterator[Claim]:
-    """Pixels called SCC that are not: final against initial, against the control, against the other systems."""
+    """Pixels called SCC that are not: final against coarse, against the control, against the other systems."""
     ours, control, rate = results.plan.ours, results.plan.control, false_positive_rate(index)
     if ours is None:
         return
     title = "fewer false positives of SCC"
-    pair, patients = initial_and_final(results, ours)
+    pair, patients = coarse_and_final(results, ours)
     within = compare_family({"": pair}, patients, rate).values() if pair else ()
-    yield _lower(f"{title} after the relation module", within, f"final minus initial; {_counts(results, ours)}")
+    yield _lower(f"{title} after the relation module", within, f"final minus coarse; {_counts(results, ours)}")
     if control is not None:
         found = compare_variants(results, [(ours, control)], rate).values()
         counts = f"NTRM minus control; {_counts(results, ours)}; control {_counts(results, control)}"
@@ -150,7 +150,7 @@ def _lower(title: str, found: Collection[Comparison], measured: str) -> Claim:
 
 
 def _counts(results: Results, variant: Variant) -> str:
-    """False positives of SCC, initial → final, with the recall that they must be read with."""
+    """False positives of SCC, coarse → final, with the recall that they must be read with."""
     done = results.done(variant)
 
     def mean(*path: str) -> str:
@@ -162,7 +162,7 @@ def _counts(results: Results, variant: Variant) -> str:
     known = [recall for recall in recalls if recall is not None]
     recall = f", SCC found {fmean(known):.1%}" if known else ", no SCC in the test part"
     claim = ("claims", "scc_false_positives")
-    return f"{mean(*claim, 'initial')} → {mean(*claim, 'final')} pixels{recall}"
+    return f"{mean(*claim, 'coarse')} → {mean(*claim, 'final')} pixels{recall}"
 
 
 def _interface(results: Results, one: str, other: str) -> Iterator[Claim]:

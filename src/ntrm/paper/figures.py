@@ -133,7 +133,7 @@ def draw_systems(
     for variant in shown:
         outcome = first_done(results, variant)
         if outcome is not None:
-            columns[variant.title] = _predict(outcome, windows, device, initial=variant == plan.ours)
+            columns[variant.title] = _predict(outcome, windows, device, coarse=variant == plan.ours)
     if not columns or not windows:
         return []
     rows = [
@@ -146,9 +146,9 @@ def draw_systems(
     figures.append(Drawn("qualitative", folder / "qualitative.png", caption))
     ours = columns.get(plan.ours.title, []) if plan.ours else []
     changed = [
-        Improvement(each.name, each.image, each.truth, made.initial_mask, made.mask)
+        Improvement(each.name, each.image, each.truth, made.coarse_mask, made.mask)
         for each, made in zip(windows, ours, strict=bool(ours))
-        if made.initial_mask is not None
+        if made.coarse_mask is not None
     ]
     if changed:
         improvement_figure(changed, schema, folder / "improvement.png")
@@ -226,9 +226,9 @@ def first_done(results: Results, variant: Variant) -> Outcome | None:
     return next(iter(results.done(variant)), None)
 
 
-def _predict(outcome: Outcome, windows: Sequence[Shown], device: str, *, initial: bool) -> list[Prediction]:
+def _predict(outcome: Outcome, windows: Sequence[Shown], device: str, *, coarse: bool) -> list[Prediction]:
     predictor = Predictor(load(outcome.model), device)
-    return predictor.predict([window.image for window in windows], initial=initial)
+    return predictor.predict([window.image for window in windows], coarse=coarse)
 
 
 def _estimate(score: Score) -> Estimate:

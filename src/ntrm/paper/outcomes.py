@@ -103,7 +103,7 @@ class Outcome:
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """``confusions.npz``: names, patients, final (S, K, K), and initial where the network has a coarse head."""
+        """``confusions.npz``: names, patients, final (S, K, K), and coarse where the network has a coarse head."""
         return _read_arrays(self.folder / EVALUATION / "confusions.npz")
 
     @cached_property
@@ -244,7 +244,7 @@ def compare_family(
     """Compare every pair, and correct for their number. A pair whose statistic is not defined is left out."""
     found: dict[Key, Comparison] = {}
     for key, pair in pairs.items():
-        # Names may be equal (a network's initial and final prediction): the places tell the two apart.
+        # Names may be equal (a network's coarse and final prediction): the places tell the two apart.
         models = {"first": pair.first_counts, "second": pair.second_counts}
         try:
             (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=bootstrap)
@@ -294,13 +294,13 @@ def false_positive_rate(index: int) -> Statistic:
     return rate
 
 
-def initial_and_final(results: Results, variant: Variant) -> tuple[Pair | None, list[str]]:
+def coarse_and_final(results: Results, variant: Variant) -> tuple[Pair | None, list[str]]:
     """A network's final prediction against its own coarse head's, and the patients; None without a coarse head."""
-    final, initial = results.stack(variant), results.stack(variant, "initial")
-    if final is None or initial is None or final.shape != initial.shape:
+    final, coarse = results.stack(variant), results.stack(variant, "coarse")
+    if final is None or coarse is None or final.shape != coarse.shape:
         return None, []
     name = short_name(variant)
-    return Pair(f"{name} final", f"{name} initial", final, initial), results.sections([variant])[1]
+    return Pair(f"{name} final", f"{name} coarse", final, coarse), results.sections([variant])[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +309,7 @@ class Beside:
 
     patients: list[str]
     within: Pair
-    """NTRM's final prediction against its initial one."""
+    """NTRM's final prediction against its coarse one."""
     changes: tuple[float, float, float]
     """Corrected, broken and all pixels; means over seeds."""
     across: Pair | None
@@ -324,7 +324,7 @@ def interface_pairs(results: Results, ours: Variant, control: Variant | None, on
         return None
     theirs = _interface_counts(results, control, one, other) if control else None
     name = short_name(ours)
-    within = Pair(f"{name} final", f"{name} initial", _right_wrong(mine), _right_wrong(mine, initial=True))
+    within = Pair(f"{name} final", f"{name} coarse", _right_wrong(mine), _right_wrong(mine, coarse=True))
     across = None
     if control is not None and theirs is not None:
         across = Pair(name, short_name(control), _right_wrong(mine), _right_wrong(theirs))
@@ -366,9 +366,9 @@ def _interface_counts(results: Results, variant: Variant, one: str, other: str) 
     return counts
 
 
-def _right_wrong(counts: Mapping[str, NDArray[Any]], *, initial: bool = False) -> NDArray[Any]:
+def _right_wrong(counts: Mapping[str, NDArray[Any]], *, coarse: bool = False) -> NDArray[Any]:
     """(seeds, S, 2, 2) as if there were one class: right, wrong. The accuracy of it is the share that is right."""
-    wrong = counts["wrong"] + counts["corrected"] - counts["broken"] if initial else counts["wrong"]
+    wrong = counts["wrong"] + counts["corrected"] - counts["broken"] if coarse else counts["wrong"]
     tables = np.zeros((*wrong.shape, 2, 2), dtype=np.int64)
     tables[..., 0, 0], tables[..., 0, 1] = counts["pixels"] - wrong, wrong
     return tables

@@ -41,7 +41,7 @@ FACTORS = (
     Factor("boundary off", (("boundary", False),), "edges do not know the boundary ratios"),
     Factor("edge weight on", (("edge_weight", True),), "the edge weight, defined and unused in the paper, is used"),
     Factor("absent linked", (("absent", "linked"),), "absent tissues send their learned embedding"),
-    Factor("coarse d2", (("coarse", "d2"),), "the initial prediction is read from D2 instead of E5"),
+    Factor("coarse d2", (("coarse", "d2"),), "the coarse prediction is read from D2 instead of E5"),
     Factor("graph complete", (("graph", "complete"),), "every pair of present tissues is joined"),
     Factor("graph none", (("graph", "none"),), "nodes are pooled and projected without any message"),
 )

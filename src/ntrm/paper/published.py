@@ -55,15 +55,15 @@ TABLE_2 = {
 
 FIGURES = {
     "pipeline": (
-        "The paper's overview figure shows the way from the section through the convolutional encoder and the initial "
+        "The paper's overview figure shows the way from the section through the convolutional encoder and the coarse "
         "segmentation to the tissue relation module and the final decoder."
     ),
     "architecture": (
-        "The paper's architecture figure shows a ResNet-18 with features E1 to E5, the initial segmentation read from "
+        "The paper's architecture figure shows a ResNet-18 with features E1 to E5, the coarse segmentation read from "
         "them, and the relation module that refines D2 before the deeper decoder blocks."
     ),
     "trm": (
-        "The paper's figure of the relation module shows regions from the initial probabilities, nodes by masked "
+        "The paper's figure of the relation module shows regions from the coarse probabilities, nodes by masked "
         "pooling, edges between regions that touch, message passing, and the projection back onto the pixels, for "
         "INF, BKG, RET and HYP."
     ),
@@ -73,7 +73,7 @@ FIGURES = {
         "fewer false positives of SCC as NTRM's gain."
     ),
     "improvement": (
-        "The paper's figure shows the initial prediction, the final one and the corrected pixels in green, with "
+        "The paper's figure shows the coarse prediction, the final one and the corrected pixels in green, with "
         "corrections near the BCC–RET and RET–HYP interfaces. It does not show the pixels that were broken."
     ),
     "resolutions": (

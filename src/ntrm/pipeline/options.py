@@ -39,7 +39,7 @@ class Options:
     zarr: bool = False
     """Also write labels.zarr."""
     maps: bool = False
-    """Also write confidence.ome.tif and, where the network has a coarse head, initial.ome.tif."""
+    """Also write confidence.ome.tif and, where the network has a coarse head, coarse.ome.tif."""
     probabilities: bool = False
     """Also write probabilities.zarr."""
     report: bool = True

@@ -24,7 +24,7 @@ from ntrm.export.geojson import write_geojson
 from ntrm.export.ngff import write_labels_zarr
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.probabilities import ProbabilityZarr
-from ntrm.inference.mask_store import CONFIDENCE, INITIAL, LABELS, DiskArray
+from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.measurements import (
     Row,
     class_areas,
@@ -165,9 +165,9 @@ def _write_masks(
         write_confidence_ome_tiff(
             folder / CONFIDENCE_MAP, found.array(CONFIDENCE), resolution, name=slide_id, metadata=words
         )
-    if INITIAL in found.maps:
+    if COARSE in found.maps:
         write_mask_ome_tiff(
-            folder / COARSE_MASK, found.array(INITIAL), schema, resolution, name=slide_id, metadata=words
+            folder / COARSE_MASK, found.array(COARSE), schema, resolution, name=slide_id, metadata=words
         )
     if found.probabilities is not None:
         found.probabilities.complete(folder / PROBABILITIES_ZARR, words)

@@ -19,7 +19,7 @@ from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.progress import Progress
 from ntrm.export.probabilities import ProbabilityZarr
-from ntrm.inference.mask_store import INITIAL, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
+from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor, TissueRelations
 from ntrm.inference.wsi_inference import stream
 from ntrm.models.base import TissueGraph
@@ -232,7 +232,7 @@ def _tidied(found: SlidePrediction, store: BandStore, smallest: float) -> SlideP
 
 def _maps(work: Work) -> tuple[str, ...]:
     """What is kept of every pixel."""
-    return (*MAPS, INITIAL) if work.options.maps and work.predictor.has_initial else MAPS
+    return (*MAPS, COARSE) if work.options.maps and work.predictor.has_coarse else MAPS
 
 
 def _probabilities(work: Work, store: BandStore, grid: SlideGrid) -> ProbabilityZarr | None:

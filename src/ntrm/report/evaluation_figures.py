@@ -59,11 +59,11 @@ class Improvement:
     name: str
     image: Picture
     truth: Mask
-    initial: Mask
+    coarse: Mask
     final: Mask
 
     def __post_init__(self) -> None:
-        check_same_size(self.name, self.image, self.truth, self.initial, self.final)
+        check_same_size(self.name, self.image, self.truth, self.coarse, self.final)
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ def draw_confusion(counts: NDArray[np.integer], schema: LabelSchema) -> Figure:
 
 
 def improvement_figure(rows: Sequence[Improvement], schema: LabelSchema, path: Path) -> None:
-    """Write image, truth, initial and final prediction, and what changed between these two."""
+    """Write image, truth, coarse and final prediction, and what changed between these two."""
     write_figure(path, lambda: draw_improvement(rows, schema))
 
 
 def draw_improvement(rows: Sequence[Improvement], schema: LabelSchema) -> Figure:
     """One row for each section, with the counts in its caption."""
     check_some(rows, "sections")
-    masks = [mask for row in rows for mask in (row.truth, row.initial, row.final)]
+    masks = [mask for row in rows for mask in (row.truth, row.coarse, row.final)]
     legend = [
         *tissue_swatches(schema, *masks),
         Swatch(CORRECTED, "corrected"),
@@ -125,37 +125,37 @@ def draw_improvement(rows: Sequence[Improvement], schema: LabelSchema) -> Figure
         Swatch(STILL_WRONG, "wrong before and after"),
     ]
     strips = [_strip(row, schema) for row in rows]
-    return draw_grid(("image", "truth", "initial", "final", "change"), strips, legend)
+    return draw_grid(("image", "truth", "coarse", "final", "change"), strips, legend)
 
 
-def change_counts(truth: Mask, initial: Mask, final: Mask, classes: int) -> ChangeCounts:
+def change_counts(truth: Mask, coarse: Mask, final: Mask, classes: int) -> ChangeCounts:
     """Corrected: wrong, then right. Broken: right, then wrong. Pixels of unknown truth do not count."""
-    corrected, broken, wrong = _changes(truth, initial, final, classes)
+    corrected, broken, wrong = _changes(truth, coarse, final, classes)
     counted = (int(np.count_nonzero(part)) for part in (corrected, broken, wrong, truth < classes))
     return ChangeCounts(*counted)
 
 
-def change_map(truth: Mask, initial: Mask, final: Mask, classes: int, image: Picture | None = None) -> Picture:
+def change_map(truth: Mask, coarse: Mask, final: Mask, classes: int, image: Picture | None = None) -> Picture:
     """RGB picture (H, W, 3) of the changes; what was right and stayed so shows the image, pale, or white."""
     picture = np.full((*truth.shape, 3), 255, dtype=np.uint8) if image is None else faded(image)
-    for part, colour in zip(_changes(truth, initial, final, classes), (CORRECTED, BROKEN, STILL_WRONG), strict=True):
+    for part, colour in zip(_changes(truth, coarse, final, classes), (CORRECTED, BROKEN, STILL_WRONG), strict=True):
         picture[part] = colour
     return picture
 
 
-def _changes(truth: Mask, initial: Mask, final: Mask, classes: int) -> tuple[NDArray[np.bool_], ...]:
-    known, before, after = truth < classes, initial == truth, final == truth
+def _changes(truth: Mask, coarse: Mask, final: Mask, classes: int) -> tuple[NDArray[np.bool_], ...]:
+    known, before, after = truth < classes, coarse == truth, final == truth
     return known & ~before & after, known & before & ~after, known & ~before & ~after
 
 
 def _strip(row: Improvement, schema: LabelSchema) -> Strip:
     image = shrink_image(row.image)
-    truth, initial, final = (shrink_map(mask) for mask in (row.truth, row.initial, row.final))
-    change = change_map(truth, initial, final, len(schema), image)
-    count = change_counts(row.truth, row.initial, row.final, len(schema))
+    truth, coarse, final = (shrink_map(mask) for mask in (row.truth, row.coarse, row.final))
+    change = change_map(truth, coarse, final, len(schema), image)
+    count = change_counts(row.truth, row.coarse, row.final, len(schema))
     shares = [f"{n:,} ({n / max(count.pixels, 1):.1%})" for n in (count.corrected, count.broken, count.still_wrong)]
     caption = "{} · pixels corrected {}, broken {}, wrong before and after {}".format(row.name, *shares)
-    return Strip(caption, [image, *(shrink_mask(mask, schema) for mask in (truth, initial, final)), change])
+    return Strip(caption, [image, *(shrink_mask(mask, schema) for mask in (truth, coarse, final)), change])
 
 
 def reliability_figure(before: CalibrationCounts, after: CalibrationCounts | None, path: Path) -> None:

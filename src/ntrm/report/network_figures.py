@@ -38,7 +38,7 @@ _COLUMNS = {
     "D2": 5.1,
     "φ": 7.15,
     "TRM": 7.15,
-    "initial": 9.2,
+    "coarse": 9.2,
     "D2'": 9.2,
     "D3": 10.6,
     "D4": 12.0,
@@ -144,7 +144,7 @@ def _places(trace: ArchitectureTrace) -> dict[str, Point]:
     rows = {name: _TOP + _ROW * math.log2(window / shape.height) for name, shape in trace.shapes.items()}
     grid = rows["D2"]
     # The head's place is below the module that it feeds, and its picture, of full size, beside it.
-    rows |= {"φ": grid + 1.15 * _ROW, "initial": grid + 1.15 * _ROW}
+    rows |= {"φ": grid + 1.15 * _ROW, "coarse": grid + 1.15 * _ROW}
     if trace.relation is not None:
         rows["TRM"] = grid
     return {name: (_COLUMNS["E" if name[0] == "E" else name], row) for name, row in rows.items()}
@@ -155,7 +155,7 @@ def _colour(name: str) -> str:
 
 
 def _box(sheet: Sheet, place: Point, name: str, size: str, colour: str) -> None:
-    title = {"φ": "φ coarse head", "initial": "initial prediction", "final": "final prediction"}.get(name, name)
+    title = {"φ": "φ coarse head", "coarse": "coarse prediction", "final": "final prediction"}.get(name, name)
     _frame(sheet, place, _WIDE, _HIGH, colour)
     x, y = place
     sheet.words(x, y - 0.21, title, 8.5, ha="center", fontweight="bold")
@@ -206,7 +206,7 @@ def _coarse_arrows(sheet: Sheet, places: dict[str, Point], trace: ArchitectureTr
     else:
         start += _WIDE / 4  # beside the way up from D1
         _path(sheet, [(start, level + _HIGH / 2), (start, y), (x - _WIDE / 2, y)], "D2 φ")
-    _path(sheet, [(x + _WIDE / 2, y), _left(places["initial"])], "φ initial")
+    _path(sheet, [(x + _WIDE / 2, y), _left(places["coarse"])], "φ coarse")
     if trace.relation is None:
         return
     (middle, grid), (before, _), (after, _) = places["TRM"], places["D2"], places["D2'"]

@@ -44,7 +44,7 @@ class ArchitectureTrace:
     """Sizes in an NTRM for one window."""
 
     shapes: dict[str, Shape]
-    """By name: image, E1 … E5, D1 … D5, φ (coarse logits), initial, final, and with a relation D2'."""
+    """By name: image, E1 … E5, D1 … D5, φ (coarse logits), coarse, final, and with a relation D2'."""
     coarse_from: str
     """Where the coarse head reads: E5 or D2."""
     relation: RelationConfig | None
@@ -109,7 +109,7 @@ def trace_architecture(network: SegmentationModel, window: int = WINDOW) -> Arch
     image = torch.zeros(1, 3, window, window)
     with _hooked(catches), torch.inference_mode():
         output = network(image)
-    shapes |= {"image": _shape(image), "initial": _shape(output.initial), "final": _shape(output.final)}
+    shapes |= {"image": _shape(image), "coarse": _shape(output.coarse), "final": _shape(output.final)}
     return ArchitectureTrace(
         shapes=shapes,
         coarse_from=network.coarse_from.upper(),

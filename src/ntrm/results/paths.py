@@ -12,7 +12,7 @@ INDEX = "index.html"
 # Of a slide: ``OUT/<slide id>/…``
 
 MASK, REGIONS, GRAPH, SUMMARY = "mask.ome.tif", "regions.geojson", "graph.json", "summary.json"
-COARSE_MASK, CONFIDENCE_MAP, TRUTH_MASK = "initial.ome.tif", "confidence.ome.tif", "truth.ome.tif"
+COARSE_MASK, CONFIDENCE_MAP, TRUTH_MASK = "coarse.ome.tif", "confidence.ome.tif", "truth.ome.tif"
 LABELS_ZARR, PROBABILITIES_ZARR = "labels.zarr", "probabilities.zarr"
 OVERLAY, PICTURE, THUMBNAIL, REPORT = "overlay.png", "slide.jpg", "thumbnail.jpg", "report.html"
 

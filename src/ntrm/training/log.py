@@ -21,7 +21,7 @@ from ntrm.core.progress import Progress
 from ntrm.training.losses import Loss
 
 COLUMNS = (
-    "step", "epoch", "train_loss", "train_final", "train_initial", "val_loss", "val_final", "val_initial", "val_iou",
+    "step", "epoch", "train_loss", "train_final", "train_coarse", "val_loss", "val_final", "val_coarse", "val_iou",
     "val_dice", "val_accuracy", "learning_rate", "seconds", "windows_per_second", "waiting",
 )  # fmt: skip
 """``seconds`` since the run began, interruptions left out; ``waiting``: share of training time spent on data."""
@@ -32,7 +32,7 @@ INTERVAL = 20
 """Steps whose losses travel together."""
 
 Row = list[float]
-"""Total, final and initial loss of a step; the last is NaN for a network without a coarse head."""
+"""Total, final and coarse loss of a step; the last is NaN for a network without a coarse head."""
 
 
 # --- losses of the steps ---
@@ -59,8 +59,8 @@ class LossBuffer:
 
     def add(self, loss: Loss) -> None:
         """The loss of the next step."""
-        initial = torch.full_like(loss.final, math.nan) if loss.initial is None else loss.initial
-        self._fresh.append(torch.stack([loss.total, loss.final, initial]).detach())
+        coarse = torch.full_like(loss.final, math.nan) if loss.coarse is None else loss.coarse
+        self._fresh.append(torch.stack([loss.total, loss.final, coarse]).detach())
         if len(self._fresh) >= INTERVAL:
             self._send()
 
@@ -98,16 +98,16 @@ class LossBuffer:
 
 
 def means(rows: list[Row]) -> tuple[float, float, float | None]:
-    """Mean total, final and initial loss; exact, so that it does not matter where a round was interrupted."""
-    total, final, initial = (math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
-    return total, final, None if math.isnan(initial) else initial
+    """Mean total, final and coarse loss; exact, so that it does not matter where a round was interrupted."""
+    total, final, coarse = (math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
+    return total, final, None if math.isnan(coarse) else coarse
 
 
 def _no_number(step: int, row: Row) -> NtrmError:
-    total, final, initial = row
+    total, final, coarse = row
     return NtrmError(
         f"the loss is no number at step {step + 1}",
-        got=f"total {total}, final {final}" + ("" if math.isnan(initial) else f", coarse {initial}"),
+        got=f"total {total}, final {final}" + ("" if math.isnan(coarse) else f", coarse {coarse}"),
         expected="a finite number, as at every step before",
         hint="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
     )

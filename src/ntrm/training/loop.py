@@ -161,7 +161,7 @@ class Training:
         """Bytes (B, 3, H, W) → masks (B, H, W) uint8 on the CPU, with the running statistics of batch norm."""
         with _evaluating(self.network):
             # Not through the compiled network: a few pictures do not pay for compiling it for their number.
-            output = self.network.forward(self.normalise(images.to(self.device)), initial=False)
+            output = self.network.forward(self.normalise(images.to(self.device)), coarse=False)
         return output.final.argmax(dim=1).to(torch.uint8).cpu()
 
     # --- where the training stands ---

@@ -33,10 +33,10 @@ class Loss(NamedTuple):
     """The loss and its parts, all scalars."""
 
     total: Tensor
-    """final + λ·initial."""
+    """final + λ·coarse."""
     final: Tensor
     """Of the final prediction: cross-entropy, and Dice's where it has a weight."""
-    initial: Tensor | None = None
+    coarse: Tensor | None = None
     """None for a network without a coarse head."""
 
 
@@ -190,7 +190,7 @@ WEIGHTINGS: dict[str, Callable[[int, Sequence[float] | None], nn.Module]] = {
 
 
 class SegmentationLoss(nn.Module):
-    """Loss of a network's output: ``CE_w(final) + λ·CE_w(initial)``, λ = 0.4; without a coarse head the first alone.
+    """Loss of a network's output: ``CE_w(final) + λ·CE_w(coarse)``, λ = 0.4; without a coarse head the first alone.
 
     ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies`` of the
     classes, as shares or as pixel counts. Weights are taken to the power ``balance``: 1 makes every class count alike,
@@ -230,10 +230,10 @@ class SegmentationLoss(nn.Module):
         final = cross_entropy_of(output.final, target, weights, counts, self.ignore)
         if self.dice:
             final = final + self._dice(output.final, target, counts)
-        if output.initial is None:
+        if output.coarse is None:
             return Loss(final, final)
-        initial = cross_entropy_of(output.initial, target, weights, counts, self.ignore)
-        return Loss(final + self.coarse * initial, final, initial)
+        coarse = cross_entropy_of(output.coarse, target, weights, counts, self.ignore)
+        return Loss(final + self.coarse * coarse, final, coarse)
 
     def _dice(self, logits: Tensor, target: Tensor, counts: Tensor) -> Tensor:
         own = dice_totals(logits, target, self.ignore)

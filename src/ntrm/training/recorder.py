@@ -112,13 +112,13 @@ class Recorder:
         self, training: Training, scores: Scores, losses: list[Row] | None = None, rate: float | None = None
     ) -> dict[str, float | None]:
         """What is known after a round, or before the first."""
-        total, final, initial = means(losses) if losses else (None, None, None)
+        total, final, coarse = means(losses) if losses else (None, None, None)
         return {
             "step": training.steps_done,
             "epoch": training.epochs,
             "train_loss": total,
             "train_final": final,
-            "train_initial": initial,
+            "train_coarse": coarse,
             **{f"val_{key}": value for key, value in scores.as_dict().items()},
             "learning_rate": rate,
             "seconds": self.seconds,

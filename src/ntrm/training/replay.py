@@ -48,4 +48,4 @@ class _Heads(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         out: Segmentation = self.network(x)
-        return (out.final,) if out.initial is None else (out.final, out.initial)
+        return (out.final,) if out.coarse is None else (out.final, out.coarse)

@@ -30,7 +30,7 @@ class Scores:
 
     loss: float
     final: float
-    initial: float | None
+    coarse: float | None
     iou: float | None
     dice: float | None
     accuracy: float | None
@@ -52,7 +52,7 @@ class ScoreAccumulator:
 
     def update(self, output: Segmentation, target: Tensor) -> None:
         """Logits (B, K, H, W) and target (B, H, W) of one batch."""
-        heads = [output.final] if output.initial is None else [output.final, output.initial]
+        heads = [output.final] if output.coarse is None else [output.final, output.coarse]
         self._nll.append(torch.stack([self._by_class(logits, target) for logits in heads]))  # (heads, K)
         self._totals.append(dice_totals(output.final, target).detach())  # (2, K)
         self._counts.append(class_counts(target, self.classes))
@@ -78,15 +78,15 @@ class ScoreAccumulator:
             )
         weights = loss.weights(counts).pow(loss.balance).to(nll)
         parts = (nll @ weights / pixels).tolist()
-        final, initial = parts[0], parts[1] if len(parts) > 1 else None
+        final, coarse = parts[0], parts[1] if len(parts) > 1 else None
         if loss.dice:
             totals = summed(_precise(torch.stack(self._totals)).sum(dim=0))
             final += loss.dice * float(dice_of(totals, totals, counts))
         found = overlap(confusion.cpu().numpy(), schema)
         return Scores(
-            loss=final + loss.coarse * (initial or 0.0),
+            loss=final + loss.coarse * (coarse or 0.0),
             final=final,
-            initial=initial,
+            coarse=coarse,
             iou=_plain(found.macro["iou"]),
             dice=_plain(found.macro["dice"]),
             accuracy=_plain(found.pixel_accuracy),

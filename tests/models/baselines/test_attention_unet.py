@@ -73,7 +73,7 @@ def test_each_level_is_gated_by_the_coarser_one() -> None:
         output = network(torch.empty(1, 3, 32, 64))
     assert gated == [(512, 4, 8, 256), (256, 8, 16, 128), (128, 16, 32, 64), (64, 32, 64, 32)]
     assert output.final.shape == (1, 12, 32, 64)
-    assert output.initial is None
+    assert output.coarse is None
     assert output.graph is None
 
 

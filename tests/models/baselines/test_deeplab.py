@@ -99,5 +99,5 @@ def test_stages_have_the_published_channels_and_scales() -> None:
         output = network(torch.empty(2, 3, 64, 96))
     assert shapes == {"aspp": (256, 4, 6), "reduce": (48, 16, 24), "merge": (256, 16, 24), "classify": (12, 16, 24)}
     assert output.final.shape == (2, 12, 64, 96)
-    assert output.initial is None
+    assert output.coarse is None
     assert output.graph is None

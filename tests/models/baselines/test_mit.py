@@ -34,7 +34,7 @@ def test_logits_are_those_of_transformers_at_input_size() -> None:
     expected = F.interpolate(theirs(x).logits, size=(64, 96), mode="bilinear", align_corners=False)
     output = network(x)
     torch.testing.assert_close(output.final, expected)
-    assert output.initial is None
+    assert output.coarse is None
     assert output.graph is None
 
 

@@ -38,7 +38,7 @@ def test_relation_refines_what_the_decoder_gets(network: MiTTRM) -> None:
     refined, tissues = network.relation(seen["shrink"], seen["coarse"].softmax(dim=1))
     expected = upsample(network.classify(network.decoder(refined, seen["body"].logits)), 4)
     torch.testing.assert_close(output.final, expected)
-    torch.testing.assert_close(output.initial, upsample(seen["coarse"], 8))
+    torch.testing.assert_close(output.coarse, upsample(seen["coarse"], 8))
     assert torch.equal(output.graph.presence, tissues.presence)
     assert seen["shrink"].shape[2:] == seen["coarse"].shape[2:] == (8, 12)
     assert output.graph.nodes.shape == (2, CLASSES, 16)
@@ -46,8 +46,8 @@ def test_relation_refines_what_the_decoder_gets(network: MiTTRM) -> None:
 
 
 def test_initial_and_graph_come_on_request_only(network: MiTTRM) -> None:
-    output = network.eval()(torch.randn(1, 3, 32, 32), initial=False)
-    assert output.initial is None
+    output = network.eval()(torch.randn(1, 3, 32, 32), coarse=False)
+    assert output.coarse is None
     assert output.graph is None
 
 
@@ -59,6 +59,6 @@ def test_parameters_without_gradient_are_the_listed_ones(variant: dict[str, obje
     stripes[0, :3] = stripes[1, 3:6] = stripes[2, 6:] = 30
     network.coarse.register_forward_hook(lambda _, __, logits: logits + stripes)
     output = network(torch.randn(2, 3, 64, 64))
-    (output.final.square().mean() + output.initial.square().mean()).backward()
+    (output.final.square().mean() + output.coarse.square().mean()).backward()
     silent = {key for key, value in network.named_parameters() if value.grad is None or not value.grad.any()}
     assert silent == set(network.without_gradient())

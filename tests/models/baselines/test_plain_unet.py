@@ -18,7 +18,7 @@ def test_decoder_stages_have_the_channels_and_scales_of_the_specification() -> N
         output = network(torch.empty(1, 3, 64, 96))
     assert shapes == [(256, 4, 6), (128, 8, 12), (96, 16, 24), (64, 32, 48), (32, 64, 96)]
     assert output.final.shape == (1, 12, 64, 96)
-    assert output.initial is None
+    assert output.coarse is None
     assert output.graph is None
 
 

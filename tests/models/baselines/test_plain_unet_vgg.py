@@ -56,5 +56,5 @@ def test_every_skip_reaches_its_decoder_block() -> None:
         output = network(torch.empty(1, 3, 32, 64))
     assert skips == [(512, 2, 4), (512, 4, 8), (256, 8, 16), (128, 16, 32), (64, 32, 64)]
     assert output.final.shape == (1, 7, 32, 64)
-    assert output.initial is None
+    assert output.coarse is None
     assert output.graph is None

@@ -67,7 +67,7 @@ def test_the_slide_document_agrees_with_the_results(client, made):
     assert {each["name"]: each["present"] for each in slide["cancers"]}["SCC"] is True
     assert [each["index"] for each in slide["tissue"]] == [0, 1, 3]
     assert sum(each["share"] for each in slide["tissue"]) == pytest.approx(1)
-    assert slide["layers"] == ["slide", "tissue", "initial", "confidence", "interface"]
+    assert slide["layers"] == ["slide", "tissue", "coarse", "confidence", "interface"]
     assert slide["pieces"] == 1
 
 
@@ -76,14 +76,14 @@ def test_what_lies_at_a_point_agrees_with_the_mask(client, made, random):
     place = f"/v1/slides/{only_slide(client)['id']}"
     stored = tifffile.imread(folder / "out" / "a" / "mask.ome.tif", series=0)
     certain = tifffile.imread(folder / "out" / "a" / "confidence.ome.tif", series=0)
-    first = tifffile.imread(folder / "out" / "a" / "initial.ome.tif", series=0)
+    first = tifffile.imread(folder / "out" / "a" / "coarse.ome.tif", series=0)
     for _ in range(25):
         x, y = (float(v) for v in random.random(2) * (mask.shape[1], mask.shape[0]))
         answer = client.get(f"{place}/at", params={"x": x, "y": y}).json()
         value = int(stored[int(y), int(x)])
         assert answer["tissue"] == (NAMES[value - 1] if value else None)
         assert answer["tissue_index"] == (value - 1 if value else None)
-        assert answer["initial_index"] == (int(first[int(y), int(x)]) - 1 if first[int(y), int(x)] else None)
+        assert answer["coarse_index"] == (int(first[int(y), int(x)]) - 1 if first[int(y), int(x)] else None)
         if value:
             assert answer["confidence"] == pytest.approx(int(certain[int(y), int(x)]) / 255)
         if answer["tissue"] in (None, "BKG"):

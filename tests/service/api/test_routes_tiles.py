@@ -43,7 +43,7 @@ def test_the_source(client, tiles, made):
     source = client.get(tiles).json()
     assert (source["width"], source["height"], source["tile_size"]) == (mask.shape[1], mask.shape[0], 256)
     assert (source["min_level"], source["max_level"], source["levels"]) == (0, 8, 9)
-    assert source["layers"] == ["slide", "tissue", "initial", "confidence", "interface"]
+    assert source["layers"] == ["slide", "tissue", "coarse", "confidence", "interface"]
     assert (source["mask_to_image"], source["image_to_level0"]) == ([1.0, 1.0], [0, 0])
     assert source["mpp"] == pytest.approx(6.7, rel=1e-4)
 

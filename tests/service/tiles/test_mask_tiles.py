@@ -118,7 +118,7 @@ def test_a_border_is_at_least_four_tile_pixels_wide_at_every_zoom(tmp_path):
 def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     final, first, truth = (blobs(random, 200, 300) for _ in range(3))
     truth[:30] = IGNORE
-    write(tmp_path, {"mask": final, "initial": first})
+    write(tmp_path, {"mask": final, "coarse": first})
     place = Place(DeepZoom(300, 200), 1.0, 1.0)
     assert "improvement" not in MaskLayers(tmp_path, place, ArrayCache(2**24)).names
     write(tmp_path, {"truth": truth})

@@ -65,8 +65,8 @@ class AttentionUNet(SegmentationModel):
         self.classify = nn.Conv2d(channels[0], classes, kernel_size=1)
         initialise(self)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
-        """Stages down, gated blocks up, classes; there is neither an initial prediction nor a graph."""
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Stages down, gated blocks up, classes; there is neither a coarse prediction nor a graph."""
         *skips, x = self._encode(x)
         for block in self.decoder:
             x = block(x, skips.pop())

@@ -82,8 +82,8 @@ class DeepLabV3Plus(SegmentationModel):
         for part in (self.aspp, self.reduce, self.merge, self.classify):
             initialise(part)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
-        """Encoder, pyramid, decoder, classes; there is neither an initial prediction nor a graph."""
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Encoder, pyramid, decoder, classes; there is neither a coarse prediction nor a graph."""
         _, e2, _, _, e5 = self.encoder(x)  # (B, 64, H/4, W/4), (B, 512, H/16, W/16)
         context = upsample(self.aspp(e5), 4)  # (B, 256, H/4, W/4)
         features = self.merge(torch.cat([context, self.reduce(e2)], dim=1))

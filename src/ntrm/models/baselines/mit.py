@@ -80,6 +80,6 @@ class SegFormer(SegmentationModel):
         super().__init__()
         self.body = make_segformer(size, classes, width, drop_path)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
-        """Transformer, decoder, classes; there is neither an initial prediction nor a graph."""
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Transformer, decoder, classes; there is neither a coarse prediction nor a graph."""
         return Segmentation(upsample(self.body(x).logits, 4))

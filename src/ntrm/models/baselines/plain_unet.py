@@ -22,8 +22,8 @@ class ResNetUNet(SegmentationModel):
         self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
         initialise(self.classify)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
-        """Encoder, decoder, classes; there is neither an initial prediction nor a graph."""
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Encoder, decoder, classes; there is neither a coarse prediction nor a graph."""
         e1, e2, e3, e4, e5 = self.encoder(x)
         features = self.decoder(e5, (e4, e3, e2, e1, None))  # (B, 32, H, W)
         return Segmentation(self.classify(features))
@@ -74,8 +74,8 @@ class VGGUNet(SegmentationModel):
         self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
         initialise(self.classify)
 
-    def segment(self, x: Tensor, *, initial: bool, graph: bool) -> Segmentation:
-        """Encoder, decoder, classes; there is neither an initial prediction nor a graph."""
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Encoder, decoder, classes; there is neither a coarse prediction nor a graph."""
         skips, bottom = self.encoder(x)
         features = self.decoder(bottom, skips[::-1])  # (B, 32, H, W)
         return Segmentation(self.classify(features))

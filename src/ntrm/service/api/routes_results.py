@@ -136,10 +136,10 @@ def at(app_state: Shared, id: SlideKey, x: Coordinate, y: Coordinate) -> PointDo
     slide = app_state.store.get(id)
     with app_state.masks(slide) as layers:
         row, column = layers.place.mask_pixel(x, y)
-        found = {name: layers.at(name, row, column) for name in ("tissue", "initial", "confidence")}
+        found = {name: layers.at(name, row, column) for name in ("tissue", "coarse", "confidence")}
         place = layers.place
     names = _names(app_state)
-    tissue, first, certain = (found[name] for name in ("tissue", "initial", "confidence"))
+    tissue, first, certain = (found[name] for name in ("tissue", "coarse", "confidence"))
     region = app_state.finder(slide).find(names.get(tissue or 0), (column + 0.5) * place.sx, (row + 0.5) * place.sy)
     return PointDocument(
         x=x,
@@ -147,8 +147,8 @@ def at(app_state: Shared, id: SlideKey, x: Coordinate, y: Coordinate) -> PointDo
         tissue=names.get(tissue or 0),
         tissue_index=tissue - 1 if tissue else None,
         confidence=None if certain is None or not tissue else certain / 255,
-        initial_tissue=names.get(first or 0),
-        initial_index=first - 1 if first else None,
+        coarse_tissue=names.get(first or 0),
+        coarse_index=first - 1 if first else None,
         piece=region["piece"] or None if region else None,
         region=region["region"] if region else None,
     )

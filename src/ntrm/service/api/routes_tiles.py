@@ -21,7 +21,7 @@ from ntrm.service.tiles.layer_colours import LayerLook, colours_of, indexed_png,
 T = TypeVar("T")
 router = APIRouter(prefix="/v1/slides/{id}/tiles", tags=["tiles"], responses=problems(404))
 
-Layer = Literal["slide", "tissue", "initial", "confidence", "improvement", "interface"]
+Layer = Literal["slide", "tissue", "coarse", "confidence", "improvement", "interface"]
 Level = Annotated[int, Path(ge=0, le=30)]
 Place = Annotated[str, Path(pattern=r"^[0-9]{1,8}_[0-9]{1,8}\.(jpg|png)$", description="column_row.jpg or .png")]
 Palette = Annotated[Literal["dataset", "safe", "viridis", "grey"] | None, Query()]
@@ -92,7 +92,7 @@ async def tile(
 ) -> Response:
     """One tile: JPEG of the slide, indexed PNG of every other layer.
 
-    ``tissue`` and ``initial``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
+    ``tissue`` and ``coarse``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
     ``only`` make classes transparent, the background always is unless ``only`` names it. ``confidence``: pixels are
     certainty times 255; ``palette`` viridis or grey. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
     ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``.

@@ -177,8 +177,8 @@ class PointDocument(BaseModel):
     tissue: str | None
     tissue_index: int | None
     confidence: float | None
-    initial_tissue: str | None
-    initial_index: int | None
+    coarse_tissue: str | None
+    coarse_index: int | None
     piece: int | None
     region: int | None
 

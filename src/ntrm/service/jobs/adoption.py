@@ -142,6 +142,6 @@ def image_size(grid: dict[str, Any]) -> tuple[int, int]:
 def layers_in(folder: Path) -> list[str]:
     """Layers of results that a folder has files for."""
     have = {name for name, file in FILES.items() if (folder / file).is_file()}
-    found: list[str] = [name for name in ("tissue", "initial", "confidence") if name in have]
-    found += ["improvement"] if {"tissue", "initial", "truth"} <= have else []
+    found: list[str] = [name for name in ("tissue", "coarse", "confidence") if name in have]
+    found += ["improvement"] if {"tissue", "coarse", "truth"} <= have else []
     return [*found, "interface"] if "tissue" in have else found

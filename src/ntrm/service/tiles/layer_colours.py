@@ -24,7 +24,7 @@ from ntrm.service.core.palette import (
 )
 from ntrm.service.core.problems import ProblemError, busy
 
-CLASSES = ("tissue", "initial")
+CLASSES = ("tissue", "coarse")
 PALETTES = {
     **dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")),
     "confidence": ("viridis", "grey"),

@@ -94,7 +94,7 @@ def _level(page: Any) -> _Level:
 # than the tile); the colours come on top of the compressed pixels.
 
 
-FILES = {"tissue": MASK, "initial": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
+FILES = {"tissue": MASK, "coarse": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
 BORDER = 2
 """Pixels on either side of a border that are drawn: 2 on a screen at least, since viewers shrink tiles up to half."""
 
@@ -130,8 +130,8 @@ class MaskLayers:
     def names(self) -> tuple[str, ...]:
         """Layers that can be shown."""
         have = set(self._files)
-        found: list[str] = [name for name in ("tissue", "initial", "confidence") if name in have]
-        if {"tissue", "initial", "truth"} <= have:
+        found: list[str] = [name for name in ("tissue", "coarse", "confidence") if name in have]
+        if {"tissue", "coarse", "truth"} <= have:
             found.append("improvement")
         return (*found, "interface") if "tissue" in have else tuple(found)
 
@@ -164,7 +164,7 @@ class MaskLayers:
 
     def _improvement(self, level: int, box: Box) -> Labels:
         """1 = corrected, 2 = broken, 0 = neither."""
-        final, first, truth = (self._sampled(name, level, box) for name in ("tissue", "initial", "truth"))
+        final, first, truth = (self._sampled(name, level, box) for name in ("tissue", "coarse", "truth"))
         known = truth > 0
         corrected = known & (final == truth) & (first != truth)
         broken = known & (final != truth) & (first == truth)

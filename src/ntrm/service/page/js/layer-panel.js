@@ -5,7 +5,7 @@ import { paletteName } from "./prefs.js";
 
 const LAYERS = [
   ["tissue", "Tissue"],
-  ["initial", "First"],
+  ["coarse", "First"],
   ["confidence", "Confidence"],
   ["improvement", "Improvement"],
   ["none", "None"],
@@ -17,7 +17,7 @@ const COMPARE = [
 ];
 
 const LEGENDS = {
-  initial: () => "What the network's coarse head saw, before the second look.",
+  coarse: () => "What the network's coarse head saw, before the second look.",
   improvement() {
     const [good, bad] = paletteName() === "safe" ? ["blue", "orange"] : ["green", "red"];
     return `Where the second look corrected the first one (${good}) and where it broke it (${bad}).`;
@@ -27,9 +27,9 @@ const LEGENDS = {
 /** The panel and `update()`; `layers` are those the slide has. */
 export function makeLayers(layers, view, changed) {
   const has = (layer) => layer === "none" || layers.includes(layer);
-  const shown = LAYERS.filter(([key]) => has(key) || key === "initial" || key === "confidence");
+  const shown = LAYERS.filter(([key]) => has(key) || key === "coarse" || key === "confidence");
   const why = {
-    initial: "Kept only for slides that were segmented here or with --maps",
+    coarse: "Kept only for slides that were segmented here or with --maps",
     confidence: "Kept only for slides that were segmented here or with --maps",
   };
   const layer = segments(
@@ -44,7 +44,7 @@ export function makeLayers(layers, view, changed) {
   );
   const compare = segments(
     "Compare first and final segmentation",
-    COMPARE.map(([key, label]) => [key, label, key === "off" || has("initial"), has("initial") ? "" : why.initial]),
+    COMPARE.map(([key, label]) => [key, label, key === "off" || has("coarse"), has("coarse") ? "" : why.coarse]),
     view.compare,
     (key) => {
       view.compare = key;

@@ -49,14 +49,14 @@ export class Hover {
 /** One line about a place. */
 export function readingLine(answer) {
   if (!answer?.tissue) return [];
-  const changed = answer.initial_tissue && answer.initial_tissue !== answer.tissue;
+  const changed = answer.coarse_tissue && answer.coarse_tissue !== answer.tissue;
   return [
     h("span", { class: "dot", style: { background: colourOf(answer.tissue) } }),
     h("strong", {}, titleOf(answer.tissue)),
     answer.confidence === null || answer.confidence === undefined
       ? null
       : h("span", { class: "number muted" }, `confidence ${confidence(answer.confidence)}`),
-    changed ? h("span", { class: "muted" }, `first: ${answer.initial_tissue}`) : null,
+    changed ? h("span", { class: "muted" }, `first: ${answer.coarse_tissue}`) : null,
   ].filter(Boolean);
 }
 
@@ -105,7 +105,7 @@ export function makeRegion(id, found) {
       ["Perimeter", length(region.perimeter_mm)],
       ["Mean confidence", confidence(region.mean_confidence)],
       ["Confidence here", confidence(at.confidence)],
-      ["First guess here", at.initial_tissue ?? "–"],
+      ["First guess here", at.coarse_tissue ?? "–"],
       ["Piece", region.piece ?? at.piece ?? "–"],
       ["Number", at.region],
     ];

@@ -11,7 +11,7 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
   const layer = (name) =>
     set(() => (layers.has(name) ? { layer: view.layer === name ? "tissue" : name, compare: "off" } : {}));
   const compare = (mode) =>
-    set(() => (layers.has("initial") ? { compare: view.compare === mode ? "off" : mode, layer: "tissue" } : {}));
+    set(() => (layers.has("coarse") ? { compare: view.compare === mode ? "off" : mode, layer: "tissue" } : {}));
   const move = (key, word, x, y) => ({ keys: [key], says: null, word, act: () => stage.pan(x, y) });
   return [
     { keys: ["+", "="], shown: ["+", "−"], says: "Zoom", group: "Move", act: () => stage.zoom(1.6) },
@@ -36,7 +36,7 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
       group: "Layers",
       act: set(() => ({ layer: view.layer === "none" ? "tissue" : "none", compare: "off" })),
     },
-    { keys: ["i"], says: "First segmentation", group: "Layers", act: layer("initial") },
+    { keys: ["i"], says: "First segmentation", group: "Layers", act: layer("coarse") },
     { keys: ["c"], says: "Confidence", group: "Layers", act: layer("confidence") },
     { keys: ["d"], says: "First and final side by side", group: "Layers", act: compare("side") },
     { keys: ["w"], says: "Swipe between first and final", group: "Layers", act: compare("swipe") },

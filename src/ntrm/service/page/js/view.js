@@ -93,7 +93,7 @@ export async function openView(root, slide, tools) {
   }
 
   function paint(viewer, layer) {
-    const tissue = layer === "tissue" || layer === "initial";
+    const tissue = layer === "tissue" || layer === "coarse";
     const interfaceOn = view.highlight?.kind === "interface";
     viewer.overlay.setOpacity(interfaceOn && tissue ? Math.min(view.opacity, DIMMED) : view.opacity);
     const safe = layer === "improvement" && paletteName() === "safe" ? "palette=safe" : "";
@@ -111,7 +111,7 @@ export async function openView(root, slide, tools) {
     shell.update(view);
     stage.drawing.set({ lines: view.lines ? measureLines(summary, geometry, view.piece) : [] });
     const second = await stage.compare(view.compare);
-    paint(stage.viewer, second ? "initial" : view.layer);
+    paint(stage.viewer, second ? "coarse" : view.layer);
     if (second) paint(second, "tissue");
   }
 
@@ -154,7 +154,7 @@ export async function openView(root, slide, tools) {
     const { model, program, purpose } = summary;
     const footer = [slide.slide_id, `${model.name} ${model.version}`, `NTRM ${program.version}`, purpose].join(" · ");
     save(
-      await viewBlob({ ...here, legend: view.layer === "tissue" || view.layer === "initial" ? shown : [], footer }),
+      await viewBlob({ ...here, legend: view.layer === "tissue" || view.layer === "coarse" ? shown : [], footer }),
       `${slide.slide_id}-view.png`,
     );
   }

@@ -53,7 +53,7 @@ from ntrm.models.registry import create
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import one_beside
+from ntrm.pipeline.outputs import background_worker
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.wsi.grid import SlideGrid
@@ -181,7 +181,7 @@ def more_network(arch: str | None, classes: int, device: str) -> Iterator[None]:
 
 def tiles_of(path: Path, model_mpp: float, options: Options, window: int) -> np.ndarray:
     """(N, window, window, 3) the windows that the slide needs."""
-    with closing(open_isolated(path)) as reader, one_beside() as beside:
+    with closing(open_isolated(path)) as reader, background_worker() as beside:
         grid = SlideGrid(reader, model_mpp, None)
         windows = inspect_slide(grid, options, beside).windows(grid, options, window)
         return np.stack([read_tile(grid, each) for each in windows])

@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()
-    where = {"level": asked.resolution, "split": asked.split, "split_file": asked.splits}
+    where = {"resolution": asked.resolution, "split": asked.split, "splits": asked.splits}
     rows: list[dict[str, Any]] = []
     for model in asked.model:
         rows += study(open_subject(model), asked.data, device=asked.device, batch=asked.batch, jobs=asked.jobs, **where)

@@ -21,7 +21,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.cache import TileCache
 from ntrm.data.split import open_parts
 from ntrm.evaluation.loaded_model import class_table
-from ntrm.evaluation.sections import Tally
+from ntrm.evaluation.sections import SectionAccumulator
 from ntrm.inference.sliding_window import A_QUARTER, Stitching, most_probable
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
@@ -41,9 +41,9 @@ Mask = NDArray[np.uint8]
 
 def predicted(
     network: SegmentationModel, image: Mask, truth: Mask, stitching: Stitching, device: str, precision: str = "auto"
-) -> tuple[Mask, Tally]:
+) -> tuple[Mask, SectionAccumulator]:
     """Mask and counts of one section; a network that is given the true masks (an upper bound) gets ``truth``."""
-    tally = Tally(truth, network.config.classes, calibration=False)
+    tally = SectionAccumulator(truth, network.config.classes, calibration=False)
     mask = np.empty(truth.shape, dtype=np.uint8)
     for rows in blended_section(network, image, stitching=stitching, truth=truth, device=device, precision=precision):
         mask[rows.slice] = most_probable(rows.final).cpu().numpy()

@@ -13,7 +13,7 @@ from ntrm.paper import child_run
     ("raised", "code", "said"),
     [
         (None, 0, ""),
-        (RefusedError("the run is another one", hint="choose a new folder"), 3, "hint:  choose a new folder"),
+        (RefusedError("the run is another one", hint="choose a new folder"), 3, "hint:     choose a new folder"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (ZeroDivisionError("oh"), 1, "ZeroDivisionError: oh"),
     ],

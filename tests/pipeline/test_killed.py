@@ -23,7 +23,7 @@ import os, sys, traceback
 import torch; torch.set_num_threads(1)
 from tests.evaluation.small import ByColour
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.batch import segment
+from ntrm.pipeline.batch import segment_slides
 from ntrm.inference.window_checkpoint import Checkpoints
 
 def each(work, rows):
@@ -66,7 +66,7 @@ def work(where, times):
         os.fsync = dying(os.fsync, int(times))
     more = where != "bands"
     options = Options(maps=more, probabilities=more, min_area_um2=400 * more)
-    segment(slide, out=f"{out}/{where}", model=ByColour(), device="cpu", batch=2, options=options)
+    segment_slides(slide, out=f"{out}/{where}", model=ByColour(), device="cpu", batch=2, options=options)
 
 slide, out, *rows = sys.argv[1:]
 each(work, [row.split() for row in rows])
@@ -110,7 +110,7 @@ import resource
 def work(out, due):
     Checkpoints.due = lambda self: due == "True"
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-    found = segment([large, small], out=out, model=ByColour(), device="cpu", batch=2)
+    found = segment_slides([large, small], out=out, model=ByColour(), device="cpu", batch=2)
     print([each.status for each in found.slides], found.exit_code, found.slides[0].reason)
 
 large, small, *rows = sys.argv[1:]

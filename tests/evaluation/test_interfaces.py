@@ -84,11 +84,13 @@ def test_the_claimed_interfaces_are_always_there_and_cancers_come_first(random):
     json.dumps(named)
 
 
+@pytest.mark.failed_once(1352956126)  # a draw in which two of the classes do not meet
 def test_without_a_coarse_head_nothing_is_corrected_or_broken(random):
     truth, final = patches(random, 3, (20, 20)), patches(random, 3, (20, 20), ignored=False)
     found = interface_counts(truth, final, None, schema_for(3))
     both = interface_counts(truth, final, final, schema_for(3))
-    assert len(found.pairs) == 3
+    assert found.pairs
+    assert found.pairs == both.pairs
     for pair in found.pairs:
         counts = found.of(*pair)
         assert counts["corrected"] is counts["broken"] is counts["coarse_wrong"] is None

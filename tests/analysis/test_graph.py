@@ -15,7 +15,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.inference.predictor import TissueRelations
-from ntrm.pipeline.slide import RelationsMean
+from ntrm.pipeline.relations_mean import RelationsMean
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)

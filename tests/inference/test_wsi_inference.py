@@ -12,7 +12,7 @@ from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.inference.window_checkpoint import Checkpoints
 from ntrm.inference.wsi_inference import read_tile, stream
 from ntrm.models.registry import create
-from ntrm.pipeline.slide import RelationsMean
+from ntrm.pipeline.relations_mean import RelationsMean
 
 STITCHING = Stitching(64, 16)
 

@@ -1,4 +1,4 @@
-"""One slide from its file to its folder of results, with the mean of the relations that its network used."""
+"""One slide from its file to its folder of results."""
 
 from __future__ import annotations
 
@@ -9,24 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from ntrm.analysis.graph import NetworkRelations
 from ntrm.analysis.small_regions import write_without_small_regions
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
 from ntrm.export.probabilities import ProbabilityZarr
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
-from ntrm.inference.predictor import Predictor, TissueRelations
+from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
-from ntrm.models.base import TissueGraph
 from ntrm.pipeline.measurements import Row
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, background_worker, derive
 from ntrm.pipeline.overview import inspect_slide
+from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.slide_state import alone, finished, forget_failure, remember
 from ntrm.wsi.cost import check_cost
@@ -34,68 +28,6 @@ from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader
-
-Floats = NDArray[np.float64]
-
-
-class RelationsMean:
-    """Adds up the graphs of windows where they are, on the device: memory does not grow with their number.
-
-    A window that shows nothing but ``background`` (index of a class) is not counted.
-    """
-
-    def __init__(self, names: tuple[str, ...], background: int | None = None) -> None:
-        self.names = names
-        self._tissues = torch.tensor([index != background for index in range(len(names))])
-        self._sums: Tensor | None = None
-
-    def add(self, graph: TissueRelations) -> None:
-        """Take one window in."""
-        if graph.names != self.names:
-            raise UsageError("a window of other classes", got=graph.names, expected=self.names)
-        arrays = (getattr(graph, name) for name in TissueGraph._fields)
-        self.add_graphs(TissueGraph(*(torch.from_numpy(np.asarray(array))[None] for array in arrays)))
-
-    def add_graphs(self, graphs: TissueGraph) -> None:
-        """Take several windows in; nothing waits for the device."""
-        # Apple's devices know no double precision.
-        device = torch.device("cpu") if graphs.area.device.type == "mps" else graphs.area.device
-        presence, area, adjacency, _, attention, weights, _ = (each.to(device) for each in graphs)
-        counted = (presence & self._tissues.to(device)).any(dim=1)  # (B,)
-        area = torch.where(presence & counted[:, None], area, 0).double()[:, None]  # (B, 1, K)
-        joined = area * adjacency  # (B, K, K)
-        mean = attention.double().mean(dim=1) if attention.shape[1] else torch.zeros_like(joined)
-        parts = (mean * area, weights * joined, joined, area, counted)
-        sums = torch.cat([part.sum(dim=0).double().flatten() for part in parts])
-        self._sums = sums if self._sums is None else self._sums.to(device) + sums
-
-    def state(self) -> Tensor:
-        """The sums so far, to go on from later; on the device."""
-        size = len(self.names)
-        return torch.zeros(3 * size**2 + size + 1, dtype=torch.float64) if self._sums is None else self._sums.clone()
-
-    def restore(self, state: Tensor) -> None:
-        """Go on from what ``state`` gave."""
-        self._sums = state.clone()
-
-    def result(self) -> NetworkRelations | None:
-        """The means; None before the first window."""
-        sums: Floats = self.state().cpu().numpy()
-        size = len(self.names)
-        attention, weight, edge_area = sums[: 3 * size**2].reshape(3, size, size)
-        windows = int(sums[-1])
-        if not windows:
-            return None
-        area = np.broadcast_to(sums[3 * size**2 : -1], attention.shape)
-        return NetworkRelations(self.names, _ratio(attention, area), _ratio(weight, edge_area), windows)
-
-
-def _ratio(sums: Floats, weights: Floats) -> Floats:
-    return np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
-
-
-# One slide from its file to its folder of results.
-
 
 Rest = Callable[[], tuple[str, Row]]
 """Ends a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
@@ -189,10 +121,8 @@ def _predict(
     with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
         check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
-        overview, schema = (
-            inspect_slide(grid, work.options, stack.enter_context(background_worker())),
-            work.predictor.config.schema,
-        )
+        schema = work.predictor.config.schema
+        overview = inspect_slide(grid, work.options, stack.enter_context(background_worker()))
         bands = folder / HIDDEN / BANDS
         store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, plan, names=_maps(work)))
         means = RelationsMean(schema.names, schema.background_index)

@@ -6,7 +6,7 @@ from ntrm.analysis.graph import NOTE
 from ntrm.core.errors import UsageError
 from ntrm.inference.predictor import TissueRelations
 from ntrm.models.base import TissueGraph
-from ntrm.pipeline.slide import RelationsMean
+from ntrm.pipeline.relations_mean import RelationsMean
 
 NAMES = ("EPI", "PAP", "BKG")
 

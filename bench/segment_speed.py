@@ -48,7 +48,7 @@ from ntrm.evaluation.loaded_model import LoadedModel, open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import read_tile
 from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.config import network_named
+from ntrm.models.names import network_named
 from ntrm.models.registry import create
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import segment_slides

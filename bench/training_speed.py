@@ -25,7 +25,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.models.config import network_named
+from ntrm.models.names import network_named
 from ntrm.training.log import read_log
 from ntrm.training.recipe import load_recipe
 from ntrm.training.train import train

@@ -13,14 +13,7 @@ from scipy import stats
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.metrics.overlap import pooled
-from ntrm.metrics.significance import (
-    STATISTICS,
-    Bootstrap,
-    compare_confusions,
-    compare_scores,
-    holm,
-    macro_iou,
-)
+from ntrm.metrics.significance import STATISTICS, Bootstrap, compare_confusions, compare_scores, holm, macro_iou
 
 FEW = Bootstrap(draws=500)
 

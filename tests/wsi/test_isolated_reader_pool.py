@@ -72,7 +72,9 @@ def test_where_no_child_can_be_started_ahead_the_slide_tells(slide, monkeypatch)
     def fails(*_):
         raise OSError("no more processes")
 
-    monkeypatch.setattr("ntrm.wsi.isolated.ReadingProcess", fails)
-    with closing(ReaderPool(1)) as readers:
+    with monkeypatch.context() as full:
+        full.setattr("ntrm.wsi.isolated.ReadingProcess", fails)
+        readers = ReaderPool(1)
+    with closing(readers):
         assert readers.waiting is None
         readers.open(slide).close()

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ntrm.cli.common import JOBS, Batch, Device, Jobs, Level, Splits
 from ntrm.cli.console import Console, command, count
-from ntrm.metrics.significance import signed
+from ntrm.metrics.wording import signed
 
 INTERFACES = 4
 """Interfaces named in the summary: those with the most changes."""

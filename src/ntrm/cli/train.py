@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from ntrm.cli.common import Changes, Device, Level, Seed, Splits, keep_freed_memory
 from ntrm.cli.console import Console, command
-from ntrm.models.config import DEFAULT, DEFAULT_NETWORK
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 
 FIELDS = {"lr": "learning_rate", "batch-size": "batch", "bs": "batch", "max-steps": "steps", "wd": "weight_decay"}
 """What other programs call fields of the recipe."""

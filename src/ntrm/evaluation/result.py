@@ -27,7 +27,7 @@ from ntrm.metrics.confusion import Counts
 from ntrm.metrics.graph_agreement import GraphAgreement
 from ntrm.metrics.overlap import Overlap, per_section, pooled
 from ntrm.metrics.significance import pixel_accuracy
-from ntrm.models.config import network_saved_as
+from ntrm.models.names import network_saved_as
 from ntrm.version import __version__
 
 

@@ -1,4 +1,19 @@
-"""Numbers with a sign as people read them, the same on every page, in every table and sentence."""
+"""Is one model better than another? Paired bootstrap over patients, and Holm's correction for several questions.
+
+The sections of a patient are alike, so patients, not sections, are drawn with replacement, and both models are scored
+on the same draw: what makes a patient hard for both cancels. The statistic of a draw is computed from the confusion
+matrices summed over its sections (or from the mean of its scores). A model trained with several seeds has its
+statistic averaged over them within each draw; the interval speaks for new patients and for these trained networks.
+What another training of the same models would show is another question: `Comparison.over_trainings` answers it from
+how much the seeds differ, by Welch's t.
+
+The interval is the percentile interval of the drawn differences, and the two-sided p is twice the smaller tail,
+``2 · min(#(d ≤ 0) + 1, #(d ≥ 0) + 1) / (draws + 1)``. Drawing from few patients understates how much patients vary:
+plain percentiles of 8 patients hold the truth in 87 % of simulations, not 95. Both are therefore read as those of
+Student's t with ``patients − 1`` degrees of freedom (the expanded percentile interval; Hesterberg, The American
+Statistician, 2015). And p is never put below ``2^(1 − patients)``, the least that an exact test by exchanging the two
+models can reach: five patients or fewer establish nothing at 5 %, however well they agree.
+"""
 
 from __future__ import annotations
 
@@ -14,40 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, choices_error
-
-MINUS = "−"
-
-
-def signed(value: float, digits: int) -> str:
-    """A change or a difference; what rounds to nothing keeps its sign, which tells on which side of nothing it lies.
-
-    >>> signed(1.25, 2), signed(-0.5, 1), signed(-0.001, 2)
-    ('+1.25', '−0.5', '−0.00')
-    """
-    return with_minus(f"{value:+.{digits}f}")
-
-
-def with_minus(number: str) -> str:
-    """A number that was made a text, with a minus instead of a hyphen."""
-    return number.replace("-", MINUS)
-
-
-# Is one model better than another? Paired bootstrap over patients, and Holm's correction for several questions.
-#
-# The sections of a patient are alike, so patients, not sections, are drawn with replacement, and both models are scored
-# on the same draw: what makes a patient hard for both cancels. The statistic of a draw is computed from the confusion
-# matrices summed over its sections (or from the mean of its scores). A model trained with several seeds has its
-# statistic averaged over them within each draw; the interval speaks for new patients and for these trained networks.
-# What another training of the same models would show is another question: `Comparison.over_trainings` answers it from
-# how much the seeds differ, by Welch's t.
-#
-# The interval is the percentile interval of the drawn differences, and the two-sided p is twice the smaller tail,
-# ``2 · min(#(d ≤ 0) + 1, #(d ≥ 0) + 1) / (draws + 1)``. Drawing from few patients understates how much patients vary:
-# plain percentiles of 8 patients hold the truth in 87 % of simulations, not 95. Both are therefore read as those of
-# Student's t with ``patients − 1`` degrees of freedom (the expanded percentile interval; Hesterberg, The American
-# Statistician, 2015). And p is never put below ``2^(1 − patients)``, the least that an exact test by exchanging the two
-# models can reach: five patients or fewer establish nothing at 5 %, however well they agree.
-
+from ntrm.metrics.wording import signed
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Values], Values]

@@ -12,7 +12,8 @@ from typing import Any
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema, Tissue
-from ntrm.models.config import ModelConfig, network_saved_as
+from ntrm.models.config import ModelConfig
+from ntrm.models.names import network_saved_as
 
 FORMAT = "ntrm-model/1"
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"

@@ -18,8 +18,9 @@ from ntrm.models.baselines.attention_unet import AttentionUNet
 from ntrm.models.baselines.deeplab import DeepLabV3Plus
 from ntrm.models.baselines.mit import SegFormer
 from ntrm.models.baselines.plain_unet import ResNetUNet, VGGUNet
-from ntrm.models.config import DEFAULT, ModelConfig, network_named, refuse_moved, schema_for
+from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.mit_trm import MiTTRM
+from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.models.ntrm import NTRM
 from ntrm.models.trm import RelationConfig
 from ntrm.models.weights import load_encoder_weights

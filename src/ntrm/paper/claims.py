@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from ntrm.metrics.significance import Comparison, signed
+from ntrm.metrics.significance import Comparison
+from ntrm.metrics.wording import signed
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import (
     DONE,

@@ -22,15 +22,8 @@ from numpy.typing import NDArray
 from ntrm.core.errors import DataError
 from ntrm.core.io import by_column, read_rows
 from ntrm.metrics import significance
-from ntrm.metrics.significance import (
-    Bootstrap,
-    Comparison,
-    Statistic,
-    compare_confusions,
-    compare_scores,
-    holm,
-    with_minus,
-)
+from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
+from ntrm.metrics.wording import with_minus
 from ntrm.paper.plan import Job, Plan, Variant
 from ntrm.report.html import NONE
 

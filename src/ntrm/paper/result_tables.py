@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import fmean
 
 from ntrm.core.io import rows_text, write_text
-from ntrm.metrics.significance import MINUS, Comparison, signed, with_minus
+from ntrm.metrics.significance import Comparison
+from ntrm.metrics.wording import MINUS, signed, with_minus
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import DONE, FAILED, STATISTICS, Outcome, Results, Score, compare_variants, dig
 from ntrm.paper.plan import Variant

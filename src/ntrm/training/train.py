@@ -17,7 +17,7 @@ from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_parts
 from ntrm.data.tensors import TileDataset
 from ntrm.models.base import SegmentationModel
-from ntrm.models.config import DEFAULT, network_named, refuse_moved
+from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.data import StepPlan, TileStore, class_pixels
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes

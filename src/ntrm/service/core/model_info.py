@@ -13,8 +13,9 @@ from typing import Any
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.io import write_json
 from ntrm.core.labels import RGB, LabelSchema, Tissue
-from ntrm.models.config import NETWORKS, ModelConfig
+from ntrm.models.config import ModelConfig
 from ntrm.models.folders import local_folder, locate, read_model
+from ntrm.models.names import NETWORKS
 from ntrm.service.core.palette import safe_colours
 from ntrm.service.core.settings import ServiceSettings
 

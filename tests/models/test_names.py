@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ntrm.core.errors import UsageError
-from ntrm.models.config import DEFAULT, DEFAULT_NETWORK, MOVED, NETWORKS, network_named, network_saved_as
 from ntrm.models.hub import CONFIG, load, save_pretrained
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, MOVED, NETWORKS, network_named, network_saved_as
 from ntrm.models.registry import ARCHITECTURES, create
 
 OPTIONS = {"width": 0.125, "dim": 8, "layers": 2, "masks": "soft", "tau": 0.3}

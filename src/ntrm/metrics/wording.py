@@ -1,0 +1,19 @@
+"""Numbers with a sign as people read them, the same on every page, in every table and sentence."""
+
+from __future__ import annotations
+
+MINUS = "−"
+
+
+def signed(value: float, digits: int) -> str:
+    """A change or a difference; what rounds to nothing keeps its sign, which tells on which side of nothing it lies.
+
+    >>> signed(1.25, 2), signed(-0.5, 1), signed(-0.001, 2)
+    ('+1.25', '−0.5', '−0.00')
+    """
+    return with_minus(f"{value:+.{digits}f}")
+
+
+def with_minus(number: str) -> str:
+    """A number that was made a text, with a minus instead of a hyphen."""
+    return number.replace("-", MINUS)

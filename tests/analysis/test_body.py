@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import ndimage
+from tests.analysis.patches import patchy
 
 from ntrm.analysis import body as module
 from ntrm.analysis.body import combined, covering, framed, grown
@@ -16,10 +17,7 @@ def random(request, seed):
 
 @pytest.fixture
 def mask(random):
-    """Patches of 4 values; now and then a single row or column, or one value only."""
-    shape = tuple(int(n) for n in random.integers(1, 24, 2))
-    coarse = random.integers(0, 4, shape)
-    return np.kron(coarse, np.ones((2, 1))).astype(np.uint8)[: shape[0] + 1]
+    return patchy(random)
 
 
 @pytest.mark.parametrize("value", [True, False])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import ndimage
+from tests.analysis.patches import patchy
 
 from ntrm.analysis import runs as module
 from ntrm.analysis.runs import CONNECTIVITY, components, runs_of, sides_of
@@ -17,10 +18,7 @@ def random(request, seed):
 
 @pytest.fixture
 def mask(random):
-    """Patches of 4 values; now and then a single row or column, or one value only."""
-    shape = tuple(int(n) for n in random.integers(1, 24, 2))
-    coarse = random.integers(0, 4, shape)
-    return np.kron(coarse, np.ones((2, 1))).astype(np.uint8)[: shape[0] + 1]
+    return patchy(random)
 
 
 def test_runs_are_the_mask(mask):

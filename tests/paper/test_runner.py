@@ -105,11 +105,11 @@ def test_a_job_that_was_interrupted_interrupts_all(tmp_path, program):
 
 def test_a_worker_and_its_children_end_with_a_parent_that_is_killed(tmp_path):
     child = textwrap.dedent(f"""
-        import subprocess, sys, threading, time, pathlib
-        from ntrm.paper.child_run import _end_with_parent
+        import subprocess, sys, time, pathlib
+        from ntrm.core.processes import end_with_parent
         below = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         pathlib.Path({str(tmp_path / "below")!r}).write_text(str(below.pid))
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        end_with_parent()
         time.sleep(600)
     """)
     parent = textwrap.dedent(f"""

@@ -90,7 +90,9 @@ def segment(
     from ntrm.pipeline.options import Options
 
     if model == BUNDLED:
-        console.note("using the bundled model: trained on drawn sections, for trying the software, not for real slides")
+        console.note(
+            "using the bundled model: trained on synthetic sections, for trying the software, not for real slides"
+        )
     found = run(
         inputs,
         out=out,

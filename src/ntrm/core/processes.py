@@ -118,6 +118,17 @@ def limit_memory(more: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def end_with_parent() -> None:
+    """End this process and all that it starts when its standard input closes: with its parent, however that ends."""
+    threading.Thread(target=_wait_for_the_end, daemon=True).start()
+
+
+def _wait_for_the_end() -> None:
+    while os.read(0, 1):
+        pass
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
 # SIGTERM ends long work as Ctrl-C does: in order, so that the same command goes on later.
 
 

@@ -9,11 +9,8 @@ worker and all its children end at once: a killed reproduction leaves nothing ru
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +20,7 @@ import numpy as np
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import holding, whole_file
+from ntrm.core.processes import end_with_parent
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.paper.outcomes import EVALUATION, INTERFACES
 
@@ -96,7 +94,7 @@ def write_interfaces(path: Path, sections: Sequence[InterfaceCounts]) -> None:
 def main(arguments: list[str]) -> int:
     """Exit code of the worker."""
     if GUARD in arguments:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        end_with_parent()
     path = Path(arguments[0])
     document = json.loads(path.read_text(encoding="utf-8"))
     try:
@@ -112,12 +110,6 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         return 1
     return 0
-
-
-def _end_with_parent() -> None:
-    while os.read(0, 1):
-        pass
-    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 def _say(text: str) -> None:

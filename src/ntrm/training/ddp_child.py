@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-import threading
 import traceback
 
 from ntrm.core.errors import NtrmError
+from ntrm.core.processes import end_with_parent
 from ntrm.training.recipe import Recipe
 from ntrm.training.train import train
 
@@ -17,7 +15,7 @@ from ntrm.training.train import train
 def main() -> int:
     """One of the other processes: what to train comes as a line of JSON."""
     request = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_the_first, daemon=True).start()
+    end_with_parent()
     try:
         train(**{**request, "recipe": Recipe(**request["recipe"])})
     except NtrmError as error:
@@ -27,12 +25,6 @@ def main() -> int:
         traceback.print_exc()
         return 1
     return 0
-
-
-def _end_with_the_first() -> None:
-    while os.read(0, 1):
-        pass
-    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The HTTP side of the service: routes, documents, errors, who may come in."""
+"""The HTTP side of the service: routes, uploads, schemas, shared state, who may come in."""

@@ -1,1 +1,1 @@
-"""What the requests of one service share: settings, state, paths, disk, audit."""
+"""What web process and workers both need: settings, paths, errors as answers, disk, audit."""

@@ -1,1 +1,1 @@
-"""Slides and their jobs: database, intake, supervisor, worker."""
+"""Slides and their jobs: database, supervisor, worker, results that were there before."""

@@ -131,6 +131,52 @@ class Slide:
         return _mean(known)
 
 
+@dataclass(frozen=True)
+class Summary:
+    """The short version of a slide's results: what ``summary.json`` alone says."""
+
+    bounds: tuple[int, int, int, int]
+    """The scanned area in pixels of the slide's level 0: left, top, width, height."""
+    slide_mpp: Point
+    mask_to_slide: Point
+    """Pixels of the slide per pixel of the mask, along x and y."""
+    classes: tuple[str, ...]
+    cancers: tuple[Cancer, ...]
+    tissue_area_mm2: float
+    areas_mm2: Mapping[str, float]
+    fractions: Mapping[str, float | None]
+    warnings: tuple[str, ...]
+    pieces: int
+
+
+def read_summary(folder: Path) -> Summary:
+    """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
+    summary = read_document(folder / SUMMARY)
+    try:
+        grid = summary["grid"]
+        left, top, width, height = grid["bounds"] or (0, 0, grid["slide"]["width"], grid["slide"]["height"])
+        classes, areas = tuple(map(str, summary["classes"])), _numbers(summary["areas_mm2"])
+        fractions = _shares(summary["tissue_fractions"])
+        if unknown := fractions.keys() - (areas.keys() & {*classes}):
+            raise ValueError(f"{unknown} have no area or are no classes")
+        return Summary(
+            bounds=(int(left), int(top), int(width), int(height)),
+            slide_mpp=(_positive(grid["slide_mpp"][0]), _positive(grid["slide_mpp"][1])),
+            mask_to_slide=(_positive(grid["to_level0"][0]), _positive(grid["to_level0"][1])),
+            classes=classes,
+            cancers=tuple(_cancer({"name": name, **cancer}) for name, cancer in summary["cancers"].items()),
+            tissue_area_mm2=_number(summary["tissue_area_mm2"]),
+            areas_mm2=areas,
+            fractions=fractions,
+            warnings=tuple(map(str, summary["warnings"])),
+            pieces=len(summary["pieces"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise DataError(
+            f"{folder.name}: {SUMMARY} is damaged", got=type(error).__name__, hint="segment the slide again"
+        ) from error
+
+
 def read_slide(folder: Path) -> Slide:
     """Read ``summary.json`` and ``graph.json`` of a slide that ``ntrm segment`` has finished."""
     summary, graph = read_document(folder / SUMMARY), read_document(folder / GRAPH)

@@ -21,8 +21,7 @@ from ntrm.results.paths import RUN
 from ntrm.service.api.app import create_app
 from ntrm.service.api.connections import bounded
 from ntrm.service.core.model_info import check_model, read_facts
-from ntrm.service.core.settings import ServiceSettings
-from ntrm.service.core.shared_paths import SERVER_LOCK
+from ntrm.service.core.settings import SERVER_LOCK, ServiceSettings
 
 BACKLOG = 128
 """Connections that are taken at once, before any of them can be refused: few beside the descriptors there are."""

@@ -8,7 +8,7 @@ from tests.service.core.test_disk import full_database
 from tests.service.small import RAW, only_slide, serving, settings_of, slide_bytes
 
 from ntrm.service.core.disk import RESERVE_BYTES
-from ntrm.service.core.shared_paths import AUDIT, DATABASE, LOST, RESERVE, UPLOADS
+from ntrm.service.core.settings import AUDIT, DATABASE, LOST, RESERVE, UPLOADS
 from ntrm.service.jobs.database import DONE, UPLOAD, Slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")

@@ -13,8 +13,7 @@ from ntrm.service.api.intake import receive, steadily
 from ntrm.service.api.routes_slides import _body
 from ntrm.service.api.schemas import RetryRequest
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.core.shared_paths import INCOMING, TRASH, UPLOADS
+from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits
 
 
 def upload(client, content, **query):

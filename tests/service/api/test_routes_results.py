@@ -11,7 +11,7 @@ from tests.service.small import RAW, only_slide, segmented, serving, settings_of
 
 from ntrm.service.api import routes_results
 from ntrm.service.api.routes_results import REPORT_POLICY
-from ntrm.service.core.shared_paths import THUMBNAILS
+from ntrm.service.core.settings import THUMBNAILS
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -7,8 +7,7 @@ from tests.pipeline.small import paint, write_slide
 from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
 
 from ntrm.results.slide_state import alone
-from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.core.shared_paths import INCOMING, THUMBNAILS, TRASH, UPLOADS
+from ntrm.service.core.settings import INCOMING, THUMBNAILS, TRASH, UPLOADS, ServiceLimits
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

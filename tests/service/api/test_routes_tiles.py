@@ -9,7 +9,7 @@ from tests.service.small import RAW, only_slide, segmented, serving, settings_of
 
 from ntrm.core.labels import SAFE_COLOURS
 from ntrm.service.api import routes_tiles
-from ntrm.service.core.palette import BROKEN, CORRECTED, SAFE_BROKEN, SAFE_CORRECTED
+from ntrm.service.tiles.layer_colours import BROKEN, CORRECTED, SAFE_BROKEN, SAFE_CORRECTED
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

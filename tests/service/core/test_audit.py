@@ -8,7 +8,7 @@ import pytest
 from tests.service.small import serving, settings_of
 
 from ntrm.service.core.audit import Audit
-from ntrm.service.core.shared_paths import AUDIT
+from ntrm.service.core.settings import AUDIT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
 
 from ntrm.results.slide_state import remember_failure
-from ntrm.service.core.shared_paths import INCOMING, UPLOADS
+from ntrm.service.core.settings import INCOMING, UPLOADS
 from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
 from ntrm.service.jobs.database import FOUND, JobStore
 

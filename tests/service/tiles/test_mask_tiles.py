@@ -9,7 +9,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import write_mask_ome_tiff
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.tiles.geometry import DeepZoom
-from ntrm.service.tiles.mask_tiles import BORDER, MaskLayers, Place
+from ntrm.service.tiles.mask_tiles import BORDER, MaskGrid, MaskLayers
 from ntrm.wsi.readers.array_cache import ArrayCache
 
 
@@ -30,17 +30,17 @@ def levels_of(path):
         return [level.asarray() for level in tif.series[0].levels]
 
 
-def sample(levels, place, level, box):
+def sample(levels, grid, level, box):
     """Pixel by pixel, straight from the definition."""
-    scale = 2 ** (place.zoom.top - level)
+    scale = 2 ** (grid.zoom.top - level)
     depth = 0
-    while depth + 1 < len(levels) and 2 ** (depth + 1) * min(place.sx, place.sy) <= scale:
+    while depth + 1 < len(levels) and 2 ** (depth + 1) * min(grid.sx, grid.sy) <= scale:
         depth += 1
     out = np.zeros((box.height, box.width), dtype=np.uint8)
     for i in range(box.height):
         for j in range(box.width):
-            row = int((box.top + i + 0.5) * scale / place.sy / 2**depth)
-            column = int((box.left + j + 0.5) * scale / place.sx / 2**depth)
+            row = int((box.top + i + 0.5) * scale / grid.sy / 2**depth)
+            column = int((box.left + j + 0.5) * scale / grid.sx / 2**depth)
             if row < levels[depth].shape[0] and column < levels[depth].shape[1]:
                 out[i, j] = levels[depth][row, column]
     return out
@@ -51,27 +51,27 @@ def test_tiles_are_the_masks_own_pixels_at_every_level(tmp_path, random, factors
     mask = blobs(random, 530, 610)
     write(tmp_path, {"mask": mask, "confidence": blobs(random, 530, 610)})
     sx, sy = factors
-    place = Place(DeepZoom(round(610 * sx - 0.4 * (sx > 1)), round(530 * sy)), sx, sy)
-    layers = MaskLayers(tmp_path, place, ArrayCache(2**24))
-    assert layers.names == ("tissue", "confidence", "interface")
+    grid = MaskGrid(DeepZoom(round(610 * sx - 0.4 * (sx > 1)), round(530 * sy)), sx, sy)
+    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
+    assert layers.names == ["tissue", "confidence", "interface"]
     for layer, file in (("tissue", "mask"), ("confidence", "confidence")):
         levels = levels_of(tmp_path / f"{file}.ome.tif")
-        for level in {place.zoom.top, place.zoom.top - 2, 7, 0}:
-            columns, rows = place.zoom.grid(level)
+        for level in {grid.zoom.top, grid.zoom.top - 2, 7, 0}:
+            columns, rows = grid.zoom.grid(level)
             for column, row in {(0, 0), (columns - 1, rows - 1)}:
-                box = place.zoom.tile(level, column, row)
+                box = grid.zoom.tile(level, column, row)
                 found = layers.pixels(layer, level, box)
-                np.testing.assert_array_equal(found, sample(levels, place, level, box))
+                np.testing.assert_array_equal(found, sample(levels, grid, level, box))
     layers.close()
 
 
-def test_a_pixel_by_its_place(tmp_path, random):
+def test_a_pixel_at_a_point(tmp_path, random):
     mask = blobs(random, 530, 610)
     write(tmp_path, {"mask": mask})
-    layers = MaskLayers(tmp_path, Place(DeepZoom(6100, 5300), 10.0, 10.0), ArrayCache(2**24))
+    layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(6100, 5300), 10.0, 10.0), ArrayCache(2**24))
     for _ in range(50):
         x, y = random.random(2) * (6100, 5300)
-        row, column = layers.place.mask_pixel(x, y)
+        row, column = layers.grid.mask_pixel(x, y)
         assert layers.at("tissue", row, column) == (int(mask[int(y / 10), int(x / 10)]) + 1) % 256
     assert layers.at("tissue", 530, 0) == 0
     assert layers.at("tissue", 0, -1) == 0
@@ -82,14 +82,14 @@ def test_a_pixel_by_its_place(tmp_path, random):
 def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, random):
     mask = blobs(random, 300, 310)
     write(tmp_path, {"mask": mask})
-    place = Place(DeepZoom(310, 300), 1.0, 1.0)
-    layers = MaskLayers(tmp_path, place, ArrayCache(2**24))
+    grid = MaskGrid(DeepZoom(310, 300), 1.0, 1.0)
+    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
     near = np.logical_and(*(maximum_filter(mask == index, 2 * BORDER + 1, mode="constant") for index in (1, 3)))
     found = np.zeros(mask.shape, dtype=bool)
     for column in range(2):
         for row in range(2):
-            box = place.zoom.tile(place.zoom.top, column, row)
-            part = layers.pixels("interface", place.zoom.top, box, (1, 3))
+            box = grid.zoom.tile(grid.zoom.top, column, row)
+            part = layers.pixels("interface", grid.zoom.top, box, (1, 3))
             found[box.top : box.top + box.height, box.left : box.left + box.width] = part
     np.testing.assert_array_equal(found, near)
     assert near.any()
@@ -100,13 +100,13 @@ def test_a_border_is_at_least_four_tile_pixels_wide_at_every_zoom(tmp_path):
     mask = np.zeros((400, 600), dtype=np.uint8)
     mask[:, 311:] = 1
     write(tmp_path, {"mask": mask})
-    place = Place(DeepZoom(6000, 4000), 10.0, 10.0)
-    layers = MaskLayers(tmp_path, place, ArrayCache(2**24))
+    grid = MaskGrid(DeepZoom(6000, 4000), 10.0, 10.0)
+    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
     widths = []
-    for level in range(7, place.zoom.top + 1):
-        scale = place.zoom.scale(level)
+    for level in range(7, grid.zoom.top + 1):
+        scale = grid.zoom.scale(level)
         column = int(3110 / scale) // 256
-        box = place.zoom.tile(level, column, 0)
+        box = grid.zoom.tile(level, column, 0)
         part = layers.pixels("interface", level, box, (0, 1))
         if 4 <= 3110 / scale % 256 <= 252:  # not cut by the edge of the tile
             widths += np.unique(part.sum(axis=1)).tolist()
@@ -119,12 +119,12 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     final, first, truth = (blobs(random, 200, 300) for _ in range(3))
     truth[:30] = IGNORE
     write(tmp_path, {"mask": final, "coarse": first})
-    place = Place(DeepZoom(300, 200), 1.0, 1.0)
-    assert "improvement" not in MaskLayers(tmp_path, place, ArrayCache(2**24)).names
+    grid = MaskGrid(DeepZoom(300, 200), 1.0, 1.0)
+    assert "improvement" not in MaskLayers(tmp_path, grid, ArrayCache(2**24)).names
     write(tmp_path, {"truth": truth})
-    layers = MaskLayers(tmp_path, place, ArrayCache(2**24))
-    box = place.zoom.tile(place.zoom.top, 0, 0)
-    found = layers.pixels("improvement", place.zoom.top, box)
+    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
+    box = grid.zoom.tile(grid.zoom.top, 0, 0)
+    found = layers.pixels("improvement", grid.zoom.top, box)
     known = truth != IGNORE
     np.testing.assert_array_equal(found == 1, (known & (final == truth) & (first != truth))[:, :256])
     np.testing.assert_array_equal(found == 2, (known & (final != truth) & (first == truth))[:, :256])
@@ -133,8 +133,8 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
 
 def test_a_layer_that_is_not_there(tmp_path, random):
     write(tmp_path, {"mask": blobs(random, 50, 60)})
-    layers = MaskLayers(tmp_path, Place(DeepZoom(60, 50), 1.0, 1.0), ArrayCache(2**20))
+    layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(60, 50), 1.0, 1.0), ArrayCache(2**20))
     with pytest.raises(ProblemError) as caught:
-        layers.pixels("confidence", 6, layers.place.zoom.tile(6, 0, 0))
+        layers.pixels("confidence", 6, layers.grid.zoom.tile(6, 0, 0))
     assert caught.value.status == 404
     layers.close()

@@ -46,7 +46,7 @@ def test_a_slide_in_use_is_not_closed(readers, slides):
         for path, _ in slides[1:]:
             with readers.using(path) as slide:
                 slide.read(0, 0, 1, 1, 0)
-        readers.close_idle(0)
+        readers.close_unused()
         readers.forget(slides[0][0])
         np.testing.assert_array_equal(held.read(0, 0, 90, 80, 0), slides[0][1])
 

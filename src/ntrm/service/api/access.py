@@ -1,6 +1,7 @@
-"""Who may come in: Host, Origin, a token for programs, a link that works once for a browser; headers.
+"""Who is let in: a check of Host, Origin, and the token or cookie before every request; headers on every answer.
 
-Only hashes of secrets are kept. Comparisons take the same time whatever differs.
+Programs send a token; a browser opens a link that works once and gets a cookie. Only hashes of secrets are kept, and
+comparisons take the same time whatever differs.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import json
 import logging
 import re
 import secrets
@@ -17,10 +17,10 @@ import threading
 import time
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ntrm.service.core.problems import ProblemError, document_of
@@ -32,109 +32,7 @@ COOKIE = "ntrm_session"
 LINK_SECONDS = 15 * 60
 SESSION_SECONDS = 7 * 24 * 3600
 MOST_LINKS = 100
-"""Unused ones; the oldest goes."""
-
-
-class Access:
-    """Token, links and sessions of a service."""
-
-    def __init__(self, settings: ServiceSettings, store: JobStore) -> None:
-        self.token = settings.token or secrets.token_urlsafe(32)
-        self._digest = _digest(self.token)
-        self._store = store
-        self._links: dict[str, float] = {}
-        self._sessions = store.sessions(self._digest)
-        self._lock = threading.Lock()
-        self._settings = settings
-        public = urlsplit(settings.public_url or "")
-        self.secure = public.scheme == "https"
-        """Whether the cookie may travel over TLS only."""
-        self._public = public.netloc.lower()
-
-    def knows(self, token: str) -> bool:
-        """Whether this is the token."""
-        return hmac.compare_digest(_digest(token), self._digest)
-
-    def new_code(self) -> str:
-        """For a link that lets one browser in."""
-        code = secrets.token_urlsafe(32)
-        with self._lock:
-            while len(self._links) >= MOST_LINKS:
-                self._links.pop(next(iter(self._links)))
-            self._links[_digest(code)] = time.time() + LINK_SECONDS
-        return code
-
-    def redeem(self, code: str) -> str | None:
-        """A session's cookie for a link's code; every code works once and for a short time."""
-        with self._lock:
-            expires = self._links.pop(_digest(code), 0.0)
-        if expires < time.time():
-            return None
-        cookie, until = secrets.token_urlsafe(32), time.time() + SESSION_SECONDS
-        try:
-            self._store.add_session(_digest(cookie), self._digest, until)
-        except sqlite3.Error:
-            # A full disk, perhaps, which somebody comes in to empty.
-            _log.warning("a browser's session could not be written down: it ends with the service")
-        with self._lock:
-            self._sessions[_digest(cookie)] = until
-        return cookie
-
-    def has_session(self, cookie: str) -> bool:
-        """Whether a cookie belongs to a session that goes on."""
-        # Found by its hash: how long that takes says nothing about the cookie itself.
-        with self._lock:
-            return self._sessions.get(_digest(cookie), 0.0) > time.time()
-
-    def allows_host(self, host: str) -> bool:
-        """Whether a Host header names this service, and no other site that points here."""
-        host = host.lower()
-        if self._public and host == self._public:
-            return True
-        name = _without_port(host)
-        if is_loopback(name):
-            return True
-        if self._settings.is_loopback:
-            return False
-        # Other sites can only lie with names, never with addresses.
-        return name == self._settings.host.lower() or _is_address(name)
-
-    def allows_origin(self, origin: str, host: str) -> bool:
-        """Whether a request comes from this service's own page."""
-        parts = urlsplit(origin.lower())
-        if self._public and parts.netloc == self._public:
-            return parts.scheme == urlsplit(self._settings.public_url or "").scheme
-        return parts.scheme in ("http", "https") and parts.netloc == host.lower() and not self._is_public(host)
-
-    def _is_public(self, host: str) -> bool:
-        return bool(self._public) and host.lower() == self._public
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _without_port(host: str) -> str:
-    """The name in a Host header; nothing where it is none.
-
-    >>> _without_port("localhost:80"), _without_port("[::1]:80"), _without_port("[::1"), _without_port("a:b")
-    ('localhost', '[::1]', '', '')
-    """
-    found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(:[0-9]{1,5})?", host)
-    return found[1] if found else ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
-# What stands before every request: Host, Origin, token or cookie; and the headers on every answer.
-
-
+"""Unused links; of more, the oldest is dropped."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -151,16 +49,103 @@ HEADERS = {
 }
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/open/", "/page/", "/favicon.ico")
-"""Need no token: nothing there tells of slides."""
+"""Need no token: nothing there reveals anything about slides."""
+
+
+class Access:
+    """Token, links and sessions of a service."""
+
+    def __init__(self, settings: ServiceSettings, store: JobStore) -> None:
+        self.token = settings.token or secrets.token_urlsafe(32)
+        self._digest = _digest(self.token)
+        self._store, self._settings = store, settings
+        self._links: dict[str, float] = {}
+        self._sessions = store.sessions(self._digest)
+        self._lock = threading.Lock()
+        public = urlsplit((settings.public_url or "").lower())
+        self._public_scheme, self._public_host = public.scheme, public.netloc
+        self.secure = public.scheme == "https"
+        """Whether the cookie may travel over TLS only."""
+
+    def knows(self, token: str) -> bool:
+        """Whether this is the token."""
+        return hmac.compare_digest(_digest(token), self._digest)
+
+    def new_code(self) -> str:
+        """For a link that lets one browser in."""
+        code = secrets.token_urlsafe(32)
+        with self._lock:
+            while len(self._links) >= MOST_LINKS:
+                self._links.pop(next(iter(self._links)))
+            self._links[_digest(code)] = time.time() + LINK_SECONDS
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """The cookie of a new session for a link's code, which works once and for a short time; None otherwise."""
+        with self._lock:
+            expires = self._links.pop(_digest(code), 0.0)
+        if expires < time.time():
+            return None
+        cookie, until = secrets.token_urlsafe(32), time.time() + SESSION_SECONDS
+        try:
+            self._store.add_session(_digest(cookie), self._digest, until)
+        except sqlite3.Error:
+            # A full disk, perhaps, which somebody signs in to empty.
+            _log.warning("a browser's session could not be stored: it ends with the service")
+        with self._lock:
+            self._sessions[_digest(cookie)] = until
+        return cookie
+
+    def has_session(self, cookie: str) -> bool:
+        """Whether a cookie belongs to a session that goes on."""
+        # Found by its hash: how long that takes says nothing about the cookie itself.
+        with self._lock:
+            return self._sessions.get(_digest(cookie), 0.0) > time.time()
+
+    def allows_host(self, host: str) -> bool:
+        """Whether a Host header names this service, and no other site that points here."""
+        name = _without_port(host.lower())
+        if (self._public_host and host.lower() == self._public_host) or is_loopback(name):
+            return True
+        # A site of an attacker can point a name at this service, never an address.
+        own = name == self._settings.host.lower() or _is_address(name)
+        return own and not self._settings.is_loopback
+
+    def allows_origin(self, origin: str, host: str) -> bool:
+        """Whether a request comes from this service's own page."""
+        origin_url, host = urlsplit(origin.lower()), host.lower()
+        if self._public_host and self._public_host in (origin_url.netloc, host):
+            return (origin_url.scheme, origin_url.netloc) == (self._public_scheme, self._public_host)
+        return origin_url.scheme in ("http", "https") and origin_url.netloc == host
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _without_port(host: str) -> str:
+    """The name in a Host header; nothing where it is malformed.
+
+    >>> _without_port("localhost:80"), _without_port("[::1]:80"), _without_port("[::1"), _without_port("a:b")
+    ('localhost', '[::1]', '', '')
+    """
+    match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(:[0-9]{1,5})?", host)
+    return match[1] if match else ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 class Guard:
-    """Wraps the application."""
+    """Wraps the application; ``locked`` is the page for a browser that is not signed in."""
 
     def __init__(self, app: ASGIApp, access: Access, locked: Path) -> None:
-        self._app = app
-        self._access = access
-        self._locked = locked
+        self._app, self._access, self._locked = app, access, locked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it."""
@@ -177,15 +162,16 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
+        answer = self._refusal(scope) or self._app
+        await answer(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
         problem = self._problem(scope)
         if problem is None:
-            await self._app(scope, receive, with_headers)
-        elif problem.status == 401 and scope["path"] == "/" and scope["method"] == "GET":
-            page = self._locked.read_bytes() if self._locked.is_file() else b"<!doctype html><title>locked</title>"
-            await _answer(with_headers, 401, page, {"content-type": "text/html; charset=utf-8"})
-        else:
-            body = json.dumps(document_of(problem), ensure_ascii=False).encode()
-            await _answer(with_headers, problem.status, body, {"content-type": "application/json", **problem.headers})
+            return None
+        if problem.status == 401 and scope["path"] == "/" and scope["method"] == "GET":
+            return HTMLResponse(self._locked.read_bytes(), 401)
+        return JSONResponse(document_of(problem), problem.status, problem.headers)
 
     def _problem(self, scope: Scope) -> ProblemError | None:
         headers = Headers(scope=scope)
@@ -215,7 +201,7 @@ class Guard:
         if scheme.lower() == "bearer":
             return "token" if self._access.knows(token.strip()) else None
         try:
-            cookie: Any = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return None
         return "cookie" if cookie is not None and self._access.has_session(cookie.value) else None
@@ -224,16 +210,9 @@ class Guard:
 def _foreign(scope: Scope, headers: Headers) -> ProblemError | None:
     """Refuse what another site makes a browser do in its user's name."""
     site = headers.get("sec-fetch-site")
-    # A browser says where an unsafe request comes from; one that stays silent could be another site's form.
+    # A browser says where an unsafe request comes from; without that it could be another site's form.
     if scope["method"] not in SAFE_METHODS and headers.get("origin") is None and site != "same-origin":
         return ProblemError(403, "origin", "the request does not say which page it comes from")
     if site in ("cross-site", "same-site") and scope["path"] != "/":
         return ProblemError(403, "origin", "requests from other sites are refused")
     return None
-
-
-async def _answer(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
-    named = {**headers, "content-length": str(len(body))}
-    raw = [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in named.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})

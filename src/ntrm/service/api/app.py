@@ -1,14 +1,15 @@
-"""The web application: routes, errors as documents, the page; ``serve`` runs it."""
+"""The web application: the service's own routes, the page, errors as documents; ``serve`` runs it."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
@@ -16,18 +17,32 @@ from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from ntrm.core.errors import NtrmError
-from ntrm.service.api import routes_about, routes_results, routes_slides, routes_tiles
-from ntrm.service.api.access import COOKIE, HEADERS, SESSION_SECONDS, Guard
+from ntrm.models.folders import BUNDLED
+from ntrm.service.api import routes_results, routes_slides, routes_tiles
+from ntrm.service.api.access import COOKIE, HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.routes_slides import invalid
-from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest
+from ntrm.service.api.routes_slides import Shared, invalid, problems
+from ntrm.service.api.schemas import (
+    About,
+    ErrorBody,
+    Health,
+    Limits,
+    Link,
+    Model,
+    PathRequest,
+    RetryRequest,
+    TissueClass,
+    iso,
+)
 from ntrm.service.core.disk import disk_full, is_full
+from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE, ModelFacts
 from ntrm.service.core.problems import ProblemError, busy, document_of, missing, status_of
 from ntrm.service.core.settings import ServiceSettings
 from ntrm.version import __version__
 
 PAGE = Path(__file__).parents[1] / "page"
 INDEX, LOCKED = "index.html", "locked.html"
+router = APIRouter(tags=["service"])
 DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for diagnosis."
 
 
@@ -43,27 +58,72 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         finally:
             app_state.close()
 
-    everywhere: dict[int | str, dict[str, Any]] = {status: {"model": ErrorDocument} for status in (401, 403, 421, 422)}
     app = FastAPI(
         title="ntrm",
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        responses=everywhere,
+        responses=problems(401, 403, 421, 422),
         # Their pages fetch scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
-        # Nothing is told to anybody, whatever the environment says.
+        # Off, whatever the environment says.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.app_state = app_state
-    for routes in (routes_about, routes_slides, routes_results, routes_tiles):
-        app.include_router(routes.router)
+    for routes in (router, routes_slides.router, routes_results.router, routes_tiles.router):
+        app.include_router(routes)
     _add_page(app, app_state)
     _add_errors(app)
     _describe(app)
     app.add_middleware(Guard, access=app_state.access, locked=PAGE / LOCKED)
     return app
+
+
+@router.get("/healthz")
+def health(app_state: Shared) -> Health:
+    """Whether the service answers, has a worker and room on its disk; needs no token."""
+    reason = "no_worker" if app_state.supervisor.state == "refused" else app_state.disk
+    return Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
+
+
+@router.get("/v1/about")
+def about(app_state: Shared) -> About:
+    """Version, model, classes with their colours, limits."""
+    settings, model, refusal = app_state.settings, app_state.model, app_state.supervisor.refusal
+    return About(
+        program="ntrm",
+        version=__version__,
+        model=None if model is None else Model.model_validate(model),
+        notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED else NOTICE,
+        classes=[] if model is None else _classes(model),
+        limits=Limits.model_validate(settings.limits),
+        server_paths=bool(settings.roots),
+        worker=app_state.supervisor.state,  # type: ignore[arg-type]
+        worker_error=None if refusal is None else ErrorBody(**refusal),
+        queue=app_state.store.counts(),
+    )
+
+
+@router.post("/v1/links", status_code=201)
+def link(app_state: Shared) -> Link:
+    """A link that lets one browser in, once and soon."""
+    app_state.audit.note("link")
+    return Link(path=f"/open/{app_state.access.new_code()}", expires=iso(time.time() + LINK_SECONDS) or "")
+
+
+def _classes(model: ModelFacts) -> list[TissueClass]:
+    return [
+        TissueClass(
+            index=tissue.index,
+            name=tissue.name,
+            title=tissue.title,
+            colour="#" + bytes(tissue.rgb).hex(),
+            safe_colour="#" + bytes(safe).hex(),
+            background=tissue.name == model.schema.background,
+        )
+        for tissue, safe in zip(model.schema.tissues, model.safe_colours, strict=True)
+    ]
 
 
 def _add_page(app: FastAPI, app_state: AppState) -> None:
@@ -100,7 +160,7 @@ def _add_page(app: FastAPI, app_state: AppState) -> None:
 
 
 class _Page(StaticFiles):
-    """The page's files: asked for anew each time, so that a new version is seen at once."""
+    """The page's files: the browser checks them each time, so that a new version is seen at once."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
         answer = await super().get_response(path, scope)
@@ -109,19 +169,20 @@ class _Page(StaticFiles):
 
 
 def _describe(app: FastAPI) -> None:
-    """Add to the OpenAPI description what the guard demands, and the documents of bodies that are read by hand."""
+    """Add to the OpenAPI description what ``Guard`` requires, and the schemas of bodies that are read by hand."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             described = plain()
-            parts = described["components"]
-            parts["securitySchemes"] = {
+            components = described["components"]
+            components["securitySchemes"] = {
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             }
             for kind in (PathRequest, RetryRequest):
-                parts["schemas"][kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+                schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+                components["schemas"][kind.__name__] = schema
             described["security"] = [{"token": []}, {"session": []}]
             described["paths"]["/healthz"]["get"]["security"] = []
             app.openapi_schema = described
@@ -131,49 +192,40 @@ def _describe(app: FastAPI) -> None:
 
 
 def _add_errors(app: FastAPI) -> None:
-    def answer(error: NtrmError, headers: dict[str, str] | None = None) -> JSONResponse:
-        told = disk_full() if is_full(error) else error
-        return JSONResponse(document_of(told), status_of(told), headers=headers)
+    def handler(make: Callable[[Any], NtrmError]) -> Callable[[Request, Exception], Awaitable[Response]]:
+        async def answer(_: Request, error: Exception) -> Response:
+            problem = disk_full() if is_full(error) else make(error)
+            headers = problem.headers if isinstance(problem, ProblemError) else None
+            return JSONResponse(document_of(problem), status_of(problem), headers)
 
-    @app.exception_handler(ProblemError)
-    async def problem(_: Request, error: ProblemError) -> Response:
-        return answer(error, error.headers)
+        return answer
 
-    @app.exception_handler(NtrmError)
-    async def ours(_: Request, error: NtrmError) -> Response:
-        return answer(error)
+    for kind, make in _PROBLEMS.items():
+        app.add_exception_handler(kind, handler(make))
 
-    @app.exception_handler(RequestValidationError)
-    async def wrong(_: Request, error: RequestValidationError) -> Response:
-        return answer(invalid(error.errors()))
 
-    @app.exception_handler(HTTPException)
-    async def http(_: Request, error: HTTPException) -> Response:
-        texts = {404: "there is nothing here", 405: "this cannot be done here"}
-        code = {404: "not_found", 405: "method"}.get(error.status_code, "http")
-        what = texts.get(error.status_code, str(error.detail))
-        return answer(ProblemError(error.status_code, code, what), dict(error.headers or {}))
+def _http_problem(error: HTTPException) -> ProblemError:
+    known = {404: ("not_found", "there is nothing here"), 405: ("method", "this cannot be done here")}
+    code, what = known.get(error.status_code, ("http", str(error.detail)))
+    return ProblemError(error.status_code, code, what, headers=error.headers)
 
-    @app.exception_handler(sqlite3.Error)
-    async def database(_: Request, error: sqlite3.Error) -> Response:
-        unanswered = busy("the database does not answer", "look whether the disk is full")
-        return answer(disk_full() if is_full(error) else unanswered)
 
-    @app.exception_handler(OSError)
-    async def system(_: Request, error: OSError) -> Response:
-        if is_full(error):
-            return answer(disk_full())
-        raise error
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
-    @app.exception_handler(Exception)
-    async def bug(_: Request, __: Exception) -> Response:
-        # Answered outside of the guard, which adds the headers otherwise.
-        return answer(ProblemError(500, "bug", "something went wrong", hint="look into the service's log"), HEADERS)
 
-    @app.exception_handler(FileNotFoundError)
-    async def gone(_: Request, __: FileNotFoundError) -> Response:
-        return answer(missing("the file was deleted meanwhile"))
-
-    @app.exception_handler(ClientDisconnect)
-    async def left(_: Request, __: ClientDisconnect) -> Response:
-        return answer(ProblemError(400, "disconnected", "the client went away"))
+_PROBLEMS: dict[type[Exception], Callable[[Any], NtrmError]] = {
+    NtrmError: lambda error: error,
+    RequestValidationError: lambda error: invalid(error.errors()),
+    HTTPException: _http_problem,
+    ClientDisconnect: lambda _: ProblemError(400, "disconnected", "the client went away"),
+    sqlite3.Error: lambda _: busy("the database does not answer", "look whether the disk is full"),
+    FileNotFoundError: lambda _: missing("the file was deleted meanwhile"),
+    # A bug, like every other error: raised, so that it is logged.
+    OSError: _raise,
+    # Answered outside of ``Guard``, which adds the headers otherwise.
+    Exception: lambda _: ProblemError(
+        500, "bug", "something went wrong", hint="look into the service's log", headers=HEADERS
+    ),
+}
+"""What an error that reaches the application is answered with; on a full disk, that it is full."""

@@ -7,14 +7,14 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ntrm.core.errors import NtrmError
+from ntrm.results.documents import read_summary
 from ntrm.results.paths import REGIONS, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
@@ -22,8 +22,7 @@ from ntrm.service.core.audit import Audit
 from ntrm.service.core.disk import DiskState, Reserve, disk_state, is_full
 from ntrm.service.core.model_info import ModelFacts, read_facts
 from ntrm.service.core.problems import conflict, missing
-from ntrm.service.core.settings import ServiceSettings
-from ntrm.service.core.shared_paths import (
+from ntrm.service.core.settings import (
     AUDIT,
     DATABASE,
     INCOMING,
@@ -32,36 +31,55 @@ from ntrm.service.core.shared_paths import (
     THUMBNAILS,
     TRASH,
     UPLOADS,
+    ServiceSettings,
     upload_path,
 )
-from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished, image_size, read_summary
+from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
 from ntrm.service.jobs.database import FOUND, RUNNING, UPLOAD, JobStore, Slide
 from ntrm.service.jobs.supervisor import Supervisor
+from ntrm.service.tiles.caches import OpenPool, TileStore
 from ntrm.service.tiles.geometry import DeepZoom
-from ntrm.service.tiles.mask_tiles import FILES, MaskLayers, Place
+from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
 from ntrm.service.tiles.region_finder import RegionFinder
 from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
-from ntrm.service.tiles.tile_store import TileStore
 from ntrm.wsi.isolated import Limits
 from ntrm.wsi.readers.array_cache import ArrayCache
 
 _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
 IDLE_SECONDS = 600.0
-"""Slides nobody looks at are closed after this."""
+"""Slides that nobody views are closed after this."""
 SEARCH_SECONDS = 5.0
 """How long the end waits for the search for originals."""
-OPEN_MASKS = 32
+OPEN_RESULTS = 32
 DAY = 86_400.0
 
 
+class OpenResults:
+    """The results of one finished slide: the layers of its masks, and its regions, which are read when asked for."""
+
+    def __init__(self, folder: Path, cache: ArrayCache) -> None:
+        summary = read_summary(folder)
+        self.bounds = summary.bounds
+        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*summary.bounds[2:]), *summary.mask_to_slide), cache)
+        self.close = self.layers.close
+        self._folder = folder
+
+    @cached_property
+    def regions(self) -> RegionFinder:
+        """Finds the region at a point."""
+        document = finished(self._folder)
+        if document is None:
+            raise _no_results()
+        return RegionFinder(list(document["tables"]["regions"]), self._folder / REGIONS)
+
+
 class AppState:
-    """Database, workers, open slides and masks, tiles."""
+    """Database, workers, open slides and results, tiles."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        # Absolute: one name for one folder, which an answer that tells none is sure to recognise.
-        settings = replace(settings, out=settings.out.absolute())
-        self.settings = settings
+        # Absolute: one name for one folder, which is then sure to be recognised and left out of answers.
+        self.settings = settings = replace(settings, out=settings.out.absolute())
         hidden, limits = settings.hidden, settings.limits
         for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
             (hidden / name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -74,22 +92,20 @@ class AppState:
         self.tiles = TileStore(limits)
         self.supervisor = Supervisor(settings, self.store, self._chores)
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
-        self._masks: OrderedDict[tuple[str, int], tuple[MaskLayers, list[int]]] = OrderedDict()
-        self._masks_lock = threading.Lock()
-        self._finders: OrderedDict[tuple[str, int], RegionFinder] = OrderedDict()
+        self._results: OpenPool[OpenResults] = OpenPool(OPEN_RESULTS)
         self._model: ModelFacts | None = None
         self._purging = threading.Lock()
         self.naming = threading.Lock()
         """Held while a name is chosen for a new slide."""
         self.uploads = 0
-        """Those that are coming in just now."""
+        """Uploads in progress."""
         self.search: threading.Thread | None = None
         """Looks for the originals of results; alive while it does."""
         self._stop = threading.Event()
         self._next_chore = 0.0
 
     def open(self) -> None:
-        """Begin: clear up after a service that was killed, adopt results, start the workers."""
+        """Begin: clean up after a service that was killed, adopt results, start the workers."""
         for leftover in (self.settings.hidden / INCOMING).iterdir():
             leftover.unlink(missing_ok=True)
         self._empty_trash()
@@ -118,17 +134,12 @@ class AppState:
         self.supervisor.stop()
         self.tiles.close()
         self.readers.close()
-        with self._masks_lock:
-            for layers, _ in self._masks.values():
-                layers.close()
-            self._masks.clear()
+        self._results.close_unused()
         if self.search is not None:
             self.search.join(SEARCH_SECONDS)
         self.audit.note_refusals()
         self.audit.note("stop")
         self.store.close()
-
-    # The model
 
     @property
     def model(self) -> ModelFacts | None:
@@ -148,11 +159,24 @@ class AppState:
         """Of its results."""
         return self.settings.out / slide.slide_id
 
-    def file_key(self, slide: Slide) -> tuple[str, int, int]:
-        """Names the original and changes whenever it does."""
-        return self._original(slide)[1]
+    def revision(self, slide: Slide) -> int:
+        """Changes whenever the results do, or when a ground truth is added to them."""
+        try:
+            made = (self.folder(slide) / SUMMARY).stat().st_mtime_ns
+        except OSError:
+            raise _no_results() from None
+        try:
+            return made ^ (self.folder(slide) / FILES["truth"]).stat().st_mtime_ns
+        except OSError:
+            return made
 
-    def _original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
+    def results(self, slide: Slide) -> AbstractContextManager[OpenResults]:
+        """The results of a finished slide, open until the block ends."""
+        key = (slide.id, self.revision(slide))
+        return self._results.hold(key, lambda: OpenResults(self.folder(slide), self._pixels))
+
+    def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
+        """The original's path, and a key that changes whenever the file does."""
         if slide.source is None:
             raise missing("the original of this slide is not known", "start the service with --root FOLDER")
         try:
@@ -161,90 +185,23 @@ class AppState:
             raise missing("the original of this slide is not there any more", "put it back") from None
         return slide.source, (slide.id, status.st_mtime_ns, status.st_size)
 
-    def revision(self, slide: Slide) -> int:
-        """Changes whenever the results do, or when a truth is put beside them."""
-        try:
-            made = (self.folder(slide) / SUMMARY).stat().st_mtime_ns
-        except OSError:
-            raise missing("the slide has no results", "wait until its status is done") from None
-        try:
-            return made ^ (self.folder(slide) / FILES["truth"]).stat().st_mtime_ns
-        except OSError:
-            return made
-
-    @contextmanager
-    def masks(self, slide: Slide) -> Iterator[MaskLayers]:
-        """The layers of a finished slide, open until the block ends."""
-        key = (slide.id, self.revision(slide))
-        with self._masks_lock:
-            held = self._masks.get(key)
-            if held is None:
-                held = MaskLayers(self.folder(slide), self.place(slide), self._pixels), [0]
-                self._masks[key] = held
-            self._masks.move_to_end(key)
-            held[1][0] += 1
-        try:
-            yield held[0]
-        finally:
-            with self._masks_lock:
-                held[1][0] -= 1
-                unused = [each for each, (_, users) in self._masks.items() if users[0] == 0]
-                for each in unused[: max(0, len(self._masks) - OPEN_MASKS)]:
-                    self._masks.pop(each)[0].close()
-
-    def _close_masks(self, id: str) -> None:  # noqa: A002 - the slide's
-        with self._masks_lock:
-            mine = [key for key, (_, users) in self._masks.items() if key[0] == id and users[0] == 0]
-            for key in mine:
-                self._masks.pop(key)[0].close()
-
-    def place(self, slide: Slide) -> Place:
-        """How the mask lies on the slide."""
-        grid = read_summary(self.folder(slide))["grid"]
-        return Place(DeepZoom(*image_size(grid)), float(grid["to_level0"][0]), float(grid["to_level0"][1]))
-
     @contextmanager
     def slide_tiles(self, slide: Slide) -> Iterator[SlideTiles]:
         """The original's tiles."""
-        path, key = self._original(slide)
+        path, key = self.original(slide)
         with self.readers.using(path, alone=slide.alone) as reader:
             yield SlideTiles(reader, self._pixels, key)
-
-    def bounds(self, slide: Slide) -> list[int]:
-        """The scanned part of the slide in its level-0 pixels: left, top, width, height."""
-        grid = read_summary(self.folder(slide))["grid"]
-        return list(grid["bounds"] or [0, 0, *image_size(grid)])
-
-    def finder(self, slide: Slide) -> RegionFinder:
-        """Tells the region at a point of a finished slide."""
-        key = (slide.id, self.revision(slide))
-        with self._masks_lock:
-            found = self._finders.get(key)
-        if found is None:
-            found = RegionFinder(self._rows(slide), self.folder(slide) / REGIONS)
-        with self._masks_lock:
-            self._finders[key] = found
-            self._finders.move_to_end(key)
-            while len(self._finders) > OPEN_MASKS:
-                self._finders.popitem(last=False)
-        return found
-
-    def _rows(self, slide: Slide) -> list[dict[str, Any]]:
-        document = finished(self.folder(slide))
-        if document is None:
-            raise missing("the slide has no results", "wait until its status is done")
-        return list(document["tables"]["regions"])
 
     # Deleting
 
     def delete(self, slide: Slide) -> None:
-        """Remove a slide with its upload and its results; a running job is ended first. A full disk is no hindrance."""
+        """Remove a slide with its upload and its results, also on a full disk; a running job is ended first."""
         try:
             self.reserve.spend(lambda: self._mark_deleted(slide))
         except (sqlite3.Error, OSError) as error:
             if not is_full(error) or slide.status == RUNNING:
                 raise
-            # The reserve is used up: its own files make the room to write down that they are gone.
+            # The reserve is used up: removing the slide's files first makes the room to record it.
             with self._purging:
                 self._remove_files(slide)
             self._mark_deleted(slide)
@@ -266,25 +223,22 @@ class AppState:
     def purge(self) -> None:
         """Remove the files of deleted slides that nobody works on."""
         with self._purging:
-            self._purge()
-
-    def _purge(self) -> None:
-        for slide in self.store.to_purge():
-            self._remove_files(slide)
-            # At last, when there is room: the database writes even to forget.
-            self.store.forget(slide.id)
+            for slide in self.store.to_purge():
+                self._remove_files(slide)
+                # Last, when there is room: the database writes even to forget.
+                self.store.forget(slide.id)
 
     def _remove_files(self, slide: Slide) -> None:
         hidden, folder = self.settings.hidden, self.folder(slide)
         if folder.is_dir():
             folder.rename(hidden / TRASH / f"{slide.id}-{time.time_ns()}")
         if slide.origin == UPLOAD:
-            # Never its source, which may be a file like it below a root.
+            # Never its source, which may be a file with the same content below a root.
             upload = upload_path(hidden, slide.id)
             self.readers.forget(upload)
             upload.unlink(missing_ok=True)
         (hidden / THUMBNAILS / f"{slide.id}.jpg").unlink(missing_ok=True)
-        self._close_masks(slide.id)
+        self._results.close_unused(which=lambda key: key[0] == slide.id)
         self._empty_trash()
 
     def _empty_trash(self) -> None:
@@ -292,7 +246,7 @@ class AppState:
             shutil.rmtree(leftover, ignore_errors=True)
 
     def _set_aside_unknown(self) -> None:
-        """Uploads of no slide: a service was killed before it wrote them down, or the database was moved away."""
+        """Uploads of no slide: a service was killed before it recorded them, or the database was moved away."""
         known, lost = self.store.ids(), self.settings.hidden / LOST
         for path in (self.settings.hidden / UPLOADS).iterdir():
             if path.name not in known:
@@ -301,27 +255,30 @@ class AppState:
                 _log.warning("an upload that belongs to no slide was moved to %s", lost / path.name)
                 self.audit.note("set aside", path.name)
 
+    # From time to time
+
     def _find_originals(self) -> None:
         """In a thread of its own: the roots may be large and far away."""
-        self.search = threading.Thread(target=self._look_for_originals, name="originals", daemon=True)
+
+        def search() -> None:
+            try:
+                find_originals(self.store, self.settings.roots, self._stop)
+            except sqlite3.Error:
+                # Listing a large root went on after the end, when the database was closed.
+                if not self._stop.is_set():
+                    raise
+
+        self.search = threading.Thread(target=search, name="originals", daemon=True)
         self.search.start()
 
-    def _look_for_originals(self) -> None:
-        try:
-            find_originals(self.store, self.settings.roots, self._stop)
-        except sqlite3.Error:
-            # Listing a large root went on after the end, when the database was closed.
-            if not self._stop.is_set():
-                raise
-
     def _chores(self) -> None:
-        """Called often, from the supervisor's thread."""
+        """Called often, from a thread of the supervisor."""
         if self.store.to_purge():
             self.purge()
         if time.monotonic() < self._next_chore:
             return
         self._next_chore = time.monotonic() + CHORE_SECONDS
-        self.readers.close_idle(IDLE_SECONDS)
+        self.readers.close_unused(idle_seconds=IDLE_SECONDS)
         self.audit.note_refusals()
         self.retire()
         self.reserve.fill()
@@ -341,3 +298,7 @@ class AppState:
                     self.delete(slide)
                 except NtrmError:
                     continue
+
+
+def _no_results() -> NtrmError:
+    return missing("the slide has no results", "wait until its status is done")

@@ -1,4 +1,4 @@
-"""Slides that come in: streamed to disk, looked into by a limited process, then queued."""
+"""New slides: uploads streamed to disk, paths below a root; opened by a limited process, then queued."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator
+import unicodedata
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
 from anyio.to_thread import run_sync
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.app_state import AppState
-from ntrm.service.core.disk import disk_full
-from ntrm.service.core.problems import ProblemError, document_of
-from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.core.shared_paths import INCOMING, display_name, upload_path
+from ntrm.service.core.disk import disk_full, write_all
+from ntrm.service.core.problems import ProblemError, conflict, document_of
+from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceLimits, upload_path
 from ntrm.service.jobs.database import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.wsi.cost import check_cost
 from ntrm.wsi.grid import credible_resolution
@@ -29,11 +29,13 @@ from ntrm.wsi.readers.reader import SlideInfo
 
 BUFFER = 2**20
 CHECK_BYTES = 64 * 2**20
-"""The free space is looked at again after so many bytes."""
+"""The free space is checked again after so many bytes."""
+LONGEST_PATH = 4096
+LONGEST_NAME = 200
 
 
 async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: int | None) -> Path:
-    """Write an upload to disk; whatever ends it early leaves nothing behind."""
+    """Write an upload to disk; where it ends early, nothing is left behind."""
     limits = app_state.settings.limits
     _check_size(declared or 0, limits.upload_bytes)
     path = app_state.settings.hidden / INCOMING / new_id()
@@ -46,12 +48,12 @@ async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: i
             buffer += chunk
             _check_size(written + len(buffer), limits.upload_bytes)
             if len(buffer) >= BUFFER:
-                written += await run_sync(_write, descriptor, bytes(buffer))
+                written += await run_sync(write_all, descriptor, bytes(buffer))
                 buffer.clear()
             if written - checked >= CHECK_BYTES:
                 checked = written
                 _check_space(path.parent, 0, limits.reserve_bytes)
-        written += await run_sync(_write, descriptor, bytes(buffer))
+        written += await run_sync(write_all, descriptor, bytes(buffer))
         await run_sync(os.fsync, descriptor)
         if written == 0:
             raise ProblemError(422, "unreadable", "the upload is empty", expected="the bytes of a slide")
@@ -65,105 +67,92 @@ async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: i
 
 def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> Slide:
     """Queue a file that was uploaded; without µm/px it is kept and waits for them."""
-    made = new_id()
-    place = upload_path(app_state.settings.hidden, made)
-    incoming.rename(place)
+    key = new_id()
+    path = upload_path(app_state.settings.hidden, key)
+    incoming.rename(path)
     try:
-        info = look_into(app_state, place, alone=True)
-        lacking = _mpp_problem(info, mpp)
+        info = inspect(app_state, path, alone=True)
+        problem = _mpp_problem(info, mpp)
         waiting = [slide for slide in app_state.store.every(FAILED) if _waits_for_mpp(slide)]
-        fingerprint = source_fingerprint(place) if lacking or waiting else None
+        fingerprint = source_fingerprint(path) if problem or waiting else None
         for slide in waiting:
-            # The same file sent again, now with its µm/px, takes the place of the one that waits for them.
+            # The same file sent again, now with its µm/px, replaces the one that waits for them.
             if slide.fingerprint == fingerprint:
                 app_state.delete(slide)
-        slide = _added(app_state, made, place, UPLOAD, info, display_name(name), mpp, slide_id, fingerprint, lacking)
+        slide = _new_slide(key, path, UPLOAD, info, name, mpp, slide_id)
+        slide = replace(slide, fingerprint=fingerprint)
+        if problem is not None:
+            error = document_of(problem)["error"]
+            slide = replace(slide, status=FAILED, finished=slide.created, error=error)
+        slide = _add(app_state, slide, info, slide_id)
     except BaseException:
-        app_state.readers.forget(place)
-        place.unlink(missing_ok=True)
+        app_state.readers.forget(path)
+        path.unlink(missing_ok=True)
         raise
-    app_state.audit.note("upload", slide.slide_id, "kept" if lacking else "queued")
-    if lacking is not None:
-        lacking.more["slide"] = slide.id
-        raise lacking
+    app_state.audit.note("upload", slide.slide_id, "kept" if problem else "queued")
+    if problem is not None:
+        problem.more["slide"] = slide.id
+        raise problem
     app_state.supervisor.wake()
     return slide
 
 
 def submit_path(app_state: AppState, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
     """Queue a file of the server."""
-    info = look_into(app_state, path, alone=False)
-    lacking = _mpp_problem(info, mpp)
-    if lacking is not None:
-        raise lacking
-    # Its content tells it from others, wherever its root lies the next time.
-    fingerprint = source_fingerprint(path)
-    slide = _added(app_state, new_id(), path, PATH, info, display_name(path.name), mpp, slide_id, fingerprint)
+    info = inspect(app_state, path, alone=False)
+    problem = _mpp_problem(info, mpp)
+    if problem is not None:
+        raise problem
+    slide = _new_slide(new_id(), path, PATH, info, path.name, mpp, slide_id)
+    # Recognised by its content, wherever its root lies the next time.
+    slide = _add(app_state, replace(slide, fingerprint=source_fingerprint(path)), info, slide_id)
     app_state.audit.note("path", slide.slide_id, "queued")
     app_state.supervisor.wake()
     return slide
 
 
-def look_into(app_state: AppState, path: Path, *, alone: bool) -> SlideInfo:
+def inspect(app_state: AppState, path: Path, *, alone: bool) -> SlideInfo:
     """What the file is, by its content; refuses what is no slide, or too large a one."""
-    limits = app_state.settings.limits
-    # It stays open for a while: whoever sends a slide looks at it.
+    most = app_state.settings.limits.pixels
+    # It stays open for a while: whoever sends a slide views it.
     with app_state.readers.using(path, alone=alone) as slide:
         info = slide.info
-    if info.width * info.height > limits.pixels:
-        raise ProblemError(
-            413,
-            "too_many_pixels",
-            "the slide has too many pixels",
-            got=f"{info.width} × {info.height}",
-            expected=f"at most {limits.pixels:,}",
-        )
+    if info.width * info.height > most:
+        size, limit = f"{info.width} × {info.height}", f"at most {most:,}"
+        raise ProblemError(413, "too_many_pixels", "the slide has too many pixels", got=size, expected=limit)
     return info
 
 
-def _added(
-    app_state: AppState,
-    made: str,
-    place: Path,
-    origin: str,
-    info: SlideInfo,
-    name: str,
-    mpp: float | None,
-    slide_id: str | None,
-    fingerprint: str | None,
-    lacking: ProblemError | None = None,
+def _new_slide(
+    key: str, path: Path, origin: str, info: SlideInfo, file_name: str, mpp: float | None, slide_id: str | None
 ) -> Slide:
-    _check_cost(app_state, info, place, mpp)
-    now = time.time()
+    name, now = display_name(file_name), time.time()
     stem = name.rsplit(".", 1)[0] if "." in name.strip(".") else name
-    slide = Slide(
-        id=made,
+    return Slide(
+        id=key,
         slide_id=slide_id or safe_name(stem or "slide"),
-        # A name that was given stands for the file's own everywhere.
+        # A slide_id that was asked for stands for the file's own name everywhere.
         name=slide_id or stem or "slide",
         origin=origin,
-        source=place,
+        source=path,
         mpp=None if mpp is None else (mpp, mpp),
-        status=QUEUED if lacking is None else FAILED,
+        status=QUEUED,
         created=now,
         queued=now,
-        finished=None if lacking is None else now,
-        fingerprint=fingerprint,
-        error=None if lacking is None else document_of(lacking)["error"],
-        info=_plain(info),
+        info={key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")},
     )
+
+
+def _add(app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | None) -> Slide:
+    """Add it under the name that was asked for, or under a free one; refuses at once what a worker would refuse."""
+    model, mpp = app_state.model, info.resolution if slide.mpp is None else Resolution(*slide.mpp)
+    if slide.source is not None and model is not None and model.mpp is not None and mpp is not None:
+        check_cost(info, mpp, model.mpp, slide.source.stat().st_size)
     # One at a time: files of one name may come in together.
     with app_state.naming:
         check_name(app_state, slide_id)
-        chosen = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id))
-        return app_state.store.add(chosen, app_state.settings.limits.queue)
-
-
-def _check_cost(app_state: AppState, info: SlideInfo, place: Path, mpp: float | None) -> None:
-    """Refuse at once what the worker would refuse; that one judges where model or µm/px are not known yet."""
-    stated = info.resolution if mpp is None else Resolution.square(mpp)
-    if app_state.model is not None and app_state.model.mpp is not None and stated is not None:
-        check_cost(info, stated, app_state.model.mpp, place.stat().st_size)
+        named = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id))
+        return app_state.store.add(named, app_state.settings.limits.queue)
 
 
 def _waits_for_mpp(slide: Slide) -> bool:
@@ -191,15 +180,13 @@ def check_name(app_state: AppState, name: str | None) -> None:
             422, "usage", "a slide_id that is no safe name", got=name, expected="1 to 100 of A-Z a-z 0-9 . _ -"
         )
     if _is_taken(app_state, name, app_state.store.taken_names()):
-        raise ProblemError(409, "conflict", "the name is taken", got=name, hint="choose another slide_id")
+        raise conflict("the name is taken", got=name, hint="choose another slide_id")
 
 
 def _free_name(app_state: AppState, name: str) -> str:
     taken = app_state.store.taken_names()
-    if not _is_taken(app_state, name, taken):
-        return name
-    numbered = (f"{name[:90]}-{number}" for number in range(2, 10**6))
-    return next(each for each in numbered if not _is_taken(app_state, each, taken))
+    names = chain([name], (f"{name[:90]}-{number}" for number in count(2)))
+    return next(free for free in names if not _is_taken(app_state, free, taken))
 
 
 def _is_taken(app_state: AppState, name: str, taken: set[str]) -> bool:
@@ -207,13 +194,51 @@ def _is_taken(app_state: AppState, name: str, taken: set[str]) -> bool:
     return name.lower() in taken or (app_state.settings.out / name).exists()
 
 
-def _plain(info: SlideInfo) -> dict[str, Any]:
-    return {key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")}
+def file_under(roots: Sequence[Path], text: str) -> Path:
+    """The file that ``text`` names, absolute or below a root; refuses whatever lies outside, also through links.
+
+    The answer is the same for a file outside and for one that does not exist.
+    """
+    refusal = ProblemError(
+        403,
+        "outside",
+        "no such slide under an allowed root",
+        expected="a file below a folder that was given with --root",
+        hint="start the service with --root FOLDER, or upload the slide",
+    )
+    if not text or len(text) > LONGEST_PATH or "\x00" in text:
+        raise refusal
+    for root in roots:
+        base = root.resolve()
+        try:
+            path = (base / text).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):
+            continue
+        # After every link is followed: what counts is where the file lies. The service's own files are no slides.
+        if path.is_relative_to(base) and path != base and SERVICE_FOLDER not in path.parts:
+            if path.is_dir():
+                raise ProblemError(
+                    422, "unreadable", "the path names a folder", expected="the slide's main file", hint="name a file"
+                )
+            if path.is_file():
+                return path
+    raise refusal
+
+
+def display_name(text: str) -> str:
+    r"""A file's name as it may be shown: one line, no control characters, no change of writing direction.
+
+    >>> display_name("a\x1b[31m\u202eb.svs")
+    'a[31mb.svs'
+    """
+    last = text.replace("\\", "/").rsplit("/", 1)[-1]
+    shown = "".join(letter for letter in last if unicodedata.category(letter)[0] != "C")
+    return " ".join(shown.split())[:LONGEST_NAME]
 
 
 async def steadily(chunks: AsyncIterator[bytes], limits: ServiceLimits) -> AsyncIterator[bytes]:
-    """Chunks, as long as enough of them keep coming."""
-    left, fresh = float(limits.idle_seconds), 0
+    """Chunks, as long as they come fast enough."""
+    left, received = float(limits.idle_seconds), 0
     while True:
         begun = time.monotonic()
         try:
@@ -226,22 +251,15 @@ async def steadily(chunks: AsyncIterator[bytes], limits: ServiceLimits) -> Async
                 408,
                 "slow",
                 "the upload is too slow",
-                got=f"{fresh:,} bytes in {limits.idle_seconds} s",
+                got=f"{received:,} bytes in {limits.idle_seconds} s",
                 expected=f"at least {limits.idle_bytes:,} bytes every {limits.idle_seconds} s",
                 hint="send it over a faster connection, or name it by path",
             ) from error
         # Only the waiting counts: a slow disk is not the sender's fault.
-        left, fresh = left - (time.monotonic() - begun), fresh + len(chunk)
-        if fresh >= limits.idle_bytes:
-            left, fresh = float(limits.idle_seconds), 0
+        left, received = left - (time.monotonic() - begun), received + len(chunk)
+        if received >= limits.idle_bytes:
+            left, received = float(limits.idle_seconds), 0
         yield chunk
-
-
-def _write(descriptor: int, content: bytes) -> int:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
-    return len(content)
 
 
 def _check_size(size: int, most: int) -> None:
@@ -252,6 +270,5 @@ def _check_size(size: int, most: int) -> None:
 
 
 def _check_space(folder: Path, size: int, reserve: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free - size < reserve:
+    if shutil.disk_usage(folder).free - size < reserve:
         raise disk_full()

@@ -1,8 +1,10 @@
-"""``/v1/slides``: what is there, new ones in, jobs ended, begun again, deleted."""
+"""``/v1/slides``: list and add slides, cancel, retry and delete their jobs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 from anyio.to_thread import run_sync
@@ -10,10 +12,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ValidationError
 
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.intake import check_name, receive, steadily, submit_path, submit_upload
+from ntrm.service.api.intake import check_name, file_under, receive, steadily, submit_path, submit_upload
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList, slide_document
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.core.shared_paths import file_under
 from ntrm.service.jobs.database import Slide
 
 T = TypeVar("T", bound=BaseModel)
@@ -35,13 +36,21 @@ SafeName = Annotated[
 Status = Annotated[str | None, Query(pattern="^(queued|running|done|failed|cancelled)$")]
 
 
-def hall_of(request: Request) -> AppState:
+def get_app_state(request: Request) -> AppState:
     """What all requests share."""
     app_state: AppState = request.app.state.app_state
     return app_state
 
 
-Shared = Annotated[AppState, Depends(hall_of)]
+Shared = Annotated[AppState, Depends(get_app_state)]
+
+
+def get_requested(app_state: Shared, id: SlideKey) -> Slide:  # noqa: A002 - the path's own word
+    """The slide that the path of a request names."""
+    return app_state.store.get(id)
+
+
+Requested = Annotated[Slide, Depends(get_requested)]
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -85,32 +94,32 @@ async def add_slide(
         return await run_sync(_document, app_state, slide)
     if kind != RAW:
         raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {RAW}")
-    # Before gigabytes are sent for nothing.
+    # Before gigabytes are sent in vain.
     await run_sync(check_name, app_state, slide_id)
     await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
-    with _one_upload(app_state):
+    with _counted_upload(app_state):
         incoming = await receive(app_state, request.stream(), _length(request))
         slide = await run_sync(submit_upload, app_state, incoming, name, mpp, slide_id)
     return await run_sync(_document, app_state, slide)
 
 
 @router.get("/{id}", responses=problems(404))
-def get_slide(app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002 - the path's own word
+def get_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     """One slide: its job and the short version of its results."""
-    return _document(app_state, app_state.store.get(id))
+    return slide_document(slide, app_state.store.waiting())
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409))
-def delete_slide(app_state: Shared, id: SlideKey) -> Response:  # noqa: A002
+def delete_slide(app_state: Shared, slide: Requested) -> Response:
     """End its job, remove its upload and its results, also on a full disk. A file under a root stays."""
-    app_state.delete(app_state.store.get(id))
+    app_state.delete(slide)
     return Response(status_code=204)
 
 
 @router.post("/{id}/cancel", responses=problems(404, 409))
-def cancel_slide(app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
+def cancel_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     """Take it out of the queue, or end its job at the next band."""
-    slide = app_state.reserve.spend(lambda: app_state.store.cancel(id))
+    slide = app_state.reserve.spend(lambda: app_state.store.cancel(slide.id))
     app_state.audit.note("cancel", slide.slide_id)
     return _document(app_state, slide)
 
@@ -125,7 +134,7 @@ _RETRY_BODY = {
 
 @router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503), openapi_extra=_RETRY_BODY)
 async def retry_slide(request: Request, app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
-    """Queue it again, on request with its µm/px; what was done of it is not done again."""
+    """Queue it again, on request with its µm/px; it continues where it stopped."""
     _check_worker(app_state)
     wanted = await _body(request, app_state, RetryRequest)
     mpp = None if wanted.mpp is None else (wanted.mpp, wanted.mpp)
@@ -142,26 +151,23 @@ def _document(app_state: AppState, slide: Slide) -> SlideDocument:
 def _check_worker(app_state: AppState) -> None:
     refusal = app_state.supervisor.refusal
     if refusal is not None:
-        texts = {key: refusal.get(key) for key in ("got", "expected")}
-        raise ProblemError(503, "no_worker", refusal["what"], **texts, hint=refusal.get("hint") or "")
+        reason = {key: refusal.get(key) for key in ("got", "expected")}
+        raise ProblemError(503, "no_worker", refusal["what"], **reason, hint=refusal.get("hint") or "")
 
 
-class _one_upload:  # noqa: N801 - used as a statement
-    """A place among the uploads."""
-
-    def __init__(self, app_state: AppState) -> None:
-        self._hall = app_state
-
-    def __enter__(self) -> None:
-        most = self._hall.settings.limits.uploads
-        if self._hall.uploads >= most:
-            raise ProblemError(
-                429, "uploads", "too many uploads at a time", expected=f"at most {most}", headers={"Retry-After": "10"}
-            )
-        self._hall.uploads += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._hall.uploads -= 1
+@contextmanager
+def _counted_upload(app_state: AppState) -> Iterator[None]:
+    """Refuse one upload too many at a time."""
+    most = app_state.settings.limits.uploads
+    if app_state.uploads >= most:
+        raise ProblemError(
+            429, "uploads", "too many uploads at a time", expected=f"at most {most}", headers={"Retry-After": "10"}
+        )
+    app_state.uploads += 1
+    try:
+        yield
+    finally:
+        app_state.uploads -= 1
 
 
 def _length(request: Request) -> int | None:
@@ -185,7 +191,7 @@ async def _body(request: Request, app_state: AppState, kind: type[T]) -> T:
 
 
 def invalid(errors: Any) -> ProblemError:
-    """What is wrong with a request, by the first of its faults; quotes nothing of it."""
+    """What is wrong with a request, by its first error; quotes nothing of the request."""
     first = errors[0] if errors else {"loc": (), "msg": "unusable"}
-    place = ".".join(str(part) for part in first["loc"] if isinstance(part, str | int))
-    return ProblemError(422, "usage", "the request cannot be understood", got=place or None, expected=str(first["msg"]))
+    where = ".".join(str(key) for key in first["loc"] if isinstance(key, str | int))
+    return ProblemError(422, "usage", "the request cannot be understood", got=where or None, expected=str(first["msg"]))

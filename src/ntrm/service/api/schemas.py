@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -41,6 +41,8 @@ class TissueClass(BaseModel):
 class Limits(BaseModel):
     """What may be sent."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     upload_bytes: int
     pixels: int
     queue: int
@@ -49,6 +51,8 @@ class Limits(BaseModel):
 
 class Model(BaseModel):
     """The network that segments."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     name: str
     version: str
@@ -150,7 +154,7 @@ class RetryRequest(BaseModel):
 
 
 class TileSource(BaseModel):
-    """Deep-zoom pyramid; coordinates are pixels of the full resolution of the scanned part, as in regions.geojson."""
+    """Deep-zoom pyramid; coordinates are pixels of the full resolution of the scanned area, as in regions.geojson."""
 
     width: int
     height: int
@@ -213,34 +217,23 @@ class Link(BaseModel):
 
 def slide_document(slide: Slide, waiting: list[str]) -> SlideDocument:
     """A slide as others see it; ``waiting`` are the ids of the queue in order."""
-    facts, info = slide.facts, slide.info or {}
-    area = info.get("bounds") or [0, 0, info.get("width"), info.get("height")]
-    mpp: Any = facts.get("mpp") or slide.mpp or info.get("mpp") or (None, None)
-    has_image = slide.source is not None and slide.source.is_file()
-    position = waiting.index(slide.id) + 1 if slide.status == QUEUED and slide.id in waiting else None
+    facts, info = slide.facts, slide.info
+    _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
+    mpp_x, mpp_y = slide.known_mpp
+    shown = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
+    shown |= {"cancers": [], "tissue": [], "quality_warnings": []}
     return SlideDocument(
-        id=slide.id,
-        slide_id=slide.slide_id,
-        name=slide.name,
-        status=slide.status,  # type: ignore[arg-type]
+        **{key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image")},
+        **{key: facts.get(key, value) for key, value in shown.items()},
         progress=round(slide.progress, 4),
-        stage=slide.stage,
         error=None if slide.error is None else ErrorBody(**slide.error),
         created=iso(slide.created) or "",
         started=iso(slide.started),
         finished=iso(slide.finished),
-        queue_position=position,
-        has_image=has_image,
-        width=facts.get("width", area[2]),
-        height=facts.get("height", area[3]),
-        mpp=mpp[0],
-        mpp_y=mpp[1],
-        cancers=facts.get("cancers", []),
-        tissue=facts.get("tissue", []),
-        quality_warnings=facts.get("quality_warnings", []),
-        tissue_area_mm2=facts.get("tissue_area_mm2"),
-        pieces=facts.get("pieces"),
-        layers=[*(["slide"] if has_image else []), *facts.get("layers", [])],
+        queue_position=waiting.index(slide.id) + 1 if slide.status == QUEUED and slide.id in waiting else None,
+        mpp=mpp_x,
+        mpp_y=mpp_y,
+        layers=[*(["slide"] if slide.has_image else []), *facts.get("layers", [])],
     )
 
 

@@ -1,4 +1,4 @@
-"""What was done to slides, by when: lines that are only ever added. No names of files, no tokens, no addresses."""
+"""Log of what was done to slides, and when: only ever appended to. No names of files, no tokens, no addresses."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from itertools import pairwise
 from pathlib import Path
 
 from ntrm.core.io import holding
+from ntrm.service.core.disk import write_all
 
 _log = logging.getLogger(__name__)
 MOST_BYTES = 8 * 2**20
 KEPT = 9
-"""Older files beside the one that is written to."""
+"""Older files."""
 MOST_WAITING = 10_000
-"""Lines that a full disk does not take are kept in memory; of more, the oldest go."""
+"""Lines kept in memory while the disk is full; beyond that, the oldest are dropped."""
 
 
 class Audit:
     """A file of JSON lines; safe for several threads and processes.
 
-    When it is full it becomes ``audit.1.jsonl``, which becomes ``audit.2.jsonl``, and so on; the oldest goes.
+    A full one becomes ``audit.1.jsonl``, which becomes ``audit.2.jsonl``, and so on; the oldest is dropped.
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES, kept: int = KEPT) -> None:
@@ -34,7 +35,7 @@ class Audit:
         self._lock = threading.Lock()
 
     def note(self, action: str, slide: str = "", outcome: str = "ok") -> None:
-        """Add a line, on disk before this returns; a full disk gets it later and keeps nobody from his work."""
+        """Add a line, on disk before this returns; if the disk is full, it is written later."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": time, "action": action, "slide": slide, "outcome": outcome}) + "\n"
         with self._lock:
@@ -47,12 +48,12 @@ class Audit:
                 self._waiting = []
 
     def count_refusal(self) -> None:
-        """An opening that was refused: anybody can bring that about, and must not fill the disk."""
+        """Count a refused sign-in: anybody can cause one, and must not fill the disk that way."""
         with self._lock:
             self._refusals += 1
 
     def note_refusals(self) -> None:
-        """One line for all openings that were refused since the last one."""
+        """Write one line for all sign-ins refused since the last such line."""
         with self._lock:
             count, self._refusals = self._refusals, 0
         if count:
@@ -76,13 +77,11 @@ class Audit:
 
 
 def _append(descriptor: int, content: bytes) -> None:
-    """All of it, or nothing: half a line would spoil the next one."""
-    before = os.fstat(descriptor).st_size
-    left = memoryview(content)
+    """Write all or nothing: half a line would spoil the next one."""
+    size = os.fstat(descriptor).st_size
     try:
-        while left:
-            left = left[os.write(descriptor, left) :]
+        write_all(descriptor, content)
         os.fdatasync(descriptor)
     except OSError:
-        os.ftruncate(descriptor, before)
+        os.ftruncate(descriptor, size)
         raise

@@ -1,4 +1,4 @@
-"""A full disk: told from other errors, told to whoever asks, and emptied with the help of a reserve."""
+"""A full disk: recognised, reported, and emptied with the help of a reserve."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 STEP_BYTES = 2**20
 STEPS = 4
-"""The reserve is given away in steps: others write, too, and may take what is free before it is used."""
+"""The reserve is freed in steps: other programs write, too, and may take the space first."""
 RESERVE_BYTES = STEPS * STEP_BYTES
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DATABASE_FULL = (
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE,
     sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_CANTOPEN,
 )  # fmt: skip
-"""SQLite says so itself, or that its log or its shared memory could not be written."""
+"""SQLite reports a full disk, or that its log or its shared memory could not be written."""
 DiskState = Literal["ok", "disk_low", "disk_full", "disk_missing"]
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error means that nothing more can be written; ours are judged by what caused them."""
+    """Whether an error means that the disk is full; our own errors are judged by their cause."""
     if isinstance(error, NtrmError):
         return is_full(error.__cause__)
     if isinstance(error, sqlite3.Error):
@@ -47,7 +47,7 @@ def disk_full() -> ProblemError:
 
 
 def disk_state(folder: Path, wanted_bytes: int) -> DiskState:
-    """How the disk is off on which ``folder`` lies: ``disk_low`` takes no uploads any more."""
+    """State of the disk that holds ``folder``; ``disk_low``: uploads are no longer accepted."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -58,31 +58,30 @@ def disk_state(folder: Path, wanted_bytes: int) -> DiskState:
 
 
 class Reserve:
-    """A file of no use but its size: removing it makes room to delete slides on a full disk."""
+    """A file that only takes up space: freeing it makes room to delete slides on a full disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
 
     def fill(self) -> None:
-        """Make it whole again where there is room for it and as much besides."""
+        """Restore its full size where the disk has room for it and as much again."""
         with self._lock:
             lacking = RESERVE_BYTES - self._size()
             try:
                 if lacking <= 0 or shutil.disk_usage(self._path.parent).free < lacking + RESERVE_BYTES:
                     return
-                # Random bytes: a disk that compresses would keep no room for others.
+                # Random bytes: a file system that compresses would reserve nothing.
                 block = os.urandom(STEP_BYTES)
                 with self._path.open("ab") as stream:
                     for start in range(0, lacking, STEP_BYTES):
                         stream.write(block[: lacking - start])
                 self._path.chmod(0o600)
             except OSError:
-                # The next time: what there is of it counts.
                 _log.warning("the reserve to delete with could not be written")
 
     def spend(self, work: Callable[[], T]) -> T:
-        """Do what has to be possible on a full disk, with as much of the reserve as that takes."""
+        """Do what must be possible on a full disk, with as much of the reserve as that takes."""
         while True:
             try:
                 return work()
@@ -91,7 +90,7 @@ class Reserve:
                     raise
 
     def _release(self) -> bool:
-        """Give a step of it away; False where nothing is left."""
+        """Free one step; False where nothing is left."""
         with self._lock:
             size = self._size()
             if size > 0:
@@ -103,3 +102,11 @@ class Reserve:
             return self._path.stat().st_size
         except OSError:
             return 0
+
+
+def write_all(descriptor: int, content: bytes) -> int:
+    """Write every byte; returns how many."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    return len(content)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from importlib import resources
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.core.io import write_json
-from ntrm.core.labels import RGB, LabelSchema, Tissue
+from ntrm.core.labels import RGB, LabelSchema, Tissue, safe_palette
 from ntrm.models.config import ModelConfig
-from ntrm.models.folders import local_folder, locate, read_model
+from ntrm.models.folders import BUNDLED, CONFIG, local_folder, locate, read_model
 from ntrm.models.names import NETWORKS
-from ntrm.service.core.palette import safe_colours
 from ntrm.service.core.settings import ServiceSettings
 
 FILE = "model.json"
-"""What the worker writes for the web process, in the service's own folder."""
-BUNDLED = "bundled"
+"""The model's config, copied by the worker for the web process into the service's own folder."""
 NOTICE = "For research, not for diagnosis."
 BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying the software, not for real slides."
+HUB_SECONDS = 20.0
+"""For a hub to answer. Weights that take longer are left to the worker, which reports a failed download."""
 
 
 @dataclass(frozen=True)
@@ -38,46 +36,35 @@ class ModelFacts:
 
     @property
     def colours(self) -> list[RGB]:
-        """The dataset's own."""
+        """Colours of the dataset."""
         return [tissue.rgb for tissue in self.schema.tissues]
 
     @property
     def safe_colours(self) -> list[RGB]:
-        """For colour-blind readers."""
-        return safe_colours(self.schema)
-
-    def as_dict(self) -> dict[str, Any]:
-        """As ``config.json`` says it."""
-        tissues = [{"name": t.name, "title": t.title, "rgb": list(t.rgb)} for t in self.schema.tissues]
-        about = {"name": self.name, "version": self.version, "weights_sha256": self.sha256, "mpp": self.mpp}
-        return {**about, "classes": tissues, "background": self.schema.background}
+        """Colours that colour-blind readers can tell apart; shades of grey where there are too many classes."""
+        palette = safe_palette(self.schema)
+        step = 255 / max(len(self.schema) - 1, 1)
+        return [(round(step * k),) * 3 for k in range(len(self.schema))] if palette is None else list(palette)
 
 
 def read_facts(settings: ServiceSettings) -> ModelFacts | None:
-    """The model's facts; None while a model from a hub is still on its way."""
-    if settings.model == BUNDLED:
-        text = resources.files("ntrm.models").joinpath(BUNDLED, "config.json").read_text(encoding="utf-8")
-        return understand(text)
-    for path in (Path(settings.model) / "config.json", settings.hidden / FILE):
+    """The model's facts; None while a model from a hub is still being fetched."""
+    folder = local_folder(BUNDLED) if settings.model == BUNDLED else None
+    for path in ((folder or Path(settings.model)) / CONFIG, settings.hidden / FILE):
         try:
-            return understand(path.read_text(encoding="utf-8"))
+            return parse_config(path.read_text(encoding="utf-8"))
         except OSError:
             continue
     return None
 
 
-def write_facts(settings: ServiceSettings, facts: ModelFacts) -> None:
-    """For the web process."""
-    write_json(settings.hidden / FILE, facts.as_dict())
-
-
-def understand(text: str) -> ModelFacts:
-    """A model's ``config.json``, or what ``write_facts`` wrote."""
+def parse_config(text: str) -> ModelFacts:
+    """Facts from a model's ``config.json``."""
     try:
         document = json.loads(text)
         tissues = tuple(
-            Tissue(index, str(each["name"]), str(each["title"]), tuple(int(v) for v in each["rgb"]))  # type: ignore[arg-type]
-            for index, each in enumerate(document["classes"])
+            Tissue(index, str(tissue["name"]), str(tissue["title"]), tuple(int(v) for v in tissue["rgb"]))  # type: ignore[arg-type]
+            for index, tissue in enumerate(document["classes"])
         )
         mpp = document["mpp"]
         return ModelFacts(
@@ -91,18 +78,11 @@ def understand(text: str) -> ModelFacts:
         raise DataError("the model's config cannot be understood", got=type(error).__name__) from error
 
 
-# Refuse a model that no worker could load, as far as its files tell, before the service has an address.
-
-
-HUB_SECONDS = 20.0
-"""For a hub to answer; weights that take longer are left to the worker, which tells when they do not come."""
-
-
 def check_model(settings: ServiceSettings) -> None:
-    """Refuse as ``ntrm segment`` does; a service without workers needs no network."""
+    """Refuse, before the service has an address, what ``ntrm segment`` would; without workers no network is needed."""
     if settings.workers == 0:
         return
-    folder = local_folder(settings.model) or _fetched(settings.model)
+    folder = local_folder(settings.model) or _fetch_in_time(settings.model)
     if folder is not None:
         config, _ = read_model(folder)
         config.check_mpp()
@@ -110,35 +90,35 @@ def check_model(settings: ServiceSettings) -> None:
 
 
 def _check_architecture(config: ModelConfig) -> None:
-    if config.arch not in NETWORKS:  # nearly always it is, and torch, which the web process never loads, stays away
+    if config.arch not in NETWORKS:  # rare: only then is torch imported, which the web process otherwise never loads
         from ntrm.models.registry import create
 
         options: dict[str, Any] = dict(config.options)
         create(config.arch, config.schema, **options)
 
 
-def _fetched(source: str) -> Path | None:
-    """Folder of a hub's model; None where that takes long. In a process, which can be ended while it waits."""
+def _fetch_in_time(source: str) -> Path | None:
+    """Folder of a hub's model; None where that takes long. In a process, which can be killed while it waits."""
     context = get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_fetch, args=(source, there), daemon=True)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_fetch, args=(source, sender), daemon=True)
     process.start()
-    there.close()
+    sender.close()
     try:
-        answer = here.recv() if here.poll(HUB_SECONDS) else None
+        answer = receiver.recv() if receiver.poll(HUB_SECONDS) else None
     except EOFError:
         answer = None
     finally:
         process.kill()
         process.join()
-        here.close()
+        receiver.close()
     if isinstance(answer, NtrmError):
         raise answer
     return answer if isinstance(answer, Path) else None
 
 
-def _fetch(source: str, told: Connection) -> None:
+def _fetch(source: str, sender: Connection) -> None:
     try:
-        told.send(locate(source))
+        sender.send(locate(source))
     except NtrmError as error:
-        told.send(error)
+        sender.send(error)

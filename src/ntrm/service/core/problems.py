@@ -9,7 +9,6 @@ from typing import Any
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
 
-UNPROCESSABLE = 422
 _QUOTED_PATH = re.compile(r"""(['"])/.*?\1""")
 _PATH = re.compile(r"""(?<![\w.…/])/(?!/|v1/)(?:[^\n'";]*/)?[^\s'":;,]+""")
 """Up to the last slash, since folders have names with spaces; not the addresses of a service."""
@@ -28,13 +27,10 @@ class ProblemError(NtrmError):
         expected: object = None,
         hint: str = "",
         headers: Mapping[str, str] | None = None,
-        more: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(what, got=got, expected=expected, hint=hint)
-        self.status = status
-        self.code = code
-        self.headers = dict(headers or {})
-        self.more = dict(more or {})
+        self.status, self.code, self.headers = status, code, dict(headers or {})
+        self.more: dict[str, Any] = {}
         """Further fields of the document."""
 
 
@@ -57,13 +53,12 @@ def document_of(error: NtrmError, code: str | None = None) -> dict[str, Any]:
     """The JSON document of any of our errors."""
     fields = {"what": error.what, "got": error.got, "expected": error.expected, "hint": error.hint or None}
     body = {key: None if value is None else without_paths(value) for key, value in fields.items()}
-    named = code or (error.code if isinstance(error, ProblemError) else _kind(error))
     more = error.more if isinstance(error, ProblemError) else {}
-    return {"error": {**body, "code": named, **more}}
+    return {"error": {**body, "code": code or _code(error), **more}}
 
 
 def without_paths(value: object) -> str:
-    """As it may be told to others: paths say how the server is built, and whose slides lie there.
+    """Text for others, with … for paths: these say how the server is built, and whose slides lie there.
 
     >>> without_paths("cannot write /home/Jane Doe/out/a.jpg; ask /v1/slides"), without_paths(PurePath("/srv/x"))
     ('cannot write …; ask /v1/slides', '…')
@@ -80,10 +75,12 @@ def status_of(error: NtrmError) -> int:
     """The HTTP status of any of our errors."""
     if isinstance(error, ProblemError):
         return error.status
-    return 400 if isinstance(error, UsageError) else UNPROCESSABLE
+    return 400 if isinstance(error, UsageError) else 422
 
 
-def _kind(error: NtrmError) -> str:
+def _code(error: NtrmError) -> str:
+    if isinstance(error, ProblemError):
+        return error.code
     if isinstance(error, UsageError):
         return "usage"
     return "refused" if isinstance(error, RefusedError) else "unreadable"

@@ -1,4 +1,4 @@
-"""What a service, and each of its workers, is told when it starts; checked when made. Workers get no secrets."""
+"""Settings of a service and of its workers, checked when made, and the names of the files it keeps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from urllib.parse import urlsplit
 from ntrm.core.errors import RefusedError, UsageError, check_number
 
 SERVICE_FOLDER = ".service"
-"""Folder in the results that belongs to the service: jobs, uploads, logs."""
-PORT = 8765
-LOOPBACK = "127.0.0.1"
+"""Folder in the results that belongs to the service. In it:"""
+DATABASE, AUDIT, LOG, SERVER_LOCK, RESERVE = "jobs.sqlite", "audit.jsonl", "worker.log", "server.lock", "reserve"
+UPLOADS, INCOMING, TRASH, WORKERS, THUMBNAILS = "uploads", "incoming", "trash", "workers", "thumbnails"
+LOST = "lost"
+"""Uploads that belong to no slide."""
 LEAST_TOKEN = 16
 """Characters of a token that somebody chose; shorter ones can be guessed."""
 
@@ -68,8 +70,8 @@ class ServiceSettings:
     batch: int = 16
     roots: tuple[Path, ...] = ()
     """Folders whose slides may be named by path."""
-    host: str = LOOPBACK
-    port: int = PORT
+    host: str = "127.0.0.1"
+    port: int = 8765
     public_url: str | None = None
     """How a proxy in front calls the service, such as https://slides.example.org."""
     token: str | None = field(default=None, repr=False)
@@ -109,6 +111,10 @@ class ServiceSettings:
         """The service's own folder."""
         return self.out / SERVICE_FOLDER
 
+    def worker_lock(self, worker: str) -> Path:
+        """What a worker holds as long as it lives; process numbers are given again, locks are not."""
+        return self.hidden / WORKERS / f"{worker}.lock"
+
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the service."""
@@ -129,18 +135,19 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# What a worker has to know, as it goes through its input: no secrets.
+def upload_path(hidden: Path, key: str) -> Path:
+    """Where the upload of the slide with this id lies; ``hidden`` is the service's own folder."""
+    return hidden / UPLOADS / key
 
 
 def settings_to(settings: ServiceSettings) -> dict[str, Any]:
-    """As a JSON document."""
+    """What a worker has to know, as a JSON document: no secrets."""
+    out = os.fsencode(settings.out.absolute()).hex()
     limits = {"slide_seconds": settings.limits.slide_seconds}
-    plain = {"model": settings.model, "device": settings.device, "batch": settings.batch}
-    return {"out": os.fsencode(settings.out.absolute()).hex(), **plain, "limits": limits}
+    return {"out": out, "model": settings.model, "device": settings.device, "batch": settings.batch, "limits": limits}
 
 
 def settings_from(document: dict[str, Any]) -> ServiceSettings:
-    """The other way round."""
+    """Settings of a worker, from the document that ``settings_to`` made."""
     out = Path(os.fsdecode(bytes.fromhex(document["out"])))
-    plain = {key: document[key] for key in ("model", "device", "batch")}
-    return ServiceSettings(out=out, limits=ServiceLimits(**document["limits"]), **plain)
+    return ServiceSettings(**{**document, "out": out, "limits": ServiceLimits(**document["limits"])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,25 +9,24 @@ from threading import Event
 from typing import Any
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.results.documents import read_summary
 from ntrm.results.paths import SUMMARY
 from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import DONE, FOUND, JobStore, Slide, new_id
-from ntrm.service.tiles.mask_tiles import FILES
+from ntrm.service.tiles.mask_tiles import FILES, layers_with
 from ntrm.wsi.inputs import find_inputs, source_fingerprint
 
 
 def adopt(out: Path, store: JobStore) -> list[Slide]:
-    """Put finished slides of ``out`` that the database does not know into it."""
-    if not out.is_dir():
-        return []
+    """Add the finished slides of ``out`` that the database does not know."""
     taken = store.taken_names()
-    folders = sorted(each for each in out.iterdir() if each.is_dir() and not each.name.startswith("."))
-    found = [_adopted(folder) for folder in folders if folder.name.lower() not in taken]
-    return [store.add(slide) for slide in found if slide is not None]
+    folders = sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []
+    slides = [_adopted(path) for path in folders if path.name[0] != "." and path.name.lower() not in taken]
+    return [store.add(slide) for slide in slides if slide is not None]
 
 
 def _adopted(folder: Path) -> Slide | None:
-    """None for what is unfinished, damaged or no slide at all."""
+    """None for what is unfinished, damaged or not a slide."""
     try:
         document = finished(folder)
         if document is None:
@@ -37,15 +35,15 @@ def _adopted(folder: Path) -> Slide | None:
         ended = (folder / SUMMARY).stat().st_mtime
     except (DataError, OSError):
         return None
-    plan = document.get("plan", {})
-    stated = plan.get("mpp")
+    plan = document["plan"]
+    mpp = plan.get("mpp")
     return Slide(
         id=new_id(),
         slide_id=folder.name,
         name=folder.name,
         origin=FOUND,
         source=None,
-        mpp=None if stated is None else (float(stated[0]), float(stated[1])),
+        mpp=None if mpp is None else (float(mpp[0]), float(mpp[1])),
         status=DONE,
         created=ended,
         finished=ended,
@@ -56,14 +54,14 @@ def _adopted(folder: Path) -> Slide | None:
 
 
 def forget_vanished(out: Path, store: JobStore) -> None:
-    """Results that somebody removed by hand are no results any more."""
+    """Update slides whose results somebody removed by hand."""
     for slide in store.every(DONE):
         if not (out / slide.slide_id / SUMMARY).is_file():
             store.vanished(slide.id, keep=slide.source is not None and slide.origin != FOUND)
 
 
 def find_originals(store: JobStore, roots: Sequence[Path], stop: Event) -> int:
-    """Look under the roots for the files of slides that are not where they were, by content; returns how many."""
+    """Look under the roots for slides whose file is missing, by content; returns how many were found."""
     wanted: dict[str, list[str]] = {}
     for slide in store.every():
         if slide.fingerprint is not None and (slide.source is None or not slide.source.exists()):
@@ -72,10 +70,10 @@ def find_originals(store: JobStore, roots: Sequence[Path], stop: Event) -> int:
     for path in _files(roots) if wanted else ():
         if stop.is_set() or not wanted:
             break
-        for each in wanted.pop(source_fingerprint(path) or "", ()):
-            store.locate(each, path)
+        for key in wanted.pop(source_fingerprint(path) or "", ()):
+            store.locate(key, path)
             count += 1
-        # Others want the disk, too.
+        # Others need the disk, too.
         time.sleep(0)
     return count
 
@@ -91,57 +89,28 @@ def _files(roots: Sequence[Path]) -> Iterator[Path]:
         yield from (slide.path for slide in slides if slide.path.resolve().is_relative_to(base))
 
 
-# The short version of a slide's results, for lists: kept in the database, made from ``summary.json``.
-
-
-def read_summary(folder: Path) -> dict[str, Any]:
-    """``summary.json`` of a finished slide."""
-    try:
-        document = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        return dict(document)
-    except (OSError, ValueError) as error:
-        raise DataError("the results are damaged", got=type(error).__name__, hint="segment the slide again") from error
-
-
 def facts_of(folder: Path) -> dict[str, Any]:
-    """What a list of slides shows."""
+    """The short version of a slide's results, which a list of slides shows; kept in the database."""
     summary = read_summary(folder)
-    try:
-        grid, areas, shares = summary["grid"], summary["areas_mm2"], summary["tissue_fractions"]
-        width, height = image_size(grid)
-        cancers = [
-            {"name": name, "present": bool(each["present"]), "confidence": each["confidence"]}
-            for name, each in summary["cancers"].items()
-        ]
-        tissue = [
-            {"index": summary["classes"].index(name), "name": name, "area_mm2": areas[name], "share": share}
-            for name, share in shares.items()
-        ]
-        return {
-            "width": width,
-            "height": height,
-            "mpp": [float(value) for value in grid["slide_mpp"]],
-            "cancers": cancers,
-            "tissue": tissue,
-            "quality_warnings": [str(text) for text in summary["warnings"]],
-            "tissue_area_mm2": summary["tissue_area_mm2"],
-            "pieces": len(summary["pieces"]),
-            "layers": layers_in(folder),
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError("the results are damaged", got=type(error).__name__, hint="segment the slide again") from error
-
-
-def image_size(grid: dict[str, Any]) -> tuple[int, int]:
-    """Width and height of the scanned part, from the part ``grid`` of a summary."""
-    bounds = grid["bounds"]
-    slide = grid["slide"]
-    return (int(bounds[2]), int(bounds[3])) if bounds else (int(slide["width"]), int(slide["height"]))
-
-
-def layers_in(folder: Path) -> list[str]:
-    """Layers of results that a folder has files for."""
-    have = {name for name, file in FILES.items() if (folder / file).is_file()}
-    found: list[str] = [name for name in ("tissue", "coarse", "confidence") if name in have]
-    found += ["improvement"] if {"tissue", "coarse", "truth"} <= have else []
-    return [*found, "interface"] if "tissue" in have else found
+    return {
+        "width": summary.bounds[2],
+        "height": summary.bounds[3],
+        "mpp": list(summary.slide_mpp),
+        "cancers": [
+            {"name": cancer.name, "present": cancer.present, "confidence": cancer.confidence}
+            for cancer in summary.cancers
+        ],
+        "tissue": [
+            {
+                "index": summary.classes.index(name),
+                "name": name,
+                "area_mm2": summary.areas_mm2[name],
+                "share": fraction,
+            }
+            for name, fraction in summary.fractions.items()
+        ],
+        "quality_warnings": list(summary.warnings),
+        "tissue_area_mm2": summary.tissue_area_mm2,
+        "pieces": summary.pieces,
+        "layers": layers_with({name for name, file in FILES.items() if (folder / file).is_file()}),
+    }

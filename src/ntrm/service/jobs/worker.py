@@ -1,7 +1,7 @@
-"""The process that segments: takes slides from the database one by one and tells how far it is.
+"""The process that segments: takes slides from the database one by one, and holds the network meanwhile.
 
-Reading and measuring have no steps to count: they are named, and whoever shows them lets a bar run. Rows of the slide
-are counted while the network works, files of the results while they are written.
+The first line of its input is its settings; every further one wakes it, and the end of the input ends it, so that it
+never outlives the service. It may be killed at any moment: the slide continues from its last band.
 """
 
 from __future__ import annotations
@@ -19,57 +19,62 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.core.io import holding
+from ntrm.core.io import holding, write_text
 from ntrm.core.mpp import Resolution
+from ntrm.models.folders import CONFIG, locate
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, RUN, SUMMARY
-from ntrm.service.core.model_info import ModelFacts, understand, write_facts
+from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
-from ntrm.service.core.settings import ServiceSettings, settings_from
-from ntrm.service.core.shared_paths import DATABASE, lock_of
+from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
 from ntrm.service.jobs.adoption import facts_of
-from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, JobStore, Slide, new_id
+from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, QUEUED, JobStore, Slide, new_id
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
 T = TypeVar("T")
 BEAT_SECONDS = 0.5
+"""Between two reports of the progress."""
+IDLE_SECONDS = 5.0
+"""How long it sleeps unless somebody wakes it."""
+BUSY_SECONDS = 30.0
+"""How long it waits for another process to leave a slide alone."""
+PAUSE_SECONDS = 0.5
+TABLE_SECONDS = 60.0
+"""Tables of all slides are written when the queue is empty, or this often."""
+NICE = 5
 READ, SEGMENTED, MEASURED = 0.03, 0.8, 0.85
-"""Shares of the progress at the ends of these stages; the rest is writing."""
+"""Progress at the end of these stages; the rest is writing."""
 READING, SEGMENTING, MEASURING, WRITING = "reading", "segmenting", "measuring", "writing"
 FILES = (MASK, CONFIDENCE_MAP, COARSE_MASK, REGIONS, GRAPH, SUMMARY, OVERLAY, REPORT)
 """What is written once everything is measured, in this order; some only on request."""
 
 
-class EndError(BaseException):
+class JobEnd(BaseException):
     """Ends a job from within; not an ``Exception``, which would be the slide's own error."""
 
-
-class CancelledError(EndError):
-    """Somebody asked for the end of the job."""
-
-
-class StoppedError(EndError):
-    """The service ends."""
-
-
-class TooLongError(EndError):
-    """The job's time is up."""
+    def __init__(self, status: str, error: NtrmError | None = None) -> None:
+        super().__init__(status)
+        self.status, self.error = status, error
 
 
 class JobProgress:
-    """Tells how far a slide is; a context manager, whose end ends the watching of its files."""
+    """Reports how far a slide is; a context manager that watches the files of the results until it ends.
+
+    Rows of the slide are counted while the network works, files while they are written. Reading and measuring have no
+    steps to count: they are only named.
+    """
 
     def __init__(
         self, store: JobStore, slide: Slide, worker: str, folder: Path, stop: threading.Event, seconds: float
     ) -> None:
         self._store, self._slide, self._worker, self._folder, self._stop = store, slide, worker, folder, stop
-        self._deadline = time.monotonic() + seconds
+        self._seconds, self._deadline = seconds, time.monotonic() + seconds
         self._last = self._furthest = 0.0
         self._stage = READING
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._ended = threading.Event()
         self._watch: threading.Thread | None = None
 
@@ -82,74 +87,66 @@ class JobProgress:
             self._watch.join()
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
-        """Yield ``items``; raises where the job is to end."""
-        self.tell(READ, SEGMENTING, at_once=True)
+        """Yield ``items``; raises ``JobEnd`` where the job has to end."""
+        self.report(READ, SEGMENTING, at_once=True)
         for done, item in enumerate(items, start=1):
             yield item
-            self.tell(READ + (SEGMENTED - READ) * done / max(total, 1), SEGMENTING)
-        self.tell(SEGMENTED, MEASURING, at_once=True)
-        if self._watch is not None:
-            return
-        self._watch = threading.Thread(target=self._watch_files, args=(time.time(),), daemon=True)
-        self._watch.start()
+            self.report(READ + (SEGMENTED - READ) * done / max(total, 1), SEGMENTING)
+        self.report(SEGMENTED, MEASURING, at_once=True)
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._watch_files, args=(time.time(),), daemon=True)
+            self._watch.start()
 
-    def ask(self) -> None:
-        """Raises where the job is to end, without anything new to tell."""
-        self.tell(self._furthest, self._stage)
+    def check(self) -> None:
+        """Raise ``JobEnd`` where the job has to end, without new progress."""
+        self.report(self._furthest, self._stage)
 
-    def tell(self, progress: float, stage: str, *, at_once: bool = False) -> None:
-        """At most a few times a second."""
-        # Windows are read by a thread of its own, and told of by another.
-        with self._telling:
+    def report(self, progress: float, stage: str, *, at_once: bool = False) -> None:
+        """At most a few times a second; raises ``JobEnd`` where the job has to end."""
+        # Windows are read in one thread and reported by another.
+        with self._reporting:
             now, self._stage = time.monotonic(), stage
-            # A second pass over the slide does not begin anew.
+            # A second pass over the slide does not start at zero.
             self._furthest = max(self._furthest, min(progress, 1.0))
             if self._stop.is_set():
-                raise StoppedError
+                raise JobEnd(QUEUED)
             if now > self._deadline:
-                raise TooLongError
+                raise JobEnd(FAILED, too_long(self._seconds))
             if at_once or now - self._last >= BEAT_SECONDS:
                 self._last = now
                 if not self._store.beat(self._slide.id, self._worker, self._furthest, stage):
-                    raise CancelledError
-
-    def reader(self, slide: SlideReader) -> SlideReader:
-        """The slide, read only as long as the job goes on."""
-        return _Asking(slide, self)
+                    raise JobEnd(CANCELLED)
 
     def _watch_files(self, since: float) -> None:
-        """Tell which of the files are there; nothing can be ended from here."""
+        """Report which of the files are there; nothing can be ended from here."""
         seen = 0
         while not self._ended.wait(BEAT_SECONDS):
-            there = written(self._folder, since)
-            if there > seen:
-                seen = there
-                share = MEASURED + (1 - MEASURED) * there / (len(FILES) + 1)
+            count = written(self._folder, since)
+            if count > seen:
+                seen = count
+                progress = MEASURED + (1 - MEASURED) * count / (len(FILES) + 1)
                 try:
-                    self._store.beat(self._slide.id, self._worker, share, WRITING)
+                    self._store.beat(self._slide.id, self._worker, progress, WRITING)
                 except sqlite3.Error:
-                    # A full disk, perhaps; the job itself will say so.
+                    # A full disk, perhaps; the job itself will report it.
                     return
 
 
-class _Asking:
-    """Asks before each reading: a large slide is read for long before anything can be counted."""
+class _CheckedReader:
+    """Checks before every read whether the job has to end: reading a large slide takes long."""
 
     def __init__(self, slide: SlideReader, job: JobProgress) -> None:
-        self.info, self._slide, self._job = slide.info, slide, job
+        self.info, self.close = slide.info, slide.close
+        self._slide, self._job = slide, job
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """As ``SlideReader.read``."""
-        self._job.ask()
+        self._job.check()
         return self._slide.read(x, y, width, height, level)
-
-    def close(self) -> None:
-        """As ``SlideReader.close``."""
-        self._slide.close()
 
 
 def written(folder: Path, since: float) -> int:
-    """How many of ``FILES``, up to the last of them that was written since then."""
+    """Number of the last of ``FILES`` that was written since then, counted from 1; 0 for none."""
     count = 0
     for number, name in enumerate(FILES, start=1):
         try:
@@ -157,22 +154,6 @@ def written(folder: Path, since: float) -> int:
         except OSError:
             continue
     return count
-
-
-# The process that segments: takes slides from the database one by one, and holds the network meanwhile.
-#
-# Its first line of input says where and how; every further one wakes it, and the end of the input ends it, so that it
-# never outlives the service. It may be killed at any moment: the slide goes on from its last band.
-
-
-IDLE_SECONDS = 5.0
-"""How long it sleeps unless somebody wakes it."""
-BUSY_SECONDS = 30.0
-"""How long it waits for another process to leave a slide alone."""
-TABLE_SECONDS = 60.0
-"""Tables of all slides are written when the queue is empty, or this often."""
-PAUSE_SECONDS = 0.5
-NICE = 5
 
 
 def main() -> int:
@@ -188,16 +169,17 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_listen, args=(wake,), daemon=True).start()
     name = new_id()
-    with holding(lock_of(settings, name)):
+    with holding(settings.worker_lock(name)):
         try:
             segmenter = open_segmenter(settings)
         except NtrmError as error:
             _say({"refused": document_of(error)["error"]})
             return error.exit_code
         if segmenter.identity.options["device"] == "cpu":
-            # The page comes first: whoever looks at slides must not wait for the next one.
+            # The page comes first: whoever views slides must not wait for the next one.
             os.nice(NICE)
-        write_facts(settings, _facts(settings))
+        config = locate(settings.model) / CONFIG
+        write_text(settings.hidden / model_info.FILE, config.read_text(encoding="utf-8"))
         _say({"ready": name, "devices": _devices(settings)})
         _work(settings, segmenter, name, stop, wake)
     return 0
@@ -228,20 +210,19 @@ def run_job(
     store: JobStore, segmenter: Segmenter, slide: Slide, worker: str, stop: threading.Event, seconds: float
 ) -> None:
     """One slide, from the queue to its end."""
-    progress = JobProgress(store, slide, worker, segmenter.out / slide.slide_id, stop, seconds)
+    folder = segmenter.out / slide.slide_id
     try:
-        with progress:
+        with JobProgress(store, slide, worker, folder, stop, seconds) as progress:
             outcome = _segment(segmenter, slide, progress)
-        if outcome.status in ("done", "kept"):
-            store.finish(slide.id, worker, DONE, facts=facts_of(segmenter.out / slide.slide_id))
+        if outcome.status not in ("done", "kept"):
+            code = "refused" if outcome.refused else "unreadable"
+            raise ProblemError(422, code, "the slide could not be segmented", got=outcome.reason)
+        store.finish(slide.id, worker, DONE, facts=facts_of(folder))
+    except JobEnd as end:
+        if end.status == QUEUED:
+            store.release(slide.id, worker)
         else:
-            store.finish(slide.id, worker, FAILED, error=_failure(outcome))
-    except CancelledError:
-        store.finish(slide.id, worker, CANCELLED)
-    except StoppedError:
-        store.release(slide.id, worker)
-    except TooLongError:
-        store.finish(slide.id, worker, FAILED, error=too_long(seconds))
+            store.finish(slide.id, worker, end.status, error=end.error)
     except NtrmError as error:
         store.finish(slide.id, worker, FAILED, error=error)
 
@@ -250,62 +231,42 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
     if slide.source is None:
         raise DataError("the slide's file is not known", hint="upload it again")
     mpp = None if slide.mpp is None else Resolution(*slide.mpp)
-    given = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
+    source = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
 
-    def opened(path: Path, *, alone: bool) -> SlideReader:
-        return progress.reader(open_isolated(path, alone=alone))
+    def open_checked(path: Path, *, alone: bool) -> SlideReader:
+        return _CheckedReader(open_isolated(path, alone=alone), progress)
 
     until = time.monotonic() + BUSY_SECONDS
     while True:
-        outcome = segmenter.segment(given, slide.slide_id, progress, opened)
-        # A process that is being killed may hold the slide a moment longer than its place among the workers.
+        outcome = segmenter.segment(source, slide.slide_id, progress, open_checked)
+        # A process that is being killed may hold the slide a moment longer than its lock as a worker.
         if outcome.status != "busy" or time.monotonic() > until:
             return outcome
-        progress.tell(0.0, "waiting")
+        progress.report(0.0, "waiting")
         time.sleep(PAUSE_SECONDS)
 
 
 def too_long(seconds: float) -> ProblemError:
     """For a slide that used up its time."""
-    return ProblemError(
-        422,
-        "too_long",
-        "the slide took too long",
-        expected=f"at most {seconds:g} s",
-        hint="try again: it goes on where it stopped",
-    )
-
-
-def _failure(outcome: Outcome) -> NtrmError:
-    code = "refused" if outcome.refused else "unreadable"
-    return ProblemError(422, code, "the slide could not be segmented", got=outcome.reason)
+    limit, hint = f"at most {seconds:g} s", "try again: it goes on where it stopped"
+    return ProblemError(422, "too_long", "the slide took too long", expected=limit, hint=hint)
 
 
 def open_segmenter(settings: ServiceSettings) -> Segmenter:
-    """The network, with the options of results that are there already."""
-    options, batch, device = _options_of(settings)
-    segmenter = Segmenter(settings.model, settings.out, options, device=device, batch=batch)
-    segmenter.claim()
-    return segmenter
-
-
-def _options_of(settings: ServiceSettings) -> tuple[Options, int, str]:
-    """Results of one folder share their options, so that new slides take those that are there."""
-    names = {field.name for field in dataclasses.fields(Options)}
+    """The network, with the options of results that are there already: those of one folder have the same options."""
+    options, batch, device = Options(maps=True), settings.batch, settings.device
     try:
         before: dict[str, Any] = json.loads((settings.out / RUN).read_text(encoding="utf-8"))["options"]
     except (OSError, ValueError, KeyError, TypeError):
-        wanted: dict[str, Any] = {"maps": True}
-        return Options(**{key: value for key, value in wanted.items() if key in names}), settings.batch, settings.device
-    kept = {key: value for key, value in before.items() if key in names}
-    device = before.get("device", "auto") if settings.device == "auto" else settings.device
-    return Options(**kept), int(before.get("batch", settings.batch)), str(device)
-
-
-def _facts(settings: ServiceSettings) -> ModelFacts:
-    from ntrm.models.hub import locate
-
-    return understand((locate(settings.model) / "config.json").read_text(encoding="utf-8"))
+        before = {}
+    if before:
+        names = {field.name for field in dataclasses.fields(Options)}
+        options = Options(**{key: value for key, value in before.items() if key in names})
+        batch = int(before.get("batch", batch))
+        device = str(before.get("device", device)) if device == "auto" else device
+    segmenter = Segmenter(settings.model, settings.out, options, device=device, batch=batch)
+    segmenter.claim()
+    return segmenter
 
 
 def _devices(settings: ServiceSettings) -> int:

@@ -1,9 +1,10 @@
-"""How a layer is to look, and PNG files whose colours change without compressing the pixels again."""
+"""Colours of layers, and PNG files whose colours change without compressing the pixels again."""
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,25 +12,20 @@ from numpy.typing import NDArray
 
 from ntrm.core.labels import RGB
 from ntrm.service.core.model_info import ModelFacts
-from ntrm.service.core.palette import (
-    BROKEN,
-    CORRECTED,
-    HIGHLIGHT,
-    SAFE_BROKEN,
-    SAFE_CORRECTED,
-    Table,
-    certainty_table,
-    class_alpha,
-    class_table,
-)
 from ntrm.service.core.problems import ProblemError, busy
 
+Table = NDArray[np.uint8]
 CLASSES = ("tissue", "coarse")
 PALETTES = {
     **dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")),
     "confidence": ("viridis", "grey"),
 }
-"""Those that a layer may be asked for in; the first one is what it has otherwise."""
+"""Palettes of a layer; the first is the default."""
+_VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+HIGHLIGHT: RGB = (255, 214, 10)
+CORRECTED, BROKEN = (26, 152, 80), (215, 48, 39)
+SAFE_CORRECTED, SAFE_BROKEN = (0, 90, 181), (220, 100, 0)
+"""Blue and orange: some readers cannot tell green from red."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class LayerLook:
         a: str | None,
         b: str | None,
     ) -> LayerLook:
-        """From what a request says; refuses what does not go together."""
+        """From the parameters of a request; refuses what does not go together."""
         if model is None:
             raise busy("the model's classes are not known yet")
         if palette is not None and palette not in PALETTES.get(layer, ()):
@@ -75,23 +71,22 @@ class LayerLook:
             pair=_pair(model, a, b) if layer == "interface" else None,
         )
 
-
-def colours_of(look: LayerLook) -> tuple[Table, Table]:
-    """Palette (N, 3) and opacities (N,)."""
-    if look.layer in CLASSES:
-        count = len(look.colours)
-        return class_table(look.colours), class_alpha(count, look.background, look.hide, look.only)
-    if look.layer == "confidence":
-        alpha = np.full(256, 255, dtype=np.uint8)
+    def tables(self) -> tuple[Table, Table]:
+        """Palette (N, 3) and opacities (N,); pixel value 0 is transparent in every layer."""
+        if self.layer == "confidence":
+            colours = _confidence_colours(grey=self.grey)
+        else:
+            colours = _class_colours([HIGHLIGHT] if self.layer == "interface" else self.colours)
+        alpha = np.full(len(colours), 255, dtype=np.uint8)
         alpha[0] = 0
-        return certainty_table("grey" if look.grey else "viridis"), alpha
-    if look.layer == "improvement":
-        return class_table(look.colours), np.array([0, 255, 255], dtype=np.uint8)
-    return class_table([HIGHLIGHT]), np.array([0, 255], dtype=np.uint8)
+        if self.layer in CLASSES:
+            shown = self.only if self.only is not None else {*range(len(self.colours))} - self.hide - {self.background}
+            alpha[1:] = [255 if index in shown else 0 for index in range(len(self.colours))]
+        return colours, alpha
 
 
 def _numbers(text: str | None) -> frozenset[int] | None:
-    return None if text is None else frozenset(int(each) for each in text.split(","))
+    return None if text is None else frozenset(map(int, text.split(",")))
 
 
 def _pair(model: ModelFacts, a: str | None, b: str | None) -> tuple[int, int]:
@@ -106,27 +101,33 @@ def _pair(model: ModelFacts, a: str | None, b: str | None) -> tuple[int, int]:
     return first, second
 
 
-# PNG files of indexed pixels whose colours change without compressing the pixels again.
+def _class_colours(colours: Sequence[RGB]) -> Table:
+    """(K + 1, 3) for pixels that are class index + 1."""
+    return np.array([(255, 255, 255), *colours], dtype=np.uint8)
 
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_LEVEL = 6
-"""Of compression: labels shrink to almost nothing at any."""
+def _confidence_colours(*, grey: bool) -> Table:
+    """(256, 3): grey, or from dark violet (uncertain) to yellow (certain)."""
+    ramp = np.arange(256)
+    if grey:
+        return np.repeat(ramp[:, None], 3, axis=1).astype(np.uint8)
+    stops = np.linspace(0, 255, len(_VIRIDIS))
+    channels = [np.interp(ramp, stops, channel) for channel in zip(*_VIRIDIS, strict=True)]
+    return np.stack(channels, axis=1).astype(np.uint8)
 
 
 def packed(pixels: NDArray[np.uint8]) -> bytes:
-    """(H, W) as the content of an IDAT chunk."""
-    height, width = pixels.shape
-    rows = np.zeros((height, width + 1), dtype=np.uint8)  # the first byte of a row: no filter
-    rows[:, 1:] = pixels
-    return zlib.compress(rows.tobytes(), _LEVEL)
+    """(H, W) as width, height and the content of a PNG's IDAT chunk."""
+    rows = np.pad(pixels, ((0, 0), (1, 0)))  # the first byte of a row: no filter
+    return struct.pack(">II", *pixels.shape[::-1]) + zlib.compress(rows.tobytes())
 
 
-def indexed_png(width: int, height: int, content: bytes, colours: NDArray[np.uint8], alpha: NDArray[np.uint8]) -> bytes:
-    """A whole file: packed pixels with a palette (N, 3) and its opacities (N,)."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+def indexed_png(content: bytes, colours: Table, alpha: Table) -> bytes:
+    """A PNG file: packed pixels with a palette (N, 3) and its opacities (N,)."""
+    header = content[:8] + struct.pack(">BBBBB", 8, 3, 0, 0, 0)  # width, height; 8 bits, indexed
     chunks = ((b"IHDR", header), (b"PLTE", colours.tobytes()), (b"tRNS", alpha.tobytes()))
-    return b"".join((SIGNATURE, *(_chunk(*each) for each in chunks), _chunk(b"IDAT", content), _chunk(b"IEND", b"")))
+    chunks += ((b"IDAT", content[8:]), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:

@@ -1,7 +1,12 @@
-"""Tiles of results, sampled from the pyramids of the masks on disk: tissue, coarse prediction, confidence, borders."""
+"""Layers of a slide's results as tiles, sampled from the masks' pyramids on disk.
+
+Layers: tissue, coarse prediction, confidence, what the final prediction improved, borders of two tissues. A pixel is
+that of the mask nearest to its centre, from the finest level that is not finer than the tile.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,9 @@ from ntrm.wsi.readers.array_cache import ArrayCache
 from ntrm.wsi.readers.tiff import RandomAccess
 
 Labels = NDArray[np.uint8]
+FILES = {"tissue": MASK, "coarse": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
+BORDER = 2
+"""Pixels drawn on either side of a border: at least 2 in all are left where a viewer shrinks the tile to half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +33,7 @@ class _Level:
     width: int
     height: int
     tile: tuple[int, int]
-    """Width and height."""
+    """Its width and height."""
     page: Any
     offsets: tuple[int, ...]
     counts: tuple[int, ...]
@@ -47,16 +55,14 @@ class LayerFile:
             raise DataError("cannot read a mask", got=type(error).__name__, hint="segment the slide again") from error
 
     def read(self, level: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Labels:
-        """The pixels at each of the rows and columns, both ascending; whoever asks beyond the border gets 0."""
+        """The pixels at each of the rows and columns, both ascending; 0 beyond the border."""
         this = self.levels[level]
         out = np.zeros((len(rows), len(columns)), dtype=np.uint8)
         wide, tall = this.tile
         across = -(-this.width // wide)
-        for tile_row in np.unique(rows[(rows >= 0) & (rows < this.height)] // tall):
-            r = np.flatnonzero((rows // tall == tile_row) & (rows >= 0) & (rows < this.height))
-            for tile_column in np.unique(columns[(columns >= 0) & (columns < this.width)] // wide):
-                c = np.flatnonzero((columns // wide == tile_column) & (columns >= 0) & (columns < this.width))
-                tile = self._tile(level, int(tile_row) * across + int(tile_column))
+        for tile_row, r in _by_tile(rows, tall, this.height):
+            for tile_column, c in _by_tile(columns, wide, this.width):
+                tile = self._tile(level, tile_row * across + tile_column)
                 out[np.ix_(r, c)] = tile[np.ix_(rows[r] - tile_row * tall, columns[c] - tile_column * wide)]
         return out
 
@@ -70,15 +76,22 @@ class LayerFile:
         def make() -> Labels:
             data = self._file.read(this.offsets[number], this.counts[number])
             tile: Any = this.page.decode(data, number)[0]  # (1, height, width, 1), smaller at the border
-            found: Labels = np.zeros((this.tile[1], this.tile[0]), dtype=np.uint8)
-            found[: tile.shape[1], : tile.shape[2]] = tile[0, :, :, 0]
-            return found
+            full: Labels = np.zeros((this.tile[1], this.tile[0]), dtype=np.uint8)
+            full[: tile.shape[1], : tile.shape[2]] = tile[0, :, :, 0]
+            return full
 
         return self._cache.get((*self._key, level, number), make)
 
     def close(self) -> None:
-        """Give the file back; twice does no harm."""
+        """Close the file; twice does no harm."""
         self._file.close()
+
+
+def _by_tile(indices: NDArray[np.int64], size: int, length: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """For each tile of ``size`` pixels: its number, and where in ``indices`` its pixels are asked for."""
+    tiles = np.where((indices >= 0) & (indices < length), indices // size, -1)
+    for tile in np.unique(tiles[tiles >= 0]):
+        yield int(tile), np.flatnonzero(tiles == tile)
 
 
 def _level(page: Any) -> _Level:
@@ -88,20 +101,9 @@ def _level(page: Any) -> _Level:
     return _Level(page.imagewidth, page.imagelength, tile, page, tuple(page.dataoffsets), tuple(page.databytecounts))
 
 
-# Tiles of what was found: tissue, first guess, certainty, what the second look improved, and borders of two tissues.
-#
-# Every layer is an indexed PNG. Pixels are sampled from the mask's pyramid (nearest, the finest level that is not finer
-# than the tile); the colours come on top of the compressed pixels.
-
-
-FILES = {"tissue": MASK, "coarse": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
-BORDER = 2
-"""Pixels on either side of a border that are drawn: 2 on a screen at least, since viewers shrink tiles up to half."""
-
-
 @dataclass(frozen=True)
-class Place:
-    """How the mask lies on the slide's scanned part: mask pixels are ``sx`` × ``sy`` pixels of the full resolution."""
+class MaskGrid:
+    """How the mask lies on the slide's scanned area: a pixel of it is ``sx`` × ``sy`` pixels of the full resolution."""
 
     zoom: DeepZoom
     sx: float
@@ -112,11 +114,22 @@ class Place:
         return int(y // self.sy), int(x // self.sx)
 
 
+def layers_with(files: Collection[str]) -> list[str]:
+    """Layers that can be shown of a slide with these of ``FILES``.
+
+    >>> layers_with({"tissue", "coarse", "truth"})
+    ['tissue', 'coarse', 'improvement', 'interface']
+    """
+    needs = {name: {name} for name in ("tissue", "coarse", "confidence")}
+    needs |= {"improvement": {"tissue", "coarse", "truth"}, "interface": {"tissue"}}
+    return [name for name, needed in needs.items() if needed <= {*files}]
+
+
 class MaskLayers:
     """The layers of one finished slide."""
 
-    def __init__(self, folder: Path, place: Place, cache: ArrayCache) -> None:
-        self.place = place
+    def __init__(self, folder: Path, grid: MaskGrid, cache: ArrayCache) -> None:
+        self.grid = grid
         self._files: dict[str, LayerFile] = {}
         try:
             for name, file in FILES.items():
@@ -127,13 +140,9 @@ class MaskLayers:
             raise
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> list[str]:
         """Layers that can be shown."""
-        have = set(self._files)
-        found: list[str] = [name for name in ("tissue", "coarse", "confidence") if name in have]
-        if {"tissue", "coarse", "truth"} <= have:
-            found.append("improvement")
-        return (*found, "interface") if "tissue" in have else tuple(found)
+        return layers_with(self._files.keys())
 
     def pixels(self, layer: str, level: int, box: Box, pair: tuple[int, int] | None = None) -> Labels:
         """(height, width) indices into the layer's palette."""
@@ -150,11 +159,11 @@ class MaskLayers:
         return self._files[layer].at(row, column) if layer in self._files else None
 
     def _sampled(self, layer: str, level: int, box: Box, margin: int = 0) -> Labels:
-        file, scale = self._files[layer], self.place.zoom.scale(level)
-        wanted = scale * (1 + 1e-9) / min(self.place.sx, self.place.sy)
+        file, scale = self._files[layer], self.grid.zoom.scale(level)
+        wanted = scale * (1 + 1e-9) / min(self.grid.sx, self.grid.sy)
         depth = min(len(file.levels) - 1, max(0, int(np.floor(np.log2(wanted))))) if wanted >= 1 else 0
-        rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.place.sy * 2**depth)
-        columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.place.sx * 2**depth)
+        rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.grid.sy * 2**depth)
+        columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx * 2**depth)
         return file.read(depth, rows, columns)
 
     def _interface(self, level: int, box: Box, pair: tuple[int, int]) -> Labels:
@@ -164,14 +173,13 @@ class MaskLayers:
 
     def _improvement(self, level: int, box: Box) -> Labels:
         """1 = corrected, 2 = broken, 0 = neither."""
-        final, first, truth = (self._sampled(name, level, box) for name in ("tissue", "coarse", "truth"))
-        known = truth > 0
-        corrected = known & (final == truth) & (first != truth)
-        broken = known & (final != truth) & (first == truth)
-        return np.where(corrected, 1, np.where(broken, 2, 0)).astype(np.uint8)
+        final, coarse, truth = (self._sampled(name, level, box) for name in ("tissue", "coarse", "truth"))
+        corrected = (truth > 0) & (final == truth) & (coarse != truth)
+        broken = (truth > 0) & (final != truth) & (coarse == truth)
+        return (corrected + 2 * broken).astype(np.uint8)
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         for file in self._files.values():
             file.close()
 
@@ -179,15 +187,12 @@ class MaskLayers:
 def _nearest(first: int, count: int, scale: int, size: float) -> NDArray[np.int64]:
     """Indices of the mask's pixels (of ``size``) under the centres of a tile's pixels (of ``scale``)."""
     centres = (np.arange(first, first + count) + 0.5) * scale
-    found: NDArray[np.int64] = np.floor(centres / size).astype(np.int64)
-    return found
+    return np.asarray(np.floor(centres / size), dtype=np.int64)
 
 
-def _within(there: NDArray[np.bool_], margin: int) -> NDArray[np.bool_]:
-    """Whether a pixel has one of ``there`` within a square around it; the result is ``margin`` smaller all around."""
-
-    def spread(a: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        shifted = [a[shift : a.shape[0] - 2 * margin + shift] for shift in range(2 * margin + 1)]
-        return np.asarray(np.logical_or.reduce(shifted))
-
-    return spread(spread(there).T).T
+def _within(mask: NDArray[np.bool_], margin: int) -> NDArray[np.bool_]:
+    """Dilation by a square of 2 ``margin`` + 1 pixels; the result is ``margin`` smaller all around."""
+    for _ in range(2):  # along rows, then along columns
+        shifted = [mask[shift : len(mask) - 2 * margin + shift] for shift in range(2 * margin + 1)]
+        mask = np.logical_or.reduce(shifted).T
+    return mask

@@ -1,20 +1,20 @@
-"""Tiles of the slide itself, read on demand in limited child processes that are closed when others are needed."""
+"""Tiles of the slide itself, read on demand in limited child processes, which are closed when others are needed."""
 
 from __future__ import annotations
 
 import io
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from ntrm.core.errors import DataError
 from ntrm.service.core.problems import busy
-from ntrm.service.tiles.geometry import TILE, Box, DeepZoom
+from ntrm.service.tiles.caches import OpenPool
+from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.wsi.grid import best_level, box_weights, resample
 from ntrm.wsi.isolated import Limits, ReadingProcess
 from ntrm.wsi.readers.array_cache import ArrayCache
@@ -22,16 +22,16 @@ from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
 
 QUALITY = 85
 MOST_PIXELS = 2**23
-"""Read for one tile; where a slide lacks the coarse level, a tile is put together from finer ones instead."""
+"""Read for one tile; where a slide lacks the coarse level, a tile is made from finer tiles instead."""
+PER_SLIDE = 2
+"""Processes that read one slide."""
 
 
 class SlideTiles:
-    """The tiles of one slide; the coarse ones of slides without a pyramid are kept, since they cost the whole slide."""
+    """The tiles of one slide; coarse ones of slides without a pyramid are cached: making one reads the whole slide."""
 
     def __init__(self, slide: OpenSlide, cache: ArrayCache, key: tuple[Hashable, ...]) -> None:
-        self._slide = slide
-        self._cache = cache
-        self._key = key
+        self._slide, self._cache, self._key = slide, cache, key
         _, _, width, height = slide.info.area
         self.zoom = DeepZoom(width, height)
 
@@ -40,10 +40,8 @@ class SlideTiles:
         return encode_jpeg(self.pixels(level, column, row, time.monotonic() + seconds))
 
     def pixels(self, level: int, column: int, row: int, deadline: float) -> Pixels:
-        """(height, width, 3): each pixel is the mean over those of the full resolution that it stands for."""
-        box = self.zoom.tile(level, column, row)
-        scale = self.zoom.scale(level)
-        info = self._slide.info
+        """(height, width, 3): each pixel is the mean over the pixels of the full resolution that it covers."""
+        box, scale, info = self.zoom.tile(level, column, row), self.zoom.scale(level), self._slide.info
         best = best_level(info, scale, scale)
         sx, sy = info.scale(best)
         if (box.width * scale / sx) * (box.height * scale / sy) > MOST_PIXELS and scale > 1:
@@ -58,36 +56,27 @@ class SlideTiles:
     def _joined(self, level: int, column: int, row: int, deadline: float) -> Pixels:
         """A tile from the up to four tiles of the next finer level."""
         if time.monotonic() > deadline:
-            # What was put together so far is kept: the next request goes on from there.
+            # Finer tiles made so far are cached: the next request continues from there.
             raise busy("the slide has no overview, and making one takes a while")
-        box = self.zoom.tile(level, column, row)
-        wide, tall = self.zoom.size(level + 1)
-        finer = Box(2 * box.left, 2 * box.top, min(2 * box.width, wide - 2 * box.left), 0)
-        height = min(2 * box.height, tall - 2 * box.top)
-        whole = np.empty((height, finer.width, 3), dtype=np.uint8)
         columns, rows = self.zoom.grid(level + 1)
-        for r in range(2 * row, min(2 * row + 2, rows)):
-            for c in range(2 * column, min(2 * column + 2, columns)):
-                part = self.pixels(level + 1, c, r, deadline)
-                top, left = r * TILE - finer.top, c * TILE - finer.left
-                whole[top : top + part.shape[0], left : left + part.shape[1]] = part
-        down = box_weights(0, box.height, 2.0, 0, height, height)
-        across = box_weights(0, box.width, 2.0, 0, finer.width, finer.width)
-        return resample(whole, down, across)
+        finer_columns = range(2 * column, min(2 * column + 2, columns))
+        finer_rows = range(2 * row, min(2 * row + 2, rows))
+        finer = self._mosaic(level + 1, finer_columns, finer_rows, deadline)
+        box, (height, width) = self.zoom.tile(level, column, row), finer.shape[:2]
+        down, across = (
+            box_weights(0, length, 2.0, 0, total, total) for length, total in ((box.height, height), (box.width, width))
+        )
+        return resample(finer, down, across)
 
     def overview(self, side: int, seconds: float) -> Pixels:
-        """The whole scanned part, with at most ``side`` pixels on its longer side and more than half as many."""
-        deadline = time.monotonic() + seconds
+        """The whole scanned area, with at most ``side`` pixels on its longer side and more than half as many."""
         level = max(level for level in range(self.zoom.top + 1) if max(self.zoom.size(level)) <= side)
-        width, height = self.zoom.size(level)
-        whole = np.empty((height, width, 3), dtype=np.uint8)
         columns, rows = self.zoom.grid(level)
-        for row in range(rows):
-            for column in range(columns):
-                box = self.zoom.tile(level, column, row)
-                part = self.pixels(level, column, row, deadline)
-                whole[box.top : box.top + box.height, box.left : box.left + box.width] = part
-        return whole
+        return self._mosaic(level, range(columns), range(rows), time.monotonic() + seconds)
+
+    def _mosaic(self, level: int, columns: range, rows: range, deadline: float) -> Pixels:
+        tiles = [[self.pixels(level, column, row, deadline) for column in columns] for row in rows]
+        return np.concatenate([np.concatenate(line, axis=1) for line in tiles])
 
 
 def encode_jpeg(pixels: Pixels) -> bytes:
@@ -99,25 +88,14 @@ def encode_jpeg(pixels: Pixels) -> bytes:
     return stream.getvalue()
 
 
-# Original slides that are being looked at: a few reading processes each, closed when others need the room.
-
-
-PER_SLIDE = 2
-"""Processes that read one slide."""
-_Key = tuple[str, int, int, bool]
-
-
 class OpenSlide:
     """A slide and the processes that read it; safe to use from several threads."""
 
-    def __init__(self, path: Path, pool: Readers, *, alone: bool) -> None:
-        self._path, self._alone = path, alone
-        self._pool = pool
+    def __init__(self, path: Path, readers: Readers, *, alone: bool) -> None:
+        self._path, self._alone, self._readers = path, alone, readers
         self._idle: list[ReadingProcess] = []
         self._started = 0
         self._changed = threading.Condition()
-        self.users = 0
-        self.used = time.monotonic()
         self.info: SlideInfo
         try:
             with self._process() as (_, info):
@@ -134,7 +112,7 @@ class OpenSlide:
 
     @contextmanager
     def _process(self) -> Iterator[tuple[ReadingProcess, SlideInfo]]:
-        """A process that has the slide open and does nothing else meanwhile."""
+        """A process that has the slide open, for this thread alone."""
         with self._changed:
             while not self._idle and self._started >= PER_SLIDE:
                 self._changed.wait()
@@ -142,7 +120,7 @@ class OpenSlide:
             self._started += process is None
         try:
             if process is None:
-                process = self._pool.fresh()
+                process = self._readers.new_process()
                 info = process.open(self._path, alone=self._alone)
             else:
                 info = self.info
@@ -164,20 +142,17 @@ class OpenSlide:
             self._idle.clear()
 
 
-class Readers:
-    """Slides by path, as many as stated; the one unused longest goes first."""
+class Readers(OpenPool[OpenSlide]):
+    """Slides by path, each with its reading processes, and one process in reserve."""
 
     def __init__(self, slides: int, limits: Limits) -> None:
-        self._most = slides
+        super().__init__(slides)
         self._limits = limits
-        self._open: OrderedDict[_Key, OpenSlide] = OrderedDict()
-        self._opening: dict[_Key, threading.Lock] = {}
-        self._lock = threading.Lock()
         self._spare: ReadingProcess | None = None
         self._closed = False
 
     def warm_up(self) -> None:
-        """Start a process that waits for the next slide: starting one takes longer than reading."""
+        """Start a process for the next slide: starting one takes longer than reading."""
         with self._lock:
             wanted = self._spare is None and not self._closed
         if wanted:
@@ -188,65 +163,27 @@ class Readers:
             if process is not None:
                 process.close()
 
-    def fresh(self) -> ReadingProcess:
+    def new_process(self) -> ReadingProcess:
         """A process that has no slide open."""
         with self._lock:
             spare, self._spare = self._spare, None
         threading.Thread(target=self.warm_up, daemon=True).start()
         return spare if spare is not None and spare.alive else ReadingProcess(self._limits)
 
-    @contextmanager
-    def using(self, path: Path, *, alone: bool = True) -> Iterator[OpenSlide]:
-        """The slide, opened if it was not, with no other file where ``alone``; it stays open until the block ends."""
-        slide = self._enter(path, alone=alone)
+    def using(self, path: Path, *, alone: bool = True) -> AbstractContextManager[OpenSlide]:
+        """The slide, opened if it was not; where ``alone``, no other file may be read with it."""
         try:
-            yield slide
-        finally:
-            with self._lock:
-                slide.users -= 1
-                slide.used = time.monotonic()
-            self._close_some(self._most)
-
-    def _enter(self, path: Path, *, alone: bool) -> OpenSlide:
-        key = _key(path, alone=alone)
-        with self._lock:
-            opening = self._opening.setdefault(key, threading.Lock())
-        with opening:
-            with self._lock:
-                found = self._open.get(key)
-                if found is not None:
-                    self._open.move_to_end(key)
-                    found.users += 1
-                    return found
-            try:
-                made = OpenSlide(path, self, alone=alone)
-            finally:
-                with self._lock:
-                    self._opening.pop(key, None)
-            with self._lock:
-                made.users = 1
-                self._open[key] = made
-        return made
-
-    def _close_some(self, most: int, older_than: float = 0.0) -> None:
-        now = time.monotonic()
-        with self._lock:
-            idle = [key for key, slide in self._open.items() if not slide.users and now - slide.used >= older_than]
-            going = [self._open.pop(key) for key in idle[: max(0, len(self._open) - most)]]
-        for slide in going:
-            slide.close()
-
-    def close_idle(self, seconds: float) -> None:
-        """Close what nobody has looked at for a while."""
-        self._close_some(0, older_than=seconds)
+            status = path.stat()
+        except OSError as error:
+            raise DataError(
+                "the slide's file is not there any more", hint="put it back, or delete the slide"
+            ) from error
+        key = (path, status.st_mtime_ns, status.st_size, alone)
+        return self.hold(key, lambda: OpenSlide(path, self, alone=alone))
 
     def forget(self, path: Path) -> None:
         """Close a slide that is about to be deleted, unless somebody is reading it just now."""
-        with self._lock:
-            keys = [key for key, slide in self._open.items() if key[0] == str(path) and not slide.users]
-            going = [self._open.pop(key) for key in keys]
-        for slide in going:
-            slide.close()
+        self.close_unused(which=lambda key: key[0] == path)
 
     def close(self) -> None:
         """End every process."""
@@ -255,12 +192,4 @@ class Readers:
             spare, self._spare = self._spare, None
         if spare is not None:
             spare.close()
-        self._close_some(0)
-
-
-def _key(path: Path, *, alone: bool) -> _Key:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise DataError("the slide's file is not there any more", hint="put it back, or delete the slide") from error
-    return str(path), status.st_mtime_ns, status.st_size, alone
+        self.close_unused()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ntrm.service.api.intake import display_name, file_under
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.core.shared_paths import display_name, file_under
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.tiles.tile_store import TileStore
+from ntrm.service.tiles.caches import TileStore
 
 
 def make_store(seconds):

@@ -1,4 +1,4 @@
-// First and final segmentation beside each other or under a slider. The second viewer follows the first.
+// Coarse and final prediction side by side or under a slider. The second viewer follows the first.
 
 import { h, icon } from "./dom.js";
 
@@ -49,7 +49,7 @@ export function makeDivider(act) {
       class: "divider",
       role: "slider",
       tabIndex: 0,
-      "aria-label": "Border between first and final segmentation",
+      "aria-label": "Border between coarse and final prediction",
       "aria-valuemin": "0",
       "aria-valuemax": "100",
     },

@@ -1,11 +1,11 @@
-// Which layer lies over the slide, how strongly, and how first and final segmentation are compared.
+// Which layer lies over the slide, its opacity, and the comparison of coarse and final prediction.
 
 import { h, segments } from "./dom.js";
 import { paletteName } from "./prefs.js";
 
 const LAYERS = [
   ["tissue", "Tissue"],
-  ["coarse", "First"],
+  ["coarse", "Coarse"],
   ["confidence", "Confidence"],
   ["improvement", "Improvement"],
   ["none", "None"],
@@ -17,10 +17,10 @@ const COMPARE = [
 ];
 
 const LEGENDS = {
-  coarse: () => "What the network's coarse head saw, before the second look.",
+  coarse: () => "What the network's coarse head predicted.",
   improvement() {
     const [good, bad] = paletteName() === "safe" ? ["blue", "orange"] : ["green", "red"];
-    return `Where the second look corrected the first one (${good}) and where it broke it (${bad}).`;
+    return `Where the final prediction corrected the coarse one (${good}) and where it made it wrong (${bad}).`;
   },
 };
 
@@ -43,7 +43,7 @@ export function makeLayers(layers, view, changed) {
     },
   );
   const compare = segments(
-    "Compare first and final segmentation",
+    "Compare coarse and final prediction",
     COMPARE.map(([key, label]) => [key, label, key === "off" || has("coarse"), has("coarse") ? "" : why.coarse]),
     view.compare,
     (key) => {
@@ -90,7 +90,7 @@ export function makeLayers(layers, view, changed) {
       note.textContent =
         view.compare === "off"
           ? (LEGENDS[view.layer]?.() ?? "")
-          : "First: the coarse head. Final: after the second look.";
+          : "Coarse: from the coarse head. Final: the result.";
       note.hidden = !note.textContent;
       ramp.hidden = view.layer !== "confidence";
     },

@@ -56,7 +56,7 @@ export function readingLine(answer) {
     answer.confidence === null || answer.confidence === undefined
       ? null
       : h("span", { class: "number muted" }, `confidence ${confidence(answer.confidence)}`),
-    changed ? h("span", { class: "muted" }, `first: ${answer.coarse_tissue}`) : null,
+    changed ? h("span", { class: "muted" }, `coarse: ${answer.coarse_tissue}`) : null,
   ].filter(Boolean);
 }
 
@@ -105,7 +105,7 @@ export function makeRegion(id, found) {
       ["Perimeter", length(region.perimeter_mm)],
       ["Mean confidence", confidence(region.mean_confidence)],
       ["Confidence here", confidence(at.confidence)],
-      ["First guess here", at.coarse_tissue ?? "–"],
+      ["Coarse prediction here", at.coarse_tissue ?? "–"],
       ["Piece", region.piece ?? at.piece ?? "–"],
       ["Number", at.region],
     ];

@@ -22,7 +22,7 @@ export class Stage {
       "aria-label": "Slide. Arrow keys move, plus and minus zoom, Enter reads the region in the middle.",
     });
     this.second = h("div", { class: "pane second", hidden: true });
-    this.tags = ["First", "Final"].map((word) => h("span", { class: "tag", hidden: true }, word));
+    this.tags = ["Coarse", "Final"].map((word) => h("span", { class: "tag", hidden: true }, word));
     this.bar = h("span", { class: "scale-line" });
     this.barText = h("span", {});
     this.zoomText = h("span", { class: "muted" });

@@ -36,10 +36,10 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
       group: "Layers",
       act: set(() => ({ layer: view.layer === "none" ? "tissue" : "none", compare: "off" })),
     },
-    { keys: ["i"], says: "First segmentation", group: "Layers", act: layer("coarse") },
+    { keys: ["i"], says: "Coarse prediction", group: "Layers", act: layer("coarse") },
     { keys: ["c"], says: "Confidence", group: "Layers", act: layer("confidence") },
-    { keys: ["d"], says: "First and final side by side", group: "Layers", act: compare("side") },
-    { keys: ["w"], says: "Swipe between first and final", group: "Layers", act: compare("swipe") },
+    { keys: ["d"], says: "Coarse and final side by side", group: "Layers", act: compare("side") },
+    { keys: ["w"], says: "Swipe between coarse and final", group: "Layers", act: compare("swipe") },
     {
       keys: ["["],
       shown: ["[", "]"],

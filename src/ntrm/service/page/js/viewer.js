@@ -71,7 +71,7 @@ export class SlideViewer {
     });
   }
 
-  /** Tissue, first guess, certainty or improvement; `query` as the service understands it. */
+  /** Tissue, coarse prediction, confidence or improvement; `query` as the service understands it. */
   showOverlay(layer, query) {
     if (!layer) this.overlay.show(null);
     else this.overlay.show(`${layer}?${query}`, (...at) => tileAddress(this.id, layer, query, ...at));

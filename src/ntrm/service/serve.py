@@ -1,36 +1,46 @@
-"""Run the service until it is told to stop."""
+"""Run the service until it is stopped, with limits on connections.
+
+uvicorn waits for ever for the end of a request's headers and for a client that does not read its answer, and takes
+connections until no descriptor is left. ``BoundedProtocol`` sets time limits for both, and one connection too many
+replaces the one that has kept the service waiting longest.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
+import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any, ClassVar
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import holding
 from ntrm.results.paths import RUN
 from ntrm.service.api.app import create_app
-from ntrm.service.api.connections import bounded
 from ntrm.service.core.model_info import check_model, read_facts
-from ntrm.service.core.settings import SERVER_LOCK, ServiceSettings
+from ntrm.service.core.settings import SERVER_LOCK, ServiceLimits, ServiceSettings
 
 BACKLOG = 128
-"""Connections that are taken at once, before any of them can be refused: few beside the descriptors there are."""
+"""Connections that are accepted at once, before any of them can be refused: far fewer than there are descriptors."""
 GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 30
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
-    """Serve until SIGTERM (0) or Ctrl-C (130); ``opened`` is told the address and the path of the first link.
+    """Serve until SIGTERM (0) or Ctrl-C (130); ``opened`` gets the address and the path of the first link.
 
     One service at a time works in a folder of results.
     """
@@ -66,10 +76,10 @@ def configured(app: FastAPI, settings: ServiceSettings) -> uvicorn.Config:
 
 
 def _check_out(out: Path) -> None:
-    """Refuse early what no worker would take."""
-    if not next(each for each in (out, *out.absolute().parents) if each.exists()).is_dir():
+    """Refuse early what no worker would accept."""
+    if not next(path for path in (out, *out.absolute().parents) if path.exists()).is_dir():
         raise UsageError("the output is not a folder", got=out, hint="choose another folder")
-    other = next((each for each in out.iterdir() if not each.name.startswith(".")), None) if out.is_dir() else None
+    other = next((path for path in out.iterdir() if path.name[0] != "."), None) if out.is_dir() else None
     if other is not None and not (out / RUN).is_file():
         raise RefusedError(
             f"{out} is not empty and holds no results",
@@ -83,20 +93,20 @@ def _check_classes(settings: ServiceSettings) -> None:
     facts = read_facts(settings)
     try:
         record = json.loads((settings.out / RUN).read_text(encoding="utf-8"))
-        classes, maker = [str(name) for name in record["classes"]], str(record["model"]["name"])
+        classes, model = [str(name) for name in record["classes"]], str(record["model"]["name"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return  # nothing there yet, or what the worker refuses with its reason
+        return  # nothing there yet, or something that the worker refuses with its reason
     if facts is not None and classes != list(facts.schema.names):
         raise RefusedError(
             f"{settings.out} holds results of other classes than the model's",
             got=", ".join(classes),
             expected=", ".join(facts.schema.names),
-            hint=f"give --model with the model that made them ({maker}), or name another folder",
+            hint=f"give --model with the model that made them ({model}), or name another folder",
         )
 
 
 class _Server(uvicorn.Server):
-    """Tells when it listens, and by which signal it ended."""
+    """Calls ``when_started`` once it listens, and keeps the signal that ended it."""
 
     signal: int | None = None
     when_started: Callable[[], None]
@@ -109,13 +119,13 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
         super().handle_exit(sig, frame)
-        # Not again after the end, as uvicorn would: workers are stopped in order first.
+        # uvicorn would raise it again at the end; workers are stopped in order first.
         self._captured_signals.clear()
 
 
 def _listening(settings: ServiceSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # With its protocol: only then does asyncio send small answers at once instead of 40 ms later.
+    # The protocol is named: only then does asyncio send small answers at once instead of 40 ms later.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -134,6 +144,148 @@ def _listening(settings: ServiceSettings) -> socket.socket:
 
 
 def quiet_logs(verbose: bool) -> None:
-    """Only what went wrong, on stderr; requests are not logged: their paths hold ids."""
+    """Log only errors, on stderr; requests are not logged: their paths hold ids."""
     logging.getLogger("uvicorn").setLevel(logging.INFO if verbose else logging.ERROR)
     logging.getLogger("uvicorn").addHandler(logging.StreamHandler(sys.stderr))
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP/1.1 of uvicorn with time limits."""
+
+    most: ClassVar[int] = 512
+    """Connections at a time."""
+    header_seconds: ClassVar[float] = 15
+    """From the connection, or from the first byte of a request, until its headers are complete."""
+    stall_seconds: ClassVar[float] = 60
+    """For a client to read its answer, or to send ``least_bytes`` of a body that is no longer wanted."""
+    least_bytes: ClassVar[int] = 256 * 1024
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._timer: asyncio.TimerHandle | None = None
+        self.since = self.loop.time()
+        """When it began to keep the service waiting."""
+        self._received = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request; where there are too many connections, drop one."""
+        super().connection_made(transport)
+        self._drop_after(self.header_seconds)
+        if len(self.connections) > self.most:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """The time limit of a request's headers stays, however many bytes come."""
+        was_idle = self.idle
+        super().data_received(data)
+        if was_idle and not self.idle:
+            # Unless it still has to read an earlier answer.
+            if not self.flow.write_paused:
+                self._cancel_timer()
+        elif self.idle and not self.transport.is_closing():
+            self._received += len(data)
+            if self._timer is None:
+                self.since = self.loop.time()
+                self._drop_after(self.stall_seconds if self._sends_body else self.header_seconds)
+
+    def on_response_complete(self) -> None:
+        """It is idle from now on, unless the next request is there already."""
+        self.since = self.loop.time()
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._drop_after(self.stall_seconds)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closing would wait for ever for a client that does not read."""
+        super().timeout_keep_alive_handler()
+        self._drop_after(self.stall_seconds)
+
+    def send_400_response(self, msg: str) -> None:
+        """The same after a malformed request."""
+        super().send_400_response(msg)
+        self._drop_after(self.stall_seconds)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is answered."""
+        super().pause_writing()
+        self.since = self.loop.time()
+        self._drop_after(self.stall_seconds)
+
+    def resume_writing(self) -> None:
+        """It has read most of what was waiting for it."""
+        super().resume_writing()
+        if self.idle:
+            self._drop_after(self.stall_seconds)
+        else:
+            self._cancel_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is left to wait for."""
+        self._cancel_timer()
+        super().connection_lost(exc)
+
+    @property
+    def _sends_body(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
+
+    def _drop_after(self, seconds: float) -> None:
+        self._cancel_timer()
+        self._received = 0
+        self._timer = self.loop.call_later(seconds, self._overdue)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _overdue(self) -> None:
+        if self.idle and self._sends_body and self._received >= self.least_bytes and not self.transport.is_closing():
+            # The rest of a refused upload: its sender sees the answer only when all is sent.
+            self._drop_after(self.stall_seconds)
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """End the connection at once."""
+        self._cancel_timer()
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _make_room(self) -> None:
+        """Drop the connection that has kept the service waiting longest, or else refuse this one."""
+        others = [other for other in self.connections if isinstance(other, BoundedProtocol) and other is not self]
+        waiting = [(rank, other.since, other) for other in others if (rank := other.rank()) is not None]
+        if waiting:
+            min(waiting, key=lambda entry: entry[:2])[-1].drop()
+        else:
+            self.transport.write(BUSY)
+            self.transport.close()
+
+    def rank(self) -> int | None:
+        """Dropped first: those without a request so far, between two requests, not reading the answer; None: never."""
+        if self.idle:
+            return 0 if self.cycle is None else 1
+        return 2 if self.flow.write_paused else None
+
+
+def bounded(limits: ServiceLimits) -> type[BoundedProtocol]:
+    """The protocol with a service's limits."""
+
+    class Bounded(BoundedProtocol):
+        most = most_connections(limits.connections)
+        header_seconds = limits.header_seconds
+        stall_seconds = limits.idle_seconds
+        least_bytes = limits.idle_bytes
+
+    return Bounded
+
+
+def most_connections(wanted: int) -> int:
+    """At most half of the descriptors that the process may have: slides, masks and workers need theirs."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft // 2))

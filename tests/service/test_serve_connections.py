@@ -9,8 +9,7 @@ import uvicorn
 from tests.service.small import settings_of
 from uvicorn.server import ServerState
 
-from ntrm.service.api.connections import BoundedProtocol, most_connections
-from ntrm.service.serve import configured
+from ntrm.service.serve import BoundedProtocol, configured, most_connections
 
 PATIENCE = 60
 LARGE = 50 * 2**20

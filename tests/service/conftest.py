@@ -1,6 +1,11 @@
-import pytest
-from tests.service.small import InProcess, write_model
+import shutil
 
+import numpy as np
+import pytest
+from tests.service.small import InProcess, segmented, write_model
+
+from ntrm.service.core.settings import DATABASE
+from ntrm.service.jobs.database import JobStore
 from ntrm.service.tiles import slide_tiles
 
 
@@ -8,6 +13,27 @@ from ntrm.service.tiles import slide_tiles
 def model(tmp_path_factory):
     """Folder of a small network."""
     return write_model(tmp_path_factory.mktemp("service") / "model")
+
+
+@pytest.fixture(scope="session")
+def segmented_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("segmented")
+    return folder, *segmented(folder, np.random.default_rng(1), maps=True, tissue_mask=False)
+
+
+@pytest.fixture
+def results(tmp_path, segmented_once):
+    """A slide in ``tmp_path / "in"`` and its results in ``tmp_path / "out" / "a"``; its path and its true mask."""
+    folder, path, mask = segmented_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return tmp_path / path.relative_to(folder), mask
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = JobStore(tmp_path / "out" / ".service" / DATABASE)
+    yield store
+    store.close()
 
 
 @pytest.fixture

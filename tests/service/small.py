@@ -1,8 +1,11 @@
 """A small service: a model of four classes, slides painted in class colours, results whose masks are known."""
 
+import io
+import time
 from contextlib import contextmanager
 
 import numpy as np
+import tifffile
 from starlette.testclient import TestClient
 from tests.evaluation.small import MPP, ByColour, schema_of
 from tests.pipeline.small import paint, write_slide
@@ -11,7 +14,8 @@ from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.service.api.app import create_app
-from ntrm.service.core.settings import ServiceLimits, ServiceSettings
+from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
+from ntrm.service.jobs.database import PATH, QUEUED, Slide, new_id
 from ntrm.wsi.readers.formats import open_slide
 
 TOKEN = "a-token-for-tests-0123456789"
@@ -56,10 +60,6 @@ def segmented(folder, random, name="a", mask=None, **options):
 
 def slide_bytes(random, height=90, width=120, mpp=MPP):
     """A small slide as a file's content."""
-    import io
-
-    import tifffile
-
     pixels = random.integers(120, 250, (height, width, 3)).astype(np.uint8)
     stream = io.BytesIO()
     resolution = {} if mpp is None else {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"}
@@ -90,3 +90,27 @@ class InProcess:
 def only_slide(client):
     (slide,) = client.get("/v1/slides").json()["slides"]
     return slide
+
+
+def add_queued(store, path=None, name="a", origin=PATH):
+    """A slide in the queue."""
+    now = time.time()
+    return store.add(Slide(new_id(), name, name, origin, path, None, QUEUED, now, queued=now))
+
+
+def upload(client, content, **query):
+    return client.post("/v1/slides", params=query, content=content, headers=RAW)
+
+
+def error_of(answer):
+    assert set(answer.json()) == {"error"}
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+NOTHING = {INCOMING: [], UPLOADS: [], TRASH: []}
+
+
+def files_in(client):
+    """Names of the files that the service keeps of uploads."""
+    hidden = client.app_state.settings.hidden
+    return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in NOTHING}

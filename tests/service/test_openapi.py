@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
-from tests.service.small import BEARER, HOST, segmented, settings_of
+from tests.service.small import BEARER, HOST, settings_of
 
 from ntrm.service.api.app import create_app
 from ntrm.service.api.schemas import ErrorDocument
@@ -12,7 +12,7 @@ from ntrm.service.api.schemas import ErrorDocument
 schemathesis = pytest.importorskip("schemathesis")
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
-EXAMPLES = 8
+EXAMPLES = 5
 """Of each route: more are for a quiet afternoon."""
 CHECKS = [
     schemathesis.checks.status_code_conformance,
@@ -31,8 +31,8 @@ def arguments(case):
     return {**kept, "url": case.formatted_path}
 
 
-def test_every_route_answers_as_it_is_described_whatever_is_sent(tmp_path, model, random, seed):
-    path, _ = segmented(tmp_path, random, maps=True)
+def test_every_route_answers_as_it_is_described_whatever_is_sent(tmp_path, model, results, seed):
+    path, _ = results
     app = create_app(settings_of(tmp_path / "out", model, roots=(path.parent,), limits={"queue": 5}))
     seen = defaultdict(list)
     with TestClient(app, base_url=HOST, headers=BEARER) as client:

@@ -91,7 +91,7 @@ def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tm
         assert client.post(f"{place}/retry").status_code == 200
         wait(place, "running", 0.001)
         # A worker that stands still hears nothing, as one in a library's endless loop.
-        (worker,) = client.app_state.supervisor.processes
+        (worker,) = children_of(os.getpid(), "ntrm.service.jobs.worker")
         os.kill(worker, signal.SIGSTOP)
         below = [worker, *children_of(worker)]
         (out / "endless" / f"{PARTIAL}left.tif").write_bytes(b"x")
@@ -101,7 +101,7 @@ def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tm
         wait_for("its processes to end", lambda: not any(is_alive(pid) for pid in below))
         assert [path for path in (out / "endless").rglob("*") if path.name.startswith(PARTIAL)] == []
         wait(following, "done")
-        assert client.app_state.supervisor.processes != [worker]
+        assert children_of(os.getpid(), "ntrm.service.jobs.worker") != [worker]
         assert client.post(f"{place}/retry").status_code == 200
         wait(place, "running", 0.001)
         assert client.delete(place).status_code == 204

@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.service.small import TOKEN, only_slide, segmented, serving, settings_of, slide_bytes
+from tests.service.small import TOKEN, only_slide, serving, settings_of, slide_bytes
 
 from ntrm.core.labels import SAFE_COLOURS
 from ntrm.version import __version__
@@ -35,8 +35,8 @@ print([name for name in ("torch", "torchvision", "shapely") if name in sys.modul
 """
 
 
-def test_the_web_process_never_loads_what_only_the_worker_needs(tmp_path, random):
-    path, _ = segmented(tmp_path, random)
+def test_the_web_process_never_loads_what_only_the_worker_needs(tmp_path, results, random):
+    path, _ = results
     upload = tmp_path / "upload.tif"
     upload.write_bytes(slide_bytes(random, mpp=None))
     command = [sys.executable, "-c", WEB, tmp_path / "out", path.parent, upload, TOKEN]
@@ -59,12 +59,12 @@ def test_about(tmp_path, model):
         assert about["server_paths"] is False
 
 
-def test_the_bundled_model_comes_with_its_warning_and_an_unknown_one_is_waited_for(tmp_path, random):
+@pytest.mark.usefixtures("results")
+def test_the_bundled_model_comes_with_its_warning_and_an_unknown_one_is_waited_for(tmp_path):
     with serving(settings_of(tmp_path / "new", "bundled")) as client:
         about = client.get("/v1/about").json()
         assert len(about["classes"]) == 12
         assert "synthetic" in about["notice"]
-    segmented(tmp_path, random)
     with serving(settings_of(tmp_path / "out", "owner/on-its-way")) as client:
         about = client.get("/v1/about").json()
         assert (about["model"], about["classes"]) == (None, [])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.service.core.test_disk import full_database
-from tests.service.small import RAW, only_slide, serving, settings_of, slide_bytes
+from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
 
 from ntrm.service.core.disk import RESERVE_BYTES
 from ntrm.service.core.settings import AUDIT, DATABASE, LOST, RESERVE, UPLOADS
@@ -14,8 +14,8 @@ from ntrm.service.jobs.database import DONE, UPLOAD, Slide
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
-def upload(client, random):
-    answer = client.post("/v1/slides", content=slide_bytes(random), headers=RAW)
+def uploaded(client, random):
+    answer = upload(client, slide_bytes(random))
     assert answer.status_code == 202
     return answer.json()["id"]
 
@@ -44,7 +44,7 @@ def test_uploads_survive_when_their_folder_is_served_under_another_path(
     tmp_path, model, random, monkeypatch, elsewhere
 ):
     with serving(settings_of(tmp_path / "out", model)) as client:
-        key = upload(client, random)
+        key = uploaded(client, random)
         client.post(f"/v1/slides/{key}/cancel")
         sent = (tmp_path / "out" / ".service" / UPLOADS / key).read_bytes()
     out = elsewhere(tmp_path / "out", monkeypatch)
@@ -65,7 +65,7 @@ def test_uploads_survive_when_their_folder_is_served_under_another_path(
 def test_a_database_with_absolute_paths_is_understood(tmp_path, model, random):
     settings = settings_of(tmp_path / "out", model)
     with serving(settings) as client:
-        key = upload(client, random)
+        key = uploaded(client, random)
     with closing(sqlite3.connect(settings.hidden / DATABASE)) as connection, connection:
         (stored,) = connection.execute("SELECT source FROM slides").fetchone()
         assert stored == f"{UPLOADS}/{key}".encode()
@@ -99,7 +99,7 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
 
 def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
-        key = upload(client, random)
+        key = uploaded(client, random)
         reserve = client.app_state.settings.hidden / RESERVE
         before = reserve.stat().st_size
         assert before == RESERVE_BYTES
@@ -125,7 +125,7 @@ def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, mo
 
 def test_a_slide_s_own_files_make_room_where_the_reserve_is_used_up(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
-        key, other = upload(client, random), upload(client, random)
+        key, other = uploaded(client, random), uploaded(client, random)
         uploads, mark = client.app_state.settings.hidden / UPLOADS, client.app_state.store.mark_deleted
 
         def only_with_room(slide):
@@ -141,7 +141,7 @@ def test_a_slide_s_own_files_make_room_where_the_reserve_is_used_up(tmp_path, mo
 
 def test_files_go_before_the_database_has_to_write_again(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
-        key = upload(client, random)
+        key = uploaded(client, random)
         hidden, forget = client.app_state.settings.hidden, client.app_state.store.forget
         results = tmp_path / "out" / client.get(f"/v1/slides/{key}").json()["slide_id"]
         results.mkdir()

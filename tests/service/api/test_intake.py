@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from bench.hostile import sparse_slide
 from PIL import Image
-from tests.service.small import RAW, serving, settings_of, slide_bytes
+from tests.service.small import NOTHING, error_of, files_in, serving, settings_of, slide_bytes, upload
 from tests.wsi import making
 
 from ntrm.service.api.app_state import AppState
@@ -13,19 +13,8 @@ from ntrm.service.api.intake import receive, steadily
 from ntrm.service.api.routes_slides import _body
 from ntrm.service.api.schemas import RetryRequest
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits
+from ntrm.service.core.settings import INCOMING, ServiceLimits
 
-
-def upload(client, content, **query):
-    return client.post("/v1/slides", params=query, content=content, headers=RAW)
-
-
-def files_in(client):
-    hidden = client.app_state.settings.hidden
-    return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in (INCOMING, UPLOADS, TRASH)}
-
-
-NOTHING = {INCOMING: [], UPLOADS: [], TRASH: []}
 HOSTILE = [  # one process each
     b"not a slide", b"", b"II*\x00" + bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff" + bytes(range(256)),
     b"II*\x00\x08\x00\x00\x00\x01\x00\x00\x01\x04\x00\x01\x00\x00\x00\xff\xff\xff\x7f", b"<script>alert(1)</script>",
@@ -36,7 +25,7 @@ def test_what_is_no_slide_is_refused_by_its_content_and_not_kept(tmp_path, model
     with serving(settings_of(tmp_path / "out", model)) as client:
         for content in HOSTILE:
             answer = upload(client, content, name="a.svs")
-            assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unreadable")
+            assert error_of(answer) == (422, "unreadable")
             assert files_in(client) == NOTHING
         assert client.get("/v1/slides").json() == {"slides": []}
         # And the next sound one is taken.
@@ -46,7 +35,7 @@ def test_what_is_no_slide_is_refused_by_its_content_and_not_kept(tmp_path, model
 def test_a_slide_that_would_take_minutes_for_nothing_is_refused_and_not_kept(tmp_path, model, quick_readers):
     with serving(settings_of(tmp_path / "out", model)) as client:
         answer = upload(client, sparse_slide(), name="a.tif")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "refused")
+        assert error_of(answer) == (422, "refused")
         assert "coarser levels" in answer.json()["error"]["hint"]
         assert files_in(client) == NOTHING
 

@@ -7,7 +7,7 @@ from PIL import Image
 from shapely.geometry import Polygon
 from tests.evaluation.small import MPP, NAMES
 from tests.pipeline.small import paint, write_slide
-from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
+from tests.service.small import error_of, only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.service.api import routes_results
 from ntrm.service.api.routes_results import REPORT_POLICY
@@ -17,19 +17,13 @@ pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
 @pytest.fixture
-def made(tmp_path, random):
-    return (tmp_path, *segmented(tmp_path, random, maps=True))
-
-
-@pytest.fixture
-def client(made, model):
-    folder, path, _ = made
-    with serving(settings_of(folder / "out", model, roots=(path.parent,))) as client:
+def client(tmp_path, results, model):
+    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
         yield client
 
 
-def test_files_are_handed_out_as_they_are(client, made):
-    folder = made[0] / "out" / "a"
+def test_files_are_handed_out_as_they_are(client, tmp_path):
+    folder = tmp_path / "out" / "a"
     place = f"/v1/slides/{only_slide(client)['id']}"
     expected = [
         ("summary", "summary.json", "application/json", False),
@@ -55,8 +49,8 @@ def test_files_are_handed_out_as_they_are(client, made):
     assert (part.status_code, part.content) == (206, (folder / "mask.ome.tif").read_bytes()[10:20])
 
 
-def test_the_slide_document_agrees_with_the_results(client, made):
-    _, _, mask = made
+def test_the_slide_document_agrees_with_the_results(client, results):
+    _, mask = results
     slide = only_slide(client)
     assert (slide["status"], slide["progress"], slide["has_image"]) == ("done", 1.0, True)
     assert (slide["width"], slide["height"]) == (mask.shape[1], mask.shape[0])
@@ -71,12 +65,12 @@ def test_the_slide_document_agrees_with_the_results(client, made):
     assert slide["pieces"] == 1
 
 
-def test_what_lies_at_a_point_agrees_with_the_mask(client, made, random):
-    folder, _, mask = made
+def test_what_lies_at_a_point_agrees_with_the_mask(client, tmp_path, results, random):
+    _, mask = results
     place = f"/v1/slides/{only_slide(client)['id']}"
-    stored = tifffile.imread(folder / "out" / "a" / "mask.ome.tif", series=0)
-    certain = tifffile.imread(folder / "out" / "a" / "confidence.ome.tif", series=0)
-    first = tifffile.imread(folder / "out" / "a" / "coarse.ome.tif", series=0)
+    stored = tifffile.imread(tmp_path / "out" / "a" / "mask.ome.tif", series=0)
+    certain = tifffile.imread(tmp_path / "out" / "a" / "confidence.ome.tif", series=0)
+    first = tifffile.imread(tmp_path / "out" / "a" / "coarse.ome.tif", series=0)
     for _ in range(25):
         x, y = (float(v) for v in random.random(2) * (mask.shape[1], mask.shape[0]))
         answer = client.get(f"{place}/at", params={"x": x, "y": y}).json()
@@ -106,7 +100,7 @@ def test_what_lies_at_a_point_agrees_with_the_mask(client, made, random):
         assert client.get(f"{place}/regions/{number}").status_code == status
 
 
-def test_long_outlines_are_thinned_and_lost_ones_are_told(client, made, monkeypatch):
+def test_long_outlines_are_thinned_and_lost_ones_are_told(client, tmp_path, monkeypatch):
     place = f"/v1/slides/{only_slide(client)['id']}/regions/1"
     whole = client.get(place).json()
     points = sum(map(len, whole["outline"]))
@@ -114,17 +108,17 @@ def test_long_outlines_are_thinned_and_lost_ones_are_told(client, made, monkeypa
     fewer = client.get(place).json()
     assert sum(map(len, fewer["outline"])) < points
     assert not fewer["outline_exact"]
-    (made[0] / "out" / "a" / "regions.geojson").unlink()
+    (tmp_path / "out" / "a" / "regions.geojson").unlink()
     lost = client.get(place).json()
     assert (lost["outline"], lost["outline_exact"], lost["area_mm2"]) == (None, False, whole["area_mm2"])
 
 
-def test_thumbnails_of_results_of_uploads_and_of_nothing(client, made, random):
+def test_thumbnails_of_results_of_uploads_and_of_nothing(client, random):
     slide = only_slide(client)
     answer = client.get(f"/v1/slides/{slide['id']}/thumbnail.jpg")
     assert answer.headers["content-type"] == "image/jpeg"
     assert max(picture(answer).size) <= 512
-    sent = client.post("/v1/slides", content=slide_bytes(random), headers=RAW).json()
+    sent = upload(client, slide_bytes(random)).json()
     answer = client.get(f"/v1/slides/{sent['id']}/thumbnail.jpg")
     assert picture(answer).size == (120, 90)
     (client.app_state.settings.hidden / "uploads" / sent["id"]).unlink()
@@ -139,17 +133,16 @@ def picture(answer):
 
 
 def test_without_results_there_are_no_files(client, random):
-    sent = client.post("/v1/slides", content=slide_bytes(random), headers=RAW).json()
+    sent = upload(client, slide_bytes(random)).json()
     place = f"/v1/slides/{sent['id']}"
     for name in ("summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "at?x=1&y=1", "regions/1"):
         answer = client.get(f"{place}/{name}")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+        assert error_of(answer) == (404, "not_found")
 
 
-def test_results_of_a_slide_that_is_nowhere_are_shown_without_it(made, model):
-    folder, path, _ = made
-    path.unlink()
-    with serving(settings_of(folder / "out", model)) as client:
+def test_results_of_a_slide_that_is_nowhere_are_shown_without_it(tmp_path, results, model):
+    results[0].unlink()
+    with serving(settings_of(tmp_path / "out", model)) as client:
         slide = only_slide(client)
         assert (slide["has_image"], slide["status"]) == (False, "done")
         assert "slide" not in slide["layers"]

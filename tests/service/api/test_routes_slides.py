@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.evaluation.small import MPP
 from tests.pipeline.small import paint, write_slide
-from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
+from tests.service.small import NOTHING, error_of, files_in, only_slide, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import INCOMING, THUMBNAILS, TRASH, UPLOADS, ServiceLimits
@@ -23,20 +23,6 @@ def client(tmp_path, model, roots):
     limits = {"upload_bytes": 200_000, "queue": 5, "uploads": 2, "open_seconds": 60}
     with serving(settings_of(tmp_path / "out", model, roots=(roots,), limits=limits)) as client:
         yield client
-
-
-def error(answer):
-    assert set(answer.json()) == {"error"}
-    return answer.status_code, answer.json()["error"]["code"]
-
-
-def upload(client, content, **query):
-    return client.post("/v1/slides", params=query, content=content, headers=RAW)
-
-
-def files_in(client):
-    hidden = client.app_state.settings.hidden
-    return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in (INCOMING, UPLOADS, TRASH)}
 
 
 def test_an_upload_is_queued_and_kept_for_its_owner_alone(client, random):
@@ -63,7 +49,7 @@ def test_a_given_name_stands_for_the_file_s_own(client, random):
     assert (slide["slide_id"], slide["name"]) == ("case-7", "case-7")
     assert "Jane" not in json.dumps(client.get("/v1/slides").json())
     assert b"Jane" not in b"".join(path.read_bytes() for path in client.app_state.settings.hidden.glob("*.*"))
-    assert error(upload(client, slide_bytes(random), slide_id="CASE-7")) == (409, "conflict")
+    assert error_of(upload(client, slide_bytes(random), slide_id="CASE-7")) == (409, "conflict")
     for wrong in ("../x", "a b", "é", "con", ".", "..", "a" * 101):
         assert upload(client, slide_bytes(random), slide_id=wrong).status_code == 422
     assert len(files_in(client)[UPLOADS]) == 1
@@ -94,12 +80,12 @@ def test_paths_below_a_root_are_taken_and_stay_where_they_are(client, roots):
         assert (slide["slide_id"], slide["status"]) == (f"s{number}", "queued")
         assert client.delete(f"/v1/slides/{slide['id']}").status_code == 204
     assert (roots / "sub" / "b.tif").is_file()
-    assert files_in(client) == {INCOMING: [], UPLOADS: [], TRASH: []}
+    assert files_in(client) == NOTHING
 
 
 def test_paths_outside_are_refused(client):
     for path in ("../out/run.json", "/etc/passwd", "sub/../../x", "sub%2fb.tif", "a\x00b"):
-        assert error(client.post("/v1/slides", json={"path": path})) == (403, "outside"), path
+        assert error_of(client.post("/v1/slides", json={"path": path})) == (403, "outside"), path
 
 
 BODIES = [
@@ -112,37 +98,40 @@ BODIES = [
 def test_bodies_that_make_no_sense(client):
     for body in BODIES:
         answer = client.post("/v1/slides", content=body, headers={"Content-Type": "application/json"})
-        assert error(answer) == (422, "usage"), body
+        assert error_of(answer) == (422, "usage"), body
     assert client.get("/v1/slides").json() == {"slides": []}
 
 
 def test_other_kinds_and_sizes_of_body(client):
-    assert error(client.post("/v1/slides", content=b"x", headers={"Content-Type": "text/plain"})) == (415, "media_type")
-    assert error(client.post("/v1/slides")) == (415, "media_type")
+    assert error_of(client.post("/v1/slides", content=b"x", headers={"Content-Type": "text/plain"})) == (
+        415,
+        "media_type",
+    )
+    assert error_of(client.post("/v1/slides")) == (415, "media_type")
     large = json.dumps({"path": "x" * 70_000})
     answer = client.post("/v1/slides", content=large, headers={"Content-Type": "application/json"})
-    assert error(answer) == (413, "too_large")
-    assert error(client.put("/v1/slides")) == (405, "method")
+    assert error_of(answer) == (413, "too_large")
+    assert error_of(client.put("/v1/slides")) == (405, "method")
 
 
 def test_too_large_an_upload_is_refused_with_and_without_its_length(client):
     content = bytes(200_001)
-    assert error(upload(client, content)) == (413, "too_large")
-    assert error(upload(client, (content[n : n + 10_000] for n in range(0, 200_001, 10_000)))) == (413, "too_large")
-    assert files_in(client) == {INCOMING: [], UPLOADS: [], TRASH: []}
+    assert error_of(upload(client, content)) == (413, "too_large")
+    assert error_of(upload(client, (content[n : n + 10_000] for n in range(0, 200_001, 10_000)))) == (413, "too_large")
+    assert files_in(client) == NOTHING
 
 
 def test_a_slide_without_its_resolution_is_kept_until_it_is_told(client, random):
     content = slide_bytes(random, mpp=None)
     answer = upload(client, content, name="a.tif")
-    assert error(answer) == (422, "mpp_missing")
+    assert error_of(answer) == (422, "mpp_missing")
     assert "µm" in answer.json()["error"]["what"]
     kept = only_slide(client)
     assert kept["id"] == answer.json()["error"]["slide"]
     assert (kept["status"], kept["error"]["code"]) == ("failed", "mpp_missing")
     again = client.post(f"/v1/slides/{kept['id']}/retry", json={"mpp": 0.5})
     assert (again.status_code, again.json()["status"], again.json()["mpp"]) == (200, "queued", 0.5)
-    assert error(client.post(f"/v1/slides/{kept['id']}/retry", json={})) == (409, "conflict")
+    assert error_of(client.post(f"/v1/slides/{kept['id']}/retry", json={})) == (409, "conflict")
 
 
 def test_the_same_file_sent_again_with_its_resolution_takes_the_place_of_the_first(client, random):
@@ -158,7 +147,7 @@ def test_the_same_file_sent_again_with_its_resolution_takes_the_place_of_the_fir
 
 def test_a_path_without_its_resolution_is_refused(client, roots, random):
     (roots / "c.tif").write_bytes(slide_bytes(random, mpp=None))
-    assert error(client.post("/v1/slides", json={"path": "c.tif"})) == (422, "mpp_missing")
+    assert error_of(client.post("/v1/slides", json={"path": "c.tif"})) == (422, "mpp_missing")
     assert client.post("/v1/slides", json={"path": "c.tif", "mpp": 0.25}).json()["mpp"] == 0.25
     assert upload(client, slide_bytes(random), mpp="0.001").status_code == 422
 
@@ -169,15 +158,15 @@ def test_limits_of_pixels_queue_uploads_and_disk(tmp_path, model, random):
 
     content = slide_bytes(random)
     with service(pixels=120 * 90 - 1) as client:
-        assert error(upload(client, content)) == (413, "too_many_pixels")
+        assert error_of(upload(client, content)) == (413, "too_many_pixels")
     with service(reserve_bytes=2**59) as client:
-        assert error(upload(client, content)) == (507, "disk_full")
+        assert error_of(upload(client, content)) == (507, "disk_full")
     with service(queue=2) as client:
         assert [upload(client, content).status_code for _ in range(3)] == [202, 202, 429]
         assert len(files_in(client)[UPLOADS]) == 2
     with service(uploads=1) as client:
         client.app_state.uploads = 1
-        assert error(upload(client, content)) == (429, "uploads")
+        assert error_of(upload(client, content)) == (429, "uploads")
         client.app_state.uploads = 0
         assert upload(client, content).status_code == 202
         assert client.app_state.uploads == 0
@@ -187,7 +176,7 @@ def test_limits_of_pixels_queue_uploads_and_disk(tmp_path, model, random):
 def test_cancel_retry_and_delete(client, random):
     slide = upload(client, slide_bytes(random)).json()
     place = f"/v1/slides/{slide['id']}"
-    assert error(client.post(f"{place}/retry")) == (409, "conflict")
+    assert error_of(client.post(f"{place}/retry")) == (409, "conflict")
     assert client.post(f"{place}/cancel").json()["status"] == "cancelled"
     assert client.post(f"{place}/cancel").json()["status"] == "cancelled"
     assert client.post(f"{place}/retry").json()["status"] == "queued"
@@ -195,18 +184,18 @@ def test_cancel_retry_and_delete(client, random):
     assert answer.status_code == 422
     assert client.delete(place).status_code == 204
     for method, path in (("GET", place), ("DELETE", place), ("POST", f"{place}/cancel"), ("POST", f"{place}/retry")):
-        assert error(client.request(method, path)) == (404, "not_found")
-    assert files_in(client) == {INCOMING: [], UPLOADS: [], TRASH: []}
+        assert error_of(client.request(method, path)) == (404, "not_found")
+    assert files_in(client) == NOTHING
 
 
-def test_deleting_removes_results_but_not_under_another_program(tmp_path, model, random):
-    path, _ = segmented(tmp_path, random)
+def test_deleting_removes_results_but_not_under_another_program(tmp_path, model, results):
+    path, _ = results
     with serving(settings_of(tmp_path / "out", model, roots=(path.parent,))) as client:
         slide = only_slide(client)
         place = f"/v1/slides/{slide['id']}"
         assert client.get(f"{place}/thumbnail.jpg").status_code == 200
         with alone(tmp_path / "out" / "a"):
-            assert error(client.delete(place)) == (409, "conflict")
+            assert error_of(client.delete(place)) == (409, "conflict")
         assert client.get(place).status_code == 200
         assert client.delete(place).status_code == 204
         assert not (tmp_path / "out" / "a").exists()

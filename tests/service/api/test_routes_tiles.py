@@ -3,9 +3,10 @@ import shutil
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 from tests.evaluation.small import COLOURS, NAMES
-from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
+from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
 
 from ntrm.core.labels import SAFE_COLOURS
 from ntrm.service.api import routes_tiles
@@ -17,14 +18,8 @@ BKG = NAMES.index("BKG")
 
 
 @pytest.fixture
-def made(tmp_path, random):
-    return (tmp_path, *segmented(tmp_path, random, maps=True, tissue_mask=False))
-
-
-@pytest.fixture
-def client(made, model):
-    folder, path, _ = made
-    with serving(settings_of(folder / "out", model, roots=(path.parent,))) as client:
+def client(tmp_path, results, model):
+    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
         yield client
 
 
@@ -38,8 +33,8 @@ def image_of(answer):
     return Image.open(io.BytesIO(answer.content))
 
 
-def test_the_source(client, tiles, made):
-    mask = made[2]
+def test_the_source(client, tiles, results):
+    _, mask = results
     source = client.get(tiles).json()
     assert (source["width"], source["height"], source["tile_size"]) == (mask.shape[1], mask.shape[0], 256)
     assert (source["min_level"], source["max_level"], source["levels"]) == (0, 8, 9)
@@ -48,8 +43,8 @@ def test_the_source(client, tiles, made):
     assert source["mpp"] == pytest.approx(6.7, rel=1e-4)
 
 
-def test_the_slide_s_tiles_are_its_pixels(client, tiles, made):
-    mask = made[2]
+def test_the_slide_s_tiles_are_its_pixels(client, tiles, results):
+    _, mask = results
     pixels = np.array(COLOURS, dtype=np.uint8)[mask]
     shown = np.asarray(image_of(client.get(f"{tiles}/slide/8/0_0.jpg")))
     assert shown.shape == (*mask.shape, 3)
@@ -58,8 +53,8 @@ def test_the_slide_s_tiles_are_its_pixels(client, tiles, made):
     assert np.asarray(image_of(client.get(f"{tiles}/slide/0/0_0.jpg"))).shape == (1, 1, 3)
 
 
-def test_tissue_tiles_are_the_mask_with_the_colours_that_were_asked_for(client, tiles, made):
-    mask = made[2]
+def test_tissue_tiles_are_the_mask_with_the_colours_that_were_asked_for(client, tiles, results):
+    _, mask = results
     plain = image_of(client.get(f"{tiles}/tissue/8/0_0.png"))
     np.testing.assert_array_equal(np.asarray(plain), mask + 1)
     shown = np.asarray(plain.convert("RGBA"))
@@ -86,10 +81,8 @@ def test_pixels_are_compressed_once_for_all_colours(client, tiles, monkeypatch):
     assert len(data) == 1
 
 
-def test_certainty(client, tiles, made):
-    import tifffile
-
-    stored = tifffile.imread(made[0] / "out" / "a" / "confidence.ome.tif", series=0)
+def test_certainty(client, tiles, tmp_path):
+    stored = tifffile.imread(tmp_path / "out" / "a" / "confidence.ome.tif", series=0)
     image = image_of(client.get(f"{tiles}/confidence/8/0_0.png?palette=grey"))
     np.testing.assert_array_equal(np.asarray(image), stored)
     np.testing.assert_array_equal(np.asarray(image.convert("RGBA"))[..., 0], stored)
@@ -135,7 +128,7 @@ def test_the_browser_s_cache_is_used(client, tiles):
 
 def test_a_slide_can_be_looked_at_before_it_is_segmented(client, random):
     content = slide_bytes(random, 300, 400)
-    sent = client.post("/v1/slides", content=content, headers=RAW).json()
+    sent = upload(client, content).json()
     place = f"/v1/slides/{sent['id']}/tiles"
     source = client.get(place).json()
     assert (source["width"], source["height"], source["layers"], source["mask_to_image"]) == (400, 300, ["slide"], None)
@@ -143,9 +136,9 @@ def test_a_slide_can_be_looked_at_before_it_is_segmented(client, random):
     assert client.get(f"{place}/tissue/9/0_0.png").status_code == 404
 
 
-def test_new_results_get_new_tiles(client, tiles, made):
+def test_new_results_get_new_tiles(client, tiles, tmp_path):
     first = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
-    path = made[0] / "out" / "a" / "summary.json"
+    path = tmp_path / "out" / "a" / "summary.json"
     path.write_text(path.read_text() + " ")
     second = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
     assert second != first

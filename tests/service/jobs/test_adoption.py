@@ -4,25 +4,18 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.service.small import RAW, only_slide, segmented, serving, settings_of, slide_bytes
+from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import INCOMING, UPLOADS
 from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
-from ntrm.service.jobs.database import FOUND, JobStore
+from ntrm.service.jobs.database import FOUND
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = JobStore(tmp_path / "jobs.sqlite")
-    yield store
-    store.close()
-
-
-def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store, random):
-    segmented(tmp_path, random)
+@pytest.mark.usefixtures("results")
+def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store):
     out = tmp_path / "out"
     remember_failure(out / "failed", "failed", "broken", {})
     (out / "empty").mkdir()
@@ -37,8 +30,8 @@ def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store, 
     assert adopt(tmp_path / "nowhere", store) == []
 
 
-def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, random):
-    path, _ = segmented(tmp_path, random)
+def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, results):
+    path, _ = results
     adopt(tmp_path / "out", store)
     root = tmp_path / "root"
     (root / "deep").mkdir(parents=True)
@@ -55,8 +48,8 @@ def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, r
     assert find_originals(store, (root,), Event()) == 0
 
 
-def test_results_removed_by_hand_are_forgotten(tmp_path, store, random):
-    segmented(tmp_path, random)
+@pytest.mark.usefixtures("results")
+def test_results_removed_by_hand_are_forgotten(tmp_path, store):
     adopt(tmp_path / "out", store)
     forget_vanished(tmp_path / "out", store)
     assert len(store.every()) == 1
@@ -65,8 +58,8 @@ def test_results_removed_by_hand_are_forgotten(tmp_path, store, random):
     assert store.every() == []
 
 
-def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_path, model, random):
-    path, _ = segmented(tmp_path, random)
+def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_path, model, results):
+    path, _ = results
     settings = settings_of(tmp_path / "out", model, roots=(path.parent,))
     with serving(settings) as client:
         first = only_slide(client)["id"]
@@ -93,11 +86,11 @@ def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_pa
         assert {slide.source for slide in client.app_state.store.every()} == {tmp_path / "elsewhere" / "a.tif"}
 
 
+@pytest.mark.usefixtures("results")
 def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were_there(tmp_path, model, random):
-    segmented(tmp_path, random)
     settings = settings_of(tmp_path / "out", model, retention_days=0.0)
     with serving(settings) as client:
-        sent = client.post("/v1/slides", content=slide_bytes(random), headers=RAW).json()
+        sent = upload(client, slide_bytes(random)).json()
         client.app_state.retire()
         assert client.get(f"/v1/slides/{sent['id']}").json()["status"] == "queued"
         client.post(f"/v1/slides/{sent['id']}/cancel")

@@ -3,31 +3,21 @@
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
 from tests.service.running import wait_for
-from tests.service.small import settings_of
+from tests.service.small import add_queued, settings_of
 
 from ntrm.service.jobs import supervisor
-from ntrm.service.jobs.database import CANCELLED, PATH, QUEUED, RUNNING, JobStore, Slide, new_id
+from ntrm.service.jobs.database import CANCELLED, QUEUED, RUNNING
 
 DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
 
 
 @pytest.fixture
 def settings(tmp_path):
-    made = settings_of(tmp_path / "out", "bundled", workers=1)
-    made.hidden.mkdir(parents=True)
-    return made
-
-
-@pytest.fixture
-def store(settings):
-    store = JobStore(settings.hidden / "jobs.sqlite")
-    yield store
-    store.close()
+    return settings_of(tmp_path / "out", "bundled", workers=1)
 
 
 @contextmanager
@@ -50,11 +40,6 @@ def supervised(settings, store, monkeypatch, chores=lambda: None):
         made.stop()
 
 
-def queued(store, name):
-    now = time.time()
-    return store.add(Slide(new_id(), name, name, PATH, None, None, QUEUED, now, queued=now)).id
-
-
 def test_a_cancelled_job_is_over_within_two_seconds_whatever_its_worker_does():
     # Ticks until the worker is killed, and some time for that.
     assert supervisor.GRACE_SECONDS + supervisor.TICK_SECONDS <= 1.5
@@ -67,7 +52,7 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
     with supervised(settings, store, monkeypatch, lambda: busy.wait(60)) as (made, started):
         try:
             wait_for("a worker", lambda: made.state == "ready")
-            slides = [queued(store, f"slide-{number}") for number in range(5)]
+            slides = [add_queued(store, name=f"slide-{number}").id for number in range(5)]
             # They did nothing wrong: no longer and longer waits before the next start.
             for number, slide in enumerate(slides[:4]):
                 wait_for("the next worker", lambda number=number: len(started) == number + 1)
@@ -83,7 +68,7 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
 def test_a_slide_far_beyond_its_time_is_its_workers_fault(settings, store, monkeypatch):
     with supervised(settings, store, monkeypatch) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")
-        slide = queued(store, "long")
+        slide = add_queued(store, name="long").id
         store.claim("w")
         monkeypatch.setattr(supervisor, "GRACE_SECONDS", -1e6)
         wait_for("the end of the worker", lambda: started[0].poll() is not None)

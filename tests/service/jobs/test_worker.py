@@ -1,13 +1,12 @@
 import io
 import json
 import threading
-import time
 
 import pytest
 from bench.hostile import sparse_slide
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, write_slide
-from tests.service.small import segmented, settings_of
+from tests.service.small import add_queued, settings_of
 
 from ntrm.core.errors import RefusedError
 from ntrm.pipeline.batch import segment_slides
@@ -15,7 +14,7 @@ from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import settings_from, settings_to
 from ntrm.service.jobs import worker
-from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD, JobStore, Slide, new_id
+from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.tiff import TiffReader
 
@@ -24,23 +23,10 @@ NOT_DONE = Outcome("a", "failed", "not tried")
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = JobStore(tmp_path / "out" / ".service" / "jobs.sqlite")
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def segmenter(tmp_path):
     segmenter = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
     segmenter.claim()
     return segmenter
-
-
-def queued(store, path, name="a"):
-    now = time.time()
-    made = Slide(new_id(), name, name, PATH, path, None, QUEUED, now, queued=now)
-    return store.add(made)
 
 
 def run(store, segmenter, stop=NEVER, seconds=600.0):
@@ -51,7 +37,7 @@ def run(store, segmenter, stop=NEVER, seconds=600.0):
 
 def test_a_slide_is_segmented_and_summed_up(tmp_path, store, segmenter, random):
     mask = paint(random)
-    queued(store, write_slide(tmp_path / "a.tif", mask))
+    add_queued(store, write_slide(tmp_path / "a.tif", mask))
     slide = run(store, segmenter)
     assert (slide.status, slide.progress, slide.error, slide.attempts) == (DONE, 1.0, None, 1)
     assert (slide.facts["width"], slide.facts["height"]) == (mask.shape[1], mask.shape[0])
@@ -62,14 +48,13 @@ def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, mon
     asked = {}
     monkeypatch.setattr(segmenter, "segment", lambda given, name, *_: asked.update({name: given.alone}) or NOT_DONE)
     for origin in (UPLOAD, PATH):
-        now = time.time()
-        store.add(Slide(new_id(), origin, origin, origin, tmp_path / "a", None, QUEUED, now, queued=now))
+        add_queued(store, tmp_path / "a", origin, origin)
         run(store, segmenter)
     assert asked == {UPLOAD: True, PATH: False}
 
 
 def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, random, monkeypatch):
-    slide = queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     beat = store.beat
     monkeypatch.setattr(store, "beat", lambda *now: store.cancel(slide.id) and beat(*now))
     assert run(store, segmenter).status == CANCELLED
@@ -92,7 +77,7 @@ def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, s
             return self._slide.read(*place)
 
     monkeypatch.setattr(worker, "open_isolated", Reader)
-    slide = queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     claimed = store.claim("w")
     # While the slide is looked at from afar: nothing is counted yet.
     store.cancel(slide.id)
@@ -105,7 +90,7 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     tmp_path, store, segmenter, random
 ):
     path = write_slide(tmp_path / "a.tif", paint(random))
-    slide = queued(store, path)
+    slide = add_queued(store, path)
     store.cancel(slide.id)
     # A whole number, which JSON does not tell from another.
     store.retry(slide.id, (6, 6), 5)
@@ -122,7 +107,7 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
 
 
 def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
-    queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     slide = run(store, segmenter, seconds=-1)
     assert (slide.status, slide.error["code"]) == (FAILED, "too_long")
 
@@ -133,7 +118,7 @@ def test_a_slide_that_would_take_minutes_for_nothing_is_refused_before_it_is_rea
     monkeypatch.setattr(worker, "open_isolated", lambda path, **_: open_slide(path))
     monkeypatch.setattr(TiffReader, "read", lambda *_: pytest.fail("it was read"))
     (tmp_path / "a.tif").write_bytes(sparse_slide())
-    queued(store, tmp_path / "a.tif")
+    add_queued(store, tmp_path / "a.tif")
     slide = run(store, segmenter)
     assert (slide.status, slide.error["code"]) == (FAILED, "refused")
     assert "costs too much to read" in slide.error["got"]
@@ -142,25 +127,26 @@ def test_a_slide_that_would_take_minutes_for_nothing_is_refused_before_it_is_rea
 def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, store, segmenter):
     path = tmp_path / "Jane Doe.tif"
     path.write_bytes(b"II*\x00" + bytes(100))
-    queued(store, path)
+    add_queued(store, path)
     slide = run(store, segmenter)
     assert (slide.status, slide.error["code"]) == (FAILED, "unreadable")
     assert "Jane" not in json.dumps(slide.error)
-    queued(store, None, "b")
+    add_queued(store, None, "b")
     assert run(store, segmenter).error["what"] == "the slide's file is not known"
 
 
 def test_a_slide_that_another_program_holds_fails_after_a_while(tmp_path, store, segmenter, random, monkeypatch):
     monkeypatch.setattr(worker, "BUSY_SECONDS", 0.1)
     monkeypatch.setattr(worker, "PAUSE_SECONDS", 0.01)
-    queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     with alone(tmp_path / "out" / "a"):
         slide = run(store, segmenter)
     assert slide.status == FAILED
     assert "another process" in slide.error["got"]
 
 
-def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model, random):
+@pytest.mark.usefixtures("results")
+def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model):
     fresh = worker.open_segmenter(settings_of(tmp_path / "new", model, device="cpu", batch=3))
     assert (fresh.identity.options["maps"], fresh.identity.options["batch"]) == (True, 3)
     run_file = tmp_path / "new" / "run.json"
@@ -173,7 +159,6 @@ def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model, ra
         "maps": False,
         "batch": 2,
     }
-    segmented(tmp_path, random)
     with pytest.raises(RefusedError, match="another run"):
         worker.open_segmenter(settings_of(tmp_path / "out", model))
 

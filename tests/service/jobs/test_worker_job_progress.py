@@ -2,29 +2,21 @@ import os
 import threading
 import time
 
-import pytest
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import paint, write_slide
+from tests.service.small import add_queued
 
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.service.jobs import worker
-from ntrm.service.jobs.database import DONE, PATH, QUEUED, JobStore, Slide, new_id
+from ntrm.service.jobs.database import DONE
 from ntrm.service.jobs.worker import FILES, MEASURED, READ, SEGMENTED, JobProgress, written
 
 NEVER = threading.Event()
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = JobStore(tmp_path / "hidden" / "jobs.sqlite")
-    yield store
-    store.close()
-
-
 def claimed(store, path=None):
-    now = time.time()
-    store.add(Slide(new_id(), "a", "a", PATH, path, None, QUEUED, now, queued=now))
+    add_queued(store, path)
     return store.claim("w")
 
 

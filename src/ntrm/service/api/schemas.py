@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -220,11 +220,12 @@ def slide_document(slide: Slide, waiting: list[str]) -> SlideDocument:
     facts, info = slide.facts, slide.info
     _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
     mpp_x, mpp_y = slide.known_mpp
-    shown = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
+    shown: dict[str, Any] = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
     shown |= {"cancers": [], "tissue": [], "quality_warnings": []}
+    shown = {key: facts.get(key, value) for key, value in shown.items()}
+    shown |= {key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image")}
     return SlideDocument(
-        **{key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image")},
-        **{key: facts.get(key, value) for key, value in shown.items()},
+        **shown,
         progress=round(slide.progress, 4),
         error=None if slide.error is None else ErrorBody(**slide.error),
         created=iso(slide.created) or "",

@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS slides (
   attempts INTEGER NOT NULL DEFAULT 0,
   deaths INTEGER NOT NULL DEFAULT 0,
   created REAL NOT NULL, queued REAL, started REAL, finished REAL,
-  worker TEXT, heartbeat REAL,
+  worker TEXT,
   cancel REAL,
   deleted INTEGER NOT NULL DEFAULT 0,
   info TEXT, facts TEXT
@@ -282,11 +282,9 @@ class JobStore:
 
     # Deleting: marked first, so that it is completed later if the service is killed in between
 
-    def mark_deleted(self, key: str) -> Slide:
+    def mark_deleted(self, key: str) -> None:
         """Hide a slide; a running job is asked to stop."""
-        slide = self.get(key)
         self._end(key, deleted=True)
-        return slide
 
     def to_purge(self) -> list[Slide]:
         """Deleted slides that nobody works on any more."""
@@ -312,22 +310,21 @@ class JobStore:
 
     def claim(self, worker: str) -> Slide | None:
         """The next slide for a worker."""
-        now = time.time()
         slides = self._slides(
-            "UPDATE slides SET status = 'running', worker = ?, started = ?, heartbeat = ?, progress = 0, "
+            "UPDATE slides SET status = 'running', worker = ?, started = ?, progress = 0, "
             "stage = 'reading', attempts = attempts + 1, error = NULL, cancel = NULL "
             "WHERE id = (SELECT id FROM slides WHERE status = 'queued' AND NOT deleted ORDER BY queued, id LIMIT 1) "
             "RETURNING *",
-            worker, now, now,
+            worker, time.time(),
         )  # fmt: skip
         return slides[0] if slides else None
 
     def beat(self, key: str, worker: str, progress: float, stage: str) -> bool:
         """Report how far a job is; returns whether to continue."""
         rows = self._do(
-            "UPDATE slides SET progress = ?, stage = ?, heartbeat = ? "
+            "UPDATE slides SET progress = ?, stage = ? "
             "WHERE id = ? AND worker = ? AND status = 'running' RETURNING cancel",
-            progress, stage, time.time(), key, worker,
+            progress, stage, key, worker,
         )  # fmt: skip
         return bool(rows) and rows[0]["cancel"] is None
 
@@ -358,13 +355,14 @@ class JobStore:
             time.time(), key, worker,
         )  # fmt: skip
 
-    def reclaim(self, alive: Callable[[str], bool], *, blame: bool) -> list[Slide]:
-        """Take running jobs from workers that are gone; returns them as they were.
+    def reclaim(self, alive: Callable[[str], bool], *, blame: bool) -> None:
+        """Take running jobs from workers that are gone.
 
         ``blame``: the worker died while it worked on the job, not with the whole service.
         """
-        lost = [slide for slide in self.running() if slide.worker is None or not alive(slide.worker)]
-        for slide in lost:
+        for slide in self.running():
+            if slide.worker is not None and alive(slide.worker):
+                continue
             deaths = slide.deaths + blame
             status, error = QUEUED, None
             if slide.cancel is not None:
@@ -377,7 +375,6 @@ class JobStore:
                 "stage = '' WHERE id = ? AND status = 'running' AND worker IS ?",
                 status, deaths, _as_json(error), ended, slide.id, slide.worker,
             )  # fmt: skip
-        return lost
 
     # Sessions of browsers, by the hash of their cookie
 

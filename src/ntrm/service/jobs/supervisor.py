@@ -76,12 +76,6 @@ class Supervisor:
             return "refused"
         return "ready" if self._ready else "starting"
 
-    @property
-    def processes(self) -> list[int]:
-        """Process numbers of the workers that run."""
-        with self._lock:
-            return [slot.process.pid for slot in self._slots if slot.process and slot.process.poll() is None]
-
     def start(self) -> None:
         """Remove the locks of workers that are gone, and begin."""
         for lock in (self._settings.hidden / WORKERS).glob("*.lock"):
@@ -153,9 +147,8 @@ class Supervisor:
         if process is not None and process.poll() is None:
             return
         if process is not None:
-            lived = now - slot.started
             low, high = BACK_OFF
-            slot.wait = low if lived > STEADY_SECONDS else min(high, max(low, 2 * slot.wait))
+            slot.wait = low if now - slot.started > STEADY_SECONDS else min(high, max(low, 2 * slot.wait))
             slot.not_before = now + slot.wait
             self._leave(slot, process, blame=True)
         if now >= slot.not_before and self.refusal is None:

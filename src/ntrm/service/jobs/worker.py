@@ -111,7 +111,9 @@ class JobProgress:
             if self._stop.is_set():
                 raise JobEnd(QUEUED)
             if now > self._deadline:
-                raise JobEnd(FAILED, too_long(self._seconds))
+                limit, hint = f"at most {self._seconds:g} s", "try again: it goes on where it stopped"
+                error = ProblemError(422, "too_long", "the slide took too long", expected=limit, hint=hint)
+                raise JobEnd(FAILED, error)
             if at_once or now - self._last >= BEAT_SECONDS:
                 self._last = now
                 if not self._store.beat(self._slide.id, self._worker, self._furthest, stage):
@@ -244,12 +246,6 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
             return outcome
         progress.report(0.0, "waiting")
         time.sleep(PAUSE_SECONDS)
-
-
-def too_long(seconds: float) -> ProblemError:
-    """For a slide that used up its time."""
-    limit, hint = f"at most {seconds:g} s", "try again: it goes on where it stopped"
-    return ProblemError(422, "too_long", "the slide took too long", expected=limit, hint=hint)
 
 
 def open_segmenter(settings: ServiceSettings) -> Segmenter:

@@ -31,11 +31,6 @@ class TileStore:
         self._making: dict[Hashable, asyncio.Future[bytes]] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tiles")
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self._bytes
-
     async def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         """The tile of ``key``, made in a thread if it is not held; 503 where that takes too long."""
         held = self._held.get(key)

@@ -28,17 +28,6 @@ BORDER = 2
 """Pixels drawn on either side of a border: at least 2 in all are left where a viewer shrinks the tile to half."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Level:
-    width: int
-    height: int
-    tile: tuple[int, int]
-    """Its width and height."""
-    page: Any
-    offsets: tuple[int, ...]
-    counts: tuple[int, ...]
-
-
 class LayerFile:
     """A tiled 8-bit pyramid of our own making; each level is half the one before."""
 
@@ -49,19 +38,18 @@ class LayerFile:
         self._file = RandomAccess(path)
         try:
             with open_tiff(path) as tif:
-                self.levels = tuple(_level(level.keyframe) for level in tif.series[0].levels)
+                self.pages = [_checked(level.keyframe) for level in tif.series[0].levels]
         except (ValueError, TypeError, IndexError, OSError) as error:
             self._file.close()
             raise DataError("cannot read a mask", got=type(error).__name__, hint="segment the slide again") from error
 
     def read(self, level: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Labels:
         """The pixels at each of the rows and columns, both ascending; 0 beyond the border."""
-        this = self.levels[level]
-        out = np.zeros((len(rows), len(columns)), dtype=np.uint8)
-        wide, tall = this.tile
-        across = -(-this.width // wide)
-        for tile_row, r in _by_tile(rows, tall, this.height):
-            for tile_column, c in _by_tile(columns, wide, this.width):
+        page, out = self.pages[level], np.zeros((len(rows), len(columns)), dtype=np.uint8)
+        wide, tall = page.tilewidth, page.tilelength
+        across = -(-page.imagewidth // wide)
+        for tile_row, r in _by_tile(rows, tall, page.imagelength):
+            for tile_column, c in _by_tile(columns, wide, page.imagewidth):
                 tile = self._tile(level, tile_row * across + tile_column)
                 out[np.ix_(r, c)] = tile[np.ix_(rows[r] - tile_row * tall, columns[c] - tile_column * wide)]
         return out
@@ -71,12 +59,12 @@ class LayerFile:
         return int(self.read(0, np.array([row]), np.array([column]))[0, 0])
 
     def _tile(self, level: int, number: int) -> Labels:
-        this = self.levels[level]
+        page = self.pages[level]
 
         def make() -> Labels:
-            data = self._file.read(this.offsets[number], this.counts[number])
-            tile: Any = this.page.decode(data, number)[0]  # (1, height, width, 1), smaller at the border
-            full: Labels = np.zeros((this.tile[1], this.tile[0]), dtype=np.uint8)
+            data = self._file.read(page.dataoffsets[number], page.databytecounts[number])
+            tile = page.decode(data, number)[0]  # (1, height, width, 1), smaller at the border
+            full: Labels = np.zeros((page.tilelength, page.tilewidth), dtype=np.uint8)
             full[: tile.shape[1], : tile.shape[2]] = tile[0, :, :, 0]
             return full
 
@@ -94,11 +82,10 @@ def _by_tile(indices: NDArray[np.int64], size: int, length: int) -> Iterator[tup
         yield int(tile), np.flatnonzero(tiles == tile)
 
 
-def _level(page: Any) -> _Level:
+def _checked(page: Any) -> Any:
     if not page.is_tiled or page.samplesperpixel != 1 or page.bitspersample != 8:
         raise ValueError("no tiled 8-bit mask")
-    tile = (int(page.tilewidth), int(page.tilelength))
-    return _Level(page.imagewidth, page.imagelength, tile, page, tuple(page.dataoffsets), tuple(page.databytecounts))
+    return page
 
 
 @dataclass(frozen=True)
@@ -161,7 +148,7 @@ class MaskLayers:
     def _sampled(self, layer: str, level: int, box: Box, margin: int = 0) -> Labels:
         file, scale = self._files[layer], self.grid.zoom.scale(level)
         wanted = scale * (1 + 1e-9) / min(self.grid.sx, self.grid.sy)
-        depth = min(len(file.levels) - 1, max(0, int(np.floor(np.log2(wanted))))) if wanted >= 1 else 0
+        depth = min(len(file.pages) - 1, max(0, int(np.floor(np.log2(wanted))))) if wanted >= 1 else 0
         rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.grid.sy * 2**depth)
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx * 2**depth)
         return file.read(depth, rows, columns)
@@ -176,7 +163,7 @@ class MaskLayers:
         final, coarse, truth = (self._sampled(name, level, box) for name in ("tissue", "coarse", "truth"))
         corrected = (truth > 0) & (final == truth) & (coarse != truth)
         broken = (truth > 0) & (final != truth) & (coarse == truth)
-        return (corrected + 2 * broken).astype(np.uint8)
+        return np.asarray(corrected + 2 * broken, dtype=np.uint8)
 
     def close(self) -> None:
         """Close the files."""

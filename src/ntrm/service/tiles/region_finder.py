@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Row = dict[str, Any]
 Ring = NDArray[np.float64]
 """(N, 2) x and y; the last point is the first one again."""
 
@@ -29,12 +30,12 @@ def rings_of(feature: bytes) -> list[Ring]:
     start = feature.index(b'"coordinates":') + len(b'"coordinates":')
     plain = feature[start : feature.index(b"}", start)].translate(None, b" \r\n\t").strip(b"[],")
     return [
-        np.loadtxt(io.BytesIO(part.replace(b"],[", b"\n")), delimiter=",", ndmin=2) for part in _BETWEEN.split(plain)
+        np.loadtxt(io.BytesIO(ring.replace(b"],[", b"\n")), delimiter=",", ndmin=2) for ring in _BETWEEN.split(plain)
     ]
 
 
 def holds(rings: Sequence[Ring], x: float, y: float) -> bool:
-    """Whether an odd number of edges lies to the right of the point: holes count themselves out."""
+    """Whether the point lies inside: an odd number of edges is to its right (even-odd rule, so that holes count)."""
     crossings = 0
     for points in rings:
         (x0, y0), (x1, y1) = points[:-1].T, points[1:].T
@@ -49,8 +50,8 @@ def thinned(rings: Sequence[Ring], most: int) -> list[Ring]:
     if sum(map(len, rings)) <= most:
         return list(rings)
     largest = sorted(rings, key=_area, reverse=True)[: max(1, most // (2 * (LEAST + 1)))]
-    share = (most - (LEAST + 1) * len(largest)) / sum(map(len, largest))
-    return [_thin(ring, LEAST + int(share * len(ring))) for ring in largest]
+    fraction = (most - (LEAST + 1) * len(largest)) / sum(map(len, largest))
+    return [_thin(ring, LEAST + int(fraction * len(ring))) for ring in largest]
 
 
 def _thin(ring: Ring, points: int) -> Ring:
@@ -63,12 +64,6 @@ def _thin(ring: Ring, points: int) -> Ring:
 def _area(ring: Ring) -> float:
     x, y = (ring - ring[0]).T
     return abs(float(x[:-1] @ y[1:] - x[1:] @ y[:-1])) / 2
-
-
-# Which region lies at a point: boxes first, then the polygons of those few that may.
-
-
-Row = dict[str, Any]
 
 
 class RegionFinder:
@@ -104,11 +99,11 @@ class RegionFinder:
 
     def outline(self, number: int) -> list[Ring] | None:
         """All rings of a region; None where its polygon cannot be read."""
-        found = np.flatnonzero(self._numbers == number)
-        return self._rings(int(found[0])) if len(found) else None
+        indices = np.flatnonzero(self._numbers == number)
+        return self._rings(int(indices[0])) if len(indices) else None
 
     def _rings(self, index: int) -> list[Ring] | None:
-        """Of the feature in that place of the file; each stands on a line of its own."""
+        """Of a feature by its position in the file; each has a line of its own."""
         try:
             with self._open() as stream:
                 if self._lines is None:

@@ -153,15 +153,12 @@ class Readers(OpenPool[OpenSlide]):
 
     def warm_up(self) -> None:
         """Start a process for the next slide: starting one takes longer than reading."""
+        process = ReadingProcess(self._limits) if self._spare is None and not self._closed else None
         with self._lock:
-            wanted = self._spare is None and not self._closed
-        if wanted:
-            process = ReadingProcess(self._limits)
-            with self._lock:
-                if self._spare is None and not self._closed:
-                    self._spare, process = process, None  # type: ignore[assignment]
-            if process is not None:
-                process.close()
+            if self._spare is None and not self._closed:
+                self._spare, process = process, None
+        if process is not None:
+            process.close()
 
     def new_process(self) -> ReadingProcess:
         """A process that has no slide open."""

@@ -1,4 +1,4 @@
-"""The service that is attacked, what lies around it, and what came of an attack."""
+"""The service that is attacked, a client for it, and the result of an attack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from bench.serving import TOKEN, Service
@@ -23,7 +23,7 @@ PATIENCE = 20.0
 
 @dataclass
 class Finding:
-    """What came of one attack."""
+    """The result of one attack."""
 
     attack: str
     holds: str
@@ -33,19 +33,32 @@ class Finding:
     seen: str = ""
     skipped: str = ""
 
-    def fault(self, text: str) -> None:
-        """Something did not hold."""
-        self.faults.append(text)
+    def check(self, holds: object, fault: str) -> None:
+        """Note a fault where something does not hold."""
+        if not holds:
+            self.faults.append(fault)
 
     @property
     def verdict(self) -> str:
-        """What was seen, in a cell of the table."""
+        """What was seen, for a cell of the table."""
         if self.skipped:
             return f"not tried: {self.skipped}"
         if not self.faults:
             return self.seen or "held"
         more = f" (and {len(self.faults) - 1} more)" if len(self.faults) > 1 else ""
         return f"**{self.faults[0]}**{more}"
+
+
+class Answer(NamedTuple):
+    """Of the service; ``status`` is 0 where the connection was closed or nothing came."""
+
+    status: int = 0
+    content: bytes = b""
+    headers: dict[str, str] = {}  # noqa: RUF012 - never written to
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
 
 
 @dataclass
@@ -56,109 +69,108 @@ class Target:
     folder: Path
     seed: int
     answers: list[tuple[str, bytes]] = field(default_factory=list)
+    drips: Any = None
+    """Connections that were begun to be checked later."""
 
     @property
     def port(self) -> int:
         return self.service.port
 
     @property
-    def hidden(self) -> Path:
-        return self.service.out / ".service"
-
-    @property
     def secret(self) -> Path:
         """A picture outside every root."""
         return self.folder / "secret.jpg"
 
+    def files(self, name: str) -> list[Path]:
+        """In a folder of the service's own."""
+        return [*(self.service.out / ".service" / name).iterdir()]
+
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, seconds: float = PATIENCE
-    ) -> tuple[int, bytes]:
-        """Status and content; 0 where the connection was closed or nothing came."""
-        return self.ask_all(method, path, body, headers, seconds)[:2]
-
-    def ask_all(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, seconds: float = PATIENCE
-    ) -> tuple[int, bytes, dict[str, str]]:
-        """The same, and the headers."""
+    ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         sent = dict(BEARER if headers is None else headers)
         if isinstance(body, dict):
-            body, sent["Content-Type"] = json.dumps(body), "application/json"
+            body, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
         try:
             connection.putrequest(method, path, skip_host="Host" in sent)
             for name, value in sent.items():
                 connection.putheader(name, value)
-            content = body.encode() if isinstance(body, str) else body
-            if content is not None:
-                connection.putheader("Content-Length", str(len(content)))
-            connection.endheaders(content)
-            got = connection.getresponse()
-            found = got.read()
-            self.answers.append((f"{method} {path[:60]}", found))
-            return got.status, found, {name.lower(): value for name, value in got.getheaders()}
+            if body is not None:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            response = connection.getresponse()
+            content = response.read()
+            self.answers.append((f"{method} {path[:60]}", content))
+            return Answer(response.status, content, {name.lower(): value for name, value in response.getheaders()})
         except (OSError, http.client.HTTPException):
-            return 0, b"", {}
+            return Answer()
         finally:
             connection.close()
 
     def json(self, path: str) -> Any:
-        status, content = self.ask("GET", path)
-        return json.loads(content) if status == 200 else {}
+        answer = self.ask("GET", path)
+        return answer.json if answer.status == 200 else {}
 
-    def upload(self, content: bytes, name: str = "slide.tif", mpp: float = 6.7) -> tuple[int, bytes]:
+    def upload(self, content: bytes, name: str = "slide.tif", mpp: float = 6.7) -> Answer:
         return self.ask("POST", f"/v1/slides?name={quote(name)}&mpp={mpp}", content, RAW, 90)
 
-    def exchange(self, content: bytes, seconds: float = PATIENCE) -> bytes | None:
-        """What bare bytes are answered with; None where the connection stays open without a word."""
-        found = b""
+    def delete(self, *keys: str) -> None:
+        for key in keys:
+            self.ask("DELETE", f"/v1/slides/{key}")
+
+    def exchange(self, content: bytes) -> bytes | None:
+        """The answer to bare bytes; None where the connection stays open without one."""
+        received = b""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), seconds) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as connection:
                 connection.sendall(content)
                 connection.shutdown(socket.SHUT_WR)
                 while piece := connection.recv(2**16):
-                    found += piece
+                    received += piece
         except TimeoutError:
-            return found or None
+            return received or None
         except OSError:
-            return found
-        return found
+            return received
+        return received
+
+    def new_link(self) -> str:
+        return str(self.ask("POST", "/v1/links").json["path"])
 
     def opens(self, link: str) -> bool:
         """Whether a link lets a browser in."""
-        return "set-cookie" in self.ask_all("GET", link, headers={})[2]
+        return "set-cookie" in self.ask("GET", link, headers={}).headers
 
     def is_well(self) -> bool:
-        """Whether anybody can still come in."""
-        return self.ask("GET", "/healthz", headers={}, seconds=5)[0] == 200
+        """Whether others are still answered."""
+        return self.ask("GET", "/healthz", headers={}, seconds=5).status == 200
+
+    def children(self) -> list[int]:
+        """Every process that the service started, and that these started."""
+        return _below(self.service.process.pid)
+
+    def workers(self) -> list[int]:
+        return [pid for pid in self.children() if "ntrm.service.jobs.worker" in _command(pid)]
 
 
-def wait_for(true: Callable[[], Any], seconds: float) -> Any:
-    """What a condition gives, as soon as it gives anything; its last answer when the time is up."""
+def wait_for(condition: Callable[[], Any], seconds: float) -> Any:
+    """The value of a condition, as soon as it is true; its last one when the time is up."""
     until = time.monotonic() + seconds
-    while not (found := true()) and time.monotonic() < until:
+    while not (value := condition()) and time.monotonic() < until:
         time.sleep(0.05)
-    return found
+    return value
 
 
-def files_of(hidden: Path, *names: str) -> list[Path]:
-    return [path for name in names for path in (hidden / name).iterdir()]
-
-
-def command_of(pid: int) -> str:
+def _command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return ""
 
 
-def below(pid: int) -> list[int]:
-    """Every process that a process started, and that these started."""
-    found = []
+def _below(pid: int) -> list[int]:
+    children: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return found + [each for child in found for each in below(child)]
-
-
-def workers_of(target: Target) -> list[int]:
-    return [pid for pid in below(target.service.process.pid) if "ntrm.service.jobs.worker" in command_of(pid)]
+            children += [int(child) for child in (task / "children").read_text().split()]
+    return children + [process for child in children for process in _below(child)]

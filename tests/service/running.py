@@ -57,15 +57,14 @@ class Running:
             text=True,
             env={**os.environ, "NTRM_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", **(environment or {})},
         )
-        self.link, self.port = None, None
         lines = []
         while not lines or lines[-1] != "}\n":
             line = self.process.stdout.readline()
             assert line, self.process.stderr.read()
             lines.append(line)
-        told = json.loads("".join(lines))
-        self.port = int(told["address"].rsplit(":", 1)[1])
-        self.link = told["link"]
+        document = json.loads("".join(lines))
+        self.address, self.link = document["address"], document["link"]
+        self.port = int(self.address.rsplit(":", 1)[1])
 
     def ask(self, method, path, body=None, headers=None, *, token=TOKEN):
         """Status and content."""
@@ -84,6 +83,10 @@ class Running:
         status, content = self.ask("GET", path)
         assert status == 200, content
         return json.loads(content)
+
+    def new_link(self):
+        """Lets one browser in."""
+        return self.address + json.loads(self.ask("POST", "/v1/links")[1])["path"]
 
     def add(self, path, name):
         """Name a slide of the server; returns its id."""

@@ -1,13 +1,6 @@
 import pytest
-from tests.service.browser.driving import (
-    PATIENCE,
-    Watched,
-    find_chromium,
-    running_service,
-    until,
-    write_results,
-    write_slide,
-)
+from tests.service.browser.driving import Watched, find_chromium, until, write_results, write_slide
+from tests.service.running import PATIENCE, Running
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
@@ -35,17 +28,17 @@ def browser(chromium):
 
 @pytest.fixture(scope="session")
 def service(chromium, tmp_path_factory):
-    """A service with the slide ``service.slide``, and with ``service.lost``: the same without its file, but a truth."""
+    """With the slide ``service.slide``, and with ``service.lost``: the same without its file, with a ground truth."""
     pytest.importorskip("fastapi", reason="the extra serve is not installed")
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("page")
     (folder / "root").mkdir()
     path = write_slide(folder / "root" / "two.tif")
     write_results(path, folder / "out")
-    with running_service(folder / "out", "--root", str(folder / "root")) as running:
+    with Running(folder / "out", "bundled", "--root", str(folder / "root")) as running:
         running.path = path
-        until(lambda: any(slide["has_image"] for slide in running.ask("/v1/slides")["slides"]))
-        ids = {slide["slide_id"]: slide["id"] for slide in running.ask("/v1/slides")["slides"]}
+        until(lambda: any(slide["has_image"] for slide in running.json("/v1/slides")["slides"]))
+        ids = {slide["slide_id"]: slide["id"] for slide in running.json("/v1/slides")["slides"]}
         running.slide, running.lost = ids["two"], ids["lost"]
         yield running
 
@@ -60,7 +53,7 @@ def patient(context):
 def cookies(browser, service):
     """What a browser keeps after it has used the link."""
     context = patient(browser.new_context())
-    context.new_page().goto(service.link())
+    context.new_page().goto(service.new_link())
     state = context.storage_state()
     context.close()
     return state

@@ -1,19 +1,18 @@
-"""A real service in a process of its own, a slide to look at, and a browser that notices every fault."""
+"""A slide to look at, and a page whose faults are noticed."""
 
 import base64
+import io
 import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
-import urllib.request
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import tifffile
+from PIL import Image
+from tests.service.running import wait_for
 
 from ntrm.analysis.graph import NetworkRelations
 from ntrm.core.labels import SKIN
@@ -22,11 +21,8 @@ from ntrm.phantom.render import render
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
-TOKEN = "a-token-for-the-browser-tests-0123"
 MPP = 3.35
 """Of the slide; half of the model's, so that mask and slide differ in their pixels."""
-PATIENCE = 240
-"""Seconds for whatever waits for the network; a loaded machine is slow."""
 SEED = 10
 
 
@@ -38,12 +34,10 @@ def find_chromium():
 
 def write_slide(path, mpp=MPP, copies=2):
     """A phantom section, and the same turned around below it: two pieces whose surfaces face opposite ways."""
-    import tifffile
-
     picture = render(layout(SEED, 6.7, "BCC").mask, 6.7, SEED)
     glass = np.broadcast_to(np.median(picture[:4].reshape(-1, 3), axis=0).astype(np.uint8), (24, picture.shape[1], 3))
-    parts = [picture, glass, picture[::-1, ::-1]] if copies == 2 else [picture]
-    pixels = np.concatenate(parts).repeat(2, axis=0).repeat(2, axis=1)
+    pieces = [picture, glass, picture[::-1, ::-1]] if copies == 2 else [picture]
+    pixels = np.concatenate(pieces).repeat(2, axis=0).repeat(2, axis=1)
     tags = {} if mpp is None else {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"}
     tifffile.imwrite(path, pixels, photometric="rgb", tile=(256, 256), compression="zlib", metadata=None, **tags)
     return path
@@ -68,55 +62,7 @@ def write_results(path, out):
     record.write_text(json.dumps(document))
 
 
-@dataclass
-class Service:
-    """A running ``ntrm serve``."""
-
-    address: str
-    process: subprocess.Popen
-
-    def ask(self, path, data=None, kind="application/json", method=None):
-        """The JSON document at ``path``."""
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
-        request = urllib.request.Request(f"{self.address}{path}", data=data, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            content = answer.read()
-            return json.loads(content) if "json" in answer.headers.get("Content-Type", "") else content
-
-    def link(self):
-        """A fresh link that lets one browser in."""
-        return self.address + self.ask("/v1/links", data=b"", method="POST")["path"]
-
-
-def until(happened, patience=PATIENCE):
-    """Wait for a condition."""
-    end = time.monotonic() + patience
-    while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-
-
-@contextmanager
-def running_service(out, *more):
-    """``ntrm serve`` on a free port."""
-    command = [sys.executable, "-m", "ntrm", "serve", str(out), "--port", "0", "--no-open", "--device", "cpu", *more]
-    environment = {**os.environ, "NTRM_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    log = out.parent / "serve.log"
-    with log.open("w") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
-    try:
-        link = re.compile(r"(http://127\.0\.0\.1:\d+)/open/")
-        until(lambda: link.search(log.read_text()) or process.poll() is not None)
-        found = link.search(log.read_text())
-        assert found, log.read_text()
-        yield Service(found[1], process)
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+until = partial(wait_for, "the page to change")
 
 
 class Watched:
@@ -127,19 +73,18 @@ class Watched:
         self.faults = []
         self.expected = ["status of 503"]
         """Patterns of faults that a test provokes; a tile that takes long on a busy machine is asked for again."""
-        page.on(
-            "console", lambda message: self._note(f"{message.type}: {message.text} {message.location}", message.type)
-        )
-        page.on("pageerror", lambda error: self._note(f"exception: {error}", "error"))
-        page.context.on("request", lambda request: self._check(request.url, address))
+        self._own = (f"{address}/", "data:", "blob:")
+        page.on("console", self._note)
+        page.on("pageerror", lambda error: self.faults.append(f"exception: {error}"))
+        page.context.on("request", self._check)
 
-    def _note(self, text, kind):
-        if kind == "error":
-            self.faults.append(text)
+    def _note(self, message):
+        if message.type == "error":
+            self.faults.append(f"{message.text} {message.location}")
 
-    def _check(self, url, address):
-        if not url.startswith((f"{address}/", "data:", "blob:")):
-            self.faults.append(f"request to {url}")
+    def _check(self, request):
+        if not request.url.startswith(self._own):
+            self.faults.append(f"request to {request.url}")
 
     def unexpected(self):
         """Faults that no test asked for."""
@@ -169,8 +114,4 @@ def call(page, module, name, *arguments):
 
 def picture(page, selector=".stage"):
     """Pixels of a part of the page as (H, W, 3)."""
-    import io
-
-    from PIL import Image
-
     return np.asarray(Image.open(io.BytesIO(page.locator(selector).first.screenshot())).convert("RGB"))

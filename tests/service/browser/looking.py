@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 from PIL import Image
+from shapely.geometry import Point, shape
 from tests.service.browser.driving import picture
 
 PANE = ".pane >> nth=0"
@@ -24,7 +25,7 @@ SAME = """() => {
 
 def home_place(page, service, x, y):
     """Where a pixel of the slide stands on the screen when the whole slide is shown: fitted, in the middle."""
-    tiles = service.ask(f"/v1/slides/{service.slide}/tiles")
+    tiles = service.json(f"/v1/slides/{service.slide}/tiles")
     box = page.locator(PANE).bounding_box()
     scale = min(box["width"] / tiles["width"], box["height"] / tiles["height"])
     left, top = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -33,9 +34,7 @@ def home_place(page, service, x, y):
 
 def large_region(service, tissue):
     """The number of the largest region of a tissue, and a pixel of the slide deep inside it."""
-    from shapely.geometry import shape
-
-    regions = service.ask(f"/v1/slides/{service.slide}/regions.geojson")["features"]
+    regions = service.json(f"/v1/slides/{service.slide}/regions.geojson")["features"]
     found = [item for item in regions if item["properties"]["classification"]["name"] == tissue]
     best = max(found, key=lambda item: shape(item["geometry"]).area)
     geometry = shape(best["geometry"])
@@ -45,10 +44,8 @@ def large_region(service, tissue):
 
 def holed_tissue(service):
     """The tissue with the largest region that has a hole, where it is the largest region of that tissue."""
-    from shapely.geometry import shape
-
     largest = {}
-    for item in service.ask(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
+    for item in service.json(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
         name, geometry = item["properties"]["classification"]["name"], shape(item["geometry"])
         if name not in largest or geometry.area > largest[name].area:
             largest[name] = geometry
@@ -67,20 +64,23 @@ DRAWN = """() => {
 
 def rings_around(service, tissue, x, y):
     """The rings of the region of a tissue that holds a pixel of the slide."""
-    from shapely.geometry import Point, shape
-
-    for item in service.ask(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
+    for item in service.json(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
         geometry = shape(item["geometry"])
         if item["properties"]["classification"]["name"] == tissue and geometry.contains(Point(x, y)):
             return [np.asarray(ring.coords) for ring in (geometry.exterior, *geometry.interiors)]
     raise AssertionError(f"no region of {tissue} there")
 
 
-def pixel(page, place):
-    """Colour at a place of the screen."""
+def difference(page, place, colour):
+    """Largest difference of a channel between the colour at a place of the screen and #rrggbb."""
     clip = {"x": round(place[0]), "y": round(place[1]), "width": 1, "height": 1}
     with Image.open(io.BytesIO(page.screenshot(clip=clip))) as shown:
-        return np.array(shown.convert("RGB").getpixel((0, 0)))
+        return np.abs(np.array(shown.convert("RGB").getpixel((0, 0))) - rgb(colour)).max()
+
+
+def mean_around(image, x, y, margin):
+    """Mean colour of a square of pixels."""
+    return image[y - margin : y + margin + 1, x - margin : x + margin + 1].reshape(-1, 3).mean(axis=0)
 
 
 def yellow_pixels(page):
@@ -93,7 +93,7 @@ def rgb(colour):
 
 
 def classes(service):
-    return {tissue["name"]: tissue for tissue in service.ask("/v1/about")["classes"]}
+    return {tissue["name"]: tissue for tissue in service.json("/v1/about")["classes"]}
 
 
 def set_opacity(page, percent):
@@ -103,7 +103,7 @@ def set_opacity(page, percent):
 def longest_interface(service):
     """Summed over the pieces by hand."""
     found = {}
-    for piece in service.ask(f"/v1/slides/{service.slide}/graph")["pieces"]:
+    for piece in service.json(f"/v1/slides/{service.slide}/graph")["pieces"]:
         for edge in piece["graph"]["edges"]:
             if edge["kind"] == "boundary" and "outside" not in (edge["source"], edge["target"]):
                 pair = found.setdefault((edge["source"], edge["target"]), [0.0, 0])

@@ -5,12 +5,12 @@ import re
 import numpy as np
 import pytest
 from tests.service.browser.conftest import patient
-from tests.service.browser.driving import PATIENCE, call, drop, write_slide
+from tests.service.browser.driving import call, drop, write_slide
 from tests.service.browser.looking import rgb
 
 
 def test_a_link_lets_one_browser_in_once(browser, service):
-    link = service.link()
+    link = service.new_link()
     first, second = (patient(browser.new_context()) for _ in range(2))
 
     welcome = first.new_page()
@@ -32,7 +32,7 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     page = open_page().page
     row = page.locator(f'.row[data-id="{service.slide}"]')
     row.locator("img").wait_for()
-    told = service.ask(f"/v1/slides/{service.slide}")
+    told = service.json(f"/v1/slides/{service.slide}")
 
     assert "two" in row.inner_text()
     assert "2 pieces" in row.inner_text()
@@ -53,19 +53,27 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     row.wait_for()
 
 
-def test_findings_are_told_as_they_are_and_warnings_stay_in_their_place(open_page, service):
-    told = service.ask("/v1/slides")
-    warning = "41% of the stain is neither haematoxylin nor eosin: the model knows H&E only"
-    findings = {"none of its cancers": [{"name": "BCC", "present": False, "confidence": 0.1}], "knows no cancers": []}
+def open_list(open_page, service, slides):
+    """The list with such slides instead of those of the service: fields that differ from the first one's, by name."""
+    document = service.json("/v1/slides")
     made = [
-        {**told["slides"][0], "id": f"{number:032x}", "name": name, "cancers": cancers, "quality_warnings": [warning]}
-        for number, (name, cancers) in enumerate(findings.items())
+        {**document["slides"][0], "id": f"{number:032x}", "name": name, "slide_id": name, **fields}
+        for number, (name, fields) in enumerate(slides.items())
     ]
     watched = open_page()
-    page = watched.page
     watched.expected.append("thumbnail")  # there are none of these slides
-    page.route(re.compile(r"/v1/slides(\?.*)?$"), lambda route: route.fulfill(json={**told, "slides": made}))
-    page.reload()
+    answer = {**document, "slides": made}
+    watched.page.route(re.compile(r"/v1/slides(\?.*)?$"), lambda route: route.fulfill(json=answer))
+    watched.page.reload()
+    watched.page.locator(".row", has_text=next(iter(slides))).wait_for()
+    return watched.page
+
+
+def test_findings_are_told_as_they_are_and_warnings_stay_in_their_place(open_page, service):
+    warning = "41% of the stain is neither haematoxylin nor eosin: the model knows H&E only"
+    findings = {"none of its cancers": [{"name": "BCC", "present": False, "confidence": 0.1}], "knows no cancers": []}
+    slides = {name: {"cancers": cancers, "quality_warnings": [warning]} for name, cancers in findings.items()}
+    page = open_list(open_page, service, slides)
     page.locator(".row", has_text="none of its cancers").get_by_text("No cancer found").wait_for()
 
     assert page.locator(".row").count() == 2
@@ -76,33 +84,17 @@ def test_findings_are_told_as_they_are_and_warnings_stay_in_their_place(open_pag
 
 
 def test_the_list_is_sorted_as_asked(open_page, service):
-    told = service.ask("/v1/slides")
     about = {  # name: (seconds since newest, mm², cancer, status)
         "case 10": (0, 2.0, "SCC", "done"),
         "case 9": (50, 9.0, None, "failed"),
         "a case": (20, 0.5, "BCC", "done"),
         "Zebra": (10, 4.0, "BCC", "cancelled"),
     }
-    model = told["slides"][0]
-    made = [
-        {
-            **model,
-            "id": f"{number:032x}",
-            "name": name,
-            "slide_id": name,
-            "created": 1.8e9 - age,
-            "tissue_area_mm2": area,
-            "status": status,
-            "cancers": [{"name": cancer, "present": True, "confidence": 1.0}] if cancer else [],
-        }
-        for number, (name, (age, area, cancer, status)) in enumerate(about.items())
-    ]
-    watched = open_page()
-    page = watched.page
-    watched.expected.append("thumbnail")  # there are none of these slides
-    page.route(re.compile(r"/v1/slides(\?.*)?$"), lambda route: route.fulfill(json={**told, "slides": made}))
-    page.reload()
-    page.locator(".row", has_text="Zebra").wait_for()
+    slides = {}
+    for name, (age, area, cancer, status) in about.items():
+        cancers = [{"name": cancer, "present": True, "confidence": 1.0}] if cancer else []
+        slides[name] = {"created": 1.8e9 - age, "tissue_area_mm2": area, "status": status, "cancers": cancers}
+    page = open_list(open_page, service, slides)
 
     def order(label):
         page.get_by_label("Sort by").select_option(label=label)
@@ -130,12 +122,12 @@ def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path
     row.locator(".progress").wait_for()
 
     page.reload()
-    page.locator('.row[data-status="done"]', has_text="unmeasured").wait_for(timeout=PATIENCE * 1000)
+    page.locator('.row[data-status="done"]', has_text="unmeasured").wait_for()
 
     row.get_by_role("button", name="Delete unmeasured").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     row.wait_for(state="detached")
-    assert "unmeasured" not in {slide["name"] for slide in service.ask("/v1/slides")["slides"]}
+    assert "unmeasured" not in {slide["name"] for slide in service.json("/v1/slides")["slides"]}
 
 
 def test_several_slides_without_mpp_are_asked_about_one_after_the_other(open_page, service, tmp_path):
@@ -165,9 +157,9 @@ def test_several_slides_without_mpp_are_asked_about_one_after_the_other(open_pag
     dialog.wait_for(state="detached")
     for name in others:
         page.locator(".row", has_text=name).get_by_role("button", name="Give µm/px").wait_for()
-    for slide in service.ask("/v1/slides")["slides"]:
+    for slide in service.json("/v1/slides")["slides"]:
         if slide["name"] in names:
-            service.ask(f"/v1/slides/{slide['id']}", method="DELETE")
+            service.ask("DELETE", f"/v1/slides/{slide['id']}")
 
 
 def test_an_address_of_no_slide_is_told_plainly(open_page):
@@ -244,26 +236,16 @@ def test_small_sums_of_the_page(open_page, random):
         assert re.fullmatch(r"0*[125]0*", value.replace(".", "")), "a round number"
         assert bar["pixels"] > longest / 2.5 * (1 - 1e-9)
     assert call(page, "geometry.js", "magnification", 0.25) == "40×"
-    assert [call(page, "format.js", "length", value) for value in (0, 0.0268, 0.27, 12.34)] == [
-        "0.00 mm",
-        "27 µm",
-        "0.27 mm",
-        "12.3 mm",
-    ]
-    assert [call(page, "dialogs.js", "readMpp", text) for text in ("0,25", " 0.5 ", "", "x", "-1", "0")] == [
-        0.25,
-        0.5,
-        None,
-        None,
-        None,
-        None,
-    ]
+    for value, text in ((0, "0.00 mm"), (0.0268, "27 µm"), (0.27, "0.27 mm"), (12.34, "12.3 mm")):
+        assert call(page, "format.js", "length", value) == text
+    for text, mpp in (("0,25", 0.25), (" 0.5 ", 0.5), ("", None), ("x", None), ("-1", None), ("0", None)):
+        assert call(page, "dialogs.js", "readMpp", text) == mpp
 
 
 def test_what_the_server_says_about_itself_is_shown(open_page, service):
     watched = open_page("/healthz")
     page = watched.page
-    about, asked = service.ask("/v1/about"), []
+    about, asked = service.json("/v1/about"), []
     refusal = {"what": "the model cannot be loaded", "got": "nothing", "expected": None, "hint": "name another"}
 
     def answer(route):

@@ -5,6 +5,8 @@ import re
 
 import numpy as np
 import pytest
+import tifffile
+from PIL import Image
 from tests.service.browser.conftest import settled
 from tests.service.browser.driving import picture, until
 from tests.service.browser.looking import (
@@ -13,77 +15,65 @@ from tests.service.browser.looking import (
     SAME,
     VIEW,
     classes,
+    difference,
     holed_tissue,
     home_place,
     large_region,
     longest_interface,
-    pixel,
-    rgb,
+    mean_around,
     rings_around,
     set_opacity,
     yellow_pixels,
 )
 
 
-def test_tiles_and_overlay_show_the_right_place_and_colour(slide_page, service):
+@pytest.fixture
+def opaque_page(slide_page):
+    """The slide under opaque tissues, without measured lines."""
     page = slide_page().page
     page.keyboard.press("m")
-    _, (x, y) = large_region(service, "BCC")
-    place = home_place(page, service, x, y)
     set_opacity(page, 100)
     settled(page)
+    return page
 
-    assert np.abs(pixel(page, place) - rgb(classes(service)["BCC"]["colour"])).max() <= 3
+
+def test_tiles_and_overlay_show_the_right_place_and_colour(opaque_page, service):
+    page = opaque_page
+    _, (x, y) = large_region(service, "BCC")
+    place = home_place(page, service, x, y)
+
+    assert difference(page, place, classes(service)["BCC"]["colour"]) <= 3
     page.get_by_role("button", name="Colours for colour-blind readers").click()
     page.wait_for_function("() => document.querySelector('[data-palette]').getAttribute('aria-pressed') === 'true'")
-    expected = rgb(classes(service)["BCC"]["safe_colour"])
-    until(lambda: np.abs(pixel(page, place) - expected).max() <= 3)
+    until(lambda: difference(page, place, classes(service)["BCC"]["safe_colour"]) <= 3)
 
     page.keyboard.press("t")
-    import tifffile
-
-    slide = tifffile.imread(service.path)
-    near = slide[int(y) - 3 : int(y) + 4, int(x) - 3 : int(x) + 4].reshape(-1, 3).mean(axis=0)
+    near = mean_around(tifffile.imread(service.path), int(x), int(y), 3)
     box = page.locator(".stage").bounding_box()
-    row, column = round(place[1] - box["y"]), round(place[0] - box["x"])
-    until(
-        lambda: (
-            np.abs(picture(page)[row - 2 : row + 3, column - 2 : column + 3].reshape(-1, 3).mean(axis=0) - near).max()
-            < 25
-        ),
+    column, row = round(place[0] - box["x"]), round(place[1] - box["y"])
+    until(lambda: np.abs(mean_around(picture(page), column, row, 2) - near).max() < 25)
+
+
+def test_legend_switches_a_tissue_without_a_blank_frame(opaque_page, service):
+    page, seen = opaque_page, []
+    (place, colour), (other_place, other_colour) = (
+        (home_place(page, service, *large_region(service, name)[1]), classes(service)[name]["colour"])
+        for name in ("BCC", "INF")
     )
 
-
-def test_legend_switches_a_tissue_without_a_blank_frame(slide_page, service):
-    page = slide_page().page
-    page.keyboard.press("m")
-    _, (x, y) = large_region(service, "BCC")
-    place = home_place(page, service, x, y)
-    set_opacity(page, 100)
-    settled(page)
-    colour = rgb(classes(service)["BCC"]["colour"])
-    _, (other_x, other_y) = large_region(service, "INF")
-    beside = home_place(page, service, other_x, other_y)
-    inflamed = rgb(classes(service)["INF"]["colour"])
+    def shown():
+        # Until the new picture is there the old one stays: the other tissue is never blank.
+        seen.append(difference(page, other_place, other_colour))
+        return difference(page, place, colour)
 
     page.get_by_role("checkbox", name=re.compile("BCC")).uncheck()
-    # Until the new picture is there the old one stays: the tissue beside it is never blank.
-    seen = []
-    until(
-        lambda: (
-            seen.append(np.abs(pixel(page, beside) - inflamed).max()) or np.abs(pixel(page, place) - colour).max() > 60
-        ),
-    )
+    until(lambda: shown() > 60)
     page.get_by_role("checkbox", name=re.compile("BCC")).check()
-    until(
-        lambda: (
-            seen.append(np.abs(pixel(page, beside) - inflamed).max()) or np.abs(pixel(page, place) - colour).max() <= 3
-        ),
-    )
+    until(lambda: shown() <= 3)
 
     assert max(seen) <= 3
     amount = page.locator('.legend [data-tissue="BCC"] .number').first.inner_text()
-    summary = service.ask(f"/v1/slides/{service.slide}/summary")
+    summary = service.json(f"/v1/slides/{service.slide}/summary")
     assert amount == f"{summary['areas_mm2']['BCC']:.2f} mm²"
 
 
@@ -125,7 +115,7 @@ def test_the_graph_is_drawn_to_scale(slide_page, service):
             widths["-".join(pair)] == 0.8 and mm < found["mm"] / 10
         )
     # The network has no relations of its own, and the page says so.
-    assert service.ask(f"/v1/slides/{service.slide}/graph").get("network") is None
+    assert service.json(f"/v1/slides/{service.slide}/graph").get("network") is None
     for name in ("Attention", "Edge weights"):
         choice = page.get_by_role("radio", name=name)
         assert choice.is_disabled()
@@ -136,7 +126,7 @@ def test_learned_relations_are_named_as_such(open_page, service):
     page = open_page(f"/#/slide/{service.lost}").page
     page.get_by_role("tab", name="Relations").click()
     page.get_by_role("radio", name="Attention").click()
-    network = service.ask(f"/v1/slides/{service.lost}/graph")["network"]
+    network = service.json(f"/v1/slides/{service.lost}/graph")["network"]
     assert "not biology" in page.locator(".note.strong").inner_text()
     names, matrix = network["names"], network["attention"]
     row = page.locator(".numbers tbody tr").first
@@ -148,7 +138,7 @@ def test_learned_relations_are_named_as_such(open_page, service):
 
 def test_measurements_stand_where_they_were_taken(slide_page, service):
     page = slide_page().page
-    summary = service.ask(f"/v1/slides/{service.slide}/summary")
+    summary = service.json(f"/v1/slides/{service.slide}/summary")
     sx, sy, ox, oy = summary["grid"]["to_level0"]
     depth = summary["pieces"][0]["measurements"]["invasion_depth"]
 
@@ -169,7 +159,7 @@ def test_measurements_stand_where_they_were_taken(slide_page, service):
 
 def test_pieces_are_stepped_through_and_turned_surface_up(slide_page, service):
     page = slide_page().page
-    summary = service.ask(f"/v1/slides/{service.slide}/summary")
+    summary = service.json(f"/v1/slides/{service.slide}/summary")
     width = summary["grid"]["slide"]["width"]
     sx, sy = summary["grid"]["to_level0"][:2]
 
@@ -254,8 +244,6 @@ def test_first_and_final_segmentation_are_compared(slide_page):
 
 
 def test_everything_can_be_downloaded(slide_page, service, tmp_path):
-    from PIL import Image
-
     page = slide_page(accept_downloads=True).page
     got = {}
     for item in ("Polygons", "Mask", "Summary", "This view", "Tissue graph"):
@@ -265,8 +253,8 @@ def test_everything_can_be_downloaded(slide_page, service, tmp_path):
         got[item] = tmp_path / download.value.suggested_filename
         download.value.save_as(got[item])
 
-    assert json.loads(got["Polygons"].read_text()) == service.ask(f"/v1/slides/{service.slide}/regions.geojson")
-    assert got["Mask"].read_bytes() == service.ask(f"/v1/slides/{service.slide}/mask")
+    assert json.loads(got["Polygons"].read_text()) == service.json(f"/v1/slides/{service.slide}/regions.geojson")
+    assert got["Mask"].read_bytes() == service.ask("GET", f"/v1/slides/{service.slide}/mask")[1]
     view = Image.open(got["This view"])
     box = page.locator(".panes").bounding_box()
     assert view.size == (round(box["width"]), round(box["height"] + 52))

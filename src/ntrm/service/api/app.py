@@ -18,23 +18,11 @@ from starlette.staticfiles import StaticFiles
 
 from ntrm.core.errors import NtrmError
 from ntrm.models.folders import BUNDLED
-from ntrm.service.api import routes_results, routes_slides, routes_tiles
+from ntrm.service.api import routes_results, routes_slides, routes_tiles, schemas
 from ntrm.service.api.access import COOKIE, HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared, invalid, problems
-from ntrm.service.api.schemas import (
-    About,
-    ErrorBody,
-    Health,
-    Limits,
-    Link,
-    Model,
-    PathRequest,
-    RetryRequest,
-    TissueClass,
-    iso,
-)
-from ntrm.service.core.disk import disk_full, is_full
+from ntrm.service.core.disk import disk_full, disk_state, is_full
 from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE, ModelFacts
 from ntrm.service.core.problems import ProblemError, busy, document_of, missing, status_of
 from ntrm.service.core.settings import ServiceSettings
@@ -73,7 +61,8 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.state.app_state = app_state
     for routes in (router, routes_slides.router, routes_results.router, routes_tiles.router):
         app.include_router(routes)
-    _add_page(app, app_state)
+    if PAGE.is_dir():
+        app.mount("/page", _Page(directory=PAGE))
     _add_errors(app)
     _describe(app)
     app.add_middleware(Guard, access=app_state.access, locked=PAGE / LOCKED)
@@ -81,40 +70,43 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 
 
 @router.get("/healthz")
-def health(app_state: Shared) -> Health:
+def health(app_state: Shared) -> schemas.Health:
     """Whether the service answers, has a worker and room on its disk; needs no token."""
-    reason = "no_worker" if app_state.supervisor.state == "refused" else app_state.disk
-    return Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
+    settings = app_state.settings
+    disk = disk_state(settings.hidden, settings.limits.reserve_bytes)
+    reason = "no_worker" if app_state.supervisor.state == "refused" else disk
+    return schemas.Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
 
 
 @router.get("/v1/about")
-def about(app_state: Shared) -> About:
+def about(app_state: Shared) -> schemas.About:
     """Version, model, classes with their colours, limits."""
     settings, model, refusal = app_state.settings, app_state.model, app_state.supervisor.refusal
-    return About(
+    return schemas.About(
         program="ntrm",
         version=__version__,
-        model=None if model is None else Model.model_validate(model),
+        model=None if model is None else schemas.Model.model_validate(model),
         notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED else NOTICE,
         classes=[] if model is None else _classes(model),
-        limits=Limits.model_validate(settings.limits),
+        limits=schemas.Limits.model_validate(settings.limits),
         server_paths=bool(settings.roots),
         worker=app_state.supervisor.state,  # type: ignore[arg-type]
-        worker_error=None if refusal is None else ErrorBody(**refusal),
+        worker_error=None if refusal is None else schemas.ErrorBody(**refusal),
         queue=app_state.store.counts(),
     )
 
 
 @router.post("/v1/links", status_code=201)
-def link(app_state: Shared) -> Link:
+def link(app_state: Shared) -> schemas.Link:
     """A link that lets one browser in, once and soon."""
     app_state.audit.note("link")
-    return Link(path=f"/open/{app_state.access.new_code()}", expires=iso(time.time() + LINK_SECONDS) or "")
+    expires = schemas.iso(time.time() + LINK_SECONDS) or ""
+    return schemas.Link(path=f"/open/{app_state.access.new_code()}", expires=expires)
 
 
-def _classes(model: ModelFacts) -> list[TissueClass]:
+def _classes(model: ModelFacts) -> list[schemas.TissueClass]:
     return [
-        TissueClass(
+        schemas.TissueClass(
             index=tissue.index,
             name=tissue.name,
             title=tissue.title,
@@ -126,37 +118,31 @@ def _classes(model: ModelFacts) -> list[TissueClass]:
     ]
 
 
-def _add_page(app: FastAPI, app_state: AppState) -> None:
-    @app.get("/", include_in_schema=False)
-    def index() -> Response:
-        if not (PAGE / INDEX).is_file():
-            raise missing("this installation has no page", "use the HTTP interface, or install the package again")
-        return FileResponse(PAGE / INDEX, headers={"cache-control": "no-cache"})
+@router.get("/", include_in_schema=False)
+def index() -> Response:
+    """The page."""
+    if not (PAGE / INDEX).is_file():
+        raise missing("this installation has no page", "use the HTTP interface, or install the package again")
+    return FileResponse(PAGE / INDEX, headers={"cache-control": "no-cache"})
 
-    @app.get("/open/{code}", include_in_schema=False)
-    def enter(code: str) -> Response:
-        cookie = app_state.access.redeem(code)
-        answer = RedirectResponse("/", status_code=303)
-        if cookie is None:
-            app_state.audit.count_refusal()
-        else:
-            app_state.audit.note("open")
-            answer.set_cookie(
-                COOKIE,
-                cookie,
-                max_age=SESSION_SECONDS,
-                httponly=True,
-                samesite="strict",
-                secure=app_state.access.secure,
-            )
-        return answer
 
-    @app.get("/favicon.ico", include_in_schema=False)
-    def icon() -> Response:
-        return Response(status_code=204)
+@router.get("/open/{code}", include_in_schema=False)
+def sign_in(app_state: Shared, code: str) -> Response:
+    """Exchange the code of a link for a session's cookie."""
+    cookie, secure = app_state.access.redeem(code), app_state.access.secure
+    answer = RedirectResponse("/", status_code=303)
+    if cookie is None:
+        app_state.audit.count_refusal()
+    else:
+        app_state.audit.note("open")
+        answer.set_cookie(COOKIE, cookie, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
+    return answer
 
-    if PAGE.is_dir():
-        app.mount("/page", _Page(directory=PAGE))
+
+@router.get("/favicon.ico", include_in_schema=False)
+def icon() -> Response:
+    """None: the page names its own."""
+    return Response(status_code=204)
 
 
 class _Page(StaticFiles):
@@ -180,7 +166,7 @@ def _describe(app: FastAPI) -> None:
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             }
-            for kind in (PathRequest, RetryRequest):
+            for kind in (schemas.PathRequest, schemas.RetryRequest):
                 schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
                 components["schemas"][kind.__name__] = schema
             described["security"] = [{"token": []}, {"session": []}]

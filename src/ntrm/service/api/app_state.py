@@ -19,7 +19,7 @@ from ntrm.results.paths import REGIONS, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
 from ntrm.service.core.audit import Audit
-from ntrm.service.core.disk import DiskState, Reserve, disk_state, is_full
+from ntrm.service.core.disk import Reserve, is_full
 from ntrm.service.core.model_info import ModelFacts, read_facts
 from ntrm.service.core.problems import conflict, missing
 from ntrm.service.core.settings import (
@@ -147,11 +147,6 @@ class AppState:
         if self._model is None:
             self._model = read_facts(self.settings)
         return self._model
-
-    @property
-    def disk(self) -> DiskState:
-        """Whether there is room for uploads, and for anything."""
-        return disk_state(self.settings.hidden, self.settings.limits.reserve_bytes)
 
     # A slide's files
 

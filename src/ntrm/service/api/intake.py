@@ -73,7 +73,8 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     try:
         info = inspect(app_state, path, alone=True)
         problem = _mpp_problem(info, mpp)
-        waiting = [slide for slide in app_state.store.every(FAILED) if _waits_for_mpp(slide)]
+        failed = [slide for slide in app_state.store.every(FAILED) if slide.origin == UPLOAD]
+        waiting = [slide for slide in failed if (slide.error or {}).get("code") == MPP_MISSING]
         fingerprint = source_fingerprint(path) if problem or waiting else None
         for slide in waiting:
             # The same file sent again, now with its µm/px, replaces the one that waits for them.
@@ -153,10 +154,6 @@ def _add(app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | Non
         check_name(app_state, slide_id)
         named = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id))
         return app_state.store.add(named, app_state.settings.limits.queue)
-
-
-def _waits_for_mpp(slide: Slide) -> bool:
-    return slide.origin == UPLOAD and (slide.error or {}).get("code") == MPP_MISSING
 
 
 def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:

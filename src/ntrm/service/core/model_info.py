@@ -11,7 +11,6 @@ from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.labels import RGB, LabelSchema, Tissue, safe_palette
-from ntrm.models.config import ModelConfig
 from ntrm.models.folders import BUNDLED, CONFIG, local_folder, locate, read_model
 from ntrm.models.names import NETWORKS
 from ntrm.service.core.settings import ServiceSettings
@@ -86,15 +85,11 @@ def check_model(settings: ServiceSettings) -> None:
     if folder is not None:
         config, _ = read_model(folder)
         config.check_mpp()
-        _check_architecture(config)
+        if config.arch not in NETWORKS:  # rare: only then does the web process load torch
+            from ntrm.models.registry import create
 
-
-def _check_architecture(config: ModelConfig) -> None:
-    if config.arch not in NETWORKS:  # rare: only then is torch imported, which the web process otherwise never loads
-        from ntrm.models.registry import create
-
-        options: dict[str, Any] = dict(config.options)
-        create(config.arch, config.schema, **options)
+            options: dict[str, Any] = dict(config.options)
+            create(config.arch, config.schema, **options)
 
 
 def _fetch_in_time(source: str) -> Path | None:

@@ -54,8 +54,9 @@ class Supervisor:
 
     def __init__(self, settings: ServiceSettings, store: JobStore, chores: Callable[[], None]) -> None:
         self._settings, self._store = settings, store
-        wanted = 1 if settings.workers is None else settings.workers
-        self._slots = [_Slot(_device(settings.device, number)) for number in range(wanted)]
+        cuda = settings.device == "cuda"
+        numbers = range(1 if settings.workers is None else settings.workers)
+        self._slots = [_Slot(f"cuda:{number}" if cuda else settings.device) for number in numbers]
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [
@@ -246,7 +247,3 @@ def _remove_partials(folder: Path) -> None:
             for path in (folder / HIDDEN).rglob("*"):
                 if path.is_dir():
                     remove_partials(path)
-
-
-def _device(device: str, number: int) -> str:
-    return f"{device}:{number}" if device == "cuda" else device

@@ -126,13 +126,10 @@ class OpenPool(Generic[C]):
         self, most: int = 0, *, idle_seconds: float = 0.0, which: Callable[[Any], bool] = lambda _: True
     ) -> None:
         """Close what nobody uses and has used for a while, by key, until at most so many are open."""
-        now = time.monotonic()
+        before = time.monotonic() - idle_seconds
         with self._lock:
-            unused = [
-                key
-                for key, entry in self._open.items()
-                if not entry.users and now - entry.used >= idle_seconds and which(key)
-            ]
+            idle = [key for key, entry in self._open.items() if not entry.users and entry.used <= before]
+            unused = [key for key in idle if which(key)]
             closing = [self._open.pop(key) for key in unused[: max(0, len(self._open) - most)]]
         for entry in closing:
             entry.value.close()

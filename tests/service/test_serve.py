@@ -77,35 +77,35 @@ def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tm
             made = client.post("/v1/slides", json={"path": str(root / f"{name}.tif"), "slide_id": name})
             return f"/v1/slides/{made.json()['id']}"
 
-        def wait(place, status, least=0.0):
+        def wait(url, status, least=0.0):
             def there():
-                slide = client.get(place).json()
+                slide = client.get(url).json()
                 return slide["status"] == status and slide["progress"] >= least
 
-            wait_for(f"{place} to be {status}", there)
+            wait_for(f"{url} to be {status}", there)
 
-        place = add("endless")
-        wait(place, "running", 0.001)
-        assert client.post(f"{place}/cancel").status_code == 200
-        wait(place, "cancelled")
-        assert client.post(f"{place}/retry").status_code == 200
-        wait(place, "running", 0.001)
+        url = add("endless")
+        wait(url, "running", 0.001)
+        assert client.post(f"{url}/cancel").status_code == 200
+        wait(url, "cancelled")
+        assert client.post(f"{url}/retry").status_code == 200
+        wait(url, "running", 0.001)
         # A worker that stands still hears nothing, as one in a library's endless loop.
         (worker,) = children_of(os.getpid(), "ntrm.service.jobs.worker")
         os.kill(worker, signal.SIGSTOP)
         below = [worker, *children_of(worker)]
         (out / "endless" / f"{PARTIAL}left.tif").write_bytes(b"x")
         following = add("small")
-        assert client.post(f"{place}/cancel").json()["status"] == "running"
-        wait(place, "cancelled")
+        assert client.post(f"{url}/cancel").json()["status"] == "running"
+        wait(url, "cancelled")
         wait_for("its processes to end", lambda: not any(is_alive(pid) for pid in below))
         assert [path for path in (out / "endless").rglob("*") if path.name.startswith(PARTIAL)] == []
         wait(following, "done")
         assert children_of(os.getpid(), "ntrm.service.jobs.worker") != [worker]
-        assert client.post(f"{place}/retry").status_code == 200
-        wait(place, "running", 0.001)
-        assert client.delete(place).status_code == 204
-        assert client.get(place).status_code == 404
+        assert client.post(f"{url}/retry").status_code == 200
+        wait(url, "running", 0.001)
+        assert client.delete(url).status_code == 204
+        assert client.get(url).status_code == 404
         wait_for("the results to be removed", lambda: not (out / "endless").exists())
     assert endless.is_file()
 

@@ -65,8 +65,8 @@ def asked(kind, client):
             for writer in writers:
                 writer.close()
             server.close()
-            for each in [*state.connections]:
-                each.transport.abort()
+            for item in [*state.connections]:
+                item.transport.abort()
 
     async def all_of_it():
         async with asyncio.timeout(PATIENCE), serving() as (connect, state):
@@ -77,11 +77,11 @@ def asked(kind, client):
 
 async def rest(reader):
     """Everything until the server ends the connection."""
-    found = b""
+    received = b""
     with suppress(ConnectionError):
         while piece := await reader.read(2**16):
-            found += piece
-    return found
+            received += piece
+    return received
 
 
 async def until(condition):
@@ -122,7 +122,7 @@ def test_one_connection_too_many_takes_the_place_of_the_oldest_without_a_request
         return answers, len(state.connections)
 
     answers, count = asked(Patient, client)
-    assert all(b"200 OK" in each for each in answers)
+    assert all(b"200 OK" in item for item in answers)
     assert count == Patient.most
 
 
@@ -163,12 +163,12 @@ def test_a_client_that_does_not_read_its_answer_is_dropped():
 def test_those_that_ask_and_read_are_kept_however_long_they_take_between_requests():
     async def client(connect, _):
         reader, writer = await connect(WHOLE)
-        found = [await reader.readuntil(b"\r\n\r\n\x00\x00")]
+        received = [await reader.readuntil(b"\r\n\r\n\x00\x00")]
         await asyncio.sleep(3 * Quick.header_seconds)
         writer.write(WHOLE)
-        return [*found, await reader.readuntil(b"\r\n\r\n\x00\x00")]
+        return [*received, await reader.readuntil(b"\r\n\r\n\x00\x00")]
 
-    assert all(b"200 OK" in each for each in asked(Quick, client))
+    assert all(b"200 OK" in item for item in asked(Quick, client))
 
 
 def test_connections_leave_half_of_the_descriptors_to_others(monkeypatch):

@@ -49,8 +49,8 @@ def test_about(tmp_path, model):
     with serving(settings_of(tmp_path / "out", model)) as client:
         about = client.get("/v1/about").json()
         assert (about["program"], about["version"], about["worker"]) == ("ntrm", __version__, "off")
-        assert [each["name"] for each in about["classes"]] == ["EPI", "RET", "BKG", "SCC"]
-        assert [each["background"] for each in about["classes"]] == [False, False, True, False]
+        assert [item["name"] for item in about["classes"]] == ["EPI", "RET", "BKG", "SCC"]
+        assert [item["background"] for item in about["classes"]] == [False, False, True, False]
         assert about["classes"][0]["colour"] == "#5a1478"
         assert about["classes"][1]["safe_colour"] == "#{:02x}{:02x}{:02x}".format(*SAFE_COLOURS[1])
         assert about["notice"] == "For research, not for diagnosis."

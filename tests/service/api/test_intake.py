@@ -75,14 +75,14 @@ async def pieces(*sizes, then=None):
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(app_state):
-    place = app_state.settings.hidden / INCOMING
+    folder = app_state.settings.hidden / INCOMING
 
     async def cut():
         with pytest.raises(GoneError):
             await receive(app_state, pieces(1000, 400_000, then=GoneError()), 10**6)
 
     asyncio.run(cut())
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("app_state", [1], indirect=True)
@@ -116,12 +116,12 @@ def test_only_waiting_for_the_sender_counts_as_slowness(monkeypatch):
     monkeypatch.setattr("ntrm.service.api.intake.time.monotonic", lambda: clock[0])
 
     async def write_slowly():
-        found = b""
+        received = b""
         async for piece in steadily(pieces(*[10] * 20), ServiceLimits(idle_seconds=1, idle_bytes=1000)):
-            found += piece
+            received += piece
             # A disk that takes long to write what came.
             clock[0] += 5
-        return len(found)
+        return len(received)
 
     assert asyncio.run(write_slowly()) == 200
 

@@ -24,7 +24,7 @@ def client(tmp_path, results, model):
 
 def test_files_are_handed_out_as_they_are(client, tmp_path):
     folder = tmp_path / "out" / "a"
-    place = f"/v1/slides/{only_slide(client)['id']}"
+    url = f"/v1/slides/{only_slide(client)['id']}"
     expected = [
         ("summary", "summary.json", "application/json", False),
         ("graph", "graph.json", "application/json", False),
@@ -34,7 +34,7 @@ def test_files_are_handed_out_as_they_are(client, tmp_path):
         ("report", "report.html", "text/html; charset=utf-8", False),
     ]
     for name, file, kind, attached in expected:
-        answer = client.get(f"{place}/{name}")
+        answer = client.get(f"{url}/{name}")
         assert answer.status_code == 200
         assert answer.content == (folder / file).read_bytes()
         assert answer.headers["content-type"] == kind
@@ -42,10 +42,10 @@ def test_files_are_handed_out_as_they_are(client, tmp_path):
         assert ("content-disposition" in answer.headers) == attached
         if attached:
             assert answer.headers["content-disposition"] == f'attachment; filename="a-{file}"'
-    policy = client.get(f"{place}/report").headers["content-security-policy"]
+    policy = client.get(f"{url}/report").headers["content-security-policy"]
     assert policy == REPORT_POLICY
     assert "script" not in policy
-    part = client.get(f"{place}/mask", headers={"Range": "bytes=10-19"})
+    part = client.get(f"{url}/mask", headers={"Range": "bytes=10-19"})
     assert (part.status_code, part.content) == (206, (folder / "mask.ome.tif").read_bytes()[10:20])
 
 
@@ -54,36 +54,36 @@ def test_the_slide_document_agrees_with_the_results(client, results):
     slide = only_slide(client)
     assert (slide["status"], slide["progress"], slide["has_image"]) == ("done", 1.0, True)
     assert (slide["width"], slide["height"]) == (mask.shape[1], mask.shape[0])
-    areas = {each["name"]: each["area_mm2"] for each in slide["tissue"]}
+    areas = {item["name"]: item["area_mm2"] for item in slide["tissue"]}
     for index, name in enumerate(NAMES):
         if name != "BKG":
             assert areas[name] == pytest.approx((mask == index).sum() * (MPP / 1000) ** 2)
-    assert {each["name"]: each["present"] for each in slide["cancers"]}["SCC"] is True
-    assert [each["index"] for each in slide["tissue"]] == [0, 1, 3]
-    assert sum(each["share"] for each in slide["tissue"]) == pytest.approx(1)
+    assert {item["name"]: item["present"] for item in slide["cancers"]}["SCC"] is True
+    assert [item["index"] for item in slide["tissue"]] == [0, 1, 3]
+    assert sum(item["share"] for item in slide["tissue"]) == pytest.approx(1)
     assert slide["layers"] == ["slide", "tissue", "coarse", "confidence", "interface"]
     assert slide["pieces"] == 1
 
 
 def test_what_lies_at_a_point_agrees_with_the_mask(client, tmp_path, results, random):
     _, mask = results
-    place = f"/v1/slides/{only_slide(client)['id']}"
+    url = f"/v1/slides/{only_slide(client)['id']}"
     stored = tifffile.imread(tmp_path / "out" / "a" / "mask.ome.tif", series=0)
-    certain = tifffile.imread(tmp_path / "out" / "a" / "confidence.ome.tif", series=0)
-    first = tifffile.imread(tmp_path / "out" / "a" / "coarse.ome.tif", series=0)
+    confidence = tifffile.imread(tmp_path / "out" / "a" / "confidence.ome.tif", series=0)
+    coarse = tifffile.imread(tmp_path / "out" / "a" / "coarse.ome.tif", series=0)
     for _ in range(25):
         x, y = (float(v) for v in random.random(2) * (mask.shape[1], mask.shape[0]))
-        answer = client.get(f"{place}/at", params={"x": x, "y": y}).json()
+        answer = client.get(f"{url}/at", params={"x": x, "y": y}).json()
         value = int(stored[int(y), int(x)])
         assert answer["tissue"] == (NAMES[value - 1] if value else None)
         assert answer["tissue_index"] == (value - 1 if value else None)
-        assert answer["coarse_index"] == (int(first[int(y), int(x)]) - 1 if first[int(y), int(x)] else None)
+        assert answer["coarse_index"] == (int(coarse[int(y), int(x)]) - 1 if coarse[int(y), int(x)] else None)
         if value:
-            assert answer["confidence"] == pytest.approx(int(certain[int(y), int(x)]) / 255)
+            assert answer["confidence"] == pytest.approx(int(confidence[int(y), int(x)]) / 255)
         if answer["tissue"] in (None, "BKG"):
             assert answer["region"] is None
         else:
-            region = client.get(f"{place}/regions/{answer['region']}").json()
+            region = client.get(f"{url}/regions/{answer['region']}").json()
             assert region["tissue"] == answer["tissue"]
             assert region["piece"] == answer["piece"] == 1
             assert region["left_px"] <= x < region["left_px"] + region["width_px"]
@@ -92,25 +92,25 @@ def test_what_lies_at_a_point_agrees_with_the_mask(client, tmp_path, results, ra
             # Even and odd: holes count themselves out.
             areas = sorted((Polygon(ring).area for ring in region["outline"]), reverse=True)
             assert areas[0] - sum(areas[1:]) == pytest.approx(region["area_mm2"] / (MPP / 1000) ** 2)
-    beyond = client.get(f"{place}/at", params={"x": 10**6, "y": 5}).json()
+    beyond = client.get(f"{url}/at", params={"x": 10**6, "y": 5}).json()
     assert (beyond["tissue"], beyond["region"], beyond["confidence"]) == (None, None, None)
     for wrong in ({"x": -1, "y": 0}, {"x": "nan", "y": 0}, {"x": "inf", "y": 0}, {"x": 1}, {}):
-        assert client.get(f"{place}/at", params=wrong).status_code == 422
+        assert client.get(f"{url}/at", params=wrong).status_code == 422
     for number, status in ((10**6, 404), (0, 422), (-1, 422), ("x", 422)):
-        assert client.get(f"{place}/regions/{number}").status_code == status
+        assert client.get(f"{url}/regions/{number}").status_code == status
 
 
 def test_long_outlines_are_thinned_and_lost_ones_are_told(client, tmp_path, monkeypatch):
-    place = f"/v1/slides/{only_slide(client)['id']}/regions/1"
-    whole = client.get(place).json()
-    points = sum(map(len, whole["outline"]))
+    url = f"/v1/slides/{only_slide(client)['id']}/regions/1"
+    full = client.get(url).json()
+    points = sum(map(len, full["outline"]))
     monkeypatch.setattr(routes_results, "OUTLINE_POINTS", points - 1)
-    fewer = client.get(place).json()
+    fewer = client.get(url).json()
     assert sum(map(len, fewer["outline"])) < points
     assert not fewer["outline_exact"]
     (tmp_path / "out" / "a" / "regions.geojson").unlink()
-    lost = client.get(place).json()
-    assert (lost["outline"], lost["outline_exact"], lost["area_mm2"]) == (None, False, whole["area_mm2"])
+    lost = client.get(url).json()
+    assert (lost["outline"], lost["outline_exact"], lost["area_mm2"]) == (None, False, full["area_mm2"])
 
 
 def test_thumbnails_of_results_of_uploads_and_of_nothing(client, random):
@@ -134,9 +134,9 @@ def picture(answer):
 
 def test_without_results_there_are_no_files(client, random):
     sent = upload(client, slide_bytes(random)).json()
-    place = f"/v1/slides/{sent['id']}"
+    url = f"/v1/slides/{sent['id']}"
     for name in ("summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "at?x=1&y=1", "regions/1"):
-        answer = client.get(f"{place}/{name}")
+        answer = client.get(f"{url}/{name}")
         assert error_of(answer) == (404, "not_found")
 
 
@@ -146,11 +146,11 @@ def test_results_of_a_slide_that_is_nowhere_are_shown_without_it(tmp_path, resul
         slide = only_slide(client)
         assert (slide["has_image"], slide["status"]) == (False, "done")
         assert "slide" not in slide["layers"]
-        place = f"/v1/slides/{slide['id']}"
-        assert client.get(f"{place}/thumbnail.jpg").status_code == 200
-        assert client.get(f"{place}/tiles").json()["layers"] == slide["layers"]
-        assert client.get(f"{place}/tiles/slide/0/0_0.jpg").status_code == 404
-        assert client.get(f"{place}/tiles/tissue/0/0_0.png").status_code == 200
+        url = f"/v1/slides/{slide['id']}"
+        assert client.get(f"{url}/thumbnail.jpg").status_code == 200
+        assert client.get(f"{url}/tiles").json()["layers"] == slide["layers"]
+        assert client.get(f"{url}/tiles/slide/0/0_0.jpg").status_code == 404
+        assert client.get(f"{url}/tiles/tissue/0/0_0.png").status_code == 200
 
 
 def test_a_slide_without_tissue_is_shown_as_such(tmp_path, model, random):
@@ -158,11 +158,11 @@ def test_a_slide_without_tissue_is_shown_as_such(tmp_path, model, random):
     with serving(settings_of(tmp_path / "out", model)) as client:
         slide = only_slide(client)
         assert (slide["status"], slide["pieces"], slide["tissue_area_mm2"]) == ("done", 0, 0)
-        assert {each["share"] for each in slide["tissue"]} == {None}
-        assert not any(each["present"] for each in slide["cancers"])
-        place = f"/v1/slides/{slide['id']}"
-        assert client.get(f"{place}/at?x=5&y=5").json()["region"] is None
-        assert client.get(f"{place}/tiles/tissue/7/0_0.png").status_code == 200
+        assert {item["share"] for item in slide["tissue"]} == {None}
+        assert not any(item["present"] for item in slide["cancers"])
+        url = f"/v1/slides/{slide['id']}"
+        assert client.get(f"{url}/at?x=5&y=5").json()["region"] is None
+        assert client.get(f"{url}/tiles/tissue/7/0_0.png").status_code == 200
 
 
 def test_packed_polygons_are_unpacked_on_the_way(tmp_path, model, random):
@@ -183,20 +183,20 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
     assert segment_slides(path, out=tmp_path / "out", model=ByColour(), device="cpu").exit_code == 0
     with serving(settings_of(tmp_path / "out", model)) as client:
         slide = only_slide(client)
-        place = f"/v1/slides/{slide['id']}"
+        url = f"/v1/slides/{slide['id']}"
         assert (slide["width"], slide["height"]) == (2 * mask.shape[1], 2 * mask.shape[0])
-        assert client.get(f"{place}/tiles").json()["mask_to_image"] == [2.0, 2.0]
+        assert client.get(f"{url}/tiles").json()["mask_to_image"] == [2.0, 2.0]
         row, column = np.argwhere(mask == NAMES.index("SCC"))[0]
-        found = client.get(f"{place}/at", params={"x": 2 * column + 1.9, "y": 2 * row + 0.1}).json()
-        assert found["tissue"] == "SCC"
-        region = client.get(f"{place}/regions/{found['region']}").json()
+        point = client.get(f"{url}/at", params={"x": 2 * column + 1.9, "y": 2 * row + 0.1}).json()
+        assert point["tissue"] == "SCC"
+        region = client.get(f"{url}/regions/{point['region']}").json()
         assert (region["left_px"], region["top_px"]) == (2 * column, 2 * row)
 
 
 def test_a_thumbnail_that_cannot_be_kept_is_shown_for_all_that(client):
-    place = f"/v1/slides/{only_slide(client)['id']}"
+    url = f"/v1/slides/{only_slide(client)['id']}"
     folder = client.app_state.settings.hidden / THUMBNAILS
     folder.rmdir()
     folder.write_bytes(b"no folder: nothing can be written into it")
-    answer = client.get(f"{place}/thumbnail.jpg")
+    answer = client.get(f"{url}/thumbnail.jpg")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")

@@ -175,15 +175,15 @@ def test_limits_of_pixels_queue_uploads_and_disk(tmp_path, model, random):
 
 def test_cancel_retry_and_delete(client, random):
     slide = upload(client, slide_bytes(random)).json()
-    place = f"/v1/slides/{slide['id']}"
-    assert error_of(client.post(f"{place}/retry")) == (409, "conflict")
-    assert client.post(f"{place}/cancel").json()["status"] == "cancelled"
-    assert client.post(f"{place}/cancel").json()["status"] == "cancelled"
-    assert client.post(f"{place}/retry").json()["status"] == "queued"
-    answer = client.post(f"{place}/retry", content=b"[1]", headers={"Content-Type": "application/json"})
+    url = f"/v1/slides/{slide['id']}"
+    assert error_of(client.post(f"{url}/retry")) == (409, "conflict")
+    assert client.post(f"{url}/cancel").json()["status"] == "cancelled"
+    assert client.post(f"{url}/cancel").json()["status"] == "cancelled"
+    assert client.post(f"{url}/retry").json()["status"] == "queued"
+    answer = client.post(f"{url}/retry", content=b"[1]", headers={"Content-Type": "application/json"})
     assert answer.status_code == 422
-    assert client.delete(place).status_code == 204
-    for method, path in (("GET", place), ("DELETE", place), ("POST", f"{place}/cancel"), ("POST", f"{place}/retry")):
+    assert client.delete(url).status_code == 204
+    for method, path in (("GET", url), ("DELETE", url), ("POST", f"{url}/cancel"), ("POST", f"{url}/retry")):
         assert error_of(client.request(method, path)) == (404, "not_found")
     assert files_in(client) == NOTHING
 
@@ -192,12 +192,12 @@ def test_deleting_removes_results_but_not_under_another_program(tmp_path, model,
     path, _ = results
     with serving(settings_of(tmp_path / "out", model, roots=(path.parent,))) as client:
         slide = only_slide(client)
-        place = f"/v1/slides/{slide['id']}"
-        assert client.get(f"{place}/thumbnail.jpg").status_code == 200
+        url = f"/v1/slides/{slide['id']}"
+        assert client.get(f"{url}/thumbnail.jpg").status_code == 200
         with alone(tmp_path / "out" / "a"):
-            assert error_of(client.delete(place)) == (409, "conflict")
-        assert client.get(place).status_code == 200
-        assert client.delete(place).status_code == 204
+            assert error_of(client.delete(url)) == (409, "conflict")
+        assert client.get(url).status_code == 200
+        assert client.delete(url).status_code == 204
         assert not (tmp_path / "out" / "a").exists()
         assert list((tmp_path / "out" / ".service" / THUMBNAILS).iterdir()) == []
     assert path.is_file()
@@ -206,9 +206,9 @@ def test_deleting_removes_results_but_not_under_another_program(tmp_path, model,
 def test_the_list_by_status_and_in_order(client, random):
     ids = [upload(client, slide_bytes(random), name=f"{n}.tif").json()["id"] for n in range(3)]
     client.post(f"/v1/slides/{ids[1]}/cancel")
-    assert [each["id"] for each in client.get("/v1/slides").json()["slides"]] == ids[::-1]
+    assert [item["id"] for item in client.get("/v1/slides").json()["slides"]] == ids[::-1]
     queued = client.get("/v1/slides", params={"status": "queued"}).json()["slides"]
-    assert [(each["id"], each["queue_position"]) for each in queued] == [(ids[2], 2), (ids[0], 1)]
+    assert [(item["id"], item["queue_position"]) for item in queued] == [(ids[2], 2), (ids[0], 1)]
     assert client.get("/v1/slides", params={"status": "odd"}).status_code == 422
 
 

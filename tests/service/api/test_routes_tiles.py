@@ -111,29 +111,29 @@ WRONG = [
 
 
 def test_tiles_that_are_none(client, tiles):
-    for place, status in WRONG:
-        answer = client.get(f"{tiles}/{place}")
-        assert answer.status_code == status, place
+    for url, status in WRONG:
+        answer = client.get(f"{tiles}/{url}")
+        assert answer.status_code == status, url
         assert set(answer.json()) == {"error"}
 
 
 def test_the_browser_s_cache_is_used(client, tiles):
-    for place in ("tissue/8/0_0.png", "slide/8/0_0.jpg"):
-        first = client.get(f"{tiles}/{place}")
+    for url in ("tissue/8/0_0.png", "slide/8/0_0.jpg"):
+        first = client.get(f"{tiles}/{url}")
         assert first.headers["cache-control"].startswith("private, max-age=")
-        again = client.get(f"{tiles}/{place}", headers={"If-None-Match": f'"x", {first.headers["etag"]}'})
+        again = client.get(f"{tiles}/{url}", headers={"If-None-Match": f'"x", {first.headers["etag"]}'})
         assert (again.status_code, again.content) == (304, b"")
-        assert client.get(f"{tiles}/{place}", headers={"If-None-Match": '"x"'}).status_code == 200
+        assert client.get(f"{tiles}/{url}", headers={"If-None-Match": '"x"'}).status_code == 200
 
 
 def test_a_slide_can_be_looked_at_before_it_is_segmented(client, random):
     content = slide_bytes(random, 300, 400)
     sent = upload(client, content).json()
-    place = f"/v1/slides/{sent['id']}/tiles"
-    source = client.get(place).json()
+    url = f"/v1/slides/{sent['id']}/tiles"
+    source = client.get(url).json()
     assert (source["width"], source["height"], source["layers"], source["mask_to_image"]) == (400, 300, ["slide"], None)
-    assert image_of(client.get(f"{place}/slide/9/1_1.jpg")).size == (400 - 256, 300 - 256)
-    assert client.get(f"{place}/tissue/9/0_0.png").status_code == 404
+    assert image_of(client.get(f"{url}/slide/9/1_1.jpg")).size == (400 - 256, 300 - 256)
+    assert client.get(f"{url}/tissue/9/0_0.png").status_code == 404
 
 
 def test_new_results_get_new_tiles(client, tiles, tmp_path):

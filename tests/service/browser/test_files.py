@@ -16,14 +16,14 @@ MANIFESTS = sorted(PAGE.glob("vendor/*/vendor.json"))
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.parent.name)
 def test_vendored_files_are_the_published_ones(manifest):
-    told = json.loads(manifest.read_text(encoding="utf-8"))
+    stated = json.loads(manifest.read_text(encoding="utf-8"))
     there = {path.name for path in manifest.parent.iterdir()} - {manifest.name}
 
-    assert there == set(told["sha256"])
+    assert there == set(stated["sha256"])
     assert "LICENSE.txt" in there
-    for name, expected in told["sha256"].items():
+    for name, expected in stated["sha256"].items():
         assert hashlib.sha256((manifest.parent / name).read_bytes()).hexdigest() == expected
-    assert told["version"] in (manifest.parent / f"{told['name']}.min.js").read_text(encoding="utf-8")[:200]
+    assert stated["version"] in (manifest.parent / f"{stated['name']}.min.js").read_text(encoding="utf-8")[:200]
 
 
 def test_everything_vendored_has_a_manifest():

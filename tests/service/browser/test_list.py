@@ -32,20 +32,20 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     page = open_page().page
     row = page.locator(f'.row[data-id="{service.slide}"]')
     row.locator("img").wait_for()
-    told = service.json(f"/v1/slides/{service.slide}")
+    document = service.json(f"/v1/slides/{service.slide}")
 
     assert "two" in row.inner_text()
     assert "2 pieces" in row.inner_text()
-    assert ("no quality warnings" in row.inner_text()) == (told["quality_warnings"] == [])
+    assert ("no quality warnings" in row.inner_text()) == (document["quality_warnings"] == [])
     assert [chip.split()[0] for chip in row.locator(".chip").all_inner_texts()] == [
-        cancer["name"] for cancer in told["cancers"] if cancer["present"]
+        cancer["name"] for cancer in document["cancers"] if cancer["present"]
     ]
     widths = row.locator(".tissue-bar span").evaluate_all(
         "parts => parts.map((part) => part.getBoundingClientRect().width)"
     )
-    shares = [tissue["share"] for tissue in told["tissue"] if tissue["share"] > 0]
-    large = np.array(shares) > 0.05
-    assert np.allclose(np.array(widths)[large] / sum(widths), np.array(shares)[large], atol=0.02)
+    fractions = [tissue["share"] for tissue in document["tissue"] if tissue["share"] > 0]
+    large = np.array(fractions) > 0.05
+    assert np.allclose(np.array(widths)[large] / sum(widths), np.array(fractions)[large], atol=0.02)
     page.get_by_role("searchbox").fill("no such slide")
     page.get_by_text("No slide fits the search").wait_for()
     assert row.count() == 0

@@ -192,10 +192,10 @@ def test_a_place_is_read_by_pointer(slide_page, service):
     page.mouse.click(*place)
     page.locator("#panel-region dl").wait_for()
 
-    told = page.locator("#panel-region").inner_text()
-    assert f"{measured['Area mm^2']:.2f} mm²" in told
-    assert "basal cell carcinoma" in told
-    assert f"{measured['Mean confidence']:.2f}" in told
+    text = page.locator("#panel-region").inner_text()
+    assert f"{measured['Area mm^2']:.2f} mm²" in text
+    assert "basal cell carcinoma" in text
+    assert f"{measured['Mean confidence']:.2f}" in text
     page.keyboard.press("Escape")
     page.locator(".region-outline").wait_for(state="detached")
     assert "Click a place" in page.locator("#panel-region").inner_text()

@@ -22,10 +22,10 @@ def test_openings_that_are_refused_are_counted_and_not_written_one_by_one(tmp_pa
     with serving(settings, authorised=False) as client:
         for _ in range(50):
             assert client.get("/open/x").status_code == 303
-    told = [line["outcome"] for line in lines_of(settings.hidden / AUDIT) if line["action"] == "open"]
+    outcomes = [line["outcome"] for line in lines_of(settings.hidden / AUDIT) if line["action"] == "open"]
     # One a minute, and one at the end.
-    assert len(told) < 10
-    assert sum(int((re.findall("[0-9]+", text) or ["1"])[0]) for text in told) == 50
+    assert len(outcomes) < 10
+    assert sum(int((re.findall("[0-9]+", text) or ["1"])[0]) for text in outcomes) == 50
 
 
 def test_the_log_is_moved_on_when_it_is_full_whoever_writes(tmp_path):

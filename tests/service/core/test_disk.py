@@ -83,8 +83,8 @@ def test_health_tells_the_disk(tmp_path, model, monkeypatch):
             (2**20, "degraded", "disk_full"),
         ):
             free(monkeypatch, count)
-            told = client.get("/healthz").json()
-            assert (told["status"], told["reason"]) == (status, reason)
+            health = client.get("/healthz").json()
+            assert (health["status"], health["reason"]) == (status, reason)
     monkeypatch.undo()
     assert disk_state(tmp_path / "nowhere", 0) == "disk_missing"
 

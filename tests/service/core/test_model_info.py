@@ -45,10 +45,10 @@ def unknown(model, folder, arch="ntrm-of-tomorrow"):
 
 def cached(model, home, name):
     """A model as the hub's client keeps what it has fetched."""
-    place = home / "hub" / f"models--{name.replace('/', '--')}"
-    shutil.copytree(model, place / "snapshots" / ("0" * 40))
-    (place / "refs").mkdir()
-    (place / "refs" / "main").write_text("0" * 40)
+    folder = home / "hub" / f"models--{name.replace('/', '--')}"
+    shutil.copytree(model, folder / "snapshots" / ("0" * 40))
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("0" * 40)
 
 
 def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_path, model):
@@ -59,9 +59,9 @@ def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_
     words = ["segment", str(tmp_path / "slide.tif"), "--out", str(tmp_path / "out"), "--model", str(folder), "--json"]
     other = CliRunner().invoke(app, words)
     assert (done.exit_code, json.loads(done.stdout)) == (other.exit_code, json.loads(other.stdout))
-    told = json.loads(done.stdout)["error"]
-    assert (done.exit_code, told["what"], told["got"]) == (2, "unknown architecture", "ntrm-of-tomorrow")
-    assert "ntrm-control" in told["expected"]
+    error = json.loads(done.stdout)["error"]
+    assert (done.exit_code, error["what"], error["got"]) == (2, "unknown architecture", "ntrm-of-tomorrow")
+    assert "ntrm-control" in error["expected"]
     assert not (tmp_path / "out" / ".service").exists()
 
 
@@ -87,11 +87,11 @@ def test_a_hub_id_that_does_not_exist_ends_the_service(tmp_path, hub):
         words = ["serve", str(tmp_path / "out"), "--port", "0", "--no-open", "--model", "nobody/nothing", "--json"]
         done = CliRunner().invoke(app, words, env={"NTRM_TOKEN": ""})
         server.shutdown()
-    told = json.loads(done.stdout)["error"]
+    error = json.loads(done.stdout)["error"]
     assert done.exit_code == 3
-    assert told["what"] == "no folder nobody/nothing here, and it cannot be fetched from the hub"
-    assert told["got"].startswith("RepositoryNotFoundError")
-    assert "check the name" in told["hint"]
+    assert error["what"] == "no folder nobody/nothing here, and it cannot be fetched from the hub"
+    assert error["got"].startswith("RepositoryNotFoundError")
+    assert "check the name" in error["hint"]
     assert not (tmp_path / "out").exists()
 
 

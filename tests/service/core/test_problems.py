@@ -19,9 +19,9 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), TEXTS, ids=range(len(TEXTS)))
-def test_paths_of_the_server_are_left_out_and_nothing_else_is(text, told):
-    assert without_paths(text) == told
+@pytest.mark.parametrize(("text", "shown"), TEXTS, ids=range(len(TEXTS)))
+def test_paths_of_the_server_are_left_out_and_nothing_else_is(text, shown):
+    assert without_paths(text) == shown
 
 
 def test_no_field_of_an_error_tells_a_path():

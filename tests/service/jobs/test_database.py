@@ -177,15 +177,15 @@ def test_releasing(store):
 def test_deleting_hides_at_once_and_ends_when_the_worker_has(store):
     working, waiting = store.add(slide(1)), store.add(slide(2))
     store.claim("w")
-    for each in (working, waiting):
-        store.mark_deleted(each.id)
+    for item in (working, waiting):
+        store.mark_deleted(item.id)
     assert store.every() == []
     assert store.claim("w") is None
-    assert [each.id for each in store.to_purge()] == [waiting.id]
+    assert [item.id for item in store.to_purge()] == [waiting.id]
     assert not store.beat(working.id, "w", 0.1, "x")
     store.finish(working.id, "w", CANCELLED)
-    for each in store.to_purge():
-        store.forget(each.id)
+    for item in store.to_purge():
+        store.forget(item.id)
     assert store.taken_names() == set()
 
 

@@ -45,12 +45,14 @@ def test_a_slide_is_segmented_and_summed_up(tmp_path, store, segmenter, random):
 
 
 def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, monkeypatch):
-    asked = {}
-    monkeypatch.setattr(segmenter, "segment", lambda given, name, *_: asked.update({name: given.alone}) or NOT_DONE)
+    opened_alone = {}
+    monkeypatch.setattr(
+        segmenter, "segment", lambda slide, name, *_: opened_alone.update({name: slide.alone}) or NOT_DONE
+    )
     for origin in (UPLOAD, PATH):
         add_queued(store, tmp_path / "a", origin, origin)
         run(store, segmenter)
-    assert asked == {UPLOAD: True, PATH: False}
+    assert opened_alone == {UPLOAD: True, PATH: False}
 
 
 def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, random, monkeypatch):
@@ -167,9 +169,9 @@ def test_what_a_worker_is_told_holds_no_secret(tmp_path, model):
     settings = settings_of(tmp_path / "o\udcff", model, device="cpu", batch=7, limits={"slide_seconds": 9})
     document = json.loads(json.dumps(settings_to(settings)))
     assert settings.token not in json.dumps(document)
-    told = settings_from(document)
-    assert (told.out, told.model, told.device, told.batch) == (settings.out, settings.model, "cpu", 7)
-    assert told.limits.slide_seconds == 9
+    restored = settings_from(document)
+    assert (restored.out, restored.model, restored.device, restored.batch) == (settings.out, settings.model, "cpu", 7)
+    assert restored.limits.slide_seconds == 9
 
 
 def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys):

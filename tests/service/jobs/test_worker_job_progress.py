@@ -20,29 +20,29 @@ def claimed(store, path=None):
     return store.claim("w")
 
 
-def told_by(store, monkeypatch):
-    """What the database is told from now on."""
-    told, beat = [], store.beat
-    monkeypatch.setattr(store, "beat", lambda *now: told.append(now[2:]) or beat(*now))
-    return told
+def reports_of(store, monkeypatch):
+    """What is reported to the database from now on."""
+    reports, beat = [], store.beat
+    monkeypatch.setattr(store, "beat", lambda *now: reports.append(now[2:]) or beat(*now))
+    return reports
 
 
 def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, random, monkeypatch):
     monkeypatch.setattr(worker, "BEAT_SECONDS", 0.001)
-    told = told_by(store, monkeypatch)
+    reports = reports_of(store, monkeypatch)
     segmenter = Segmenter(ByColour(), tmp_path / "out", Options(maps=True), device="cpu", batch=2)
     segmenter.claim()
     slide = claimed(store, write_slide(tmp_path / "a.tif", paint(random, pieces=2)))
     assert (slide.progress, slide.stage) == (0, "reading")
     worker.run_job(store, segmenter, slide, "w", NEVER, 600)
     assert store.get(slide.id).status == DONE
-    shares = [share for share, _ in told]
-    assert shares == sorted(shares)
-    assert (shares[0], READ in shares) == (0, True)
-    assert len([share for share in shares if READ < share < SEGMENTED]) > 2
-    stages = [stage for _, stage in told]
+    fractions = [fraction for fraction, _ in reports]
+    assert fractions == sorted(fractions)
+    assert (fractions[0], READ in fractions) == (0, True)
+    assert len([fraction for fraction in fractions if READ < fraction < SEGMENTED]) > 2
+    stages = [stage for _, stage in reports]
     assert list(dict.fromkeys(stages)) == ["reading", "segmenting", "measuring", "writing"]
-    assert MEASURED < shares[-1] < 1
+    assert MEASURED < fractions[-1] < 1
     # Every file that is waited for is really written.
     assert set(FILES) <= {path.name for path in (tmp_path / "out" / "a").iterdir()}
 

@@ -59,7 +59,7 @@ def test_an_error_reaches_everyone_and_is_not_kept(store):
     async def ask():
         return await asyncio.gather(*(store.get("k", broken) for _ in range(3)), return_exceptions=True)
 
-    assert [type(each) for each in asyncio.run(ask())] == [ProblemError] * 3
+    assert [type(item) for item in asyncio.run(ask())] == [ProblemError] * 3
     assert asyncio.run(store.get("k", lambda: b"now")) == b"now"
 
 

@@ -125,9 +125,8 @@ def packed(pixels: NDArray[np.uint8]) -> bytes:
 def indexed_png(content: bytes, colours: Table, alpha: Table) -> bytes:
     """A PNG file: packed pixels with a palette (N, 3) and its opacities (N,)."""
     header = content[:8] + struct.pack(">BBBBB", 8, 3, 0, 0, 0)  # width, height; 8 bits, indexed
-    chunks = ((b"IHDR", header), (b"PLTE", colours.tobytes()), (b"tRNS", alpha.tobytes()))
-    chunks += ((b"IDAT", content[8:]), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+    chunks = {b"IHDR": header, b"PLTE": colours.tobytes(), b"tRNS": alpha.tobytes(), b"IDAT": content[8:], b"IEND": b""}
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks.items())
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:

@@ -158,9 +158,7 @@ def uploads(target: Target, finding: Finding) -> None:
         else:
             finding.check(400 <= answer.status < 500, f"{answer.status} to {name}")
     refused = len(files) - len(accepted)
-    finding.seen = (
-        f"{refused} refused, {len(accepted)} damaged ones readable; slowest {slowest[0]:.1f} s ({slowest[1]})"
-    )
+    finding.seen = f"{refused} refused, {len(accepted)} damaged ones readable; slowest {seconds:.1f} s ({slowest})"
     answer = target.upload(sound_slide(target.seed))
     finding.check(answer.status == 202, f"a sound slide afterwards: {answer.status}")
     target.delete(*accepted, *([answer.json["id"]] if answer.status == 202 else []))

@@ -1,11 +1,9 @@
 """A small service: a model of four classes, slides painted in class colours, results whose masks are known."""
 
-import io
 import time
 from contextlib import contextmanager
 
-import numpy as np
-import tifffile
+from bench.hostile import sound_slide
 from starlette.testclient import TestClient
 from tests.evaluation.small import MPP, ByColour, schema_of
 from tests.pipeline.small import paint, write_slide
@@ -60,11 +58,7 @@ def segmented(folder, random, name="a", mask=None, **options):
 
 def slide_bytes(random, height=90, width=120, mpp=MPP):
     """A small slide as a file's content."""
-    pixels = random.integers(120, 250, (height, width, 3)).astype(np.uint8)
-    stream = io.BytesIO()
-    resolution = {} if mpp is None else {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"}
-    tifffile.imwrite(stream, pixels, photometric="rgb", rowsperstrip=32, metadata=None, **resolution)
-    return stream.getvalue()
+    return sound_slide(int(random.integers(2**31)), height, width, mpp)
 
 
 class InProcess:

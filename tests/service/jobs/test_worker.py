@@ -1,6 +1,8 @@
 import io
 import json
+import os
 import threading
+import time
 
 import pytest
 from bench.hostile import sparse_slide
@@ -10,11 +12,13 @@ from tests.service.small import add_queued, settings_of
 
 from ntrm.core.errors import RefusedError
 from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import settings_from, settings_to
 from ntrm.service.jobs import worker
 from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD
+from ntrm.service.jobs.worker import FILES, MEASURED, READ, SEGMENTED, JobProgress, written
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.tiff import TiffReader
 
@@ -29,19 +33,15 @@ def segmenter(tmp_path):
     return segmenter
 
 
+def claimed(store, path=None):
+    add_queued(store, path)
+    return store.claim("w")
+
+
 def run(store, segmenter, stop=NEVER, seconds=600.0):
     slide = store.claim("w")
     worker.run_job(store, segmenter, slide, "w", stop, seconds)
     return store.get(slide.id)
-
-
-def test_a_slide_is_segmented_and_summed_up(tmp_path, store, segmenter, random):
-    mask = paint(random)
-    add_queued(store, write_slide(tmp_path / "a.tif", mask))
-    slide = run(store, segmenter)
-    assert (slide.status, slide.progress, slide.error, slide.attempts) == (DONE, 1.0, None, 1)
-    assert (slide.facts["width"], slide.facts["height"]) == (mask.shape[1], mask.shape[0])
-    assert (tmp_path / "out" / "a" / "mask.ome.tif").is_file()
 
 
 def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, monkeypatch):
@@ -91,7 +91,8 @@ def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, s
 def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of_the_command(
     tmp_path, store, segmenter, random
 ):
-    path = write_slide(tmp_path / "a.tif", paint(random))
+    mask = paint(random)
+    path = write_slide(tmp_path / "a.tif", mask)
     slide = add_queued(store, path)
     store.cancel(slide.id)
     # A whole number, which JSON does not tell from another.
@@ -100,7 +101,9 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     stop.set()
     slide = run(store, segmenter, stop)
     assert (slide.status, slide.deaths) == (QUEUED, 0)
-    assert run(store, segmenter).status == DONE
+    slide = run(store, segmenter)
+    assert (slide.status, slide.progress, slide.error, slide.attempts) == (DONE, 1.0, None, 2)
+    assert (slide.facts["width"], slide.facts["height"]) == (mask.shape[1], mask.shape[0])
     segmenter.tabulate()
     segment_slides(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
     for name in ("a/summary.json", "a/graph.json", "a/mask.ome.tif", "a/.ntrm/done.json", "slides.csv"):
@@ -183,3 +186,66 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys
     monkeypatch.setattr(worker, "_listen", lambda _: None)
     assert worker.main() == RefusedError.exit_code
     assert "no results" in json.loads(capsys.readouterr().out)["refused"]["what"]
+
+
+def reports_of(store, monkeypatch):
+    """What is reported to the database from now on."""
+    reports, beat = [], store.beat
+    monkeypatch.setattr(store, "beat", lambda *now: reports.append(now[2:]) or beat(*now))
+    return reports
+
+
+def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, random, monkeypatch):
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.001)
+    reports = reports_of(store, monkeypatch)
+    segmenter = Segmenter(ByColour(), tmp_path / "out", Options(maps=True), device="cpu", batch=2)
+    segmenter.claim()
+    slide = claimed(store, write_slide(tmp_path / "a.tif", paint(random, pieces=2)))
+    assert (slide.progress, slide.stage) == (0, "reading")
+    worker.run_job(store, segmenter, slide, "w", NEVER, 600)
+    assert store.get(slide.id).status == DONE
+    fractions = [fraction for fraction, _ in reports]
+    assert fractions == sorted(fractions)
+    assert (fractions[0], READ in fractions) == (0, True)
+    assert len([fraction for fraction in fractions if READ < fraction < SEGMENTED]) > 2
+    stages = [stage for _, stage in reports]
+    assert list(dict.fromkeys(stages)) == ["reading", "segmenting", "measuring", "writing"]
+    assert MEASURED < fractions[-1] < 1
+    # Every file that is waited for is really written.
+    assert set(FILES) <= {path.name for path in (tmp_path / "out" / "a").iterdir()}
+
+
+def test_progress_is_told_at_most_a_few_times_a_second(tmp_path, store):
+    slide, calls = claimed(store), []
+    store.beat = lambda *_: calls.append(1) or True
+    begun = time.monotonic()
+    with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
+        assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
+        assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
+
+
+def test_only_files_of_this_attempt_count(tmp_path):
+    now = time.time()
+    assert written(tmp_path / "nowhere", now) == 0
+    (tmp_path / FILES[0]).write_bytes(b"")
+    (tmp_path / FILES[3]).write_bytes(b"")
+    (tmp_path / FILES[6]).write_bytes(b"")
+    os.utime(tmp_path / FILES[6], (now - 100, now - 100))
+    assert written(tmp_path, now - 50) == 4
+
+
+def test_a_database_that_fails_while_files_are_watched_is_left_to_the_job(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.001)
+    slide = claimed(store)
+    failed = threading.Event()
+    with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
+        list(progress.track([1], 1, "x"))
+
+        def broken(*_):
+            failed.set()
+            raise worker.sqlite3.OperationalError("full")
+
+        store.beat = broken
+        (tmp_path / FILES[0]).write_bytes(b"x")
+        os.utime(tmp_path / FILES[0], (time.time() + 60, time.time() + 60))
+        assert failed.wait(240)

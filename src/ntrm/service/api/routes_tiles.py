@@ -92,19 +92,20 @@ async def tile(
     if (kind == "jpg") != (layer == "slide"):
         raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
     if layer == "slide":
-        _, file_key = await run_sync(app_state.original, slide)
-        headers = _cache_headers(file_key, *position)
-        if _is_cached(request, headers):
-            return Response(status_code=304, headers=headers)
-        content = await app_state.tiles.get((file_key, *position), lambda: _slide_tile(app_state, slide, position))
-        return Response(content, media_type="image/jpeg", headers=headers)
-    look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
-    revision = await run_sync(app_state.revision, slide)
-    headers = _cache_headers(slide.id, revision, look, *position)
-    if _is_cached(request, headers):
+        look, (_, version) = None, await run_sync(app_state.original, slide)
+        key: tuple[object, ...] = (version, *position)
+    else:
+        look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
+        # Colours are no part of the key: the pixels are compressed once for all palettes.
+        key = (slide.id, await run_sync(app_state.revision, slide), look.layer, look.pair, *position)
+    tag = hashlib.sha256(repr((key, look)).encode()).hexdigest()[:32]
+    headers = {"etag": f'"{tag}"', "cache-control": "private, max-age=86400"}
+    known = request.headers.get("if-none-match", "").split(",")
+    if headers["etag"] in (tag.strip().removeprefix("W/") for tag in known):
         return Response(status_code=304, headers=headers)
-    # Colours are no part of the key: the pixels are compressed once for all palettes.
-    key = (slide.id, revision, look.layer, look.pair, *position)
+    if look is None:
+        content = await app_state.tiles.get(key, lambda: _slide_tile(app_state, slide, position))
+        return Response(content, media_type="image/jpeg", headers=headers)
     pixels = await app_state.tiles.get(key, lambda: _layer_tile(app_state, slide, look, position))
     return Response(indexed_png(pixels, *look.tables()), media_type="image/png", headers=headers)
 
@@ -118,13 +119,3 @@ def _layer_tile(app_state: AppState, slide: Slide, look: LayerLook, position: tu
     with app_state.results(slide) as results:
         layers = results.layers
         return packed(layers.pixels(look.layer, position[0], layers.grid.zoom.tile(*position), look.pair))
-
-
-def _cache_headers(*key: object) -> dict[str, str]:
-    tag = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
-    return {"etag": f'"{tag}"', "cache-control": "private, max-age=86400"}
-
-
-def _is_cached(request: Request, headers: dict[str, str]) -> bool:
-    tags = request.headers.get("if-none-match", "").split(",")
-    return headers["etag"] in (tag.strip().removeprefix("W/") for tag in tags)

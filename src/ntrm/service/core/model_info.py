@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import RGB, LabelSchema, Tissue, safe_palette
 from ntrm.models.folders import BUNDLED, CONFIG, local_folder, locate, read_model
 from ntrm.models.names import NETWORKS
@@ -93,27 +92,9 @@ def check_model(settings: ServiceSettings) -> None:
 
 
 def _fetch_in_time(source: str) -> Path | None:
-    """Folder of a hub's model; None where that takes long. In a process, which can be killed while it waits."""
-    context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_fetch, args=(source, sender), daemon=True)
-    process.start()
-    sender.close()
-    try:
-        answer = receiver.recv() if receiver.poll(HUB_SECONDS) else None
-    except EOFError:
-        answer = None
-    finally:
-        process.kill()
-        process.join()
-        receiver.close()
-    if isinstance(answer, NtrmError):
-        raise answer
-    return answer if isinstance(answer, Path) else None
-
-
-def _fetch(source: str, sender: Connection) -> None:
-    try:
-        sender.send(locate(source))
-    except NtrmError as error:
-        sender.send(error)
+    """Folder of a hub's model; None where that takes long. In a process, which is killed at the end of the block."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            return pool.apply_async(locate, (source,)).get(HUB_SECONDS)
+        except multiprocessing.TimeoutError:
+            return None

@@ -38,7 +38,7 @@ def root(tmp_path, random):
 
 def test_killing_worker_and_server_in_the_middle_loses_nothing(tmp_path, model, root):
     out = tmp_path / "out"
-    small, large = root / "small.tif", write_tissue(root / "large.tif", 1400)
+    small, large = root / "small.tif", write_tissue(root / "large.tif", 1000)
     arguments = (out, model, "--root", str(root))
     with Running(*arguments) as service:
         first = service.add(small, "small")
@@ -69,7 +69,7 @@ def test_killing_worker_and_server_in_the_middle_loses_nothing(tmp_path, model, 
 
 def test_running_jobs_are_cancelled_deleted_and_killed_where_they_do_not_hear(tmp_path, model, root):
     # Never finished: far more than the machine can do between two questions.
-    endless = write_tissue(root / "endless.tif", 3600)
+    endless = write_tissue(root / "endless.tif", 2400)
     out = tmp_path / "out"
     with serving(settings_of(out, model, roots=(root,), workers=1, device="cpu")) as client:
 

@@ -3,6 +3,7 @@
 import time
 from contextlib import contextmanager
 
+import pytest
 from bench.hostile import sound_slide
 from starlette.testclient import TestClient
 from tests.evaluation.small import MPP, ByColour, schema_of
@@ -12,6 +13,7 @@ from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.service.api.app import create_app
+from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
 from ntrm.service.jobs.database import PATH, QUEUED, Slide, new_id
 from ntrm.wsi.readers.formats import open_slide
@@ -108,3 +110,12 @@ def files_in(client):
     """Names of the files that the service keeps of uploads."""
     hidden = client.app_state.settings.hidden
     return {name: sorted(path.name for path in (hidden / name).iterdir()) for name in NOTHING}
+
+
+@contextmanager
+def refused(status, code=None):
+    """What happens inside is refused with this status."""
+    with pytest.raises(ProblemError) as caught:
+        yield
+    assert caught.value.status == status
+    assert code in (None, caught.value.code)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from bench.hostile import sparse_slide
 from PIL import Image
-from tests.service.small import NOTHING, error_of, files_in, serving, settings_of, slide_bytes, upload
+from tests.service.small import NOTHING, error_of, files_in, refused, serving, settings_of, slide_bytes, upload
 from tests.wsi import making
 
 from ntrm.service.api.app_state import AppState
@@ -134,9 +134,8 @@ def test_a_small_document_has_to_come_soon_too():
         yield b'{"mpp":'
         await asyncio.sleep(3600)
 
-    with pytest.raises(ProblemError) as caught:
+    with refused(408):
         asyncio.run(_body(SimpleNamespace(stream=never), app_state, RetryRequest))
-    assert caught.value.status == 408
 
 
 def test_an_upload_whose_request_is_cancelled_leaves_nothing(app_state):

@@ -6,9 +6,10 @@ from threading import Event
 import pytest
 from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
 
+from ntrm.core.errors import DataError
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import INCOMING, UPLOADS
-from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
+from ntrm.service.jobs.adoption import adopt, facts_of, find_originals, forget_vanished
 from ntrm.service.jobs.database import FOUND
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -28,6 +29,18 @@ def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store):
     assert slide.fingerprint == json.loads((out / "a" / ".ntrm" / "done.json").read_text())["plan"]["source"]
     assert adopt(out, store) == []
     assert adopt(tmp_path / "nowhere", store) == []
+
+
+BROKEN = [{"grid": {}}, {"classes": ["EPI"]}, {"cancers": []}, {"tissue_area_mm2": "x"}, {"areas_mm2": {}}]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: next(iter(broken)))
+@pytest.mark.usefixtures("results")
+def test_results_whose_summary_is_damaged_are_refused(tmp_path, broken):
+    path = tmp_path / "out" / "a" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | broken))
+    with pytest.raises(DataError, match="damaged"):
+        facts_of(path.parent)
 
 
 def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, results):

@@ -153,28 +153,41 @@ def read_summary(folder: Path) -> Summary:
     """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
     summary = read_document(folder / SUMMARY)
     try:
-        grid = summary["grid"]
-        left, top, width, height = grid["bounds"] or (0, 0, grid["slide"]["width"], grid["slide"]["height"])
-        classes, areas = tuple(map(str, summary["classes"])), _numbers(summary["areas_mm2"])
-        fractions = _shares(summary["tissue_fractions"])
-        if unknown := fractions.keys() - (areas.keys() & {*classes}):
-            raise ValueError(f"{unknown} have no area or are no classes")
-        return Summary(
-            bounds=(int(left), int(top), int(width), int(height)),
-            slide_mpp=(_positive(grid["slide_mpp"][0]), _positive(grid["slide_mpp"][1])),
-            mask_to_slide=(_positive(grid["to_level0"][0]), _positive(grid["to_level0"][1])),
-            classes=classes,
-            cancers=tuple(_cancer({"name": name, **cancer}) for name, cancer in summary["cancers"].items()),
-            tissue_area_mm2=_number(summary["tissue_area_mm2"]),
-            areas_mm2=areas,
-            fractions=fractions,
-            warnings=tuple(map(str, summary["warnings"])),
-            pieces=len(summary["pieces"]),
-        )
+        return _summary(summary, summary["grid"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(
             f"{folder.name}: {SUMMARY} is damaged", got=type(error).__name__, hint="segment the slide again"
         ) from error
+
+
+def _summary(summary: Document, grid: Document) -> Summary:
+    left, top, width, height = grid["bounds"] or (0, 0, grid["slide"]["width"], grid["slide"]["height"])
+    mpp_x, mpp_y, sx, sy = map(_number, (*grid["slide_mpp"], *grid["to_level0"][:2]))
+    classes, fractions = tuple(map(str, summary["classes"])), summary["tissue_fractions"]
+    if min(mpp_x, mpp_y, sx, sy) <= 0 or not fractions.keys() <= {*classes}:
+        raise ValueError("impossible scales, or fractions of unknown classes")
+    cancers = [
+        Cancer(
+            str(name),
+            bool(known["present"]),
+            _number(known["confidence"]),
+            _number(known["area_mm2"]),
+            known["regions"],
+        )
+        for name, known in summary["cancers"].items()
+    ]
+    return Summary(
+        bounds=(int(left), int(top), int(width), int(height)),
+        slide_mpp=(mpp_x, mpp_y),
+        mask_to_slide=(sx, sy),
+        classes=classes,
+        cancers=tuple(cancers),
+        tissue_area_mm2=_number(summary["tissue_area_mm2"]),
+        areas_mm2={name: _number(summary["areas_mm2"][name]) for name in fractions},
+        fractions={name: None if value is None else _number(value) for name, value in fractions.items()},
+        warnings=tuple(map(str, summary["warnings"])),
+        pieces=len(summary["pieces"]),
+    )
 
 
 def read_slide(folder: Path) -> Slide:

@@ -99,7 +99,7 @@ def test_an_upload_that_stops_or_only_drips_is_given_up(app_state):
     async def given_up(chunks):
         with pytest.raises(ProblemError) as caught:
             async with asyncio.timeout(60):
-                await receive(app_state, chunks, None)
+                await receive(app_state, chunks)
         return caught.value
 
     async def both():
@@ -145,7 +145,7 @@ def test_an_upload_whose_request_is_cancelled_leaves_nothing(app_state):
             await asyncio.sleep(0)
 
     async def begin_and_cancel():
-        task = asyncio.create_task(receive(app_state, endless(), None))
+        task = asyncio.create_task(receive(app_state, endless()))
         while not list((app_state.settings.hidden / INCOMING).iterdir()):
             await asyncio.sleep(0)
         task.cancel()
@@ -166,6 +166,6 @@ def test_every_byte_arrives_whatever_the_pieces(app_state, random):
             yield content[at : at + size]
             at += size
 
-    path = asyncio.run(receive(app_state, cut(), None))
+    path = asyncio.run(receive(app_state, cut()))
     assert path.read_bytes() == content
     assert path.stat().st_mode & 0o777 == 0o600

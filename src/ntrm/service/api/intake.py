@@ -34,12 +34,12 @@ LONGEST_PATH = 4096
 LONGEST_NAME = 200
 
 
-async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: int | None) -> Path:
-    """Write an upload to disk; where it ends early, nothing is left behind."""
+async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: int = 0) -> Path:
+    """Write an upload of so many bytes, where known, to disk; where it ends early, nothing is left behind."""
     limits = app_state.settings.limits
-    _check_size(declared or 0, limits.upload_bytes)
+    _check_size(declared, limits.upload_bytes)
     path = app_state.settings.hidden / INCOMING / new_id()
-    _check_space(path.parent, declared or 0, limits.reserve_bytes)
+    _check_space(path.parent, declared, limits.reserve_bytes)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     complete = False
     try:

@@ -97,8 +97,10 @@ async def add_slide(
     # Before gigabytes are sent in vain.
     await run_sync(check_name, app_state, slide_id)
     await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
+    length = request.headers.get("content-length", "")
     with _counted_upload(app_state):
-        incoming = await receive(app_state, request.stream(), _length(request))
+        declared = int(length) if length.isascii() and length.isdigit() else 0
+        incoming = await receive(app_state, request.stream(), declared)
         slide = await run_sync(submit_upload, app_state, incoming, name, mpp, slide_id)
     return await run_sync(_document, app_state, slide)
 
@@ -168,11 +170,6 @@ def _counted_upload(app_state: AppState) -> Iterator[None]:
         yield
     finally:
         app_state.uploads -= 1
-
-
-def _length(request: Request) -> int | None:
-    text = request.headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() else None
 
 
 async def _body(request: Request, app_state: AppState, kind: type[T]) -> T:

@@ -106,6 +106,7 @@ class OpenPool(Generic[C]):
     def _enter(self, key: Hashable, make: Callable[[], C]) -> _Entry[C]:
         with self._lock:
             opening = self._opening.setdefault(key, threading.Lock())
+        # One at a time opens it: others wait, and find it open.
         with opening:
             with self._lock:
                 entry = self._open.get(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,12 +75,14 @@ class LayerLook:
         if self.layer == "confidence":
             colours = _confidence_colours(grey=self.grey)
         else:
-            colours = _class_colours([HIGHLIGHT] if self.layer == "interface" else self.colours)
+            shown = [HIGHLIGHT] if self.layer == "interface" else self.colours
+            colours = np.array([(255, 255, 255), *shown], dtype=np.uint8)  # of pixels that are class index + 1
         alpha = np.full(len(colours), 255, dtype=np.uint8)
         alpha[0] = 0
         if self.layer in CLASSES:
-            shown = self.only if self.only is not None else {*range(len(self.colours))} - self.hide - {self.background}
-            alpha[1:] = [255 if index in shown else 0 for index in range(len(self.colours))]
+            every = range(len(self.colours))
+            visible = {*every} - self.hide - {self.background} if self.only is None else self.only
+            alpha[1:] = [255 if index in visible else 0 for index in every]
         return colours, alpha
 
 
@@ -99,11 +100,6 @@ def _pair(model: ModelFacts, a: str | None, b: str | None) -> tuple[int, int]:
             )
     first, second = sorted(names.index(name) for name in (a, b) if name is not None)
     return first, second
-
-
-def _class_colours(colours: Sequence[RGB]) -> Table:
-    """(K + 1, 3) for pixels that are class index + 1."""
-    return np.array([(255, 255, 255), *colours], dtype=np.uint8)
 
 
 def _confidence_colours(*, grey: bool) -> Table:

@@ -190,7 +190,7 @@ def test_wrong_calls_are_refused(tmp_path, mask):
         write(path, mask, to_level0=(0, 1, 0, 0))
     with pytest.raises(UsageError, match="simplification"):
         write(path, mask, simplify_um=-1)
-    with pytest.raises(UsageError, match="schema does not know"):
+    with pytest.raises(DataError, match="schema does not know"):
         write(path, np.full((2, 2), 40, np.uint8))
 
 

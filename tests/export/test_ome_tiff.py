@@ -14,23 +14,24 @@ MPP = Resolution(6.7, 6.5)
 
 
 @pytest.fixture
-def mask(random):
-    blocks = random.integers(0, 13, (33, 41)).astype(np.uint8)
-    blocks[blocks == 12] = IGNORE
-    return np.kron(blocks, np.ones((19, 30), np.uint8))[:-5, :-7]
-
-
-@pytest.fixture
-def written(tmp_path, mask):
-    path = tmp_path / "mask.ome.tif"
-    write_mask_ome_tiff(
-        path, (mask[top : top + 100] for top in range(0, len(mask), 100)), SKIN, MPP, metadata={"a": "<b"}
-    )
+def written(tmp_path, block_mask):
+    path, bands = tmp_path / "mask.ome.tif", (block_mask[top : top + 100] for top in range(0, len(block_mask), 100))
+    write_mask_ome_tiff(path, bands, SKIN, MPP, metadata={"a": "<b"})
     return path
 
 
-def test_tifffile_reads_every_level(written, mask):
-    level = np.where(mask == IGNORE, 0, mask + 1.0).astype(np.uint8)
+def parse_valid(xml):
+    """The document, which follows the schema of OME."""
+    ome_types = pytest.importorskip("ome_types")
+    etree = pytest.importorskip("lxml.etree")
+    document = etree.fromstring(xml.encode())
+    schema = etree.XMLSchema(etree.parse(Path(ome_types.__file__).parent / "ome-2016-06.xsd"))
+    assert schema.validate(document), schema.error_log
+    return document
+
+
+def test_tifffile_reads_every_level(written, block_mask):
+    level = np.where(block_mask == IGNORE, 0, block_mask + 1.0).astype(np.uint8)
     with tifffile.TiffFile(written) as tiff:
         (series,) = tiff.series
         assert tiff.is_ome
@@ -49,21 +50,17 @@ def test_colours_are_those_of_the_schema_and_nothing_is_white(written):
     assert colours[0].tolist() == [255, 255, 255]
 
 
-def test_openslide_opens_it_in_its_colours(written, mask):
+def test_openslide_opens_it_in_its_colours(written, block_mask):
     openslide = pytest.importorskip("openslide")
     with openslide.OpenSlide(written) as slide:
-        assert slide.dimensions == mask.shape[::-1]
+        assert slide.dimensions == block_mask.shape[::-1]
         shown = np.asarray(slide.read_region((0, 0), 0, slide.dimensions))
-    assert np.array_equal(shown[..., :3], SKIN.colourise(mask, (255, 255, 255)))
+    assert np.array_equal(shown[..., :3], SKIN.colourise(block_mask, (255, 255, 255)))
 
 
 def test_the_xml_follows_the_ome_schema(written):
-    ome_types = pytest.importorskip("ome_types")
-    etree = pytest.importorskip("lxml.etree")
     with tifffile.TiffFile(written) as tiff:
-        document = etree.fromstring(tiff.ome_metadata.encode())
-    schema = etree.XMLSchema(etree.parse(Path(ome_types.__file__).parent / "ome-2016-06.xsd"))
-    assert schema.validate(document), schema.error_log
+        document = parse_valid(tiff.ome_metadata)
     maps = {
         node.get("Namespace"): {m.get("K"): m.text for m in node.iter(f"{{{SCHEMA}}}M")}
         for node in document.iter(f"{{{SCHEMA}}}MapAnnotation")
@@ -72,8 +69,8 @@ def test_the_xml_follows_the_ome_schema(written):
     assert maps["ntrm/about"]["a"] == "<b"
 
 
-def test_the_same_mask_gives_the_same_bytes(written, mask, tmp_path):
-    write_mask_ome_tiff(tmp_path / "b.ome.tif", mask, SKIN, MPP, metadata={"a": "<b"})
+def test_the_same_mask_gives_the_same_bytes(written, block_mask, tmp_path):
+    write_mask_ome_tiff(tmp_path / "b.ome.tif", block_mask, SKIN, MPP, metadata={"a": "<b"})
     assert (tmp_path / "b.ome.tif").read_bytes() == written.read_bytes()
 
 
@@ -92,10 +89,10 @@ def test_a_mask_of_one_pixel(tmp_path):
     assert tifffile.imread(tmp_path / "m.ome.tif").tolist() == [[1]]
 
 
-def test_a_failure_in_the_middle_leaves_the_old_file_alone(written, mask, tmp_path):
+def test_a_failure_in_the_middle_leaves_the_old_file_alone(written, block_mask, tmp_path):
     before = written.read_bytes()
     with pytest.raises(DataError, match="schema does not know"):
-        write_mask_ome_tiff(written, iter([mask, np.full_like(mask, 77)]), SKIN, MPP)
+        write_mask_ome_tiff(written, iter([block_mask, np.full_like(block_mask, 77)]), SKIN, MPP)
     assert written.read_bytes() == before
     assert list(tmp_path.iterdir()) == [written]
 
@@ -115,8 +112,4 @@ def test_confidences_are_a_pyramid_of_means(tmp_path, random):
             level = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2] + 2) // 4
         assert "255 = certainty 1" in tiff.ome_metadata
         assert tiff.pages.first.photometric == tifffile.PHOTOMETRIC.MINISBLACK
-        xml = tiff.ome_metadata
-    ome_types = pytest.importorskip("ome_types")
-    etree = pytest.importorskip("lxml.etree")
-    schema = etree.XMLSchema(etree.parse(Path(ome_types.__file__).parent / "ome-2016-06.xsd"))
-    assert schema.validate(etree.fromstring(xml.encode())), schema.error_log
+        parse_valid(tiff.ome_metadata)

@@ -1,6 +1,6 @@
 """Regions as GeoJSON that QuPath opens: one annotation per region, written as a stream.
 
-Coordinates are full-resolution pixels with the origin where QuPath has it: at the top left of the scanned part, for
+Coordinates are full-resolution pixels with the origin where QuPath has it: at the top left of the scanned area, for
 slides that state one. Unsimplified outlines follow the mask's pixel edges, so that the areas add up to the mask's
 pixels. The same mask gives the same bytes.
 """
@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.polygons import Ring, outlines_of
-from ntrm.analysis.regions import Regions, RegionTable
+from ntrm.analysis.polygons import outlines_of
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import CONNECTIVITY
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema, Tissue
-from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import NAMESPACE
+from ntrm.export.pyramid import check_classes
 from ntrm.version import __version__
 
 DECIMALS = 3
@@ -61,13 +61,13 @@ class Placement:
         shifts = [ox - self.offset[0], oy - self.offset[1]]
         return np.array([sx, sy], dtype=np.float64), np.array(shifts, dtype=np.float64)
 
-    def place(self, ring: NDArray[Any]) -> list[list[float]]:
+    def to_qupath(self, ring: NDArray[Any]) -> list[list[float]]:
         """A ring of mask pixels in QuPath's coordinates."""
         factors, shifts = self._steps
         return [[_plain(x), _plain(y)] for x, y in (ring * factors + shifts).round(DECIMALS).tolist()]
 
     def texts(self, height: int, width: int) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        """JSON for the x of every column edge of a mask and for the y of every row edge, to be put together as points.
+        """JSON for the x of every column edge of a mask and for the y of every row edge: half a point each.
 
         An outline has its corners where edges cross: looking up their texts is far quicker than writing numbers.
         """
@@ -118,6 +118,7 @@ def write_geojson(
     head |= {"to_level0": list(to_level0), "offset": list(placement.offset), "simplify_um": simplify_um}
     head |= {"simplification": SIMPLIFIED} if simplify_um else {}
     head |= {"connectivity": CONNECTIVITY, **(document or {})}
+    check_classes(regions.table.tissue, schema)
     features = _Features(regions, schema, placement, simplify_um, metadata, identity)
     with _stream(path, gzip) as write:
         write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":[')
@@ -129,60 +130,62 @@ def write_geojson(
     return WrittenRegions(path, len(regions.table), pixels, features.kept_exact)
 
 
+@dataclass
 class _Features:
     """The annotations of a file as JSON, one after the other."""
 
-    def __init__(
-        self,
-        regions: Regions,
-        schema: LabelSchema,
-        placement: Placement,
-        simplify_um: float | None,
-        metadata: Mapping[str, str] | None,
-        identity: str,
-    ) -> None:
-        _check_classes(regions.table, schema)
-        self._regions, self._schema, self._placement = regions, schema, placement
-        self._simplify_um, self._metadata, self._identity = simplify_um, metadata, identity
-        self.kept_exact = 0
-        """Regions that would have vanished or broken, so far."""
+    regions: Regions
+    schema: LabelSchema
+    placement: Placement
+    simplify_um: float | None
+    metadata: Mapping[str, str] | None
+    identity: str
+    kept_exact: int = 0
+    """Regions that would have vanished or broken, so far."""
 
     def __iter__(self) -> Iterator[str]:
-        across, down = self._placement.texts(*self._regions.runs.shape)
-        place = 0
-        for outlines in outlines_of(self._regions):
-            points = outlines.points
+        across, down = self.placement.texts(*self.regions.runs.shape)
+        first = 0
+        for outlines in outlines_of(self.regions):
+            points, last = outlines.points, first + len(outlines)
             texts = (across[points[:, 0]] + down[points[:, 1]]).tolist()
-            rows = self._rows(place, place + len(outlines))
-            for spans, (name, numbers, tissue) in zip(outlines.spans(), rows, strict=True):
-                simpler = self._simpler(points, spans) if self._simplify_um else None
+            for spans, (number, measurements, tissue) in zip(outlines.spans(), self._rows(first, last), strict=True):
+                simpler = self._simplified(points, spans) if self.simplify_um else None
                 coordinates = simpler or ",".join(f"[{''.join(texts[begin:end])[:-1]}]" for begin, end in spans)
                 corner = _corner(*points[spans[0][0]].tolist())
                 yield (
-                    f'{{"type":"Feature","id":"{_uuid(f"{self._identity}|{tissue.name}|{name}|{corner}")}",'
+                    f'{{"type":"Feature","id":"{_uuid(f"{self.identity}|{tissue.name}|{number}|{corner}")}",'
                     f'"geometry":{{"type":"Polygon","coordinates":[{coordinates}]}},'
-                    f'"properties":{_json(_properties(tissue, name, numbers, self._metadata))}}}'
+                    f'"properties":{_json(_properties(tissue, number, measurements, self.metadata))}}}'
                 )
-            place += len(outlines)
+            first = last
 
     def _rows(self, first: int, last: int) -> Iterator[tuple[int, dict[str, float], Tissue]]:
         """Number, measurements (of the exact outline, simplified or not) and tissue of some regions."""
-        table = self._regions.table
+        table = self.regions.table
         columns = {"Region": table.number, "Piece": table.piece, "Area mm^2": table.area_mm2}
         columns |= {"Perimeter mm": table.perimeter_mm}
         columns |= {} if table.confidence is None else {"Mean confidence": table.confidence}
         lists = [_digits(column[first:last]) for column in columns.values()]
         for tissue, *numbers in zip(table.tissue[first:last].tolist(), *lists, strict=True):
-            yield numbers[0], dict(zip(columns, numbers, strict=True)), self._schema.tissues[tissue]
+            yield numbers[0], dict(zip(columns, numbers, strict=True)), self.schema.tissues[tissue]
 
-    def _simpler(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> str | None:
+    def _simplified(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> str | None:
         """Outline and holes as JSON, simplified; None if that leaves no area or no valid polygon."""
-        resolution = self._regions.table.resolution
-        rings = _simplified([points[begin:end] for begin, end in spans], resolution, self._simplify_um or 0.0)
-        if rings is None:
+        import shapely
+
+        resolution, tolerance = self.regions.table.resolution, self.simplify_um or 0.0
+        scale = np.array([resolution.x, resolution.y])
+        outline, *holes = (points[begin:end] * scale for begin, end in spans)
+        # GEOS first thins the ring from its start to its end, then may take the start away as well: two steps, each
+        # within the tolerance. Half of it for each keeps every point of the outline within the distance asked for.
+        simpler = shapely.Polygon(outline, holes).simplify(tolerance / 2, preserve_topology=True)
+        # GEOS keeps each ring from collapsing but promises nothing about holes that touch.
+        if simpler.geom_type != "Polygon" or not simpler.is_valid or simpler.is_empty or simpler.area == 0:
             self.kept_exact += 1
             return None
-        return ",".join(_json(self._placement.place(ring)) for ring in rings)
+        rings = (shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors))
+        return ",".join(_json(self.placement.to_qupath(ring)) for ring in rings)
 
 
 def _digits(values: NDArray[Any]) -> list[Any]:
@@ -199,7 +202,7 @@ def _uuid(name: str) -> str:
 
 
 def _properties(
-    tissue: Tissue, number: int, numbers: Mapping[str, float], metadata: Mapping[str, str] | None
+    tissue: Tissue, number: int, measurements: Mapping[str, float], metadata: Mapping[str, str] | None
 ) -> dict[str, Any]:
     """What QuPath shows of an annotation; locked, so that a click does not move it."""
     return {
@@ -207,20 +210,9 @@ def _properties(
         "name": f"{tissue.name} {number}",
         "classification": {"name": tissue.name, "color": list(tissue.rgb)},
         "isLocked": True,
-        "measurements": numbers,
+        "measurements": measurements,
         **({"metadata": dict(metadata)} if metadata else {}),
     }
-
-
-def _check_classes(table: RegionTable, schema: LabelSchema) -> None:
-    unknown = table.tissue[table.tissue >= len(schema)]
-    if unknown.size:
-        raise UsageError(
-            "the mask holds a class that the schema does not know",
-            got=f"index {int(unknown[0])}",
-            expected=f"0 to {len(schema) - 1}, or 255 for nothing",
-            hint="give the schema of the model that made the mask",
-        )
 
 
 @contextmanager
@@ -247,18 +239,3 @@ def _corner(x: int, y: int) -> str:
 def _plain(value: float) -> float:
     """Whole numbers are shorter."""
     return int(value) if value.is_integer() else value
-
-
-def _simplified(rings: Sequence[Ring], resolution: Resolution, simplify_um: float) -> list[NDArray[Any]] | None:
-    """Outline and holes in mask pixels, simplified; None if that leaves no area or no valid polygon."""
-    import shapely
-
-    scale = np.array([resolution.x, resolution.y])
-    polygon = shapely.Polygon(rings[0] * scale, [hole * scale for hole in rings[1:]])
-    # GEOS first thins the ring from its start to its end, then may take the start away as well: two steps, each within
-    # the tolerance. Half of it for each keeps every point of the outline within the distance asked for.
-    simpler = polygon.simplify(simplify_um / 2, preserve_topology=True)
-    # GEOS keeps each ring from collapsing but promises nothing about holes that touch.
-    if simpler.geom_type != "Polygon" or not simpler.is_valid or simpler.is_empty or simpler.area == 0:
-        return None
-    return [shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors)]

@@ -42,9 +42,15 @@ def write_mask_ome_tiff(
     name: str = "tissue",
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a mask, given whole or in bands of rows, as a pyramid; ``metadata`` is kept in the file, too."""
+    """Write a mask, whole or in bands of rows, as a pyramid; ``metadata`` is kept in the file, too."""
+    maps = {
+        "classes": {str(tissue.index + 1): tissue.name for tissue in schema.tissues},
+        "titles": {tissue.name: tissue.title for tissue in schema.tissues},
+        "colours": {tissue.name: "#{:02x}{:02x}{:02x}".format(*tissue.rgb) for tissue in schema.tissues},
+        "about": _about(MEANING, metadata),
+    }
     with label_pyramid(rows, schema, path.parent) as levels:
-        xml = ome_xml(levels[0].height, levels[0].width, schema, resolution, name=name, metadata=metadata or {})
+        xml = ome_xml(levels[0].height, levels[0].width, resolution, name, "tissue", maps)
         _write(path, levels, resolution, xml, photometric="palette", colormap=_colour_map(schema))
 
 
@@ -58,9 +64,13 @@ def write_confidence_ome_tiff(
 ) -> None:
     """Write confidences in bytes, 255 for certainty 1, as a pyramid of means."""
     with byte_pyramid(rows, path.parent) as levels:
-        about = {"program": "ntrm", "version": __version__, "pixel values": CONFIDENCE_MEANING, **(metadata or {})}
-        xml = _document(levels[0].height, levels[0].width, resolution, name, "confidence", {"about": about})
+        maps = {"about": _about(CONFIDENCE_MEANING, metadata)}
+        xml = ome_xml(levels[0].height, levels[0].width, resolution, name, "confidence", maps)
         _write(path, levels, resolution, xml, photometric="minisblack")
+
+
+def _about(meaning: str, metadata: Mapping[str, str] | None) -> dict[str, str]:
+    return {"program": "ntrm", "version": __version__, "pixel values": meaning, **(metadata or {})}
 
 
 def _write(path: Path, levels: Sequence[Level], resolution: Resolution, xml: str, **kind: Any) -> None:
@@ -91,44 +101,22 @@ def _tiles(level: Level) -> Iterator[NDArray[np.uint8]]:
     """Tiles from left to right, top to bottom; those at the border filled with nothing."""
     for _, band in level.bands(TILE):
         for left in range(0, level.width, TILE):
-            part = band[:, left : left + TILE]
-            yield np.pad(part, ((0, TILE - part.shape[0]), (0, TILE - part.shape[1])))
+            tile = band[:, left : left + TILE]
+            yield np.pad(tile, ((0, TILE - tile.shape[0]), (0, TILE - tile.shape[1])))
 
 
 def _colour_map(schema: LabelSchema) -> NDArray[np.uint16]:
     """(3, 256) for the pixel values; nothing is white, as glass is."""
     table = np.full((256, 3), 255, dtype=np.uint16)
     table[1 : len(schema) + 1] = schema.palette
-    # 257 takes a byte to the same share of 16 bits.
+    # 257 scales a byte to 16 bits.
     return np.ascontiguousarray(table.T * np.uint16(257))
 
 
 def ome_xml(
-    height: int,
-    width: int,
-    schema: LabelSchema,
-    resolution: Resolution,
-    *,
-    name: str = "tissue",
-    metadata: Mapping[str, str],
+    height: int, width: int, resolution: Resolution, name: str, channel: str, maps: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """The OME-XML of a mask: µm/px, class names with their pixel values and colours, and what the caller adds."""
-    classes = {str(tissue.index + 1): tissue.name for tissue in schema.tissues}
-    titles = {tissue.name: tissue.title for tissue in schema.tissues}
-    colours = {tissue.name: "#{:02x}{:02x}{:02x}".format(*tissue.rgb) for tissue in schema.tissues}
-    about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **metadata}
-    maps = {"classes": classes, "titles": titles, "colours": colours, "about": about}
-    return _document(height, width, resolution, name, "tissue", maps)
-
-
-def _document(
-    height: int,
-    width: int,
-    resolution: Resolution,
-    name: str,
-    channel: str,
-    maps: Mapping[str, Mapping[str, str]],
-) -> str:
+    """The OME-XML of an image of one channel: µm/px, and ``maps`` as annotations."""
     annotations = "".join(_map_annotation(number, key, values) for number, (key, values) in enumerate(maps.items()))
     references = "".join(f'<AnnotationRef ID="Annotation:{number}"/>' for number in range(len(maps)))
     identity = uuid.uuid5(NAMESPACE, f"{name}|{height}|{width}|{resolution}|{annotations}")

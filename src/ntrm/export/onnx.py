@@ -31,7 +31,7 @@ from ntrm.version import __version__
 INPUT, OUTPUTS = "image", ("final", "coarse")
 TOLERANCE = 1e-4
 AGREEMENT = 0.999
-"""Least share of pixels at which both runtimes must choose the same class."""
+"""Least fraction of pixels at which both runtimes must choose the same class."""
 BATCHES = (1, 3)
 """Batch sizes the two runtimes are compared on: the file must take any."""
 
@@ -48,7 +48,7 @@ class ExportReport:
     difference: float
     """Largest difference of a logit, over the largest logit where that is above 1: rounding grows with the value."""
     agreement: float
-    """Share of pixels at which the most probable class is the same."""
+    """Fraction of pixels at which the most probable class is the same."""
     weights_sha256: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -67,11 +67,15 @@ def export_onnx(
 ) -> ExportReport:
     """Write ``network`` as ONNX: normalised RGB ``image`` (B, 3, window, window) → logits ``final`` and ``coarse``.
 
-    The metadata hold what is needed to use it: class names, µm/px, mean, std, temperature, the weights' SHA-256.
+    The metadata hold what one needs to use it: class names, µm/px, mean, std, temperature, the weights' SHA-256.
     The file is compared with the network on random images of ``seed`` before it gets its name; one that differs by
     more than ``tolerance`` is refused and leaves nothing behind.
     """
-    _require_extra()
+    try:
+        for module in EXTRAS["export"]:
+            importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError("ONNX export needs an extra", got=error, hint='pip install "ntrm[export]"') from error
     plain = _Logits(network)
     side = network.config.window if window is None else window
     probes = [_probe(batch, side, network.config, seed) for batch in BATCHES]
@@ -83,7 +87,14 @@ def export_onnx(
     with whole_file(Path(path)) as partial:
         program.save(partial)
         difference, agreement = _compare(_run(partial, probes), expected)
-        _judge(difference, agreement, tolerance)
+        if not (difference <= tolerance and agreement >= AGREEMENT):
+            raise RefusedError(
+                "the ONNX file does not compute what the network computes",
+                got=f"logits differ by {difference:.2g}, {agreement:.2%} of the pixels agree",
+                expected=f"at most {tolerance:g}, at least {AGREEMENT:.1%}",
+                hint="try another seed (a coarse probability may lie on the threshold), "
+                "then another opset or torch version",
+            )
     reached = program.model.opset_imports[""]
     return ExportReport(Path(path), reached, side, outputs, difference, agreement, digest)
 
@@ -106,14 +117,6 @@ class _Logits(nn.Module):
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         out = self.network(image)
         return (out.final,) if out.coarse is None else (out.final, out.coarse)
-
-
-def _require_extra() -> None:
-    try:
-        for module in EXTRAS["export"]:
-            importlib.import_module(module)
-    except ImportError as error:
-        raise UsageError("ONNX export needs an extra", got=error, hint='pip install "ntrm[export]"') from error
 
 
 def _probe(batch: int, side: int, config: ModelConfig, seed: int) -> Tensor:
@@ -147,36 +150,31 @@ def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int |
     reached = program.model.opset_imports[""]
     if opset not in (None, reached):
         raise UsageError("the network cannot be written in this opset", got=opset, expected=f"for example {reached}")
-    _strip(program)
+    # The exporter's notes hold stack traces with the paths of this machine.
+    graph = program.model.graph
+    for noted in (graph, *graph.all_nodes()):
+        noted.metadata_props.clear()
     return program
 
 
 @contextmanager
 def _without_chatter() -> Iterator[None]:
-    """Keep remarks of the exporter about its own insides from users; what goes wrong is told by an error of ours."""
+    """Silence the exporter's remarks about itself; what goes wrong becomes an error of ours."""
     levels = {logger: logger.level for logger in map(logging.getLogger, ("torch.onnx", "onnxscript"))}
     for logger in levels:
         logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
+            for category in (FutureWarning, DeprecationWarning):
+                warnings.simplefilter("ignore", category)
             yield
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
 
 
-def _strip(program: torch.onnx.ONNXProgram) -> None:
-    """Take out the exporter's notes on every node: stack traces with the paths of this machine."""
-    graph = program.model.graph
-    graph.metadata_props.clear()
-    for node in graph.all_nodes():
-        node.metadata_props.clear()
-
-
 def _metadata(config: ModelConfig, window: int, digest: str) -> dict[str, str]:
-    facts = {
+    metadata = {
         **config.as_dict(),
         "class_names": list(config.schema.names),
         "window": window,
@@ -185,9 +183,7 @@ def _metadata(config: ModelConfig, window: int, digest: str) -> dict[str, str]:
         "ntrm_version": __version__,
         "weights_sha256": digest,
     }
-    return {
-        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in facts.items()
-    }
+    return {key: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for key, v in metadata.items()}
 
 
 def _run(path: Path, probes: Sequence[Tensor]) -> list[list[NDArray[np.float32]]]:
@@ -204,25 +200,14 @@ def _run(path: Path, probes: Sequence[Tensor]) -> list[list[NDArray[np.float32]]
 
 
 def _compare(
-    found: Sequence[Sequence[NDArray[np.float32]]], expected: Sequence[Sequence[Tensor]]
+    outputs: Sequence[Sequence[NDArray[np.float32]]], expected: Sequence[Sequence[Tensor]]
 ) -> tuple[float, float]:
-    """Largest relative difference over all outputs, and the share of pixels of the final one that agree."""
+    """Largest relative difference over all outputs, and the fraction of pixels of the final one that agree."""
     differences, agreements = [], []
-    for ours, theirs in zip(expected, found, strict=True):
+    for ours, theirs in zip(expected, outputs, strict=True):
         for tensor, array in zip(ours, theirs, strict=True):
             scale = max(1.0, float(tensor.abs().max()))
             differences.append(float(np.abs(tensor.numpy() - array).max()) / scale)
         agreements.append((ours[0].numpy().argmax(axis=1) == theirs[0].argmax(axis=1)).mean(axis=(1, 2)))
     # The maximum of a list leaves NaN out where it stands behind a number; numpy's keeps it.
     return float(np.max(differences)), float(np.concatenate(agreements).mean())
-
-
-def _judge(difference: float, agreement: float, tolerance: float) -> None:
-    if difference <= tolerance and agreement >= AGREEMENT:
-        return
-    raise RefusedError(
-        "the ONNX file does not compute what the network computes",
-        got=f"logits differ by {difference:.2g}, {agreement:.2%} of the pixels agree",
-        expected=f"at most {tolerance:g}, at least {AGREEMENT:.1%}",
-        hint="try another seed (a coarse probability may lie on the threshold), then another opset or torch version",
-    )

@@ -1,4 +1,4 @@
-"""A map of bytes and its coarser levels, on disk: what the writers of pyramids read from, in bounded memory.
+"""A map of bytes and its coarser levels on disk, in bounded memory, for the writers of pyramids to read from.
 
 Labels are stored as class index + 1 and 0 for nothing, because class 0 is a tissue. A coarser label is the one that
 most of its four pixels have; of equally frequent ones the first in reading order. Other maps are averaged.
@@ -51,8 +51,8 @@ def label_pyramid(rows: Rows, schema: LabelSchema, folder: Path) -> Iterator[tup
     """Levels of a mask from fine to coarse, each half the one before, in nameless files on ``folder``'s disk."""
 
     def stored(band: Labels) -> Labels:
-        _check_classes(band, schema)
-        # 255 + 1 overflows to 0 in a byte: just what nothing is stored as.
+        check_classes(band, schema)
+        # 255 + 1 overflows to 0 in a byte, which stands for nothing.
         return band + np.uint8(1)
 
     with _pyramid(rows, stored, halve, folder) as levels:
@@ -71,14 +71,14 @@ def _pyramid(
     rows: Rows, stored: Callable[[Labels], Labels], halved: Callable[[Labels], Labels], folder: Path
 ) -> Iterator[tuple[Level, ...]]:
     with ExitStack() as stack:
+
+        def scratch() -> IO[bytes]:
+            # No name in any folder: a killed run leaves nothing behind.
+            return stack.enter_context(tempfile.TemporaryFile(dir=folder))
+
         try:
             folder.mkdir(parents=True, exist_ok=True)
-
-            def scratch() -> IO[bytes]:
-                # No name in any folder: a killed run leaves nothing behind.
-                return stack.enter_context(tempfile.TemporaryFile(dir=folder))
-
-            levels = [_given(rows, stored) if hasattr(rows, "shape") else _copied(rows, stored, scratch())]
+            levels = [_mapped(rows, stored) if hasattr(rows, "shape") else _copied(rows, stored, scratch())]
             while max(levels[-1].height, levels[-1].width) > SMALLEST:
                 levels.append(_coarser(levels[-1], halved, scratch()))
             yield tuple(levels)
@@ -87,10 +87,9 @@ def _pyramid(
             raise DataError(f"cannot write below {folder}", got=error, hint=hint) from error
 
 
-def _given(rows: Any, stored: Callable[[Labels], Labels]) -> Level:
+def _mapped(rows: Any, stored: Callable[[Labels], Labels]) -> Level:
     """Level 0 of a map that can be read again and again: it needs no copy."""
-    if len(rows.shape) != 2 or rows.dtype != np.uint8:
-        raise DataError("unusable rows of labels", got=f"{rows.dtype} {rows.shape}", expected="uint8 (rows, W)")
+    _check_band(rows)
     height, width = rows.shape
     _check_size(height, width)
     return Level(height, width, lambda top, bottom: stored(np.asarray(rows[top:bottom])))
@@ -100,9 +99,7 @@ def _copied(rows: Rows, stored: Callable[[Labels], Labels], stream: IO[bytes]) -
     """Level 0 of bands that come once."""
     height, width = 0, 0
     for band in rows:
-        if band.ndim != 2 or band.dtype != np.uint8 or (height and band.shape[1] != width):
-            expected = f"uint8 (rows, {width})" if height else "uint8 (rows, W)"
-            raise DataError("unusable rows of labels", got=f"{band.dtype} {band.shape}", expected=expected)
+        _check_band(band, width if height else None)
         stream.write(stored(band).tobytes())
         height, width = height + band.shape[0], band.shape[1]
     _check_size(height, width)
@@ -126,13 +123,20 @@ def _reader(stream: IO[bytes], height: int, width: int) -> Callable[[int, int], 
     return read
 
 
+def _check_band(band: Any, width: int | None = None) -> None:
+    if len(band.shape) != 2 or band.dtype != np.uint8 or width not in (None, band.shape[1]):
+        expected = f"uint8 (rows, {'W' if width is None else width})"
+        raise DataError("unusable rows of labels", got=f"{band.dtype} {band.shape}", expected=expected)
+
+
 def _check_size(height: int, width: int) -> None:
     if height * width == 0:
         raise DataError("an empty mask cannot be written", got=f"{height} × {width} pixels", expected="at least one")
 
 
-def _check_classes(band: Labels, schema: LabelSchema) -> None:
-    unknown = band[(band >= len(schema)) & (band != IGNORE)]
+def check_classes(indices: NDArray[np.integer], schema: LabelSchema) -> None:
+    """Refuse indices that are no class of the schema."""
+    unknown = indices[(indices >= len(schema)) & (indices != IGNORE)]
     if unknown.size:
         raise DataError(
             "the mask holds a class that the schema does not know",
@@ -164,8 +168,7 @@ def halve_mean(values: Labels) -> Labels:
     [[2, 5]]
     """
     height, width = values.shape[-2:]
-    around = [(0, 0)] * (values.ndim - 2)
-    even = np.pad(values, [*around, (0, height % 2), (0, width % 2)], mode="edge")
+    even = np.pad(values, [*[(0, 0)] * (values.ndim - 2), (0, height % 2), (0, width % 2)], mode="edge")
     total = np.add(even[..., ::2, ::2], even[..., ::2, 1::2], dtype=np.uint16)
     total += even[..., 1::2, ::2]
     total += even[..., 1::2, 1::2]

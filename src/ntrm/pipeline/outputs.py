@@ -21,9 +21,8 @@ from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.core.io import write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
-from ntrm.export.ngff import write_labels_zarr
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
-from ntrm.export.probabilities import ProbabilityZarr
+from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.measurements import (
     Row,

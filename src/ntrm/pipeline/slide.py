@@ -12,7 +12,7 @@ from typing import Any
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
-from ntrm.export.probabilities import ProbabilityZarr
+from ntrm.export.ome_zarr import ProbabilityZarr
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream

@@ -1,0 +1,258 @@
+import errno
+import os
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from tests.evaluation.small import schema_of
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.export import ome_zarr
+from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
+from ntrm.export.pyramid import halve
+
+zarr = pytest.importorskip("zarr")
+
+MPP = Resolution(6.7, 6.5)
+SCHEMA = schema_of()
+SHAPE = (4, 210, 300)
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def written(tmp_path, block_mask, monkeypatch):
+    monkeypatch.setattr(ome_zarr, "CHUNK", 256)
+    bands = iter([block_mask[:100], block_mask[100:]])
+    write_labels_zarr(tmp_path / "labels.zarr", bands, SKIN, MPP, metadata={"model": "m"})
+    return tmp_path / "labels.zarr"
+
+
+def test_every_level_is_there(written, block_mask):
+    group = zarr.open_group(written / "labels" / "tissue", mode="r")
+    level = np.where(block_mask == IGNORE, 0, block_mask + 1.0).astype(np.uint8)
+    for number in range(4):
+        assert group[str(number)].dtype == np.uint8
+        assert np.array_equal(group[str(number)][:], level)
+        level = halve(level)
+    assert sorted(group.array_keys()) == ["0", "1", "2", "3"]
+
+
+def test_the_metadata_is_valid_ngff_and_says_what_the_values_mean(written):
+    models = pytest.importorskip("ome_zarr_models.v05")
+    tissue = models.ImageLabel.from_zarr(zarr.open_group(written / "labels" / "tissue", mode="r")).ome_attributes
+    assert [colour.rgba for colour in tissue.image_label.colors] == [(*t.rgb, 255) for t in SKIN.tissues]
+    assert models.Labels.from_zarr(zarr.open_group(written / "labels", mode="r")).ome_attributes.labels == ["tissue"]
+    (root,) = models.Image.from_zarr(zarr.open_group(written, mode="r")).ome_attributes.multiscales
+    assert [dataset.path for dataset in root.datasets] == [f"labels/tissue/{n}" for n in range(4)]
+    attributes = zarr.open_group(written / "labels" / "tissue", mode="r").attrs.asdict()
+    names = {entry["label-value"]: entry["class"] for entry in attributes["ome"]["image-label"]["properties"]}
+    assert names == {t.index + 1: t.name for t in SKIN.tissues}
+    assert attributes["ntrm"]["pixel values"] == "pixel = class index + 1; 0 = nothing"
+    assert attributes["ntrm"]["model"] == "m"
+
+
+def test_scales_are_in_micrometres_and_pixel_centres_stay_in_place(written):
+    attributes = zarr.open_group(written / "labels" / "tissue", mode="r").attrs.asdict()
+    (multiscale,) = attributes["ome"]["multiscales"]
+    assert [(axis["name"], axis["unit"]) for axis in multiscale["axes"]] == [("y", "micrometer"), ("x", "micrometer")]
+    for number, dataset in enumerate(multiscale["datasets"]):
+        scale, shift = (t[t["type"]] for t in dataset["coordinateTransformations"])
+        assert scale == pytest.approx([6.5 * 2**number, 6.7 * 2**number])
+        # The first coarse pixel's centre is the mean of the centres of the fine pixels it covers.
+        assert shift == pytest.approx([np.arange(2**number).mean() * 6.5, np.arange(2**number).mean() * 6.7])
+
+
+def test_the_same_mask_gives_the_same_bytes_over_an_older_one(written, block_mask, tmp_path):
+    before = files(written)
+    write_labels_zarr(written, np.zeros_like(block_mask), SKIN, MPP)
+    assert files(written) != before
+    write_labels_zarr(written, block_mask, SKIN, MPP, metadata={"model": "m"})
+    assert files(written) == before
+    assert list(tmp_path.iterdir()) == [written]
+
+
+def test_what_a_killed_run_left_is_cleared_and_a_failure_keeps_the_old(written, block_mask, tmp_path, monkeypatch):
+    before = files(written)
+    (tmp_path / ".labels.zarr.writing" / "labels").mkdir(parents=True)
+
+    def fails(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(ome_zarr, "_write_level", fails)
+    with pytest.raises(DataError, match="cannot write"):
+        write_labels_zarr(written, block_mask, SKIN, MPP)
+    assert files(written) == before
+    assert list(tmp_path.iterdir()) == [written]
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path, block_mask):
+    (tmp_path / "labels.zarr").mkdir()
+    (tmp_path / "labels.zarr" / "thesis.txt").write_text("years")
+    with pytest.raises(DataError, match="in the way"):
+        write_labels_zarr(tmp_path / "labels.zarr", block_mask, SKIN, MPP)
+    assert (tmp_path / "labels.zarr" / "thesis.txt").read_text() == "years"
+
+
+def test_without_zarr_the_message_says_so(tmp_path, block_mask, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(UsageError, match="needs zarr"):
+        write_labels_zarr(tmp_path / "labels.zarr", block_mask, SKIN, MPP)
+
+
+@pytest.fixture
+def probabilities(random, monkeypatch):
+    """Probabilities with gaps; shards are small."""
+    for name, size in {"ROWS": 32, "COLUMNS": 64, "SHARD_CHUNK": 32, "SMALLEST": 100}.items():
+        monkeypatch.setattr(ome_zarr, name, size)
+    values = random.integers(0, 256, SHAPE, dtype=np.uint8)
+    values[:, 90:165] = 0
+    values[:, :, 100:200] = 0
+    return values
+
+
+def cuts(random, length, count):
+    inner = random.choice(np.arange(1, length), count, replace=False)
+    return [0, *sorted(int(n) for n in inner), length]
+
+
+def blocks_of(random, probabilities):
+    """Row by row, in a row from the left; some without values where there are none."""
+    rows = cuts(random, SHAPE[1], 8)
+    for top, bottom in pairwise(rows):
+        columns = cuts(random, SHAPE[2], 3)
+        for left, right in pairwise(columns):
+            block = probabilities[:, top:bottom, left:right]
+            yield top, left, bottom - top, right - left, block if block.any() else None
+
+
+def opened(folder):
+    return ProbabilityZarr(folder, *SHAPE[1:], SCHEMA, MPP)
+
+
+def mean_of_four(values):
+    """Pixel by pixel in whole numbers."""
+    even = np.pad(values, ((0, 0), (0, values.shape[1] % 2), (0, values.shape[2] % 2)), mode="edge").astype(int)
+    return (even[:, ::2, ::2] + even[:, 1::2, ::2] + even[:, ::2, 1::2] + even[:, 1::2, 1::2] + 2) // 4
+
+
+def write(folder, goal, random, probabilities):
+    sink = opened(folder)
+    sink.restore(None)
+    for block in blocks_of(random, probabilities):
+        sink.put(*block)
+    sink.finish()
+    assert sink.state() == {}
+    sink.complete(goal, {"model": "m"})
+    return sink
+
+
+def test_every_level_of_probabilities_is_there_however_blocks_are_cut(tmp_path, random, probabilities):
+    for name in "ab":
+        write(tmp_path / "work", tmp_path / name, random, probabilities)
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    group = zarr.open_group(tmp_path / "a", mode="r")
+    level = probabilities
+    for number in range(3):
+        np.testing.assert_array_equal(group[str(number)][:], level)
+        level = mean_of_four(level)
+    assert sorted(group.array_keys()) == ["0", "1", "2"]
+    assert not (tmp_path / "work").exists()
+    # Shards of nothing are not there.
+    assert not (tmp_path / "a" / "0" / "c" / "0" / "3").exists()
+
+
+def test_the_metadata_of_probabilities_is_valid_ngff_and_names_the_classes(tmp_path, random, probabilities):
+    models = pytest.importorskip("ome_zarr_models.v05")
+    write(tmp_path / "work", tmp_path / "a", random, probabilities)
+    group = zarr.open_group(tmp_path / "a", mode="r")
+    (image,) = models.Image.from_zarr(group).ome_attributes.multiscales
+    assert [axis.name for axis in image.axes] == ["c", "y", "x"]
+    for number, dataset in enumerate(image.datasets):
+        scale, shift = dataset.coordinateTransformations
+        assert scale.scale == pytest.approx([1, 6.5 * 2**number, 6.7 * 2**number])
+        assert shift.translation == pytest.approx([0, 6.5 * (2**number - 1) / 2, 6.7 * (2**number - 1) / 2])
+    attributes = group.attrs.asdict()
+    assert [channel["label"] for channel in attributes["ome"]["omero"]["channels"]] == list(SCHEMA.names)
+    assert attributes["ntrm"]["classes"] == list(SCHEMA.names)
+    assert attributes["ntrm"]["model"] == "m"
+    assert "255 = probability 1" in attributes["ntrm"]["pixel values"]
+
+
+def test_it_goes_on_from_what_was_held_whatever_lies_there(tmp_path, random, probabilities):
+    write(tmp_path / "work", tmp_path / "whole", random, probabilities)
+    blocks = [*blocks_of(random, probabilities)]
+    ends = [number for number, block in enumerate(blocks, start=1) if block[1] + block[3] == SHAPE[2]]
+    stop = ends[int(random.integers(0, len(ends) - 1))]
+    sink = opened(tmp_path / "work")
+    sink.restore(None)
+    for number, block in enumerate(blocks):
+        if number == stop:
+            held = {name: array.copy() for name, array in sink.state().items()}
+        if number == min(stop + 3, len(blocks) - 1):
+            break
+        # Beyond the point to which it will return, it writes something else.
+        values = block[4] if number < stop or block[4] is None else block[4] // 2
+        sink.put(*block[:4], values)
+    (tmp_path / "work" / "0" / "c.1234.partial").write_bytes(b"torn")
+    again = opened(tmp_path / "work")
+    again.restore(held)
+    for block in blocks[stop:]:
+        again.put(*block)
+    again.finish()
+    again.complete(tmp_path / "again", {"model": "m"})
+    assert files(tmp_path / "again") == files(tmp_path / "whole")
+
+
+def test_only_the_shards_under_way_are_held(tmp_path, random, probabilities):
+    sink = opened(tmp_path / "work")
+    sink.restore(None)
+    for block in blocks_of(random, np.maximum(probabilities, 1)):
+        sink.put(*block)
+        assert len(sink.state()) <= 2 * -(-SHAPE[2] // 64) * (1 + block[2] // 32)
+        if block[1] + block[3] == SHAPE[2]:
+            assert len(sink.state()) <= -(-SHAPE[2] // 64)
+
+
+def test_completing_twice_or_again_after_a_death_does_no_harm(tmp_path, random, probabilities):
+    sink = write(tmp_path / "work", tmp_path / "a", random, probabilities)
+    before = files(tmp_path / "a")
+    sink.complete(tmp_path / "a", {"model": "m"})
+    assert files(tmp_path / "a") == before
+    # Killed while coarser levels were made, beside an older result.
+    write(tmp_path / "work", tmp_path / "b", random, probabilities)
+    (tmp_path / "b").rename(tmp_path / "work")
+    (tmp_path / "work" / "1" / "c" / "0" / "0" / "0.77.partial").write_bytes(b"torn")
+    opened(tmp_path / "work").complete(tmp_path / "a", {"model": "m"})
+    assert files(tmp_path / "a") == before
+
+
+def test_a_run_that_ended_after_the_folder_was_in_its_place_finds_it_there(tmp_path, random, probabilities):
+    write(tmp_path / "work", tmp_path / "a", random, probabilities)
+    before = files(tmp_path / "a")
+    again = opened(tmp_path / "work")
+    again.restore({})
+    again.complete(tmp_path / "a", {"model": "m"})
+    assert files(tmp_path / "a") == before
+    # Where it is neither here nor there, nobody makes up another.
+    with pytest.raises(DataError, match="are gone"):
+        again.put(0, 0, *SHAPE[1:], probabilities)
+    with pytest.raises(DataError, match="cannot write"):
+        again.complete(tmp_path / "b", {"model": "m"})
+
+
+def test_a_full_disk_is_an_error_of_ours(tmp_path, random, probabilities, monkeypatch):
+    sink = opened(tmp_path / "work")
+    sink.restore(None)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match="No space left"):
+        sink.put(0, 0, *SHAPE[1:], probabilities)

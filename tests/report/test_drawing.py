@@ -3,21 +3,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from tests.report.looking import pictures, shown_texts, stumbles
+from tests.report.looking import stumbles
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.report.drawing import (
     Sheet,
-    Strip,
-    Swatch,
     check_format,
-    draw_grid,
     draw_legend,
     faded,
     heat_map,
     legend_height,
     new_figure,
+    set_title,
     shrink_image,
     shrink_map,
     shrink_mask,
@@ -28,7 +26,7 @@ from ntrm.report.drawing import (
 
 def test_a_file_that_cannot_be_drawn_leaves_the_old_one(tmp_path):
     path = tmp_path / "figure.png"
-    write_figure(path, lambda: new_figure(1, 1))
+    write_figure(path, new_figure, 1, 1)
     before = path.read_bytes()
 
     def fails():
@@ -40,11 +38,29 @@ def test_a_file_that_cannot_be_drawn_leaves_the_old_one(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_formats_are_checked_before_drawing(tmp_path):
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".SVG", b"<?xml"), (".pdf", b"%PDF")])
+def test_the_suffix_chooses_the_format_and_the_bytes_repeat(tmp_path, suffix, start):
+    def draw():
+        figure = new_figure(2, 2)
+        set_title(figure.subplots(), "a title")
+        return figure
+
+    contents = []
+    for name in ("first", "again"):
+        write_figure(tmp_path / f"{name}{suffix}", draw)
+        contents.append((tmp_path / f"{name}{suffix}").read_bytes())
+    assert contents[0] == contents[1]
+    assert contents[0].startswith(start)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["figure.jpg", "figure"])
+def test_formats_are_checked_before_drawing(tmp_path, name):
     called = []
     with pytest.raises(UsageError, match=r"one of \.png, \.svg, \.pdf"):
-        write_figure(tmp_path / "figure.jpg", lambda: called.append(1))
+        write_figure(tmp_path / name, lambda: called.append(1))
     assert not called
+    assert not list(tmp_path.iterdir())
     assert check_format(Path("a.b.PDF")) == "pdf"
 
 
@@ -60,7 +76,7 @@ def test_numbers_are_written_where_they_mean_something(random):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c", r"a long \$ name"]
 
 
-def test_a_sheet_keeps_pictures_undistorted(random):
+def test_a_sheet_measures_in_inches_from_the_upper_left_and_keeps_pictures_undistorted(random):
     sheet = Sheet(8, 4)
     drawn = sheet.picture(1, 1, 2, random.random((5, 9)), cmap="gray")
     assert drawn.axes.get_aspect() == 1
@@ -108,7 +124,7 @@ def test_pale_pictures_are_grey_and_light_and_still_show_the_tissue(random):
 
 def test_the_legend_names_every_class_and_ignore_only_where_it_occurs():
     mask = np.zeros((2, 2), dtype=np.uint8)
-    assert [swatch.rgb for swatch in tissue_swatches(SKIN, mask, None)] == [tissue.rgb for tissue in SKIN.tissues]
+    assert [swatch.rgb for swatch in tissue_swatches(SKIN, mask)] == [tissue.rgb for tissue in SKIN.tissues]
     ignored = np.array([[0, IGNORE]], dtype=np.uint8)
     assert tissue_swatches(SKIN, mask, ignored)[-1].text == "not annotated"
 
@@ -123,26 +139,6 @@ def test_legends_keep_to_the_page_with_their_colours(width):
         pytest.approx(tuple(channel / 255 for channel in tissue.rgb)) for tissue in SKIN.tissues
     ]
     assert not stumbles(figure)
-
-
-def test_rows_columns_and_empty_places(random):
-    picture = random.integers(256, size=(10, 30, 3), dtype=np.uint8)
-    titles = ["a", "b", "a title that is far too long for the width of one single column"]
-    strips = [Strip("one", [picture, None, picture]), Strip("two", [None] * 3)]
-    figure = draw_grid(titles, strips, [Swatch((1, 2, 3), "x")], note="a note")
-    assert len(pictures(figure)) == 2
-    texts = [text for text, _ in shown_texts(figure)]
-    assert {"one", "two", "a", "b", "x", "a note"} <= set(texts)
-    assert texts.count("not annotated") == 4
-    assert not stumbles(figure)
-
-
-def test_boxes_are_as_wide_as_each_other_and_low_for_wide_pictures(random):
-    wide, tall = np.zeros((10, 40, 3), np.uint8), np.zeros((40, 10, 3), np.uint8)
-    figure = draw_grid(["a"], [Strip("", [wide]), Strip("", [tall])], [])
-    first, second = (axes.get_position(original=True) for axes in figure.axes[:2])
-    assert first.width == pytest.approx(second.width)
-    assert second.height == pytest.approx(4 * first.height)
 
 
 def test_what_is_no_picture_is_refused():

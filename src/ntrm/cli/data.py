@@ -268,13 +268,13 @@ def stats(
     from ntrm.data.layouts import open_dataset
     from ntrm.data.stats import dataset_stats
     from ntrm.report.dataset_report import stats_figure
-    from ntrm.report.drawing import check_format
+    from ntrm.report.drawing import check_format, write_figure
 
     if figure is not None:
         check_format(figure)
     found = dataset_stats(open_dataset(folder, level=resolution), tile=tile, jobs=jobs, progress=console.progress)
     if figure is not None:
-        stats_figure(found, figure)
+        write_figure(figure, stats_figure, found)
     console.result(found.as_dict(), lambda out: _show_stats(found, out))
     if figure is not None:
         console.note(f"picture: {figure}")

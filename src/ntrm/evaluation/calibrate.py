@@ -244,15 +244,18 @@ def _write_findings(
     for path in (found.out / RELIABILITY, *_map_paths(found.out)):
         path.unlink(missing_ok=True)  # of an earlier calibration
     if pictures:
-        from ntrm.report.evaluation_figures import reliability_figure, uncertainty_figure
+        from ntrm.report.charts import reliability_figure
+        from ntrm.report.drawing import write_figure
+        from ntrm.report.picture_grids import uncertainty_figure
 
-        reliability_figure(found.before, found.after, found.out / RELIABILITY)
+        write_figure(found.out / RELIABILITY, reliability_figure, found.before, found.after)
         stitching, schema = Stitching(predictor.config.window), predictor.config.schema
         shown = few_sections(part, min(SHOWN, len(part)))
         for case, path in zip(shown, _map_paths(found.out), strict=False):
             image = TileCache().open(case, parts.schema).image
             seen = stitch(predictor, image, stitching=stitching)
-            uncertainty_figure(case.name, image, seen.mask, seen.confidence, seen.entropy, schema, path)
+            maps = (seen.mask, seen.confidence, seen.entropy)
+            write_figure(path, uncertainty_figure, case.name, image, *maps, schema)
     write_json(found.out / DOCUMENT, found.as_dict())
 
 

@@ -36,36 +36,35 @@ class Gallery:
     """Keeps what will be drawn of the sections that come by, and draws it at the end."""
 
     def __init__(self, part: Dataset, schema: LabelSchema, window: int) -> None:
-        from ntrm.report.evaluation_figures import Improvement
-        from ntrm.report.training_figures import Example
+        from ntrm.report.picture_grids import Example
 
         self._schema, self._side = schema, FIELD_WINDOWS * window
         self._shown = {case.name for case in few_sections(part, min(EXAMPLES, len(part)))}
         self._changed = {case.name for case in few_sections(part, min(FIELDS, len(part)))}
         self._examples: list[Example] = []
-        self._improvements: list[Improvement] = []
+        self._improvements: list[Example] = []
 
     def show(self, found: PredictedSection) -> None:
         """Keep this section if it is one of those to be shown."""
-        from ntrm.report.evaluation_figures import Improvement
-        from ntrm.report.training_figures import Example
+        from ntrm.report.picture_grids import Example
 
         name, mask, coarse = found.case.name, found.stitched.mask, found.stitched.coarse_mask
         if name in self._shown:
-            self._examples.append(Example(name, found.section.image, found.truth, mask))
+            self._examples.append(Example(name, found.section.image, found.truth, {"prediction": mask}))
         if name in self._changed and coarse is not None:
             field = most_changed(found.truth, coarse, mask, self._side)
-            parts = (np.array(each[field]) for each in (found.section.image, found.truth, coarse, mask))
-            self._improvements.append(Improvement(name, *parts))
+            whole = (found.section.image, found.truth, coarse, mask)
+            image, truth, before, after = (np.array(pixels[field]) for pixels in whole)
+            self._improvements.append(Example(name, image, truth, {"coarse": before, "final": after}))
 
     def draw(self, examples: Path, improvement: Path) -> None:
         """Write the two figures; the second only for networks with a coarse head."""
-        from ntrm.report.evaluation_figures import improvement_figure
-        from ntrm.report.training_figures import examples_figure
+        from ntrm.report.drawing import write_figure
+        from ntrm.report.picture_grids import examples_figure, improvement_figure
 
-        examples_figure(self._examples, self._schema, examples)
+        write_figure(examples, examples_figure, self._examples, self._schema)
         if self._improvements:
-            improvement_figure(self._improvements, self._schema, improvement)
+            write_figure(improvement, improvement_figure, self._improvements, self._schema)
 
 
 def most_changed(truth: Mask, coarse: Mask, final: Mask, side: int) -> tuple[slice, slice]:
@@ -124,9 +123,10 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
     write_text(out / SECTIONS, sections_table(evaluation))
     _write_confusions(out / CONFUSIONS, evaluation)
     if gallery is not None:
-        from ntrm.report.evaluation_figures import confusion_figure
+        from ntrm.report.charts import confusion_figure
+        from ntrm.report.drawing import write_figure
 
-        confusion_figure(evaluation.confusion, evaluation.schema, out / CONFUSION_FIGURE)
+        write_figure(out / CONFUSION_FIGURE, confusion_figure, evaluation.confusion, evaluation.schema)
         gallery.draw(out / EXAMPLES_FIGURE, out / IMPROVEMENT_FIGURE)
     write_json(out / METRICS, evaluation.as_dict())
 

@@ -22,18 +22,11 @@ from ntrm.paper.outcomes import Outcome, Results, Score
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import FIGURES, TABLE_2
 from ntrm.paper.result_tables import HEADLINE, Difference, Table, headline, seconds_per_section
+from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, resolution_figure
 from ntrm.report.dataset_report import stats_figure
-from ntrm.report.evaluation_figures import Improvement, improvement_figure
+from ntrm.report.drawing import write_figure
 from ntrm.report.network_figures import architecture_figure, pipeline_figure, trm_figure
-from ntrm.report.result_figures import (
-    AblationRow,
-    Estimate,
-    QualitativeRow,
-    ResolutionRow,
-    ablation_figure,
-    qualitative_figure,
-    resolution_figure,
-)
+from ntrm.report.picture_grids import Example, improvement_figure, qualitative_figure
 
 VISIBLE = 0.005
 """Share of a window from which on a tissue counts as shown."""
@@ -119,7 +112,7 @@ class Drawn:
 def draw_dataset(stats: DatasetStats, folder: Path) -> Drawn:
     """Shares of tissues and their neighbours."""
     path = folder / "dataset.png"
-    stats_figure(stats, path)
+    write_figure(path, stats_figure, stats)
     return Drawn("dataset", path, "Share of the pixels, and of each tissue's boundary, over all parts of the dataset.")
 
 
@@ -137,21 +130,21 @@ def draw_systems(
     if not columns or not windows:
         return []
     rows = [
-        QualitativeRow(each.name, each.image, each.truth, {name: masks[k].mask for name, masks in columns.items()})
+        Example(each.name, each.image, each.truth, {name: masks[k].mask for name, masks in columns.items()})
         for k, each in enumerate(windows)
     ]
-    qualitative_figure(rows, schema, folder / "qualitative.png")
+    write_figure(folder / "qualitative.png", qualitative_figure, rows, schema)
     seed = f"seed {plan.seeds[0]}"
     caption = f"Windows of the test part with as many tissues as possible; every system, {seed}, on the same windows."
     figures.append(Drawn("qualitative", folder / "qualitative.png", caption))
     ours = columns.get(plan.ours.title, []) if plan.ours else []
     changed = [
-        Improvement(each.name, each.image, each.truth, made.coarse_mask, made.mask)
+        Example(each.name, each.image, each.truth, {"coarse": made.coarse_mask, "final": made.mask})
         for each, made in zip(windows, ours, strict=bool(ours))
         if made.coarse_mask is not None
     ]
     if changed:
-        improvement_figure(changed, schema, folder / "improvement.png")
+        write_figure(folder / "improvement.png", improvement_figure, changed, schema)
         caption = f"Initial and final prediction of NTRM, {seed}: corrected pixels in green, broken ones in red."
         figures.append(Drawn("improvement", folder / "improvement.png", caption))
     return figures
@@ -167,9 +160,9 @@ def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> li
     edges = [0 if each.graph is None else int(each.graph.adjacency.sum()) for each in made]
     _, _, window = max(zip(edges, (each.tissues for each in windows), windows, strict=True), key=lambda each: each[:2])
     pipeline, architecture, stages = (folder / f"{name}.png" for name in ("pipeline", "architecture", "trm"))
-    pipeline_figure(network, window.image, pipeline)
-    architecture_figure(network, architecture)
-    trm_figure(network, window.image, stages)
+    write_figure(pipeline, pipeline_figure, network, window.image)
+    write_figure(architecture, architecture_figure, network)
+    write_figure(stages, trm_figure, network, window.image)
     where = f"one forward pass of the trained network on the window {window.name}"
     return [
         Drawn("pipeline", pipeline, f"The pipeline in {where}."),
@@ -181,20 +174,18 @@ def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> li
 def draw_ablation(table: Table, folder: Path) -> Drawn | None:
     """Gain of every variant over its matched control."""
     place = table.header.index("IoU minus control, points")
-    rows = [AblationRow("matched control", 0.0)]
+    gains = {"matched control": Estimate(0.0)}
     for row in table.rows:
         gain = row[place]
         if isinstance(gain, Difference):
             # The interval is of resampled patients, and need not hold the value itself where they are few.
             low, high = min(gain.low, gain.value), max(gain.high, gain.value)
-            rows.append(AblationRow(str(row[0]), gain.value, low, high))
-    if len(rows) < 2:
+            gains[str(row[0])] = Estimate(gain.value, low, high)
+    if len(gains) < 2:
         return None
     path = folder / "ablation.png"
-    note = "95 % intervals, paired bootstrap over patients"
-    ablation_figure(
-        rows, path, measure="IoU minus the matched control's, points", reference="matched control", note=note
-    )
+    measure, note = "IoU minus the matched control's, points", "95 % intervals, paired bootstrap over patients"
+    write_figure(path, ablation_figure, gains, measure=measure, reference="matched control", note=note)
     return Drawn("ablation", path, "What each variant of the relation module gains over a network without one.")
 
 
@@ -217,7 +208,7 @@ def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path)
     if len(rows) < 2:
         return None
     path = folder / "resolutions.png"
-    resolution_figure(rows, path)
+    write_figure(path, resolution_figure, rows)
     return Drawn("resolutions", path, "NTRM by resolution: scores, with one standard deviation over seeds, and costs.")
 
 

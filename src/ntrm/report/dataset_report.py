@@ -1,4 +1,4 @@
-"""A dataset to look at: a contact sheet, shares of tissues and who borders on whom, and a page with all of it."""
+"""A dataset at a glance: a contact sheet, pixels and boundaries of its tissues, and a page with all of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ntrm.data.check import CheckReport
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.stats import DatasetStats
-from ntrm.report.drawing import FAINT, INK, heat_map, new_figure, plain, set_title, write_figure
+from ntrm.report.drawing import FAINT, INK, heat_map, new_figure, plain, set_title, tissue_swatches, write_figure
 from ntrm.report.html import write_page
 
 _INCH_PER_CLASS = 0.36
@@ -32,8 +32,6 @@ LEGEND = 26
 LEGEND_WIDTH = 215
 """Room for the longest tissue of the skin schema."""
 LINE, PAPER, RULE = (30, 30, 34), (255, 255, 255), (205, 205, 210)
-
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 def dataset_report(
@@ -50,7 +48,7 @@ def dataset_report(
     with tempfile.TemporaryDirectory() as folder:
         sheet, figure = Path(folder, "sheet.png"), Path(folder, "stats.png")
         shown = contact_sheet(dataset, sheet, columns=3, progress=progress)
-        stats_figure(stats, figure)
+        write_figure(figure, stats_figure, stats)
         document = stats.as_dict()
         write_page(
             path,
@@ -92,21 +90,18 @@ def contact_sheet(
     """Write a PNG with up to ``most`` sections of the dataset, spread over it; returns how many are shown."""
     cases = spread_evenly([case for case in dataset if case.image and case.mask], most)
     if not cases:
-        raise DataError(
-            "no section has both image and mask", got=dataset.root, hint="run ntrm data check on the folder"
-        )
+        hint = "run ntrm data check on the folder"
+        raise DataError("no section has both image and mask", got=dataset.root, hint=hint)
     columns = min(columns, len(cases))
-    rows = -(-len(cases) // columns)
     cell_width, cell_height = 2 * CELL + 2 * MARGIN, CELL + CAPTION + MARGIN
-    width = columns * cell_width + MARGIN
+    width, bottom = columns * cell_width + MARGIN, -(-len(cases) // columns) * cell_height + MARGIN
     legend_columns = max(1, (width - 2 * MARGIN) // LEGEND_WIDTH)
     legend_rows = -(-len(dataset.schema) // legend_columns)
-    size = (width, rows * cell_height + MARGIN + legend_rows * LEGEND + MARGIN)
-    sheet = Image.new("RGB", size, PAPER)
+    sheet = Image.new("RGB", (width, bottom + legend_rows * LEGEND + MARGIN), PAPER)
     for k, case in enumerate(progress.track(cases, len(cases), "contact sheet")):
         corner = (MARGIN + k % columns * cell_width, MARGIN + k // columns * cell_height)
         _paste_case(sheet, case, dataset.schema, corner)
-    _draw_legend(sheet, dataset.schema, rows * cell_height + MARGIN, legend_columns)
+    _draw_legend(sheet, dataset.schema, bottom, legend_columns)
     with whole_file(path) as partial:
         sheet.save(partial, format="PNG", optimize=True)
     return len(cases)
@@ -138,72 +133,50 @@ def _paste_case(sheet: Image.Image, case: Case, schema: LabelSchema, corner: tup
     left, top = corner
     image = thumbnail(read_image(case.image), CELL, smooth=True)
     mask = thumbnail(schema.colourise(read_mask(case.mask, schema).mask), CELL, smooth=False)
+    backdrop = PAPER if schema.background is None else schema[schema.background].rgb
     draw = ImageDraw.Draw(sheet)
-    for k, picture in enumerate((image, mask)):
-        x = left + k * (CELL + 2)
-        place = (x + (CELL - picture.width) // 2, top + (CELL - picture.height) // 2)
-        if k:
-            draw.rectangle((x, top, x + CELL - 1, top + CELL - 1), fill=_backdrop(schema))
-        sheet.paste(picture, place)
-        draw.rectangle((x, top, x + CELL - 1, top + CELL - 1), outline=RULE)
-    caption = " · ".join(part for part in (case.name, case.split or "", case.level) if part)
-    draw.text((left, top + CELL + 2), caption, fill=LINE, font=_sheet_font(13))
-
-
-def _backdrop(schema: LabelSchema) -> tuple[int, int, int]:
-    return PAPER if schema.background is None else schema[schema.background].rgb
+    for picture, x, fill in ((image, left, PAPER), (mask, left + CELL + 2, backdrop)):
+        box = (x, top, x + CELL - 1, top + CELL - 1)
+        draw.rectangle(box, fill=fill)
+        sheet.paste(picture, (x + (CELL - picture.width) // 2, top + (CELL - picture.height) // 2))
+        draw.rectangle(box, outline=RULE)
+    caption = " · ".join(filter(None, (case.name, case.split, case.level)))
+    draw.text((left, top + CELL + 2), caption, fill=LINE, font=ImageFont.load_default(13))
 
 
 def _draw_legend(sheet: Image.Image, schema: LabelSchema, top: int, columns: int) -> None:
     draw = ImageDraw.Draw(sheet)
     width = (sheet.width - 2 * MARGIN) // columns
-    for k, tissue in enumerate(schema.tissues):
+    for k, swatch in enumerate(tissue_swatches(schema)):
         left, y = MARGIN + k % columns * width, top + k // columns * LEGEND
-        draw.rectangle((left, y + 3, left + 16, y + 19), fill=tissue.rgb, outline=LINE)
-        text = tissue.name if tissue.title in ("", tissue.name) else f"{tissue.name} {tissue.title}"
-        draw.text((left + 22, y + 3), text, fill=LINE, font=_sheet_font(12))
+        draw.rectangle((left, y + 3, left + 16, y + 19), fill=swatch.rgb, outline=LINE)
+        draw.text((left + 22, y + 3), swatch.text, fill=LINE, font=ImageFont.load_default(12))
 
 
-def _sheet_font(size: int) -> Font:
-    return ImageFont.load_default(size)
-
-
-def stats_figure(stats: DatasetStats, path: Path) -> None:
-    """Write both pictures side by side; the suffix of ``path`` chooses PNG, SVG or PDF."""
-    write_figure(path, lambda: draw_stats(stats))
-
-
-def draw_stats(stats: DatasetStats) -> Figure:
-    """Figure with the pixel shares on the left and the boundary shares on the right."""
+def stats_figure(stats: DatasetStats) -> Figure:
+    """Pixels of each tissue at the left, its neighbours at the right."""
     side = _INCH_PER_CLASS * max(len(stats.schema), 6)
     figure = new_figure(side * 1.15 + 7.5, side + 1.9, constrained=True)
-    shares, borders = figure.subplots(1, 2, width_ratios=(4.6, side * 1.15 + 1.2))
-    draw_pixel_share(shares, stats.pixel_share, stats.schema)
-    draw_boundary_share(borders, stats.boundary_share, stats.schema)
+    pixels, borders = figure.subplots(1, 2, width_ratios=(4.6, side * 1.15 + 1.2))
+    _draw_pixels(pixels, stats.pixel_share, stats.schema)
+    # Row → column; a tissue with itself is greyed out.
+    heat_map(borders, stats.boundary_share, stats.schema.names, grey=np.eye(len(stats.schema), dtype=bool))
+    set_title(borders, "Neighbours: share of the row’s boundary")
     figure.suptitle(stats.headline, x=0.01, ha="left", fontsize=9.5, color=FAINT)
     return figure
 
 
-def draw_pixel_share(axes: Any, share: NDArray[np.float64], schema: LabelSchema) -> None:
+def _draw_pixels(axes: Any, fractions: NDArray[np.float64], schema: LabelSchema) -> None:
     """Horizontal bars in the tissues' colours, outlined, because some tissues are nearly white."""
-    places = np.arange(len(schema))
-    axes.barh(places, share, height=0.72, color=schema.palette / 255.0, edgecolor=INK, linewidth=0.6)
-    for place, value in zip(places, share, strict=True):
-        axes.text(value, place, f"  {value:.1%}", va="center", fontsize=8, color=INK)
-    axes.set_yticks(places, [_label(tissue.name, tissue.title) for tissue in schema.tissues], fontsize=8)
+    rows = np.arange(len(schema))
+    axes.barh(rows, fractions, height=0.72, color=schema.palette / 255.0, edgecolor=INK, linewidth=0.6)
+    for row, value in zip(rows, fractions, strict=True):
+        axes.text(value, row, f"  {value:.1%}", va="center", fontsize=8, color=INK)
+    labels = [plain(t.name if t.title in {"", t.name} else f"{t.title}  {t.name}") for t in schema.tissues]
+    axes.set_yticks(rows, labels, fontsize=8)
     axes.set_ylim(len(schema) - 0.5, -0.5)
-    axes.set_xlim(0, max(float(share.max()), 0.01) * 1.18)
+    axes.set_xlim(0, max(float(fractions.max()), 0.01) * 1.18)
     axes.set_xticks([])
     axes.tick_params(length=0)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     set_title(axes, "Share of the pixels")
-
-
-def draw_boundary_share(axes: Any, share: NDArray[np.float64], schema: LabelSchema) -> None:
-    """Heat map, row → column; cells below half a percent stay blank, a tissue with itself is greyed out."""
-    heat_map(axes, share, schema.names, grey=np.eye(len(schema), dtype=bool))
-    set_title(axes, "Neighbours: share of the row’s boundary")
-
-
-def _label(name: str, title: str) -> str:
-    return plain(name if title in {"", name} else f"{title}  {name}")

@@ -1,4 +1,4 @@
-"""What really flows through a network: tensors and shapes caught by hooks during one forward pass."""
+"""What flows through a network: tensors and shapes, kept by hooks during one forward pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WINDOW = 256
 """Side of the window whose sizes the architecture is drawn with."""
 
 Floats = NDArray[np.float32]
-Catch = Callable[[tuple[Any, ...], Any], None]
+Hook = Callable[[tuple[Any, ...], Any], None]
 
 
 @dataclass(frozen=True)
@@ -93,27 +93,25 @@ class RelationTrace:
 def trace_architecture(network: SegmentationModel, window: int = WINDOW) -> ArchitectureTrace:
     """Run an empty window through an NTRM and note the size of every stage."""
     if not isinstance(network, NTRM):
-        raise UsageError(
-            "only NTRM's own architecture can be drawn",
-            got=network.config.arch,
-            expected="ntrm-paper or ntrm-control",
-        )
+        expected = "ntrm-paper or ntrm-control"
+        raise UsageError("only NTRM's own architecture can be drawn", got=network.config.arch, expected=expected)
     network = copy.deepcopy(network).cpu().eval()
-    shapes: dict[str, Shape] = {}
+    relation, shapes = network.relation, dict[str, Shape]()
     passed: list[Any] = []
     nodes: list[Tensor] = []
-    catches = [(part, _note(shapes, names)) for part, names in _ntrm_parts(network)]
-    catches += [(layer, lambda _, made: passed.append(made)) for layer in getattr(network.relation, "layers", [])]
-    if network.relation is not None:
-        catches.append((network.relation.projection, lambda given, _: nodes.append(given[0])))
+    hooks = [(block, _note_shapes(shapes, names)) for block, names in _blocks(network)]
+    hooks += [(layer, lambda _, output: passed.append(output)) for layer in getattr(relation, "layers", [])]
+    if relation is not None:
+        hooks.append((relation.projection, lambda inputs, _: nodes.append(inputs[0])))
     image = torch.zeros(1, 3, window, window)
-    with _hooked(catches), torch.inference_mode():
+    with _hooked(hooks), torch.inference_mode():
         output = network(image)
-    shapes |= {"image": _shape(image), "coarse": _shape(output.coarse), "final": _shape(output.final)}
+    tensors = {"image": image, "coarse": output.coarse, "final": output.final}
+    shapes |= {name: Shape(*tensor.shape[1:]) for name, tensor in tensors.items()}
     return ArchitectureTrace(
         shapes=shapes,
         coarse_from=network.coarse_from.upper(),
-        relation=None if network.relation is None else network.relation.config,
+        relation=None if relation is None else relation.config,
         nodes=(nodes[0].shape[1], nodes[0].shape[2]) if nodes else None,
         layers=len(passed),
         parameters=sum(parameter.numel() for parameter in network.parameters()),
@@ -127,11 +125,11 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
     relation = find_relation(network)
     caught: dict[str, Tensor] = {}
 
-    def keep_relation(given: tuple[Any, ...], made: Any) -> None:
-        caught.update(features=given[0], probabilities=given[1], refined=made[0])
+    def keep_relation(inputs: tuple[Any, ...], output: Any) -> None:
+        caught.update(features=inputs[0], probabilities=inputs[1], refined=output[0])
 
-    def keep_projection(given: tuple[Any, ...], made: Any) -> None:
-        caught.update(masks=given[1], projected=made)
+    def keep_projection(inputs: tuple[Any, ...], output: Any) -> None:
+        caught.update(masks=inputs[1], projected=output)
 
     predictor = Predictor(network, device="cpu", precision="float32")
     with _hooked([(relation, keep_relation), (relation.projection, keep_projection)]):
@@ -142,22 +140,15 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
     high, wide = (-(-side // stride) for side in image.shape[:2])
     maps = {name: tensor[0, :, :high, :wide].float().numpy() for name, tensor in caught.items()}
     names = ("D2", "D2'") if isinstance(network, NTRM) else ("features", "refined")
-    return RelationTrace(
-        image=image,
-        schema=network.config.schema,
-        config=relation.config,
-        names=names,
-        graph=predicted.graph,
-        mask=predicted.mask,
-        **maps,
-    )
+    schema, config = network.config.schema, relation.config
+    return RelationTrace(image, schema, config, names, graph=predicted.graph, mask=predicted.mask, **maps)
 
 
 def find_relation(network: SegmentationModel) -> TissueRelation:
     """The network's tissue relation module; an error where it has none."""
-    for part in network.modules():
-        if isinstance(part, TissueRelation):
-            return part
+    for module in network.modules():
+        if isinstance(module, TissueRelation):
+            return module
     raise UsageError(
         "the network has no tissue relation module",
         got=network.config.arch,
@@ -166,36 +157,29 @@ def find_relation(network: SegmentationModel) -> TissueRelation:
     )
 
 
-def _ntrm_parts(network: NTRM) -> list[tuple[nn.Module, list[str]]]:
-    parts: list[tuple[nn.Module, list[str]]] = [
+def _blocks(network: NTRM) -> list[tuple[nn.Module, list[str]]]:
+    """Modules with the names of their outputs."""
+    decoder = [*network.upper.blocks, *network.lower.blocks]
+    return [
         (network.encoder, ["E1", "E2", "E3", "E4", "E5"]),
         (network.coarse, ["φ"]),
-        *((block, [f"D{number}"]) for number, block in enumerate(network.upper.blocks, start=1)),
-        *((block, [f"D{number}"]) for number, block in enumerate(network.lower.blocks, start=3)),
+        *((block, [f"D{number}"]) for number, block in enumerate(decoder, start=1)),
+        *([] if network.relation is None else [(network.relation, ["D2'"])]),
     ]
-    return parts if network.relation is None else [*parts, (network.relation, ["D2'"])]
 
 
-def _note(shapes: dict[str, Shape], names: list[str]) -> Catch:
-    def catch(_: tuple[Any, ...], made: Any) -> None:
-        tensors = made if isinstance(made, tuple) else (made,)
-        shapes.update((name, _shape(tensor)) for name, tensor in zip(names, tensors, strict=False))
+def _note_shapes(shapes: dict[str, Shape], names: list[str]) -> Hook:
+    def note(_: tuple[Any, ...], output: Any) -> None:
+        tensors = output if isinstance(output, tuple) else (output,)
+        shapes.update((name, Shape(*tensor.shape[1:])) for name, tensor in zip(names, tensors, strict=False))
 
-    return catch
-
-
-def _shape(tensor: Tensor) -> Shape:
-    return Shape(*tensor.shape[1:])
+    return note
 
 
 @contextmanager
-def _hooked(catches: list[tuple[nn.Module, Catch]]) -> Iterator[None]:
-    """Call ``catch(inputs, output)`` after each forward of its module, as long as the block runs."""
-
-    def hook(catch: Catch) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-        return lambda _, given, made: catch(given, made)
-
-    handles = [part.register_forward_hook(hook(catch)) for part, catch in catches]
+def _hooked(hooks: list[tuple[nn.Module, Hook]]) -> Iterator[None]:
+    """Call ``hook(inputs, output)`` after each forward of its module, as long as the block runs."""
+    handles = [module.register_forward_hook(lambda _, *data, hook=hook: hook(*data)) for module, hook in hooks]
     try:
         yield
     finally:

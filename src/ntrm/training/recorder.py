@@ -164,19 +164,23 @@ def choose_examples(tiles: TileDataset, count: int = EXAMPLES_SHOWN) -> list[int
 
 def draw_curves(rows: Sequence[LogRow], path: Path) -> None:
     """Write ``curves.png``."""
-    from ntrm.report.training_figures import curves_figure
+    from ntrm.report.charts import curves_figure
+    from ntrm.report.drawing import write_figure
 
-    curves_figure(rows, path)
+    write_figure(path, curves_figure, rows)
 
 
 def draw_examples(predict: Callable[[Tensor], Tensor], tiles: TileDataset, indices: Sequence[int], path: Path) -> None:
     """Write ``examples.png``; ``predict`` takes bytes (B, 3, S, S) and returns masks (B, S, S)."""
-    from ntrm.report.training_figures import Example, examples_figure
+    from ntrm.report.drawing import write_figure
+    from ntrm.report.picture_grids import Example, examples_figure
 
     chosen = [tiles[index] for index in indices]
     masks = predict(torch.stack([tile.image for tile in chosen])).numpy()
     examples = [
-        Example(tiles.places[index].case.name, tile.image.permute(1, 2, 0).numpy(), tile.mask.numpy(), mask)
+        Example(
+            tiles.places[index].case.name, tile.image.permute(1, 2, 0).numpy(), tile.mask.numpy(), {"prediction": mask}
+        )
         for index, tile, mask in zip(indices, chosen, masks, strict=True)
     ]
-    examples_figure(examples, tiles.schema, path)
+    write_figure(path, examples_figure, examples, tiles.schema)

@@ -1,0 +1,331 @@
+"""Curves, matrices and intervals: a training run, an evaluation, calibration, ablation, resolutions."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError, UsageError, check_number
+from ntrm.core.labels import LabelSchema
+from ntrm.metrics.calibration import CalibrationCounts
+from ntrm.report.drawing import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PALE,
+    PINK,
+    check_some,
+    heat_map,
+    new_figure,
+    plain,
+    set_title,
+    show_message,
+    trim,
+)
+
+LogRow = Mapping[str, float | None]
+Floats = NDArray[np.float64]
+
+_MANY = 120
+"""From this many points on, a pale line shows them and a bold one their moving average."""
+_INCH_PER_CLASS = 0.42
+MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))
+"""Colour and marker of each score, in the order in which the first row names them."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    key: str
+    label: str
+    colour: str
+    marker: str
+    best: str = ""
+    """``low`` or ``high`` where the best value is to be marked."""
+
+
+_LOSSES = (_Line("train_loss", "training", ORANGE, "s"), _Line("val_loss", "validation", BLUE, "o", best="low"))
+_SCORES = (
+    _Line("val_iou", "mean IoU", BLUE, "o", best="high"),
+    _Line("val_dice", "mean Dice", GREEN, "^"),
+    _Line("val_accuracy", "pixel accuracy", PINK, "D"),
+)
+
+
+def curves_figure(rows: Sequence[LogRow]) -> Figure:
+    """Losses, validation scores and learning rate over the steps of a log; a row may lack any value but ``step``."""
+    figure = new_figure(8.5, 8.2, constrained=True)
+    losses, scores, rate = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.5))
+    _draw_lines(losses, rows, _LOSSES)
+    _draw_lines(scores, rows, _SCORES)
+    _draw_rate(rate, rows)
+    for axes, title in ((losses, "Loss"), (scores, "Validation scores"), (rate, "Learning rate")):
+        set_title(axes, title)
+    _choose_scales(losses, rate)
+    epochs = _values([{"step": row.get("epoch"), "value": row.get("step")} for row in rows], "value")[0]
+    last = f" (the last one shown lies in epoch {epochs.max():,.1f})" if len(epochs) else ""
+    rate.set_xlabel(f"step{last}", fontsize=9)
+    rate.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def _draw_lines(axes: Any, rows: Sequence[LogRow], lines: Sequence[_Line]) -> None:
+    trim(axes)
+    series = [(line, *_values(rows, line.key)) for line in lines]
+    for line, steps, values in series:
+        if len(values):
+            _draw_line(axes, line, steps, values)
+    if any(len(values) for _, _, values in series):
+        axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    else:
+        show_message(axes, "no values yet")
+        axes.set_yticks([])
+
+
+def _draw_line(axes: Any, line: _Line, steps: Floats, values: Floats) -> None:
+    colour, label = line.colour, line.label
+    if line.best:
+        best = int(values.argmin() if line.best == "low" else values.argmax())
+        label += f"\n  best {values[best]:.3f}\n  at step {steps[best]:,.0f}"
+        axes.plot(steps[best], values[best], "o", ms=11, mfc="none", mec=colour, mew=1.4, zorder=4, label="_best")
+    if len(values) < _MANY:
+        axes.plot(steps, values, color=colour, marker=line.marker, ms=4, lw=1.5, label=label)
+        return
+    axes.plot(steps, values, color=colour, lw=0.7, alpha=0.3, label="_points")
+    axes.plot(steps, moving_average(values, max(3, len(values) // 40)), color=colour, lw=1.7, label=label)
+
+
+def _draw_rate(axes: Any, rows: Sequence[LogRow]) -> None:
+    """A schedule is exact: it is drawn in steps, never averaged."""
+    trim(axes)
+    steps, values = _values(rows, "learning_rate")
+    if not len(values):
+        show_message(axes, "no values yet")
+        axes.set_yticks([])
+        return
+    axes.plot(steps, values, color=INK, lw=1.5, marker="." if len(values) == 1 else "", drawstyle="steps-post")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
+
+
+def moving_average(values: Floats, span: int) -> Floats:
+    """Mean over ``span`` values around each, over fewer near the ends.
+
+    >>> moving_average(np.array([0.0, 3.0, 6.0, 0.0]), 3).tolist()
+    [1.5, 3.0, 3.0, 3.0]
+    """
+    sums, counts = (np.convolve(summands, np.ones(span), mode="same") for summands in (values, np.ones_like(values)))
+    return np.asarray(sums / counts)
+
+
+def _values(rows: Sequence[LogRow], key: str) -> tuple[Floats, Floats]:
+    """Steps and values of the rows that have both, in the order of the steps."""
+    pairs = [(row.get("step"), row.get(key)) for row in rows]
+    known = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)]
+    table = np.array(known, dtype=np.float64).reshape(-1, 2)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    return table[:, 0], table[:, 1]
+
+
+def _choose_scales(losses: Any, rate: Any) -> None:
+    """From zero on, or logarithmic where a linear scale would flatten most of the losses."""
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in losses.lines] or [np.ones(1)])
+    if values.min() > 0 and values.max() > 20 * values.min():
+        losses.set_yscale("log")
+    elif losses.lines and values.min() >= 0:
+        losses.set_ylim(bottom=0)
+    if rate.lines:
+        rate.set_ylim(bottom=0)
+
+
+def confusion_figure(counts: NDArray[np.integer], schema: LabelSchema) -> Figure:
+    """Heat map, ground truth → prediction, as fractions of the row; tissues without annotated pixels are greyed."""
+    size = len(schema)
+    if counts.shape != (size, size):
+        raise DataError("the counts do not fit the classes", got=f"shape {counts.shape}", expected=f"({size}, {size})")
+    totals = counts.sum(axis=1)
+    side = _INCH_PER_CLASS * max(size, 5)
+    figure = new_figure(side + 2.4, side + 1.4, constrained=True)
+    axes: Any = figure.subplots()
+    absent_rows, absent_columns = totals == 0, (totals == 0) & (counts.sum(axis=0) == 0)
+    fractions, grey = counts / np.maximum(totals, 1)[:, None], absent_rows[:, None] | absent_columns[None, :]
+    heat_map(axes, fractions, schema.names, grey=grey, aspect="equal")
+    if not totals.any():
+        show_message(axes, "no annotated pixel")
+    for labels, absent in ((axes.get_yticklabels(), absent_rows), (axes.get_xticklabels(), absent_columns)):
+        for label, gone in zip(labels, absent, strict=True):
+            label.set_color("#a0a0a6" if gone else INK)
+    small = {"fontsize": 7.5, "color": FAINT}
+    for row, total in enumerate(totals):
+        text = f"{total / totals.sum():.1%}" if total else "absent"
+        axes.text(size - 0.35, row, text, va="center", clip_on=False, **small)
+    above = {"xytext": (0, 3), "textcoords": "offset points", "annotation_clip": False}
+    axes.annotate("of all pixels", (size - 0.35, -0.5), **above, **small)
+    axes.set_ylabel("true tissue", fontsize=9)
+    axes.set_xlabel("predicted tissue", fontsize=9)
+    set_title(axes, "Share of each true tissue’s pixels", pad=18)
+    return figure
+
+
+def reliability_figure(before: CalibrationCounts, after: CalibrationCounts | None = None) -> Figure:
+    """Accuracy against confidence, before and after calibration; below, the fraction of the pixels by confidence."""
+    figure = new_figure(6.4, 7.4, constrained=True)
+    diagram, pixels = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1.3))
+    for axes in (diagram, pixels):
+        trim(axes)
+    diagram.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=":", label="as sure as right")
+    _draw_counts(diagram, pixels, before, "before calibration" if after else "as it is", ORANGE, "s", "--")
+    if after is not None:
+        _draw_counts(diagram, pixels, after, "after calibration", BLUE, "o", "-")
+    diagram.set_xlim(0, 1)
+    diagram.set_ylim(0, 1.02)
+    diagram.set_ylabel("share of pixels that are right", fontsize=9)
+    diagram.text(0.97, 0.05, "below the line: too sure", fontsize=8, color=FAINT, ha="right")
+    diagram.legend(fontsize=8.5, frameon=False, loc="upper left")
+    set_title(diagram, "Is it right as often as it is sure?")
+    pixels.set_ylabel("share of pixels", fontsize=9)
+    pixels.set_xlabel("confidence (probability of the predicted tissue)", fontsize=9)
+    pixels.set_ylim(0, None)
+    return figure
+
+
+def _draw_counts(
+    diagram: Any, pixels: Any, counts: CalibrationCounts, label: str, colour: str, marker: str, style: str
+) -> None:
+    rows = counts.reliability()
+    known = [(row.confidence, row.accuracy) for row in rows if row.pixels]
+    if not known:
+        show_message(diagram, "no annotated pixel")
+        return
+    text = f"{label}: calibration error {counts.expected_error or 0:.3f}, Brier {counts.brier or 0:.3f}"
+    diagram.plot(*zip(*known, strict=True), color=colour, marker=marker, ms=5, lw=1.6, ls=style, label=text)
+    edges = [row.low for row in rows] + [1.0]
+    pixels.stairs([row.pixels / counts.total for row in rows], edges, color=colour, lw=1.6, ls=style)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score and, where it was estimated, its interval."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        below, above = self.arms
+        # NaN compares as false.
+        if not (math.isfinite(self.mean) and 0 <= below < math.inf and 0 <= above < math.inf):
+            raise UsageError(
+                "impossible interval", got=f"{self.mean} from {self.low} to {self.high}", expected="low ≤ mean ≤ high"
+            )
+
+    @property
+    def arms(self) -> tuple[float, float]:
+        """How far the interval reaches below and above."""
+        low, high = (self.mean if bound is None else bound for bound in (self.low, self.high))
+        return self.mean - low, high - self.mean
+
+
+def ablation_figure(
+    variants: Mapping[str, Estimate], *, measure: str = "mean IoU", reference: str | None = None, note: str = ""
+) -> Figure:
+    """The score of each variant with its interval, one below the other; a line marks the one called ``reference``."""
+    check_some([*variants], "variants")
+    if reference is not None and reference not in variants:
+        raise UsageError("unknown reference", got=reference, expected=f"one of {', '.join(variants)}")
+    labels = ["\n".join(textwrap.wrap(plain(name), 38)) for name in variants]
+    figure = new_figure(8.4, 1.3 + 0.4 * len(variants) + (0.25 if note else 0), constrained=True)
+    axes = figure.subplots()
+    above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    for row, (name, score) in enumerate(variants.items()):
+        colour, arms = ORANGE if name == reference else BLUE, [[arm] for arm in score.arms]
+        axes.errorbar(score.mean, row, xerr=arms, fmt="o", color=colour, ms=6, lw=1.6, capsize=3)
+        axes.annotate(f"{score.mean:.3f}", (score.mean, row), fontsize=7.5, color=INK, bbox=white, **above)
+    if reference is not None:
+        axes.axvline(variants[reference].mean, color=ORANGE, lw=1, ls="--", zorder=1)
+    axes.set_yticks(range(len(variants)), labels, fontsize=8.5)
+    axes.set_ylim(len(variants) - 0.5, -0.5)
+    axes.margins(x=0.08)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.grid(axis="x", color=PALE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(plain(note), fontsize=8.5, color=FAINT, loc="left")
+    set_title(axes, plain(measure) + ("" if reference is None else f" (dashed: {plain(reference)})"))
+    return figure
+
+
+@dataclass(frozen=True)
+class ResolutionRow:
+    """One resolution: its name, µm/px, scores by name, costs by name and unit, the scores that the paper states."""
+
+    name: str
+    mpp: float
+    scores: Mapping[str, Estimate]
+    costs: Mapping[str, float] = field(default_factory=dict)
+    quoted: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_number("µm/px", self.mpp, 1e-6, 1e6)
+        for name, cost in self.costs.items():
+            check_number(f"cost ({name})", cost, 0, math.inf)
+
+
+def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
+    """Scores at the left, hollow as the paper states them; a panel for each cost at the right; coarse to fine."""
+    check_some(rows, "resolutions")
+    rows = sorted(rows, key=lambda row: -row.mpp)
+    costs = list(dict.fromkeys(name for row in rows for name in row.costs))
+    figure = new_figure(4.9 + 2.5 * len(costs), 4.2, constrained=True)
+    first, *others = figure.subplots(1, 1 + len(costs), squeeze=False, width_ratios=[1.9, *[1] * len(costs)])[0]
+    _draw_scores(first, rows)
+    for axes, name in zip(others, costs, strict=True):
+        _draw_cost(axes, rows, name)
+    for axes in (first, *others):
+        # Narrow panels have no room for µm/px, which stand in the first one.
+        labels = [plain(row.name) + (f"\n{row.mpp:g} µm/px" if axes is first else "") for row in rows]
+        axes.set_xticks(range(len(rows)), labels, fontsize=8.5)
+        axes.set_xlim(-0.6, len(rows) - 0.4)
+    return figure
+
+
+def _draw_scores(axes: Any, rows: Sequence[ResolutionRow]) -> None:
+    trim(axes)
+    names = list(dict.fromkeys(name for row in rows for name in row.scores))
+    handles: list[Any] = []
+    for number, name in enumerate(names):
+        colour, marker = MARKS[number % len(MARKS)]
+        shift = 0.12 * (number - (len(names) - 1) / 2)
+        scores = {k + shift: row.scores[name] for k, row in enumerate(rows) if name in row.scores}
+        means, arms = [score.mean for score in scores.values()], np.array([score.arms for score in scores.values()]).T
+        style: dict[str, Any] = {"color": colour, "marker": marker, "ms": 6, "lw": 1.5, "capsize": 3}
+        handles.append(axes.errorbar([*scores], means, yerr=arms, label=plain(name), **style))
+        quoted = [(k + shift, row.quoted[name]) for k, row in enumerate(rows) if name in row.quoted]
+        if quoted:
+            axes.plot(*zip(*quoted, strict=True), ls="none", marker=marker, ms=8, mfc="none", mec=colour, mew=1.2)
+    if any(row.quoted for row in rows):
+        handles += axes.plot([], [], ls="none", marker="o", ms=8, mfc="none", mec=FAINT, label="hollow: in the paper")
+    axes.legend(handles=handles, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    set_title(axes, "Scores")
+
+
+def _draw_cost(axes: Any, rows: Sequence[ResolutionRow], name: str) -> None:
+    trim(axes)
+    known = [(k, row.costs[name]) for k, row in enumerate(rows) if name in row.costs]
+    least = min((cost for _, cost in known if cost > 0), default=1.0)
+    for k, cost in known:
+        axes.bar(k, cost, width=0.6, color=BLUE, alpha=0.85)
+        times = f"\n× {cost / least:.3g}" if cost > 0 else ""
+        axes.text(k, cost, f"{cost:.3g}{times}", fontsize=8, color=INK, ha="center", va="bottom")
+    axes.set_ylim(0, 1.2 * max((cost for _, cost in known), default=1.0) or 1.0)
+    set_title(axes, "\n".join(textwrap.wrap(plain(name), 22)))

@@ -1,0 +1,244 @@
+import numpy as np
+import pytest
+from PIL import Image
+from tests.report.looking import pictures, shown_texts, stumbles
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.report.drawing import IGNORED, Swatch, write_figure
+from ntrm.report.picture_grids import (
+    BROKEN,
+    CORRECTED,
+    STILL_WRONG,
+    WRONG,
+    Example,
+    GridRow,
+    change_counts,
+    change_map,
+    draw_grid,
+    error_map,
+    examples_figure,
+    improvement_figure,
+    qualitative_figure,
+    uncertainty_figure,
+)
+
+MODELS = ("DeepLabV3+", "U-Net (ResNet)", "MiT, trained like the others", "NTRM")
+
+
+def example(random, shape=(40, 60), name="BCC_1", predictions=("prediction",)):
+    image = random.integers(256, size=(*shape, 3), dtype=np.uint8)
+    truth, *masks = random.integers(12, size=(1 + len(predictions), *shape), dtype=np.uint8)
+    return Example(name, image, truth, dict(zip(predictions, masks, strict=True)))
+
+
+def changed(random, shape=(48, 64)):
+    return example(random, shape, predictions=("coarse", "final"))
+
+
+def with_truth(one, truth, name="a"):
+    return Example(name, one.image, truth, one.predictions)
+
+
+def words(figure):
+    return [text for text, _ in shown_texts(figure)]
+
+
+def test_an_example_is_a_row_of_image_truth_prediction_and_errors(random):
+    one = example(random)
+    figure = examples_figure([one, example(random)], SKIN)
+    image, truth, prediction, errors, *others = pictures(figure)
+    assert len(others) == 4
+    assert np.array_equal(image, one.image)
+    assert np.array_equal(truth, SKIN.colourise(one.truth))
+    right = one.truth == one.predictions["prediction"]
+    assert np.array_equal(prediction, SKIN.colourise(one.predictions["prediction"]))
+    assert np.array_equal((errors == WRONG).all(axis=2), ~right)
+    assert f"BCC_1 · {right.mean():.1%} of the annotated pixels right" in words(figure)
+    assert all(any(text.startswith(name) for text in words(figure)) for name in SKIN.names)
+
+
+def test_ignored_pixels_are_neither_right_nor_wrong(random):
+    one = example(random)
+    prediction = one.predictions["prediction"]
+    truth = one.truth.copy()
+    truth[:20] = IGNORE
+    assert not (error_map(one.image, truth, prediction, 12)[:20] == WRONG).all(axis=2).any()
+    figure = examples_figure([with_truth(one, truth), with_truth(one, np.full_like(truth, IGNORE), "b")], SKIN)
+    assert (pictures(figure)[1][:20] == IGNORED).all()
+    right = f"a · {(truth == prediction)[20:].mean():.1%} of the annotated pixels right"
+    assert {"not annotated", right, "b · no annotated pixel"} <= set(words(figure))
+
+
+def test_large_sections_are_shrunk_and_none_is_distorted(random):
+    shapes = [(3000, 300), (200, 1500), (7, 5)]
+    figure = examples_figure([example(random, shape) for shape in shapes], SKIN)
+    for number, picture in enumerate(pictures(figure)):
+        height, width = shapes[number // 4]
+        assert max(picture.shape) <= 512
+        assert picture.shape[0] / picture.shape[1] == pytest.approx(height / width, rel=0.02)
+        assert figure.axes[number].get_aspect() == 1
+        assert number % 4 not in (1, 2) or SKIN.decode(np.asarray(picture)).strays == 0
+    assert not stumbles(figure)
+
+
+def test_long_names_and_other_schemas_fit(random):
+    schema = LabelSchema(tuple(Tissue(k, f"tissue {k} of $ {'x' * 30}", "", (k, 9, 9)) for k in range(12)))
+    assert not stumbles(examples_figure([example(random, name="a very long $ name of a section " * 6)], schema))
+
+
+def test_colours_of_change_on_every_case(random):
+    image = random.integers(256, size=(1, 6, 3), dtype=np.uint8)
+    truth = np.array([[0, 0, 0, 0, 0, IGNORE]], dtype=np.uint8)
+    coarse = np.array([[0, 1, 0, 1, 1, 1]], dtype=np.uint8)
+    final = np.array([[0, 0, 1, 1, 2, 2]], dtype=np.uint8)
+    picture = change_map(truth, coarse, final, 3, image)[0]
+    assert [tuple(colour) for colour in picture[1:5].tolist()] == [CORRECTED, BROKEN, STILL_WRONG, STILL_WRONG]
+    assert (picture[[0, 5]] >= 200).all()
+    counted = change_counts(truth, coarse, final, 3)
+    assert (counted.corrected, counted.broken, counted.still_wrong, counted.pixels) == (1, 1, 2, 5)
+
+
+def test_what_stays_right_shows_the_pale_image_without_any_colour_of_change(random):
+    image = random.integers(256, size=(30, 30, 3), dtype=np.uint8)
+    truth = random.integers(3, size=(30, 30), dtype=np.uint8)
+    picture = change_map(truth, truth, truth, 3, image)
+    assert (picture[..., 0] == picture[..., 1]).all()
+    assert picture.min() >= 200
+    assert picture.std() > 1
+
+
+def simulated(colour, kind):
+    """The colour as it looks without one kind of cone (Machado, Oliveira and Fernandes 2009, severity 1)."""
+    matrices = {
+        "none": np.eye(3),
+        "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    }
+    value = np.array(colour) / 255
+    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(matrices[kind]) @ linear, 0, 1)
+    return np.where(seen <= 0.0031308, 12.92 * seen, 1.055 * seen ** (1 / 2.4) - 0.055)
+
+
+@pytest.mark.parametrize("kind", ["none", "deutan", "protan"])
+def test_the_colours_of_change_are_told_apart_without_red_or_green(kind):
+    from skimage.color import rgb2lab
+
+    colours = (CORRECTED, BROKEN, STILL_WRONG, (200, 200, 200), (255, 255, 255))
+    seen = [rgb2lab(simulated(colour, kind).reshape(1, 1, 3)).ravel() for colour in colours]
+    for number, one in enumerate(seen[:3]):
+        for other in seen[number + 1 :]:
+            assert np.linalg.norm(one - other) > 20
+
+
+def test_an_improvement_is_a_row_of_five_with_its_counts(random):
+    row = changed(random)
+    coarse, final = row.predictions.values()
+    figure = improvement_figure([row, changed(random, (900, 400))], SKIN)
+    shown = pictures(figure)
+    assert len(shown) == 10
+    for picture, mask in zip(shown[1:4], (row.truth, coarse, final), strict=True):
+        assert np.array_equal(picture, SKIN.colourise(mask))
+    assert np.array_equal(shown[4], change_map(row.truth, coarse, final, 12, row.image))
+    before, after = coarse == row.truth, final == row.truth
+    caption = next(text for text in words(figure) if text.startswith("BCC_1"))
+    changes = {"corrected": ~before & after, "broken": before & ~after, "wrong before and after": ~before & ~after}
+    for name, pixels in changes.items():
+        assert f"{name} {pixels.sum():,} ({pixels.mean():.1%})" in caption
+    assert {"image", "truth", "coarse", "final", "change", *changes} <= set(words(figure))
+    assert not stumbles(figure)
+    unknown = improvement_figure([with_truth(row, np.full_like(row.truth, IGNORE))], SKIN)
+    assert any("corrected 0 (0.0%), broken 0 (0.0%)" in text for text in words(unknown))
+
+
+@pytest.fixture
+def windows(random):
+    return [example(random, (40, 40), f"{cancer}_1 ({cancer})", MODELS) for cancer in ("BCC", "SCC", "IEC")]
+
+
+def test_rows_are_windows_and_columns_image_truth_and_models(windows):
+    figure = qualitative_figure(windows, SKIN)
+    shown = pictures(figure)
+    assert len(shown) == 3 * (2 + len(MODELS))
+    for number, row in enumerate(windows):
+        image, *masks = shown[number * 6 : number * 6 + 6]
+        assert np.array_equal(image, row.image)
+        for picture, mask in zip(masks, (row.truth, *row.predictions.values()), strict=True):
+            assert np.array_equal(picture, SKIN.colourise(mask))
+    assert {"image", "truth", *MODELS} <= set(words(figure))
+    right = (windows[0].predictions["NTRM"] == windows[0].truth).mean()
+    assert any(text.startswith("BCC_1 (BCC)") and text.endswith(f"NTRM {right:.1%}") for text in words(figure))
+    assert not stumbles(figure)
+
+
+def test_fractions_leave_ignored_pixels_out(random):
+    row = example(random, (40, 40), predictions=("NTRM",))
+    truth = row.truth.copy()
+    truth[:30] = IGNORE
+    figure = qualitative_figure([with_truth(row, truth)], SKIN)
+    assert f"a · pixels right: NTRM {(row.predictions['NTRM'] == truth)[30:].mean():.1%}" in words(figure)
+
+
+def test_rows_columns_and_wrapped_titles(random):
+    wide, tall = np.zeros((10, 40, 3), np.uint8), np.zeros((40, 10, 3), np.uint8)
+    titles = ["a", "a title that is far too long for the width of one single column"]
+    figure = draw_grid(titles, [GridRow("one", [wide] * 2), GridRow("two", [tall] * 2)], [Swatch((1, 2, 3), "x")])
+    assert {"one", "two", "a", "x"} <= set(words(figure))
+    assert not stumbles(figure)
+    first, _, second, _ = (axes.get_position(original=True) for axes in figure.axes[:4])
+    assert first.width == pytest.approx(second.width)
+    assert second.height == pytest.approx(4 * first.height)
+
+
+@pytest.fixture(params=[(40, 90), (90, 40), (33, 1200)])
+def section(request, random):
+    shape = request.param
+    image = random.integers(256, size=(*shape, 3), dtype=np.uint8)
+    mask = random.integers(12, size=shape, dtype=np.uint8)
+    confidence, entropy = random.random((2, *shape)).astype(np.float32)
+    return "BCC_1", image, mask, confidence, entropy, SKIN
+
+
+def test_image_mask_confidence_and_entropy_on_scales_from_0_to_1(section):
+    figure = uncertainty_figure(*section)
+    shown = [image for axes in figure.axes for image in axes.images][:4]
+    _, image, mask, confidence, entropy, _ = section
+    if max(mask.shape) <= 512:
+        for picture, values in zip(shown, (image, SKIN.colourise(mask), confidence, entropy), strict=True):
+            assert np.allclose(picture.get_array(), values)
+    for picture in shown:
+        height, width = picture.get_array().shape[:2]
+        assert height / width == pytest.approx(image.shape[0] / image.shape[1], rel=0.03)
+    assert [picture.get_clim() for picture in shown[2:]] == [(0, 1), (0, 1)]
+    means = {f"confidence (mean {confidence.mean():.2f})", f"entropy (mean {entropy.mean():.2f})"}
+    assert means <= set(words(figure))
+    assert not stumbles(figure)
+
+
+def test_examples_are_written_whole(random, tmp_path):
+    path = tmp_path / "sheet" / "examples.png"
+    write_figure(path, examples_figure, [example(random)], SKIN)
+    with Image.open(path) as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
+    assert {tissue.rgb for tissue in SKIN.tissues} | {WRONG} <= colours
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_cannot_be_shown_is_refused(random, windows):
+    for draw, what in (
+        (examples_figure, "examples"),
+        (improvement_figure, "sections"),
+        (qualitative_figure, "windows"),
+    ):
+        with pytest.raises(UsageError, match=f"no {what}"):
+            draw([], SKIN)
+    one = example(random)
+    with pytest.raises(DataError, match="does not fit"):
+        with_truth(one, one.truth[:-1])
+    with pytest.raises(DataError, match="not an RGB picture"):
+        Example("a", one.image[..., 0], one.truth, {})
+    with pytest.raises(DataError, match="the predictions for BCC_1 are of other models"):
+        qualitative_figure([*windows, one], SKIN)
+    with pytest.raises(DataError, match="does not fit"):
+        uncertainty_figure("a", one.image, one.truth, np.zeros((40, 60)), np.zeros((3, 4)), SKIN)

@@ -23,7 +23,7 @@ def weighted_cross_entropy(logits: Array, target: NDArray[np.integer], ignore: i
     for b, y, x in known:
         label = target[b, y, x]
         weight = len(known) / (classes * counts[label])
-        total += weight * _surprise(logits[b, :, y, x], label)
+        total += weight * _nll(logits[b, :, y, x], label)
     return total / len(known) if known else 0.0
 
 
@@ -37,16 +37,16 @@ def soft_dice(logits: Array, target: NDArray[np.integer], ignore: int = 255) -> 
     for c in range(logits.shape[1]):
         shared, size = 0.0, 0.0
         for b, y, x in known:
-            share = math.exp(-_surprise(logits[b, :, y, x], c))
+            probability = math.exp(-_nll(logits[b, :, y, x], c))
             same = target[b, y, x] == c
-            shared += share if same else 0.0
-            size += share + (1.0 if same else 0.0)
+            shared += probability if same else 0.0
+            size += probability + (1.0 if same else 0.0)
         if any(target[pixel] == c for pixel in known):
             losses.append(1 - 2 * shared / size)
     return sum(losses) / len(losses) if losses else 0.0
 
 
-def _surprise(scores: Array, label: int) -> float:
+def _nll(scores: Array, label: int) -> float:
     """−log softmax(z)[y] = log Σ_c exp(z_c − m) − (z_y − m), with m = max z so that no logit is too far off."""
     largest = max(scores)
     return math.log(sum(math.exp(score - largest) for score in scores)) - float(scores[label] - largest)

@@ -66,8 +66,7 @@ def softmax(scores: Sequence[float]) -> list[float]:
     """exp(a) / Σ exp(a), shifted by the largest a so that nothing overflows; nothing for no scores."""
     largest = max(scores, default=0.0)
     powers = [math.exp(score - largest) for score in scores]
-    whole = sum(powers)
-    return [power / whole for power in powers]
+    return [power / sum(powers) for power in powers]
 
 
 def leaky_relu(value: float) -> float:

@@ -1,4 +1,4 @@
-"""What the drawn inputs promise to the tests that use them."""
+"""What the random inputs promise to the tests that use them."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 @settings(max_examples=10, deadline=None)
 @given(SEEDS, st.integers(2, 12))
-def test_drawn_predictions_are_float32_probabilities(seed, tissues):
+def test_random_predictions_are_float32_probabilities(seed, tissues):
     seen = coarse_prediction(np.random.default_rng(seed), tissues, 6, 4)
     assert seen.shape == (tissues, 6, 4)
     assert np.array_equal(seen, seen.astype(np.float32))
@@ -21,7 +21,7 @@ def test_drawn_predictions_are_float32_probabilities(seed, tissues):
 
 @settings(max_examples=2, deadline=None)
 @given(SEEDS)
-def test_drawn_predictions_show_every_kind_of_graph(seed):
+def test_random_predictions_show_every_kind_of_graph(seed):
     """Over fifty draws: absent tissues, touching pairs, pairs that stand apart, overlaps and uncovered pixels."""
     random = np.random.default_rng(seed)
     absent = touching = apart = overlapping = uncovered = 0

@@ -57,7 +57,7 @@ def test_far_logits_stay_finite():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(2, 7), st.integers(1, 6), st.integers(1, 6))
-def test_is_torchs_weighted_mean_times_the_share_of_present_classes(seed, batch, classes, height, width):
+def test_is_torchs_weighted_mean_times_the_fraction_of_present_classes(seed, batch, classes, height, width):
     random = np.random.default_rng(seed)
     logits = random.normal(scale=3, size=(batch, classes, height, width))
     target = random.integers(classes, size=(batch, height, width))

@@ -1,4 +1,4 @@
-"""The written-out operations against PyTorch's, in float64, on inputs drawn anew each run."""
+"""The written-out operations against PyTorch's, in float64, on random inputs."""
 
 import numpy as np
 import pytest
@@ -69,9 +69,9 @@ def test_layer_norm(random, width):
 @few
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=8))
 def test_softmax_sums_to_one(scores):
-    shares = softmax(scores)
-    assert sum(shares) == pytest.approx(1, abs=1e-12)
-    assert_same(shares, torch.softmax(torch.tensor([scores], dtype=torch.float64), dim=1))
+    probabilities = softmax(scores)
+    assert sum(probabilities) == pytest.approx(1, abs=1e-12)
+    assert_same(probabilities, torch.softmax(torch.tensor([scores], dtype=torch.float64), dim=1))
 
 
 def test_softmax_of_nothing_is_nothing():

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.draws import coarse_prediction, parameters
-from tests.reference.trm_literal import VARIANTS, attention_layer, attention_shares, tissue_relation
+from tests.reference.trm_literal import VARIANTS, attention_layer, attention_coefficients, tissue_relation
 
 SEEDS = st.integers(0, 2**32 - 1)
 SEEN = np.array([[[0.9, 0.2, 0.3, 0.2, 0.1, 0.1]], [[0.1, 0.3, 0.4, 0.8, 0.9, 0.9]]])
@@ -258,10 +258,10 @@ def normed(first, second):
     return np.array([t, -t]) / math.sqrt(t * t + 1e-5)
 
 
-def test_attention_shares_by_hand():
+def test_attention_coefficients_by_hand():
     # Scores of the senders: ln 3, 0 and −5·ln 2, of which LeakyReLU leaves −ln 2: shares 3 : 1 : 1/2.
     nodes = np.array([[7.0, 1.0], [math.log(3), 4.0], [0.0, 8.0], [-5 * math.log(2), 2.0]])
-    alpha = attention_shares(nodes, edges_into_first(4), attention_parameters())
+    alpha = attention_coefficients(nodes, edges_into_first(4), attention_parameters())
     assert alpha[0] == pytest.approx(np.array([0, 3, 1, 0.5]) / 4.5)
     assert not alpha[1:].any()
 
@@ -269,7 +269,7 @@ def test_attention_shares_by_hand():
 def test_attention_reads_the_receiver_before_the_sender():
     # q looks at W h_i: every sender scores the same, whatever it holds.
     nodes = np.array([[7.0, 1.0], [5.0, 4.0], [-9.0, 8.0]])
-    alpha = attention_shares(nodes, edges_into_first(3), attention_parameters(q=np.array([1.0, 1.0, 0.0, 0.0])))
+    alpha = attention_coefficients(nodes, edges_into_first(3), attention_parameters(q=np.array([1.0, 1.0, 0.0, 0.0])))
     assert alpha[0] == pytest.approx(np.array([0, 0.5, 0.5]))
 
 
@@ -282,7 +282,7 @@ def test_attention_layer_by_hand():
     factors = np.ones((3, 3))
     factors[2, 0] = 0.25
     layer = attention_parameters(W=2 * np.eye(2), q=np.array([0.0, 0.0, 0.5, 0.0]))
-    alpha = attention_shares(nodes, links, layer)
+    alpha = attention_coefficients(nodes, links, layer)
     updated = attention_layer(nodes, links, edges, factors, alpha, layer)
     # 3/4 · (2·ln 3 · 2, 8 · 1) + 1/4 · 1/4 · (0, 16 · 0.5) = (3·ln 3, 6.5)
     assert updated[0] == pytest.approx(normed(*normed(1 + 3 * math.log(3), 2 + 6.5)), rel=1e-12)

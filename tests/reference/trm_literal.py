@@ -107,7 +107,7 @@ def tissue_relation(
     attention: list[Array] = []
     for at_layer in params["layers"] if graph != "none" else []:
         if layer == "attention":
-            attention.append(attention_shares(nodes[-1], links, at_layer))
+            attention.append(attention_coefficients(nodes[-1], links, at_layer))
             nodes.append(attention_layer(nodes[-1], links, edges, factors, attention[-1], at_layer))
         else:
             nodes.append(sum_layer(nodes[-1], links, edges, factors, at_layer))
@@ -167,10 +167,10 @@ def fill_absent(nodes: Array, presence: Flags, embeddings: Array) -> Array:
 def adjacent(masks: Array) -> Flags:
     """Adj: (i, j) ∈ E ⇔ Σ dilate(M_i)·dilate(M_j) > 0, i ≠ j."""
     dilated = [max_pool(mask) for mask in masks]
-    found = np.zeros((len(masks), len(masks)), dtype=bool)
+    touching = np.zeros((len(masks), len(masks)), dtype=bool)
     for i, j in _pairs(len(masks)):
-        found[i, j] = i != j and _overlap(dilated[i], dilated[j]) > 0
-    return found
+        touching[i, j] = i != j and _overlap(dilated[i], dilated[j]) > 0
+    return touching
 
 
 def boundary_ratios(masks: Array) -> Array:
@@ -218,7 +218,7 @@ def edge_weights(edges: Array, links: Flags, matrix: Array) -> Array:
     return weights
 
 
-def attention_shares(nodes: Array, links: Flags, layer: dict[str, Array]) -> Array:
+def attention_coefficients(nodes: Array, links: Flags, layer: dict[str, Array]) -> Array:
     """Attn: a_ij = LeakyReLU(qᵀ[W h_i ‖ W h_j]); α_ij = exp(a_ij) / Σ_k exp(a_ik) over the senders k of i."""
     alpha = np.zeros(links.shape)
     for i in range(len(nodes)):
@@ -227,8 +227,8 @@ def attention_shares(nodes: Array, links: Flags, layer: dict[str, Array]) -> Arr
         for j in senders:
             both = np.concatenate([layer["W"] @ nodes[i], layer["W"] @ nodes[j]])
             scores.append(leaky_relu(layer["q"] @ both))
-        for j, share in zip(senders, softmax(scores), strict=True):
-            alpha[i, j] = share
+        for j, coefficient in zip(senders, softmax(scores), strict=True):
+            alpha[i, j] = coefficient
     return alpha
 
 

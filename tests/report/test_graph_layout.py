@@ -41,7 +41,7 @@ def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
     widths = {each.find("title").text.split(":")[0]: float(each.get("stroke-width")) for each in of_class(root, "edge")}
     for edge in EDGES:
         expected = THIN + (THICK - THIN) * edge.boundary_mm / 8.0
-        assert widths[f"{edge.one} – {edge.other}"] == pytest.approx(expected, abs=0.01)
+        assert widths[f"{edge.source} – {edge.target}"] == pytest.approx(expected, abs=0.01)
     assert [each.find("title").text for each in of_class(root, "cancer")] == [
         "RET – SCC: 1.00 mm, 10.0% of RET, 75.0% of SCC"
     ]

@@ -9,16 +9,14 @@ from lxml import html
 from PIL import Image
 from tests.report.pages import HOSTILE, check_safe, rows
 
-from ntrm.report.html import NOTICE, columns, embedded, render, static, write_page
+from ntrm.report.html import NOTICE, columns, data_uri, render, static, write_page
 
 TISSUE = {"rgb": (1, 2, 3), "name": HOSTILE, "explanation": HOSTILE}
 DATASET = {
     "title": HOSTILE,
     "stats": {"sections": 3, "patients": 2, "tissues_per_tile": {"mean": 1.25}},
     "shown": HOSTILE,
-    "tissues": [
-        {"tissue": {"rgb": (1, 2, 3), "name": HOSTILE, "explanation": HOSTILE}, "share": "5%", "neighbours": ""}
-    ],
+    "tissues": [{"tissue": TISSUE, "share": "5%", "neighbours": ""}],
     "numbers": [("splits", HOSTILE)],
     "faults": [("code", HOSTILE, HOSTILE, HOSTILE)],
 }
@@ -36,7 +34,7 @@ def test_a_page_is_well_formed_self_contained_and_escaped(tmp_path, picture):
     text = (tmp_path / "p.html").read_text(encoding="utf-8")
     page = check_safe(text)
     assert page.texts.count(HOSTILE) >= 8
-    assert page.links == [embedded(picture)] * 2
+    assert page.links == [data_uri(picture.read_bytes(), "png")] * 2
     assert page.text.count(NOTICE) == 2
     assert rows(text, "Tissues") == [(HOSTILE, [HOSTILE, "5%", "–"])]
     assert rows(text, "Check") == [("code", [HOSTILE] * 3)]

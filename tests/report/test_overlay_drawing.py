@@ -79,9 +79,9 @@ def test_ticks_stand_across_the_ends(random):
 
 def test_numbers_of_pieces_only_where_there_are_several_and_always_in_sight(random):
     frame = Frame(200.0, 100.0, 1.0, 1.0, 10.0)
-    boxes = [(n + 1, tuple(int(v) for v in random.integers(-20, 400, 4))) for n in range(5)]
-    assert piece_badges(boxes[:1], frame) == []
-    badges = piece_badges(boxes, frame)
+    corners = {number: tuple(int(v) for v in random.integers(-20, 400, 2)) for number in range(1, 6)}
+    assert piece_badges({1: corners[1]}, frame) == []
+    badges = piece_badges(corners, frame)
     assert [badge.text for badge in badges] == ["1", "2", "3", "4", "5"]
     for badge in badges:
         assert badge.radius <= badge.centre[0] <= 200 - badge.radius

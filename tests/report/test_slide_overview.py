@@ -154,7 +154,7 @@ def test_bars_are_stacked_by_share_most_cancer_first(random):
         assert float(each.get("x")) + float(each.get("width")) <= WIDTH
     assert list(heights) == [one.slide_id for one in sorted(found, key=lambda one: -one.fractions["SCC"])]
     assert list(heights.values()) == pytest.approx([HEIGHT - TOP - BOTTOM] * 7, abs=0.05)
-    assert "Each bar is a slide" in drawn.said
+    assert "Each bar is a slide" in drawn.caption
     first = shown_bars(drawn)[0]
     assert first.get("style") == "fill:var(--t2)"
     assert float(first.get("height")) == pytest.approx(
@@ -170,7 +170,7 @@ def test_many_slides_are_put_together_without_losing_one(random):
     assert max(map(len, groups)) - min(map(len, groups)) <= 1
     drawn = composition(found, TISSUES, ("SCC",))
     assert len(shown_bars(drawn)) <= 3 * MOST_BARS
-    assert "mean of about" in drawn.said
+    assert "mean of about" in drawn.caption
     assert grouped([], 5) == []
 
 
@@ -193,7 +193,7 @@ def test_columns_are_as_high_as_counts():
     for height, count in zip(high, told, strict=True):
         assert height == pytest.approx(count / 2 * max(high), abs=0.06)
     assert "no slide has one" in render("plot.svg", plot=histogram([], "Deep clearance", "mm"))
-    assert any(bar.said.startswith("20 to") for bar in histogram([0.2, 0.21], "Cancer", "%").bars)
+    assert any(bar.tooltip.startswith("20 to") for bar in histogram([0.2, 0.21], "Cancer", "%").bars)
 
 
 def test_borders_are_shares_of_each_cancers_boundary():

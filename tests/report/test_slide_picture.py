@@ -10,7 +10,7 @@ from tests.evaluation.small import COLOURS, NAMES
 from tests.report.segmented import document
 
 from ntrm.core.errors import DataError
-from ntrm.report.html import data_uri, render
+from ntrm.report.html import render
 from ntrm.report.slide_picture import OPACITY, SIDE, class_colours, layer_png, read_pictures, stage
 from ntrm.results.documents import read_slide
 
@@ -129,7 +129,3 @@ def test_a_mask_of_another_size_or_of_other_classes_is_refused(results):
     object.__setattr__(slide, "shape", tifffile.imread(folder / "mask.ome.tif", key=0).shape)
     with pytest.raises(DataError, match="other classes"):
         read_pictures(folder, slide)
-
-
-def test_data_uris_hold_the_bytes():
-    assert data_uri(b"\x00\xff", "png") == "data:image/png;base64,AP8="

@@ -33,7 +33,7 @@ def test_slides_are_those_of_the_tables(results):
         if slide.done:
             assert slide.fractions == {name: row[f"fraction_{name}"] for name in cohort.tissues}
             assert slide.cancers == {"SCC": row["cancer_SCC_confidence"]}
-            assert slide.tumour_share(["SCC"]) == row["fraction_SCC"]
+            assert slide.tumour_fraction(["SCC"]) == row["fraction_SCC"]
 
 
 def test_confidence_and_borders_add_up_over_regions_and_pieces(results):

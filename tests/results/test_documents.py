@@ -19,7 +19,7 @@ def test_everything_is_read_as_it_stands(results):
             assert {each.key: each.value for each in piece.measures} == {
                 key: each["value"] for key, each in told["measurements"].items()
             }
-            assert list(piece.sentences) == drawn["text"]
+            assert list(piece.text) == drawn["text"]
             boundaries = [edge for edge in drawn["graph"]["edges"] if edge["kind"] == "boundary"]
             assert [edge.boundary_mm for edge in piece.edges] == [edge["boundary_mm"] for edge in boundaries]
 

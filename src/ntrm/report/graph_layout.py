@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ntrm.report.html import area_text, share_text
 from ntrm.results.documents import OUTSIDE, Edge, Network, Node
@@ -20,6 +21,8 @@ LEAST_SHOWN = 0.1
 """Of the strongest: weaker ones of the network's relations are left out of its drawing."""
 
 Point = tuple[float, float]
+Graph = dict[str, Any]
+"""What ``graph.svg`` shows."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +30,18 @@ class Circle:
     """A tissue of a drawn graph, with its name beside it."""
 
     name: str
-    place: Point
+    centre: Point
     radius: float
     index: int | None
     """Of the class; None for the outside."""
-    said: str = ""
-    beside: str = ""
+    tooltip: str = ""
+    suffix: str = ""
     """What stands after the name."""
 
     @property
     def label(self) -> Point:
         """Where the name stands: away from the middle, so that no line runs through it."""
-        (x, y), (right, down) = self.place, self._outwards
+        (x, y), (right, down) = self.centre, self._outwards
         if self.anchor != "middle":
             return x + math.copysign(self.radius + 6, right), y + 4.5
         below = down > 0 or not (right or down)
@@ -52,53 +55,17 @@ class Circle:
 
     @property
     def _outwards(self) -> Point:
-        return (self.place[0] - WIDTH / 2) / REACH[0], (self.place[1] - HEIGHT / 2) / REACH[1]
+        return (self.centre[0] - WIDTH / 2) / REACH[0], (self.centre[1] - HEIGHT / 2) / REACH[1]
 
 
-@dataclass(frozen=True)
-class Line:
-    """A boundary."""
+def ellipse(names: Sequence[str]) -> dict[str, Point]:
+    """Points on an ellipse, clockwise from the top; one alone in the middle.
 
-    start: Point
-    end: Point
-    width: float
-    said: str
-    cancer: bool
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """From a sender to a receiver: bent, so that the ways there and back are apart."""
-
-    start: Point
-    bend: Point
-    end: Point
-    head: tuple[Point, Point, Point]
-    """Drawn by itself, since no marker scales well."""
-    width: float
-    said: str
-
-
-@dataclass(frozen=True)
-class Graph:
-    """Where everything of a drawn graph goes."""
-
-    title: str
-    nodes: Sequence[Circle]
-    lines: Sequence[Line] = ()
-    arrows: Sequence[Arrow] = ()
-    width: float = WIDTH
-    height: float = HEIGHT
-
-
-def places(names: Sequence[str]) -> dict[str, Point]:
-    """On an ellipse, clockwise from the top; one alone in the middle.
-
-    >>> places(["EPI"])
+    >>> ellipse(["EPI"])
     {'EPI': (290.0, 215.0)}
     """
     across, down = REACH if len(names) > 1 else (0.0, 0.0)
-    angles = [2 * math.pi * at / max(len(names), 1) for at in range(len(names))]
+    angles = [2 * math.pi * k / len(names) for k in range(len(names))]
     return {
         name: (WIDTH / 2 + across * math.sin(angle), HEIGHT / 2 - down * math.cos(angle))
         for name, angle in zip(names, angles, strict=True)
@@ -114,66 +81,65 @@ def width_of(value: float, most: float) -> float:
     return THIN + (THICK - THIN) * (value / most if most > 0 else 0.0)
 
 
+def _graph(title: str, nodes: Sequence[Circle], **edges: Sequence[object]) -> Graph:
+    return {"title": title, "width": WIDTH, "height": HEIGHT, "nodes": nodes, "lines": (), "arrows": (), **edges}
+
+
 def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[str], cancers: set[str]) -> Graph:
-    """Who borders on whom; edges of cancers stand out. ``order`` are all classes: each has its number and its place."""
-    here = {node.name for node in nodes} | {name for edge in edges for name in (edge.one, edge.other)}
-    at = places([name for name in (OUTSIDE, *order) if name in here])
+    """Who borders on whom; edges of cancers stand out. ``order`` are all classes, which gives the circles theirs."""
+    here = {node.name for node in nodes} | {name for edge in edges for name in (edge.source, edge.target)}
+    at = ellipse([name for name in (OUTSIDE, *order) if name in here])
     longest = max((edge.boundary_mm for edge in edges), default=0.0)
     lines = [
-        Line(
-            at[edge.one],
-            at[edge.other],
-            width_of(edge.boundary_mm, longest),
-            _said(edge),
-            bool(cancers & {edge.one, edge.other}),
-        )
-        for edge in sorted(edges, key=lambda each: -each.boundary_mm)
+        {
+            "start": at[edge.source],
+            "end": at[edge.target],
+            "width": width_of(edge.boundary_mm, longest),
+            "tooltip": f"{edge.source} – {edge.target}: {edge.boundary_mm:.2f} mm, "
+            f"{share_text(edge.share_of_source)} of {edge.source}, {share_text(edge.share_of_target)} of {edge.target}",
+            "cancer": bool(cancers & {edge.source, edge.target}),
+        }
+        for edge in sorted(edges, key=lambda edge: -edge.boundary_mm)
     ]
     circles = [Circle(OUTSIDE, at[OUTSIDE], SMALL + 3, None)] if OUTSIDE in at else []
-    whole, largest = sum(node.area_mm2 for node in nodes), max((node.area_mm2 for node in nodes), default=0.0) or 1.0
+    total, largest = sum(node.area_mm2 for node in nodes), max((node.area_mm2 for node in nodes), default=0.0) or 1.0
     for node in nodes:
         # A node's area grows with its tissue's.
         radius = SMALL + (LARGE - SMALL) * math.sqrt(node.area_mm2 / largest)
-        said = f"{node.name}, {node.title}: {area_text(node.area_mm2)} mm² in {node.regions} regions"
-        share = share_text(node.area_mm2 / whole if whole else None)
-        circles.append(Circle(node.name, at[node.name], radius, order.index(node.name), said, share))
-    return Graph("Tissue graph", circles, lines)
-
-
-def _said(edge: Edge) -> str:
-    return (
-        f"{edge.one} – {edge.other}: {edge.boundary_mm:.2f} mm, {share_text(edge.share_of_one)} of {edge.one}, "
-        f"{share_text(edge.share_of_other)} of {edge.other}"
-    )
+        tooltip = f"{node.name}, {node.title}: {area_text(node.area_mm2)} mm² in {node.regions} regions"
+        fraction = share_text(node.area_mm2 / total if total else None)
+        circles.append(Circle(node.name, at[node.name], radius, order.index(node.name), tooltip, fraction))
+    return _graph("Tissue graph", circles, lines=lines)
 
 
 def strongest(network: Network, count: int) -> list[tuple[str, str, float, float]]:
     """Sender, receiver, attention and edge weight of the relations between two tissues, the strongest first."""
-    found = [
-        (one, other, network.attention[i][j], network.edge_weight[i][j])
-        for i, one in enumerate(network.names)
-        for j, other in enumerate(network.names)
+    relations = [
+        (sender, receiver, network.attention[i][j], network.edge_weight[i][j])
+        for i, sender in enumerate(network.names)
+        for j, receiver in enumerate(network.names)
         if i != j and network.attention[i][j] > 0
     ]
-    return sorted(found, key=lambda each: -each[2])[:count]
+    return sorted(relations, key=lambda relation: -relation[2])[:count]
 
 
 def network_graph(network: Network, order: Sequence[str]) -> Graph:
     """Who was attended to by whom: an arrow from sender to receiver, as wide as the attention is strong."""
-    every = strongest(network, len(network.names) ** 2)
-    most = every[0][2] if every else 0.0
-    shown = [each for each in every if each[2] >= LEAST_SHOWN * most]
-    here = {name for each in shown for name in each[:2]}
-    at = places([name for name in order if name in here])
+    relations = strongest(network, len(network.names) ** 2)
+    most = relations[0][2] if relations else 0.0
+    shown = [relation for relation in relations if relation[2] >= LEAST_SHOWN * most]
+    here = {name for relation in shown for name in relation[:2]}
+    at = ellipse([name for name in order if name in here])
     arrows = [
-        _arrow(at[one], at[other], 0.45 * width_of(value, most), f"{one} → {other}: attention {value:.3f}")
-        for one, other, value, _ in shown
+        _arrow(at[sender], at[receiver], 0.45 * width_of(value, most), f"{sender} → {receiver}: attention {value:.3f}")
+        for sender, receiver, value, _ in shown
     ]
-    circles = [Circle(name, place, 9, order.index(name)) for name, place in at.items()]
-    return Graph("What the network used", circles, arrows=arrows)
+    circles = [Circle(name, centre, 9, order.index(name)) for name, centre in at.items()]
+    return _graph("What the network used", circles, arrows=arrows)
 
 
-def _arrow(start: Point, end: Point, width: float, said: str) -> Arrow:
+def _arrow(start: Point, end: Point, width: float, tooltip: str) -> dict[str, object]:
+    """Bent, so that the ways there and back are apart; the head is drawn by itself, since no marker scales well."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     bend = ((start[0] + end[0]) / 2 - 0.16 * dy, (start[1] + end[1]) / 2 + 0.16 * dx)
     length = math.dist(bend, end) or 1.0
@@ -182,5 +148,5 @@ def _arrow(start: Point, end: Point, width: float, said: str) -> Arrow:
     tip = (end[0] - 10 * ux, end[1] - 10 * uy)
     base = (tip[0] - size * ux, tip[1] - size * uy)
     side = (-uy * size * 0.45, ux * size * 0.45)
-    wings = (base[0] + side[0], base[1] + side[1]), (base[0] - side[0], base[1] - side[1])
-    return Arrow(start, bend, base, (tip, *wings), width, said)
+    head = (tip, (base[0] + side[0], base[1] + side[1]), (base[0] - side[0], base[1] - side[1]))
+    return {"start": start, "bend": bend, "end": base, "head": head, "width": width, "tooltip": tooltip}

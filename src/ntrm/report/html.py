@@ -1,4 +1,8 @@
-"""Pages from templates: the environment, filters for numbers and units, embedded pictures."""
+"""Pages from templates: the environment, filters for numbers and units, embedded pictures.
+
+``templates/`` says how a page looks, ``static/`` holds the styles; Python says only what is to be shown. Text is
+escaped, styles and pictures are inside, nothing is fetched from anywhere.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-
 NONE = "–"
+NOTICE = "Research use only. Not a medical device; not for diagnosis."
+
+Column = tuple[str, str]
+"""Name of a column and its class in the style: ``n`` for numbers, or none."""
 
 
 def area_text(mm2: float) -> str:
@@ -31,15 +38,15 @@ def area_text(mm2: float) -> str:
     return "<0.01" if 0 < mm2 < 0.005 else f"{mm2:.2f}"
 
 
-def share_text(share: float | None) -> str:
-    """A share from 0 to 1.
+def share_text(fraction: float | None) -> str:
+    """A fraction from 0 to 1.
 
     >>> share_text(0.4803), share_text(0.0001), share_text(None)
     ('48.0%', '<0.1%', '–')
     """
-    if share is None:
+    if fraction is None:
         return NONE
-    return "<0.1%" if 0 < share < 0.0005 else f"{share:.1%}"
+    return "<0.1%" if 0 < fraction < 0.0005 else f"{fraction:.1%}"
 
 
 def value_text(value: float | None, unit: str) -> str:
@@ -73,17 +80,6 @@ def count_text(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-# Pages from templates: text is escaped, styles and pictures are inside, nothing is fetched from anywhere.
-#
-# ``templates/`` says how a page looks, ``static/`` holds the styles; Python says only what is to be shown.
-
-
-NOTICE = "Research use only. Not a medical device; not for diagnosis."
-
-Column = tuple[str, str]
-"""Name of a column and its class in the style: ``n`` for numbers, or none."""
-
-
 def render(template: str, **content: object) -> str:
     """The text of a template filled with its content; whatever is missing in the content is an error."""
     return _environment().get_template(template).render(**content)
@@ -100,14 +96,11 @@ def _environment() -> Environment:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
         raise NtrmError("Jinja2 is not installed, and no page can be written", hint="pip install jinja2") from error
+    loader = PackageLoader("ntrm.report")
     environment = Environment(
-        loader=PackageLoader("ntrm.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals.update(notice=NOTICE, version=__version__, static=static, columns=columns)
+    environment.globals.update(notice=NOTICE, version=__version__, static=static)
     environment.filters.update(
         area=area_text,
         share=share_text,
@@ -115,7 +108,7 @@ def _environment() -> Environment:
         confidence=confidence_text,
         counted=count_text,
         fixed=lambda number, digits=1: f"{number:.{digits}f}",
-        embedded=embedded,
+        embedded=lambda path: data_uri(path.read_bytes(), "png"),
     )
     return environment
 
@@ -136,18 +129,13 @@ def data_uri(content: bytes, kind: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def embedded(path: Path) -> str:
-    """A PNG file as part of the page."""
-    return data_uri(path.read_bytes(), "png")
-
-
 def css_colours(palette: Sequence[RGB], letter: str) -> str:
     """Colours as properties of the style: ``--c0`` and so on.
 
     >>> css_colours([(255, 0, 16)], "c")
     '--c0:#ff0010;'
     """
-    return "".join(f"--{letter}{at}:#{red:02x}{green:02x}{blue:02x};" for at, (red, green, blue) in enumerate(palette))
+    return "".join(f"--{letter}{k}:#{red:02x}{green:02x}{blue:02x};" for k, (red, green, blue) in enumerate(palette))
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Column]:

@@ -6,7 +6,9 @@ No clock, no script; the page stays small, however many slides there are.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +32,7 @@ WORTH_A_PROCESS = 8
 """Reports for which another process pays: it needs a second to start."""
 
 MOST_BARS = 150
-"""More slides than this are put together to groups."""
+"""More slides than this are shown in groups."""
 MOST_NAMED = 9
 """Bars that have their names below them."""
 WIDTH, HEIGHT = 1000.0, 240.0
@@ -39,7 +41,7 @@ SMALL = (480.0, 220.0)
 BINS = 16
 
 Content = dict[str, Any]
-Shares = Mapping[str, float]
+"""What a template shows."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,14 @@ def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILEN
     cohort = read_cohort(folder)
     folders = [folder / slide.slide_id for slide in cohort.done]
     workers = min(jobs, max(1, len(folders) // WORTH_A_PROCESS)) if jobs > 1 else jobs
-    found = parallel_map(_attempt, folders, workers)
-    reasons = list(progress.track(found, len(folders), "reports"))
-    outcomes = [(slide.slide_id, reason) for slide, reason in zip(cohort.done, reasons, strict=True)]
+    reasons = progress.track(parallel_map(_attempt, folders, workers), len(folders), "reports")
+    outcomes = {slide.slide_id: reason for slide, reason in zip(cohort.done, reasons, strict=True)}
     return Remade(
         folder,
         write_overview(folder),
-        tuple(slide_id for slide_id, reason in outcomes if not reason),
-        tuple((slide_id, reason) for slide_id, reason in outcomes if reason),
-        tuple(slide.slide_id for slide in cohort.failed),
+        reported=tuple(slide_id for slide_id, reason in outcomes.items() if not reason),
+        failures=tuple((slide_id, reason) for slide_id, reason in outcomes.items() if reason),
+        without=tuple(slide.slide_id for slide in cohort.failed),
     )
 
 
@@ -89,22 +90,21 @@ def _attempt(folder: Path) -> str:
     try:
         write_slide_report(folder)
     except NtrmError as error:
-        parts = [error.what, *([f"got {error.got}"] if error.got is not None else []), error.hint]
-        return "; ".join(" ".join(str(part).split()) for part in parts if part)
+        texts = (error.what, "" if error.got is None else f"got {error.got}", error.hint)
+        return "; ".join(" ".join(text.split()) for text in texts if text)
     return ""
 
 
 def write_overview(out: Path) -> Path:
     """Write ``out/index.html`` from ``out``'s tables; the same tables and thumbnails give the same bytes."""
     cohort = read_cohort(out)
+    cancers = {name: sum(name in slide.cancers for slide in cohort.done) for name in cohort.cancers}
     text = render(
         "overview.html",
         cohort=cohort,
         colours=css_colours(_tissue_colours(cohort, out), "t"),
         figures=_key_figures(cohort),
-        cancers=[f"{name} on {sum(name in slide.cancers for slide in cohort.done):,}" for name in cohort.cancers]
-        if cohort.done
-        else [],
+        cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.done else [],
         **_plots(cohort),
         measures=[(name, "") for name in MEASURES.values()],
         slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
@@ -139,12 +139,12 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
 
 def _mix(slide: CohortSlide, cohort: Cohort) -> str:
     """All tissues of a slide in one bar: the stops of a gradient."""
-    stops, at = [], 0.0
+    stops, start = [], 0.0
     for index, name in enumerate(cohort.tissues):
-        share = slide.fractions.get(name, 0.0)
-        if share > 0:
-            stops.append(f"var(--t{index}) {100 * at:.1f}% {100 * (at + share):.1f}%")
-            at += share
+        fraction = slide.fractions.get(name, 0.0)
+        if fraction > 0:
+            stops.append(f"var(--t{index}) {100 * start:.1f}% {100 * (start + fraction):.1f}%")
+            start += fraction
     return ",".join(stops)
 
 
@@ -157,16 +157,14 @@ def _thumbnail(path: Path) -> str:
 
 
 def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:
-    """Colours of the tissues from the first mask that tells them; else those that are easily told apart."""
+    """Colours of the tissues from the first mask that can be read; else those that are easily told apart."""
     palette: Sequence[RGB] = SAFE_COLOURS
     for slide in cohort.done[:20]:
-        try:
+        with suppress(NtrmError):
             palette = class_colours(out / slide.slide_id)
             break
-        except NtrmError:
-            continue
-    places = [cohort.classes.index(name) if name in cohort.classes else 0 for name in cohort.tissues]
-    return [palette[place % len(palette)] for place in places]
+    indices = [cohort.classes.index(name) if name in cohort.classes else 0 for name in cohort.tissues]
+    return [palette[index % len(palette)] for index in indices]
 
 
 def _origin(cohort: Cohort) -> dict[str, str | list[str]]:
@@ -181,13 +179,13 @@ def _origin(cohort: Cohort) -> dict[str, str | list[str]]:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar, and what is said of it."""
+    """A bar, and the text that shows when one points at it."""
 
     left: float
     top: float
     width: float
     height: float
-    said: str
+    tooltip: str
     index: int | None = None
     """Of the tissue whose colour it has."""
 
@@ -214,12 +212,12 @@ class Plot:
     bars: list[Bar] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
     grid: list[float] = field(default_factory=list)
-    said: str = ""
+    caption: str = ""
 
     def scale(self, ticks: Iterable[tuple[float, str]], high: float) -> None:
-        """Lines across, each at a share of the height."""
-        for share, text in ticks:
-            y = TOP + high * (1 - share)
+        """Lines across, each at a fraction of the height."""
+        for fraction, text in ticks:
+            y = TOP + high * (1 - fraction)
             self.grid.append(y)
             self.labels.append(Label(LEFT - 6, y + 4, text, "end"))
 
@@ -228,63 +226,56 @@ def _plots(cohort: Cohort) -> Content:
     slides = [slide for slide in cohort.done if slide.tissue_area_mm2]
     if not slides:
         return {"composition": None}
-    shares = [slide.tumour_share(cohort.cancers) for slide in slides]
-    known = {
+    values = {
         title: [value for slide in slides if (value := slide.measures[key]) is not None]
         for key, title in MEASURES.items()
     }
-    bordering = any(sum(by.values()) for by in cohort.neighbours.values())
+    tumour = [slide.tumour_fraction(cohort.cancers) for slide in slides]
+    bordering = any(sum(by_tissue.values()) for by_tissue in cohort.neighbours.values())
     return {
         "composition": composition(slides, cohort.tissues, cohort.cancers),
         "distributions": [
-            *([histogram(shares, "Cancer in tissue", "%")] if cohort.cancers else []),
-            *(histogram(values, title, "mm") for title, values in known.items()),
+            *([histogram(tumour, "Cancer in tissue", "%")] if cohort.cancers else []),
+            *(histogram(known, title, "mm") for title, known in values.items()),
         ],
-        "missing": [f"{title.lower()} on {len(slides) - len(values):,}" for title, values in known.items()],
+        "missing": [f"{title.lower()} on {len(slides) - len(known):,}" for title, known in values.items()],
         "borders": borders(cohort.neighbours, cohort.tissues) if bordering else None,
     }
 
 
 def composition(slides: Sequence[CohortSlide], tissues: Sequence[str], cancers: Sequence[str]) -> Plot:
-    """A stacked bar for each slide, or for groups of slides, by their share of cancer."""
-    order = sorted(slides, key=lambda slide: (-slide.tumour_share(cancers), slide.slide_id))
-    shown = [slide for slide in order if slide.tissue_area_mm2]
-    groups = grouped(shown, MOST_BARS)
-    plot = Plot("Tissue composition", said="Each bar is a slide, most cancer first.")
-    if len(groups) < len(shown):
-        plot.said = f"Each bar is the mean of about {len(shown) / len(groups):.0f} slides, most cancer first."
-    plot.scale([(share, f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)], HEIGHT - TOP - BOTTOM)
-    stacked = [*(name for name in tissues if name in cancers), *(name for name in tissues if name not in cancers)]
+    """A stacked bar for each slide, or for groups of slides, most cancer first."""
+    order = sorted(slides, key=lambda slide: (-slide.tumour_fraction(cancers), slide.slide_id))
+    groups = grouped(order, MOST_BARS)
+    plot = Plot("Tissue composition", caption="Each bar is a slide, most cancer first.")
+    if len(groups) < len(order):
+        plot.caption = f"Each bar is the mean of about {len(order) / len(groups):.0f} slides, most cancer first."
+    high = HEIGHT - TOP - BOTTOM
+    plot.scale([(fraction, f"{fraction:.0%}") for fraction in (0.0, 0.25, 0.5, 0.75, 1.0)], high)
+    stacked = sorted(tissues, key=lambda name: name not in cancers)
     step = (WIDTH - LEFT) / max(len(groups), 1)
     wide = min(step * 0.9, 60.0)
-    for at, group in enumerate(groups):
-        shares = {name: math.fsum(slide.fractions.get(name, 0.0) for slide in group) / len(group) for name in stacked}
-        plot.bars += _stack(shares, LEFT + at * step + (step - wide) / 2, wide, tissues, _who(group))
+    for number, group in enumerate(groups):
+        name = group[0].slide_id
+        who = name if len(group) == 1 else f"{len(group)} slides"
+        top = TOP + high
+        for tissue in stacked:
+            fraction = math.fsum(slide.fractions.get(tissue, 0.0) for slide in group) / len(group)
+            if fraction > 0:
+                top -= fraction * high
+                left, text = LEFT + number * step + (step - wide) / 2, f"{who}: {tissue} {share_text(fraction)}"
+                plot.bars.append(Bar(left, top, wide, fraction * high, text, tissues.index(tissue)))
         if len(groups) <= MOST_NAMED:
-            name = group[0].slide_id
             short = name if len(name) <= 12 else f"{name[:11]}…"
-            plot.labels.append(Label(LEFT + (at + 0.5) * step, HEIGHT - 8, short))
+            plot.labels.append(Label(LEFT + (number + 0.5) * step, HEIGHT - 8, short))
     return plot
 
 
 def grouped(slides: Sequence[CohortSlide], most: int) -> list[Sequence[CohortSlide]]:
     """Slides in at most ``most`` groups of neighbours, of sizes that differ by one at most."""
     count = min(len(slides), most)
-    cuts = [round(at * len(slides) / count) for at in range(count + 1)] if count else [0]
+    cuts = [round(k * len(slides) / count) for k in range(count + 1)] if count else [0]
     return [slides[start:end] for start, end in pairwise(cuts)]
-
-
-def _who(group: Sequence[CohortSlide]) -> str:
-    return group[0].slide_id if len(group) == 1 else f"{len(group)} slides"
-
-
-def _stack(shares: Shares, left: float, width: float, tissues: Sequence[str], who: str) -> Iterable[Bar]:
-    high = HEIGHT - TOP - BOTTOM
-    top = TOP + high
-    for name, share in shares.items():
-        if share > 0:
-            top -= share * high
-            yield Bar(left, top, width, share * high, f"{who}: {name} {share_text(share)}", tissues.index(name))
 
 
 def nice_step(least: float) -> float:
@@ -303,12 +294,9 @@ def bins(values: Sequence[float]) -> tuple[float, list[int]]:
     >>> bins([0.0, 0.4, 1.0, 8.0])
     (0.5, [2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])
     """
-    largest = max(values)
-    step = nice_step((largest or 1.0) / BINS)
-    counts = [0] * (math.floor(largest / step + 1e-9) + 1)
-    for value in values:
-        counts[math.floor(value / step + 1e-9)] += 1
-    return step, counts
+    step = nice_step((max(values) or 1.0) / BINS)
+    counts = Counter(math.floor(value / step + 1e-9) for value in values)
+    return step, [counts[k] for k in range(max(counts) + 1)]
 
 
 def histogram(values: Sequence[float], title: str, unit: str) -> Plot:
@@ -319,35 +307,32 @@ def histogram(values: Sequence[float], title: str, unit: str) -> Plot:
     step, counts = bins(values)
     most, high = max(counts), plot.height - TOP - BOTTOM - 16
     wide = (plot.width - LEFT - RIGHT) / len(counts)
+    edges = [f"{k * step * 100:g}" if unit == "%" else f"{k * step:g}" for k in range(len(counts) + 1)]
     plot.scale([(count / most, str(count)) for count in sorted({0, most // 2, most})], high)
-    for at, count in enumerate(counts):
+    for k, count in enumerate(counts):
         tall = high * count / most
-        said = f"{_tick(at * step, unit)} to {_tick((at + 1) * step, unit)} {unit}: {count}"
-        plot.bars.append(Bar(LEFT + at * wide + 0.5, TOP + high - tall, max(wide - 1, 1), tall, said))
-    for at in range(0, len(counts) + 1, max(1, math.ceil(len(counts) / 6))):
-        plot.labels.append(Label(LEFT + at * wide, TOP + high + 17, _tick(at * step, unit)))
+        text = f"{edges[k]} to {edges[k + 1]} {unit}: {count}"
+        plot.bars.append(Bar(LEFT + k * wide + 0.5, TOP + high - tall, max(wide - 1, 1), tall, text))
+    for k in range(0, len(counts) + 1, max(1, math.ceil(len(counts) / 6))):
+        plot.labels.append(Label(LEFT + k * wide, TOP + high + 17, edges[k]))
     plot.labels.append(Label(LEFT + (plot.width - LEFT) / 2, plot.height - 6, f"{title}, {unit}", faint=False))
     return plot
 
 
-def _tick(value: float, unit: str) -> str:
-    return f"{value * 100:g}" if unit == "%" else f"{value:g}"
-
-
-def borders(neighbours: Mapping[str, Shares], tissues: Sequence[str]) -> Plot:
-    """For each cancer, the shares of its boundary with other tissues."""
-    rows = [(cancer, by) for cancer, by in neighbours.items() if sum(by.values()) > 0]
+def borders(neighbours: Mapping[str, Mapping[str, float]], tissues: Sequence[str]) -> Plot:
+    """For each cancer, the fractions of its boundary with other tissues."""
+    rows = [(cancer, lengths) for cancer, lengths in neighbours.items() if sum(lengths.values()) > 0]
     line = 46.0
     plot = Plot("What cancers border on", height=TOP + max(len(rows), 1) * line)
-    for at, (cancer, by) in enumerate(rows):
-        y, x, whole = TOP + at * line, LEFT, sum(by.values())
+    for number, (cancer, lengths) in enumerate(rows):
+        y, x, total = TOP + number * line, LEFT, sum(lengths.values())
         plot.labels.append(Label(LEFT - 6, y + 19, cancer, "end", faint=False))
-        for name in sorted(by, key=lambda each: -by[each]):
-            share = by[name] / whole
-            wide = share * (WIDTH - LEFT)
-            said = f"{cancer} – {name}: {by[name]:.2f} mm, {share_text(share)}"
-            plot.bars.append(Bar(x, y, wide, 26, said, tissues.index(name)))
+        for name, length in sorted(lengths.items(), key=lambda item: -item[1]):
+            fraction = share_text(length / total)
+            wide = length / total * (WIDTH - LEFT)
+            text = f"{cancer} – {name}: {length:.2f} mm, {fraction}"
+            plot.bars.append(Bar(x, y, wide, 26, text, tissues.index(name)))
             if wide > 74:
-                plot.labels.append(Label(x + wide / 2, y + 40, f"{name} {share_text(share)}"))
+                plot.labels.append(Label(x + wide / 2, y + 40, f"{name} {fraction}"))
             x += wide
     return plot

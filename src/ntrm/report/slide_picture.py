@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -13,25 +13,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.labels import RGB, LabelSchema, Tissue, safe_palette
 from ntrm.data.image_files import open_tiff
 from ntrm.report.html import data_uri
-from ntrm.report.overlay_drawing import (
-    Badge,
-    Box,
-    Frame,
-    Mark,
-    Point,
-    ScaleBar,
-    font_size,
-    line_marks,
-    piece_badges,
-    piece_boxes,
-    scale_bar,
-    ticks,
-)
+from ntrm.report.overlay_drawing import Box, Frame, font_size, line_marks, piece_badges, scale_bar, ticks
 from ntrm.results.documents import AGAIN, Slide
 from ntrm.results.paths import MASK, PICTURE
 
@@ -67,26 +55,23 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     background = next((name for name in slide.classes if name not in slide.fractions), None)
     labels, colours = _read_mask(folder, slide.shape)
     try:
-        tissues = (
-            Tissue(index, name, slide.titles.get(name, name), colours[index])
-            for index, name in enumerate(slide.classes)
-        )
+        tissues = [Tissue(k, name, slide.titles.get(name, name), colours[k]) for k, name in enumerate(slide.classes)]
         schema = LabelSchema(tuple(tissues), background=background)
     except (NtrmError, IndexError) as error:
         raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, hint=AGAIN) from error
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
-    return SlidePictures(plain, labels, schema, _means(pixels, labels, len(schema)))
+    return SlidePictures(plain, labels, schema, _mean_colours(pixels, labels, len(schema)))
 
 
 def class_colours(folder: Path) -> list[RGB]:
     """Colours of the classes, by index, as the mask's file has them."""
-    with _opened(folder) as stored:
+    with _open_mask(folder) as stored:
         return _palette(stored)
 
 
 def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]:
     """The finest level that is not needlessly fine, sampled to the layer's size; and the classes' colours."""
-    with _opened(folder) as stored:
+    with _open_mask(folder) as stored:
         first = stored.pages.first
         if tuple(first.shape) != shape:
             raise ValueError(f"{first.shape[1]} × {first.shape[0]} pixels, not {shape[1]} × {shape[0]}")
@@ -108,13 +93,20 @@ def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]
 
 
 def _palette(stored: Any) -> list[RGB]:
-    # A byte became the same share of 16 bits.
+    # A byte was scaled to 16 bits.
     table = np.asarray(stored.pages.first.colormap) // 257
     return [(int(red), int(green), int(blue)) for red, green, blue in table.T[1:]]
 
 
+# What tifffile and its codecs raise over damaged files; the codecs' own errors are all RuntimeErrors.
+_DAMAGES: tuple[type[Exception], ...] = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, MemoryError),
+    *(zlib.error, struct.error),
+)
+
+
 @contextmanager
-def _opened(folder: Path) -> Iterator[Any]:
+def _open_mask(folder: Path) -> Iterator[Any]:
     """The mask's file; whatever is damaged in it is our error."""
     try:
         with open_tiff(folder / MASK) as stored:
@@ -125,40 +117,29 @@ def _opened(folder: Path) -> Iterator[Any]:
         raise DataError(f"{folder.name}: cannot read {MASK}", got=error or type(error).__name__, hint=AGAIN) from error
 
 
-# What tifffile and its codecs raise over damaged files; the codecs' own errors are all RuntimeErrors.
-_DAMAGES: tuple[type[Exception], ...] = (
-    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, MemoryError),
-    *(zlib.error, struct.error),
-)
-
-
 def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[np.uint8]]:
-    from PIL import Image as Pillow
-
     try:
         content = (folder / PICTURE).read_bytes()
-        with Pillow.open(BytesIO(content), formats=("JPEG",)) as stored:
-            pixels = np.asarray(stored.convert("RGB").resize((width, height), Pillow.Resampling.NEAREST))
+        with Image.open(BytesIO(content), formats=("JPEG",)) as stored:
+            pixels = np.asarray(stored.convert("RGB").resize((width, height), Image.Resampling.NEAREST))
     except FileNotFoundError as error:
         raise DataError(f"{folder.name} has no {PICTURE}", got="no such file", hint=AGAIN) from error
-    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
     return content, pixels
 
 
-def _means(pixels: NDArray[np.uint8], labels: Labels, classes: int) -> NDArray[np.float64]:
-    counts = np.bincount(labels.ravel(), minlength=classes + 1)[1 : classes + 1]
-    sums = [np.bincount(labels.ravel(), weights=pixels[..., k].ravel(), minlength=classes + 1) for k in range(3)]
-    of_class = np.stack([part[1 : classes + 1] for part in sums], axis=1)
-    filled = np.full((classes, 3), 255.0)
-    return np.asarray(np.divide(of_class, counts[:, None], out=filled, where=counts[:, None] > 0))
+def _mean_colours(pixels: NDArray[np.uint8], labels: Labels, classes: int) -> NDArray[np.float64]:
+    """(K, 3) of the pixels of each class; white where there are none."""
+    counts = np.bincount(labels.ravel(), minlength=classes + 1)[1 : classes + 1, None]
+    channels = [np.bincount(labels.ravel(), weights=pixels[..., k].ravel(), minlength=classes + 1) for k in range(3)]
+    sums = np.stack(channels, axis=1)[1 : classes + 1]
+    return np.asarray(np.divide(sums, counts, out=np.full((classes, 3), 255.0), where=counts > 0))
 
 
 def layer_png(labels: Labels, palette: Sequence[RGB], clear: Sequence[int]) -> bytes:
     """Labels (index + 1) in the colours of a palette; nothing and the classes ``clear`` are transparent."""
-    from PIL import Image as Pillow
-
-    image = Pillow.fromarray(labels)
+    image = Image.fromarray(labels)
     image.putpalette([channel for colour in ((0, 0, 0), *palette) for channel in colour])
     alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palette)))
     stream = BytesIO()
@@ -166,63 +147,30 @@ def layer_png(labels: Labels, palette: Sequence[RGB], clear: Sequence[int]) -> b
     return stream.getvalue()
 
 
-@dataclass(frozen=True)
-class MeasuredLine:
-    """A measured line on the picture, with its label."""
-
-    text: str
-    colour: str
-    strokes: Sequence[tuple[Point, Point]]
-    """The line and what ends it; none for one too short to be seen, which is drawn as a ring."""
-    end: Point
-    label: Point
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The layers of the picture, ready to be switched by the page's style."""
-
-    slide_id: str
-    width: int
-    height: int
-    plain: str
-    tints: Mapping[str, str]
-    """The tissues in the colours of each palette."""
-    frame: Frame
-    lines: Sequence[MeasuredLine]
-    badges: Sequence[Badge]
-    bar: ScaleBar
-
-
-def stage(slide: Slide, pictures: SlidePictures) -> Stage:
-    """The slide, its tissues in the dataset's colours and in those for the colour-blind, and what was measured."""
+def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
+    """What ``stage.html`` shows: the slide, its tissues in one or two palettes, and what was measured."""
     schema = pictures.schema
     clear = () if schema.background_index is None else (schema.background_index,)
-    layers = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
+    palettes = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
     height, width = slide.shape
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
-    badges = piece_badges(piece_boxes(slide.pieces), frame)
+    badges = piece_badges({piece.number: piece.box[:2] for piece in slide.pieces}, frame)
     taken = [Box(b.centre[0] - b.radius, b.centre[1] - b.radius, 2 * b.radius, 2 * b.radius) for b in badges]
     marks = line_marks([measure for piece in slide.pieces for measure in piece.measures], frame, taken)
-    return Stage(
-        slide_id=slide.slide_id,
-        width=width,
-        height=height,
-        plain=data_uri(pictures.plain, "jpeg"),
-        tints={
+    return {
+        "slide_id": slide.slide_id,
+        "width": width,
+        "height": height,
+        "plain": data_uri(pictures.plain, "jpeg"),
+        "tints": {
             name: data_uri(layer_png(pictures.labels, palette, clear), "png")
-            for name, palette in layers.items()
+            for name, palette in palettes.items()
             if palette is not None
         },
-        frame=frame,
-        lines=[_measured_line(mark, frame.font) for mark in marks],
-        badges=badges,
-        bar=scale_bar(frame, slide.mpp[0]),
-    )
-
-
-def _measured_line(mark: Mark, font: float) -> MeasuredLine:
-    ends = ticks(mark, 0.7 * font)
-    label = mark.label.left + mark.label.width / 2, mark.label.top + 0.75 * mark.label.height
-    return MeasuredLine(mark.text, mark.colour, ((mark.start, mark.end), *ends) if ends else (), mark.end, label)
+        "frame": frame,
+        # A line too short to be seen has no ends, and is drawn as a ring.
+        "lines": [(mark, ticks(mark, 0.7 * frame.font)) for mark in marks],
+        "badges": badges,
+        "bar": scale_bar(frame, slide.mpp[0]),
+    }

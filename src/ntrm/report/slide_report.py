@@ -10,17 +10,13 @@ from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
 from ntrm.report.html import NONE, area_text, css_colours, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
-from ntrm.results.documents import Cancer, Edge, Network, Piece, Slide, read_slide
+from ntrm.results.cohort import MEASURES as LENGTHS
+from ntrm.results.documents import Cancer, Piece, Slide, read_slide
 from ntrm.results.paths import REPORT
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
 """Ways to look at the picture."""
-MEASURES = {
-    "deep_clearance": "Deep clearance",
-    "lateral_clearance": "Lateral clearance",
-    "invasion_depth": "Depth of invasion",
-    "orientation": "Orientation",
-}
+MEASURES = {**LENGTHS, "orientation": "Orientation"}
 FAULTS = {
     "not_he": "Stain other than H&E",
     "out_of_focus": "Out of focus",
@@ -37,25 +33,19 @@ Content = dict[str, Any]
 
 def write_slide_report(folder: Path) -> Path:
     """Write ``folder/report.html`` from the files of a finished slide; the same files give the same bytes."""
-    slide = read_slide(folder)
-    pictures = read_pictures(folder, slide)
-    path = folder / REPORT
-    write_page(path, "slide_report.html", **_content(slide, pictures))
+    slide, path = read_slide(folder), folder / REPORT
+    write_page(path, "slide_report.html", **_content(slide, read_pictures(folder, slide)))
     return path
 
 
 def _content(slide: Slide, pictures: SlidePictures) -> Content:
-    schema = pictures.schema
+    schema, network = pictures.schema, slide.network
     return {
         "slide": slide,
         "colours": _colours(pictures),
         "views": {key: label for key, label in VIEWS.items() if key != "safe" or safe_palette(schema) is not None},
         "present": [_present(cancer, slide, schema) for cancer in slide.cancers if cancer.present],
-        "absent": [
-            {"name": cancer.name, "confidence": cancer.confidence, "area": slide.areas_mm2.get(cancer.name, 0.0)}
-            for cancer in slide.cancers
-            if not cancer.present
-        ],
+        "absent": [(cancer, slide.areas_mm2.get(cancer.name, 0.0)) for cancer in slide.cancers if not cancer.present],
         "cancers": CANCERS,
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
@@ -63,7 +53,13 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "whole": _tissues(slide.areas_mm2, slide.fractions, schema, slide.confidence),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(piece, slide, schema) for piece in slide.pieces],
-        "network": None if slide.network is None else _network(slide.network, schema),
+        "network": network,
+        "network_graph": None if network is None else network_graph(network, schema.names),
+        "relations_used": [
+            (f"{sender} → {receiver}", f"{attention:.3f}", f"{weight:.3f}")
+            for sender, receiver, attention, weight in (strongest(network, RELATIONS) if network else [])
+        ],
+        "least": f"{LEAST_SHOWN:.0%}",
         "quality": [
             (FAULTS.get(key, key.replace("_", " ")), flag, slide.quality.get(f"{key}_score", 0.0))
             for key, flag in slide.quality.items()
@@ -85,35 +81,25 @@ def _colours(pictures: SlidePictures) -> str:
 
 
 def _present(cancer: Cancer, slide: Slide, schema: LabelSchema) -> Content:
-    """A cancer that was found; where the graph has more regions, the others are specks, which do not count."""
-    title = schema[cancer.name].title
-    every = sum(node.regions for piece in slide.pieces for node in piece.nodes if node.name == cancer.name)
-    return {
-        "index": schema.index(cancer.name),
-        "title": cancer.name if title == cancer.name else f"{title[:1].upper()}{title[1:]} ({cancer.name})",
-        "confidence": cancer.confidence,
-        "area": cancer.area_mm2,
-        "regions": cancer.regions,
-        "specks": every > cancer.regions,
-    }
+    """A cancer that is present; where the graph has more regions, the others are specks, which do not count."""
+    tissue = schema[cancer.name]
+    regions = sum(node.regions for piece in slide.pieces for node in piece.nodes if node.name == cancer.name)
+    title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({cancer.name})" if tissue.explanation else cancer.name
+    return {"cancer": cancer, "index": tissue.index, "title": title, "specks": regions > cancer.regions}
 
 
 def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
     figures = [("Tissue", f"{area_text(slide.tissue_area_mm2)} mm²", ""), ("Pieces", str(len(slide.pieces)), "")]
-    choices: dict[str, tuple[str, Callable[[Sequence[float]], float]]] = {
-        "deep_clearance": ("least", min),
-        "lateral_clearance": ("least", min),
-        "invasion_depth": ("greatest", max),
-    }
-    for key, (word, choose) in choices.items():
-        every = [measure for piece in slide.pieces for measure in piece.measures if measure.key == key]
-        values = [measure.value for measure in every if measure.value is not None]
+    for key, name in LENGTHS.items():
+        word, choose = ("greatest", max) if key == "invasion_depth" else ("least", min)
+        measures = [measure for piece in slide.pieces for measure in piece.measures if measure.key == key]
+        values = [measure.value for measure in measures if measure.value is not None]
         if values:
             several = f"{word} of {len(values)} pieces" if len(values) > 1 else ""
-            figures.append((MEASURES[key], value_text(choose(values), "mm"), several))
+            figures.append((name, value_text(choose(values), "mm"), several))
         else:
-            reasons = "; ".join(dict.fromkeys(measure.reason for measure in every)) or "no piece of tissue"
-            figures.append((MEASURES[key], "not assessed", reasons))
+            reasons = "; ".join(dict.fromkeys(measure.reason for measure in measures)) or "no piece of tissue"
+            figures.append((name, "not assessed", reasons))
     return figures
 
 
@@ -126,9 +112,7 @@ def _tissues(
     order = sorted((name for name in fractions if areas.get(name, 0) > 0), key=lambda name: -areas[name])
     rows = [
         {
-            "index": schema.index(name),
-            "name": name,
-            "title": schema[name].title,
+            "tissue": schema[name],
             "area": areas[name],
             "share": fractions[name],
             "bar": 100 * min(max(fractions[name] or 0.0, 0.0), 1.0),
@@ -140,38 +124,25 @@ def _tissues(
 
 
 def _piece(piece: Piece, slide: Slide, schema: LabelSchema) -> Content:
-    found = {measure.key: measure for measure in piece.measures}
+    measures = {measure.key: measure for measure in piece.measures}
     longest = sorted(piece.edges, key=lambda edge: -edge.boundary_mm)
     known = {node.name: node.confidence for node in piece.nodes}
     return {
-        "number": piece.number,
-        "touches_edge": piece.touches_edge,
-        "area": piece.tissue_area_mm2,
-        "cancers": [cancer for cancer in piece.cancers if cancer.present],
-        "measures": [found.get(key) for key in MEASURES],
-        "sentences": piece.sentences,
+        "piece": piece,
+        "measures": [measures.get(key) for key in MEASURES],
         "graph": graph_drawing(piece.nodes, piece.edges, schema.names, {cancer.name for cancer in slide.cancers}),
-        "boundaries": [_boundary(edge) for edge in longest[:INTERFACES]],
+        "boundaries": [
+            (
+                f"{e.source} – {e.target}",
+                f"{e.boundary_mm:.2f}",
+                share_text(e.share_of_source),
+                share_text(e.share_of_target),
+                e.contacts,
+            )
+            for e in longest[:INTERFACES]
+        ],
         "shorter": max(len(longest) - INTERFACES, 0),
         "tissues": _tissues(piece.areas_mm2, piece.fractions, schema, known.get),
-    }
-
-
-def _boundary(edge: Edge) -> tuple[object, ...]:
-    shares = share_text(edge.share_of_one), share_text(edge.share_of_other)
-    return (f"{edge.one} – {edge.other}", f"{edge.boundary_mm:.2f}", *shares, edge.contacts)
-
-
-def _network(network: Network, schema: LabelSchema) -> Content:
-    return {
-        "windows": network.windows,
-        "note": network.note,
-        "least": f"{LEAST_SHOWN:.0%}",
-        "graph": network_graph(network, schema.names),
-        "rows": [
-            (f"{one} → {other}", f"{attention:.3f}", f"{weight:.3f}")
-            for one, other, attention, weight in strongest(network, RELATIONS)
-        ],
     }
 
 

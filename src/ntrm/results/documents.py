@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ntrm.core.errors import DataError
 from ntrm.results.paths import GRAPH, SUMMARY
@@ -17,6 +17,7 @@ AGAIN = "delete the slide's folder and run the same ntrm segment again"
 
 Point = tuple[float, float]
 Document = dict[str, Any]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,13 @@ class Measure:
 
 @dataclass(frozen=True)
 class Cancer:
-    """What is said about one cancer."""
+    """Whether one cancer is present."""
 
     name: str
     present: bool
     confidence: float
     area_mm2: float
     regions: int
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Node:
 class Edge:
     """Two tissues that touch, or a tissue and the outside."""
 
-    one: str
-    other: str
+    source: str
+    target: str
     boundary_mm: float
-    share_of_one: float
-    share_of_other: float
+    share_of_source: float
+    share_of_target: float
     contacts: int
 
 
@@ -91,8 +91,8 @@ class Piece:
     fractions: Mapping[str, float | None]
     measures: tuple[Measure, ...]
     cancers: tuple[Cancer, ...]
-    sentences: tuple[str, ...]
-    """The tissue graph in plain words."""
+    text: tuple[str, ...]
+    """The tissue graph in sentences."""
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
@@ -121,14 +121,13 @@ class Slide:
 
     @property
     def titles(self) -> dict[str, str]:
-        """What the names of the tissues stand for, where a piece tells it."""
+        """What the names of the tissues stand for, where a piece has them."""
         return {node.name: node.title for piece in self.pieces for node in piece.nodes}
 
     def confidence(self, tissue: str) -> float | None:
         """Mean over all pieces, weighted by area; None where there is no region."""
         nodes = [node for piece in self.pieces for node in piece.nodes if node.name == tissue]
-        known = [(node.confidence, node.area_mm2) for node in nodes if node.confidence is not None]
-        return _mean(known)
+        return _mean([(node.confidence, node.area_mm2) for node in nodes if node.confidence is not None])
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ def read_slide(folder: Path) -> Slide:
     """Read ``summary.json`` and ``graph.json`` of a slide that ``ntrm segment`` has finished."""
     summary, graph = read_document(folder / SUMMARY), read_document(folder / GRAPH)
     try:
-        slide = _slide(summary, graph)
+        slide = _read_slide(summary, graph)
         of_graph = graph["slide_id"], len(graph["pieces"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(
@@ -208,9 +207,9 @@ def read_slide(folder: Path) -> Slide:
 
 
 def read_document(path: Path) -> Document:
-    """A JSON object from a file; numbers that are none are refused."""
+    """A JSON object from a file; NaN and infinities are refused."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_a_number)
     except FileNotFoundError as error:
         raise DataError(f"{path.parent.name} has no {path.name}", got="no such file", hint=AGAIN) from error
     except (OSError, ValueError, RecursionError) as error:
@@ -220,137 +219,107 @@ def read_document(path: Path) -> Document:
     return document
 
 
-def _no_number(text: str) -> NoReturn:
+def _not_a_number(text: object) -> NoReturn:
     raise ValueError(f"{text} is no number")
-
-
-def measures_of(piece: Document) -> tuple[Measure, ...]:
-    """The measurements of a piece as ``summary.json`` holds them."""
-    return tuple(_measure(key, each) for key, each in piece["measurements"].items())
-
-
-def _slide(summary: Document, graph: Document) -> Slide:
-    grid = summary["grid"]
-    graphs = {each["piece"]: each for each in graph["pieces"]}
-    return Slide(
-        slide_id=str(summary["slide_id"]),
-        about={key: dict(summary[key]) for key in ("program", "model", "options", "grid")},
-        classes=tuple(map(str, summary["classes"])),
-        shape=(int(grid["height"]), int(grid["width"])),
-        mpp=(_positive(grid["mpp"][0]), _positive(grid["mpp"][1])),
-        quality={
-            str(key): value if isinstance(value, bool) else _number(value) for key, value in summary["quality"].items()
-        },
-        warnings=tuple(map(str, summary["warnings"])),
-        tissue_area_mm2=_number(summary["tissue_area_mm2"]),
-        areas_mm2=_numbers(summary["areas_mm2"]),
-        fractions=_shares(summary["tissue_fractions"]),
-        cancers=tuple(_cancer({"name": name, **each}) for name, each in summary["cancers"].items()),
-        pieces=tuple(_piece(each, graphs[each["number"]]) for each in summary["pieces"]),
-        network=_network(graph.get("network")),
-    )
-
-
-def _piece(piece: Document, of_graph: Document) -> Piece:
-    box = piece["mask_box_px"]
-    nodes, edges = of_graph["graph"]["nodes"], of_graph["graph"]["edges"]
-    return Piece(
-        number=int(piece["number"]),
-        box=(int(box["top"]), int(box["left"]), int(box["height"]), int(box["width"])),
-        touches_edge=bool(piece["touches_edge"]),
-        tissue_area_mm2=_number(piece["tissue_area_mm2"]),
-        areas_mm2=_numbers(piece["areas_mm2"]),
-        fractions=_shares(piece["tissue_fractions"]),
-        measures=measures_of(piece),
-        cancers=tuple(_cancer(each) for each in piece["cancers"]),
-        sentences=tuple(map(str, of_graph["text"])),
-        nodes=tuple(_node(each, nodes) for each in nodes if each["kind"] == "tissue"),
-        edges=tuple(_edge(each) for each in edges if each["kind"] == "boundary"),
-    )
-
-
-def _measure(key: str, document: Document) -> Measure:
-    value, line = document["value"], document.get("line_px")
-    ends = None if line is None else tuple((float(row), float(column)) for row, column in line)
-    if ends is not None and len(ends) != 2:
-        raise ValueError(f"the line of {key} has {len(ends)} points")
-    return Measure(
-        key=str(key),
-        value=None if value is None else _number(value),
-        unit=str(document["unit"]),
-        reason=str(document["reason"]),
-        line=None if ends is None else (ends[0], ends[1]),
-    )
-
-
-def _cancer(document: Document) -> Cancer:
-    return Cancer(
-        name=str(document["name"]),
-        present=bool(document["present"]),
-        confidence=_number(document["confidence"]),
-        area_mm2=_number(document["area_mm2"]),
-        regions=int(document["regions"]),
-        reason=str(document.get("reason", "")),
-    )
-
-
-def _node(node: Document, every: Sequence[Document]) -> Node:
-    own = [each for each in every if each["kind"] == "region" and each["tissue"] == node["id"]]
-    known = [(_number(each["confidence"]), _number(each["area_mm2"])) for each in own if "confidence" in each]
-    return Node(
-        name=str(node["id"]),
-        title=str(node.get("title") or node["id"]),
-        area_mm2=_number(node["area_mm2"]),
-        regions=int(node["regions"]),
-        confidence=_mean(known),
-    )
-
-
-def _edge(edge: Document) -> Edge:
-    return Edge(
-        one=str(edge["source"]),
-        other=str(edge["target"]),
-        boundary_mm=_number(edge["boundary_mm"]),
-        share_of_one=_number(edge["share_of_source"]),
-        share_of_other=_number(edge["share_of_target"]),
-        contacts=int(edge["contacts"]),
-    )
-
-
-def _network(document: Document | None) -> Network | None:
-    if document is None:
-        return None
-    names = tuple(map(str, document["names"]))
-    attention, weight = (
-        tuple(tuple(_number(cell) for cell in row) for row in document[key]) for key in ("attention", "edge_weight")
-    )
-    for values in (attention, weight):
-        if {len(values), *map(len, values)} != {len(names)}:
-            raise ValueError("relations of the network do not fit their names")
-    return Network(names, attention, weight, int(document["windows"]), str(document.get("note", "")))
-
-
-def _mean(known: Sequence[tuple[float, float]]) -> float | None:
-    whole = sum(area for _, area in known)
-    return sum(value * area for value, area in known) / whole if whole > 0 else None
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
+        _not_a_number(repr(value))
     return float(value)
 
 
-def _positive(value: Any) -> float:
-    number = _number(value)
-    if number <= 0:
-        raise ValueError(f"{value!r} is no µm/px")
-    return number
+def _optional_number(value: Any) -> float | None:
+    return None if value is None else _number(value)
 
 
-def _numbers(document: Document) -> dict[str, float]:
-    return {str(key): _number(value) for key, value in document.items()}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": _number,
+    "float | None": _optional_number,
+    "tuple[str, ...]": lambda texts: tuple(map(str, texts)),
+    "tuple[tuple[float, ...], ...]": lambda rows: tuple(tuple(map(_number, row)) for row in rows),
+    "Mapping[str, float]": lambda numbers: {str(key): _number(value) for key, value in numbers.items()},
+    "Mapping[str, float | None]": lambda numbers: {str(key): _optional_number(v) for key, v in numbers.items()},
+}
+"""How a value of JSON becomes a field, by the field's annotation."""
 
 
-def _shares(document: Document) -> dict[str, float | None]:
-    return {str(key): None if value is None else _number(value) for key, value in document.items()}
+def _read(kind: type[Value], document: Mapping[str, Any], **values: Any) -> Value:
+    """A dataclass of the ``values``; its other fields come from the document's keys of the same names."""
+    own = [field for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]
+    return kind(**{field.name: _READERS[str(field.type)](document[field.name]) for field in own}, **values)
+
+
+def _read_slide(summary: Document, graph: Document) -> Slide:
+    grid = summary["grid"]
+    graphs = {piece["piece"]: piece for piece in graph["pieces"]}
+    mpp_x, mpp_y = map(_number, grid["mpp"])
+    if mpp_x <= 0 or mpp_y <= 0:
+        raise ValueError(f"{grid['mpp']!r} is no µm/px")
+    quality = {key: v if isinstance(v, bool) else _number(v) for key, v in summary["quality"].items()}
+    return _read(
+        Slide,
+        {**summary, "fractions": summary["tissue_fractions"]},
+        about={key: dict(summary[key]) for key in ("program", "model", "options", "grid")},
+        shape=(int(grid["height"]), int(grid["width"])),
+        mpp=(mpp_x, mpp_y),
+        quality=quality,
+        cancers=tuple(_read(Cancer, cancer, name=name) for name, cancer in summary["cancers"].items()),
+        pieces=tuple(_read_piece(piece, graphs[piece["number"]]) for piece in summary["pieces"]),
+        network=_read_network(graph.get("network")),
+    )
+
+
+def _read_piece(piece: Document, of_graph: Document) -> Piece:
+    nodes, edges = of_graph["graph"]["nodes"], of_graph["graph"]["edges"]
+    return _read(
+        Piece,
+        {**piece, "fractions": piece["tissue_fractions"], "text": of_graph["text"]},
+        box=tuple(int(piece["mask_box_px"][side]) for side in ("top", "left", "height", "width")),
+        measures=read_measures(piece),
+        cancers=tuple(_read(Cancer, cancer) for cancer in piece["cancers"]),
+        nodes=tuple(_read_node(node, nodes) for node in nodes if node["kind"] == "tissue"),
+        edges=tuple(_read(Edge, edge) for edge in edges if edge["kind"] == "boundary"),
+    )
+
+
+def read_measures(piece: Mapping[str, Any]) -> tuple[Measure, ...]:
+    """The measurements of a piece as ``summary.json`` holds them."""
+    return tuple(
+        _read(Measure, document, key=key, line=_read_line(key, document.get("line_px")))
+        for key, document in piece["measurements"].items()
+    )
+
+
+def _read_line(key: str, points: Any) -> tuple[Point, Point] | None:
+    if points is None:
+        return None
+    ends = [(float(row), float(column)) for row, column in points]
+    if len(ends) != 2:
+        raise ValueError(f"the line of {key} has {len(ends)} points")
+    return ends[0], ends[1]
+
+
+def _read_node(node: Document, nodes: Sequence[Document]) -> Node:
+    regions = [other for other in nodes if other["kind"] == "region" and other["tissue"] == node["id"]]
+    known = [(_number(r["confidence"]), _number(r["area_mm2"])) for r in regions if "confidence" in r]
+    return _read(Node, node, name=str(node["id"]), title=str(node.get("title") or node["id"]), confidence=_mean(known))
+
+
+def _read_network(document: Document | None) -> Network | None:
+    if document is None:
+        return None
+    network = _read(Network, {"note": "", **document})
+    for values in (network.attention, network.edge_weight):
+        if {len(values), *map(len, values)} != {len(network.names)}:
+            raise ValueError("relations of the network do not fit their names")
+    return network
+
+
+def _mean(known: Sequence[tuple[float, float]]) -> float | None:
+    """Of values, weighted by areas."""
+    total = sum(area for _, area in known)
+    return sum(value * area for value, area in known) / total if total > 0 else None

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 RUN = "run.json"
 """What the folder was made with: model, program, options."""
-TABLES = ("slides", "pieces", "regions", "interfaces")
 INDEX = "index.html"
 
 # Of a slide: ``OUT/<slide id>/…``
@@ -21,7 +20,7 @@ OVERLAY, PICTURE, THUMBNAIL, REPORT = "overlay.png", "slide.jpg", "thumbnail.jpg
 HIDDEN = ".ntrm"
 BANDS = "bands"
 """Unfinished rows."""
-DONE, FAILED = "done.json", "failed.json"
+DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
 
 
 def table_file(table: str) -> str:

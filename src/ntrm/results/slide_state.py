@@ -1,4 +1,4 @@
-"""What a slide's folder remembers of its segmentation: what it was made of, its rows of the tables, or why it failed.
+"""What a slide's folder keeps of its segmentation: what it was made of, its rows of the tables, or why it failed.
 
 All of it lies in a hidden folder, ``.ntrm``: the lock, the unfinished rows, and one document at the end.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, remove_partials, write_json
-from ntrm.results.paths import DONE, FAILED, HIDDEN
+from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
 
 _HINT = "delete the slide's folder, and run again"
 
@@ -24,23 +24,16 @@ class BusyError(RefusedError):
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the slide against other processes; the lock goes with its holder, however that ends."""
-    with _held(folder / HIDDEN / "lock"):
-        # Only now is it sure that nobody is writing these.
-        for place in (folder, folder / HIDDEN):
-            remove_partials(place)
-        yield
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
+    """Lock the slide against other processes; the lock goes with its holder, however that ends."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(holding(path))
+            stack.enter_context(holding(folder / HIDDEN / LOCK))
         except RefusedError as error:
-            raise BusyError(
-                "another process works on this slide", hint="wait until it ends; the same command then finds it done"
-            ) from error
+            hint = "wait until it ends; the same command then finds it done"
+            raise BusyError("another process works on this slide", hint=hint) from error
+        # Only now is it sure that nobody is writing these.
+        remove_partials(folder)
+        remove_partials(folder / HIDDEN)
         yield
 
 
@@ -58,8 +51,8 @@ def forget_failure(folder: Path) -> None:
 def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mapping[str, str]) -> None:
     """Why there are no results, for the tables; results that are there stay."""
     row = {"slide_id": slide_id, "status": "failed", "reason": reason}
-    # On a full disk this fails, too; the command still tells. Where another process has taken the slide up in the
-    # meantime, what becomes of it is that one's to say.
+    # On a full disk this fails, too; the command still reports the failure. Where another process works on the slide by
+    # now, it will record the outcome.
     with suppress(DataError, OSError, BusyError), alone(folder):
         write_json(folder / HIDDEN / FAILED, {"covariates": dict(covariates), "tables": {"slides": [row]}})
 
@@ -74,21 +67,17 @@ def finished(folder: Path) -> dict[str, Any] | None:
     return _document(folder / HIDDEN / DONE, ("plan", "covariates", "tables"))
 
 
-def _document(path: Path, parts: tuple[str, ...]) -> dict[str, Any] | None:
-    """What lies there, if it has these parts, all of them objects."""
+def _document(path: Path, keys: tuple[str, ...]) -> dict[str, Any] | None:
+    """The document at ``path``, if there is one; it must have these keys, all of them objects."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}", got=error, hint=_HINT) from error
-    whole = isinstance(document, dict) and all(isinstance(document.get(part), dict) for part in parts)
-    if not whole or not _are_tables(document["tables"]):
+    sound = isinstance(document, dict) and all(isinstance(document.get(key), dict) for key in keys)
+    tables = document["tables"] if sound else {}
+    rows = [isinstance(table, list) and all(isinstance(row, dict) for row in table) for table in tables.values()]
+    if not all(rows) or not tables.get("slides"):
         raise DataError(f"{path} is no record of a slide", hint=_HINT)
     return dict(document)
-
-
-def _are_tables(tables: dict[str, Any]) -> bool:
-    """Whether each holds rows, and one is the slide's own."""
-    rows = [isinstance(table, list) and all(isinstance(row, dict) for row in table) for table in tables.values()]
-    return all(rows) and bool(tables.get("slides"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,29 +102,32 @@ class Results:
 def read_results(out: str | Path) -> Results:
     """The tables that ``ntrm segment --out OUT`` wrote."""
     folder = Path(out)
-    try:
-        run = json.loads((folder / RUN).read_text(encoding="utf-8"))
-        covariates = [str(name) for name in run.get("covariates", ())]
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(
-            f"{folder} holds no results", got=error, expected="a folder that ntrm segment wrote to"
-        ) from error
+    run = read_run(folder)
+    covariates = [str(name) for name in run.get("covariates", ())]
     return Results(run=run, **{name: _read(folder / table_file(name), covariates) for name in COLUMNS})
 
 
+def read_run(folder: Path) -> dict[str, Any]:
+    """``run.json``: model, program and options that the results were made with."""
+    try:
+        run = json.loads((folder / RUN).read_text(encoding="utf-8"))
+        if not isinstance(run.get("covariates", []), list):
+            raise TypeError(f"{RUN}: covariates are no list")
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        expected = "a folder that ntrm segment wrote to"
+        raise DataError(f"{folder} holds no results", got=error, expected=expected) from error
+    return dict(run)
+
+
 def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], covariates: Sequence[str]) -> None:
-    """Write the four tables from what each slide has to say, in the order given."""
+    """Write the four tables from the rows of each slide, in their order."""
     for name, first in COLUMNS.items():
         rows = [row for document in documents for row in document.get(name, ())]
         known = {column: None for row in rows for column in row}
-        own = [column for column in known if BY_CLASS.fullmatch(column)]
-        _write(out / table_file(name), (*first, *own, *covariates, *FOOT), rows)
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
-        write_rows(stream, [columns])
-        write_rows(stream, ([_text(row.get(column)) for column in columns] for row in rows))
+        columns = (*first, *(column for column in known if BY_CLASS.fullmatch(column)), *covariates, *FOOT)
+        with whole_file(out / table_file(name)) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
+            write_rows(stream, [columns])
+            write_rows(stream, ([_text(row.get(column)) for column in columns] for row in rows))
 
 
 def _text(cell: Cell) -> str:

@@ -21,7 +21,7 @@ pytest.importorskip("onnxscript", reason="extra export is not installed")
 
 __all__ = ["shallow"]
 
-COVERED = ("ntrm-control", "unet-resnet18", "mit-b0", "mit-b2")
+COVERED = ("ntrm-control", "unet-resnet18", "unet-vgg16", "mit-b0", "mit-b2")
 """Architectures all of whose calls another one makes, too: an export takes its time."""
 OPTIONS = {
     "ntrm-paper": {"layers": 1, "dim": 16},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -46,8 +46,7 @@ class Level:
         return ((top, self.read(top, top + rows)) for top in range(0, self.height, rows))
 
 
-@contextmanager
-def label_pyramid(rows: Rows, schema: LabelSchema, folder: Path) -> Iterator[tuple[Level, ...]]:
+def label_pyramid(rows: Rows, schema: LabelSchema, folder: Path) -> AbstractContextManager[tuple[Level, ...]]:
     """Levels of a mask from fine to coarse, each half the one before, in nameless files on ``folder``'s disk."""
 
     def stored(band: Labels) -> Labels:
@@ -55,15 +54,12 @@ def label_pyramid(rows: Rows, schema: LabelSchema, folder: Path) -> Iterator[tup
         # 255 + 1 overflows to 0 in a byte, which stands for nothing.
         return band + np.uint8(1)
 
-    with _pyramid(rows, stored, halve, folder) as levels:
-        yield levels
+    return _pyramid(rows, stored, halve, folder)
 
 
-@contextmanager
-def byte_pyramid(rows: Rows, folder: Path) -> Iterator[tuple[Level, ...]]:
+def byte_pyramid(rows: Rows, folder: Path) -> AbstractContextManager[tuple[Level, ...]]:
     """Levels of a map of quantities, averaged; otherwise as ``label_pyramid``."""
-    with _pyramid(rows, lambda band: band, halve_mean, folder) as levels:
-        yield levels
+    return _pyramid(rows, lambda band: band, halve_mean, folder)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,11 @@ def contact_sheet(
     dataset: Dataset, path: Path, *, most: int = 24, columns: int = 4, progress: Progress = SILENT
 ) -> int:
     """Write a PNG with up to ``most`` sections of the dataset, spread over it; returns how many are shown."""
-    cases = spread_evenly([case for case in dataset if case.image and case.mask], most)
+    cases = [case for case in dataset if case.image and case.mask]
     if not cases:
         hint = "run ntrm data check on the folder"
         raise DataError("no section has both image and mask", got=dataset.root, hint=hint)
+    cases = [cases[k] for k in np.linspace(0, len(cases) - 1, min(most, len(cases))).round().astype(int)]
     columns = min(columns, len(cases))
     cell_width, cell_height = 2 * CELL + 2 * MARGIN, CELL + CAPTION + MARGIN
     width, bottom = columns * cell_width + MARGIN, -(-len(cases) // columns) * cell_height + MARGIN
@@ -105,18 +106,6 @@ def contact_sheet(
     with whole_file(path) as partial:
         sheet.save(partial, format="PNG", optimize=True)
     return len(cases)
-
-
-def spread_evenly(cases: Sequence[Case], most: int) -> list[Case]:
-    """At most ``most`` of the cases, evenly spaced through the list.
-
-    >>> spread_evenly(list("abcdef"), 3)
-    ['a', 'c', 'f']
-    """
-    if len(cases) <= most:
-        return list(cases)
-    picks = np.linspace(0, len(cases) - 1, most).round().astype(int)
-    return [cases[i] for i in picks]
 
 
 def thumbnail(picture: NDArray[np.uint8], side: int, *, smooth: bool) -> Image.Image:

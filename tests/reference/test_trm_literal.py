@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.draws import coarse_prediction, parameters
-from tests.reference.trm_literal import VARIANTS, attention_layer, attention_coefficients, tissue_relation
+from tests.reference.trm_literal import VARIANTS, attention_coefficients, attention_layer, tissue_relation
 
 SEEDS = st.integers(0, 2**32 - 1)
 SEEN = np.array([[[0.9, 0.2, 0.3, 0.2, 0.1, 0.1]], [[0.1, 0.3, 0.4, 0.8, 0.9, 0.9]]])

@@ -21,6 +21,11 @@ def shown_texts(figure):
     return [(text.get_text(), text.get_window_extent(renderer)) for text in upright]
 
 
+def words(figure):
+    """The texts alone."""
+    return [text for text, _ in shown_texts(figure)]
+
+
 def _ticks(axes):
     if not axes.axison:
         return

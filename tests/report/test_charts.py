@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.text import Annotation
 from PIL import Image
-from tests.report.looking import shown_texts, stumbles
+from tests.report.looking import stumbles, words
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
@@ -24,10 +24,6 @@ from ntrm.report.charts import (
 from ntrm.report.drawing import write_figure
 
 KEYS = ("train_loss", "val_loss", "val_iou", "val_dice", "val_accuracy", "learning_rate")
-
-
-def words(figure):
-    return [text for text, _ in shown_texts(figure)]
 
 
 @pytest.fixture

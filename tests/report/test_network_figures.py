@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.report.looking import pictures, shown_texts, stumbles
+from tests.report.looking import pictures, stumbles, words
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
@@ -88,7 +88,7 @@ def test_the_pipeline_shows_each_step_of_the_forward_pass(image):
     expected = [image, norm(trace.features), coarse, norm(trace.refined), final]
     for one, other in zip(shown, expected, strict=True):
         assert np.allclose(one, other, atol=1e-4)
-    texts = [text for text, _ in shown_texts(figure)]
+    texts = words(figure)
     titles = ["window", "features", "coarse prediction", "tissue graph", "refined features", "final mask"]
     assert [text for text in texts if text in titles] == titles
     edges = [patch for axes in figure.axes for patch in axes.patches if str(patch.get_gid()).startswith("edge")]
@@ -109,7 +109,7 @@ def test_the_stages_of_every_variant_can_be_read(image, classes, options):
     assert np.allclose(heats[0].images[0].get_array(), trace.graph.boundary)
     for axes, attention in zip(heats[2:], trace.graph.attention, strict=True):
         assert np.allclose(axes.images[0].get_array(), attention)
-    texts = [text for text, _ in shown_texts(figure)]
+    texts = words(figure)
     message = "No messages" if options.get("graph") == "none" else ("Sum" if "layer" in options else "Attn")
     assert {"Reg", "Node · Adj · Bnd", message, "Proj"} <= set(texts)
     assert not stumbles(figure)

@@ -22,23 +22,10 @@ def untrained(arch="ntrm-paper", classes=3, seed=0, **options):
 
 def test_shapes_follow_the_specification_at_full_width():
     trace = trace_architecture(create("ntrm-paper", 12), window=64)
-    expected = {
-        "image": (3, 64, 64),
-        "E1": (64, 32, 32),
-        "E2": (64, 16, 16),
-        "E3": (128, 8, 8),
-        "E4": (256, 4, 4),
-        "E5": (512, 2, 2),
-        "D1": (256, 4, 4),
-        "D2": (128, 8, 8),
-        "D2'": (128, 8, 8),
-        "D3": (96, 16, 16),
-        "D4": (64, 32, 32),
-        "D5": (32, 64, 64),
-        "φ": (12, 8, 8),
-        "coarse": (12, 64, 64),
-        "final": (12, 64, 64),
-    }
+    expected = {"image": (3, 64, 64), "coarse": (12, 64, 64), "final": (12, 64, 64), "φ": (12, 8, 8)}
+    expected |= {"E1": (64, 32, 32), "E2": (64, 16, 16), "E3": (128, 8, 8), "E4": (256, 4, 4), "E5": (512, 2, 2)}
+    expected |= {"D1": (256, 4, 4), "D2": (128, 8, 8), "D2'": (128, 8, 8)}
+    expected |= {"D3": (96, 16, 16), "D4": (64, 32, 32), "D5": (32, 64, 64)}
     assert trace.shapes == {name: Shape(*shape) for name, shape in expected.items()}
     assert (trace.nodes, trace.layers, trace.coarse_from) == ((12, 128), 3, "E5")
 

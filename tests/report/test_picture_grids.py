@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from PIL import Image
-from tests.report.looking import pictures, shown_texts, stumbles
+from tests.report.looking import pictures, stumbles, words
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
@@ -38,10 +38,6 @@ def changed(random, shape=(48, 64)):
 
 def with_truth(one, truth, name="a"):
     return Example(name, one.image, truth, one.predictions)
-
-
-def words(figure):
-    return [text for text, _ in shown_texts(figure)]
 
 
 def test_an_example_is_a_row_of_image_truth_prediction_and_errors(random):

@@ -25,6 +25,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.export.pyramid import MEANING, SMALLEST, Level, Rows, halve_mean, label_pyramid
+from ntrm.results.documents import AGAIN
 from ntrm.version import __version__
 
 VERSION = "0.5"
@@ -213,8 +214,7 @@ class ProbabilityZarr:
             file.unlink(missing_ok=True)
             return
         if self._array is None:
-            hint = "delete the slide's folder, and run again"
-            raise DataError("unfinished probabilities are gone", got=self._path.name, hint=hint)
+            raise DataError("unfinished probabilities are gone", got=self._path.name, hint=AGAIN)
         with _own_errors(self._path.name):
             self._array[:, y0:y1, x0:x1] = values
             with file.open("rb") as stream:

@@ -52,8 +52,8 @@ class Box:
     width: float
     height: float
 
-    def count(self, points: Points, margin: float = 0.0) -> int:
-        """How many of the points lie inside, or nearer than ``margin``."""
+    def count(self, points: Points, margin: float) -> int:
+        """How many of the points lie inside or nearer than ``margin``."""
         first = np.array([self.left - margin, self.top - margin])
         last = np.array([self.left + self.width + margin, self.top + self.height + margin])
         return int(np.count_nonzero(((points >= first) & (points <= last)).all(axis=1)))
@@ -112,7 +112,6 @@ class ScaleBar:
     text: str
     length: float
     """In pixels of the picture."""
-    millimetres: float
 
 
 def line_marks(measures: Iterable[Measure], frame: Frame, taken: Sequence[Box] = ()) -> list[Mark]:
@@ -144,13 +143,13 @@ def scale_bar(frame: Frame, mpp_x: float) -> ScaleBar:
     """The longest of 1, 2, 5, 10 … that takes up a quarter of the width at most; ``mpp_x`` is the mask's.
 
     >>> scale_bar(Frame(1000, 500, 1, 1, 20), 10.0)
-    ScaleBar(text='2 mm', length=200.0, millimetres=2.0)
+    ScaleBar(text='2 mm', length=200.0)
     """
     most = frame.width / frame.across * mpp_x / 4000
     power = 10.0 ** math.floor(math.log10(most))
     length = max(step * power for step in (1, 2, 5) if step * power <= most * (1 + 1e-9))
     text = f"{length:g} mm" if length >= 1 else f"{length * 1000:g} µm"
-    return ScaleBar(text, length * 1000 / mpp_x * frame.across, length)
+    return ScaleBar(text, length * 1000 / mpp_x * frame.across)
 
 
 def ticks(mark: Mark, size: float) -> tuple[tuple[Point, Point], ...]:

@@ -107,11 +107,11 @@ def improvement_figure(examples: Sequence[Example], schema: LabelSchema) -> Figu
     for example in examples:
         coarse, final = example.predictions.values()
         image, *masks = example.pictures(schema)
-        small = (shrink_map(mask) for mask in (example.truth, coarse, final))
         count = change_counts(example.truth, coarse, final, len(schema))
         texts = [f"{n:,} ({n / max(count.pixels, 1):.1%})" for n in (count.corrected, count.broken, count.still_wrong)]
         caption = "{} · pixels corrected {}, broken {}, wrong before and after {}".format(example.name, *texts)
-        rows.append(GridRow(caption, [image, *masks, change_map(*small, len(schema), image)]))
+        truth, before, after = (shrink_map(mask) for mask in (example.truth, coarse, final))
+        rows.append(GridRow(caption, [image, *masks, change_map(truth, before, after, len(schema), image)]))
     legend = [*_legend(examples, schema), Swatch(CORRECTED, "corrected"), Swatch(BROKEN, "broken")]
     legend.append(Swatch(STILL_WRONG, "wrong before and after"))
     return draw_grid(("image", "truth", "coarse", "final", "change"), rows, legend)

@@ -13,9 +13,8 @@ from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, remove_partials, write_json
+from ntrm.results.documents import AGAIN
 from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
-
-_HINT = "delete the slide's folder, and run again"
 
 
 class BusyError(RefusedError):
@@ -74,10 +73,10 @@ def _document(path: Path, keys: tuple[str, ...]) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint=_HINT) from error
+        raise DataError(f"cannot read {path}", got=error, hint=AGAIN) from error
     sound = isinstance(document, dict) and all(isinstance(document.get(key), dict) for key in keys)
     tables = document["tables"] if sound else {}
     rows = [isinstance(table, list) and all(isinstance(row, dict) for row in table) for table in tables.values()]
     if not all(rows) or not tables.get("slides"):
-        raise DataError(f"{path} is no record of a slide", hint=_HINT)
+        raise DataError(f"{path} is no record of a slide", hint=AGAIN)
     return dict(document)

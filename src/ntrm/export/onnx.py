@@ -151,9 +151,9 @@ def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int |
     if opset not in (None, reached):
         raise UsageError("the network cannot be written in this opset", got=opset, expected=f"for example {reached}")
     # The exporter's notes hold stack traces with the paths of this machine.
-    graph = program.model.graph
-    for noted in (graph, *graph.all_nodes()):
-        noted.metadata_props.clear()
+    program.model.graph.metadata_props.clear()
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()
     return program
 
 

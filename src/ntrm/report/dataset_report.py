@@ -24,13 +24,10 @@ from ntrm.report.drawing import FAINT, INK, heat_map, new_figure, plain, set_tit
 from ntrm.report.html import write_page
 
 _INCH_PER_CLASS = 0.36
-CELL = 220
-"""Side of a thumbnail in pixels."""
-MARGIN = 12
-CAPTION = 20
-LEGEND = 26
-LEGEND_WIDTH = 215
-"""Room for the longest tissue of the skin schema."""
+CELL, MARGIN, CAPTION = 220, 12, 20
+"""Of the contact sheet in pixels: side of a thumbnail, space around, height of the text below."""
+LEGEND, LEGEND_WIDTH = 26, 215
+"""Height of a line, and room for the longest tissue of the skin schema."""
 LINE, PAPER, RULE = (30, 30, 34), (255, 255, 255), (205, 205, 210)
 
 

@@ -20,9 +20,6 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.ntrm import NTRM
 from ntrm.models.trm import RelationConfig, TissueRelation
 
-WINDOW = 256
-"""Side of the window whose sizes the architecture is drawn with."""
-
 Floats = NDArray[np.float32]
 Hook = Callable[[tuple[Any, ...], Any], None]
 
@@ -90,7 +87,7 @@ class RelationTrace:
         return highest
 
 
-def trace_architecture(network: SegmentationModel, window: int = WINDOW) -> ArchitectureTrace:
+def trace_architecture(network: SegmentationModel, window: int = 256) -> ArchitectureTrace:
     """Run an empty window through an NTRM and note the size of every stage."""
     if not isinstance(network, NTRM):
         expected = "ntrm-paper or ntrm-control"
@@ -122,7 +119,14 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
     """Run one RGB window through a network with a tissue relation module, as the predictor does."""
     # A copy, because the predictor moves a network and puts it in evaluation mode.
     network = copy.deepcopy(network)
-    relation = find_relation(network)
+    relation = next((module for module in network.modules() if isinstance(module, TissueRelation)), None)
+    if relation is None:
+        raise UsageError(
+            "the network has no tissue relation module",
+            got=network.config.arch,
+            expected="ntrm-paper or mit-trm",
+            hint="draw this figure of one of those; ntrm, the default, has no relation module",
+        )
     caught: dict[str, Tensor] = {}
 
     def keep_relation(inputs: tuple[Any, ...], output: Any) -> None:
@@ -142,19 +146,6 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
     names = ("D2", "D2'") if isinstance(network, NTRM) else ("features", "refined")
     schema, config = network.config.schema, relation.config
     return RelationTrace(image, schema, config, names, graph=predicted.graph, mask=predicted.mask, **maps)
-
-
-def find_relation(network: SegmentationModel) -> TissueRelation:
-    """The network's tissue relation module; an error where it has none."""
-    for module in network.modules():
-        if isinstance(module, TissueRelation):
-            return module
-    raise UsageError(
-        "the network has no tissue relation module",
-        got=network.config.arch,
-        expected="ntrm-paper or mit-trm",
-        hint="draw this figure of one of those; ntrm, the default, has no relation module",
-    )
 
 
 def _blocks(network: NTRM) -> list[tuple[nn.Module, list[str]]]:

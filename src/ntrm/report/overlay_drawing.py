@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -229,17 +228,11 @@ def font_size(width: float, height: float) -> float:
 
 
 def _font(size: float) -> ImageFont.FreeTypeFont:
-    """The font that comes with matplotlib: the same on every machine."""
-    return ImageFont.truetype(_font_file(), size)
-
-
-@cache
-def _font_file() -> Path:
-    """Located without importing matplotlib, which takes longer than all the drawing."""
+    """The font that comes with matplotlib, the same on every machine; importing that takes longer than all drawing."""
     package = find_spec("matplotlib")
     if package is None or package.origin is None:
         raise NtrmError("matplotlib is not installed", hint="install NTRM again: pip install ntrm")
-    return Path(package.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
+    return ImageFont.truetype(Path(package.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf", size)
 
 
 def _draw_text(canvas: Image.Image, corner: Point, text: str, size: float, colour: str) -> None:

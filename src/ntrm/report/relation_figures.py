@@ -208,9 +208,11 @@ def draw_graph(axes: Any, graph: TissueRelations, schema: LabelSchema, *, size: 
     # The bend takes the arrows there and back to different sides.
     style: dict[str, Any] = {"connectionstyle": "arc3,rad=0.13", "arrowstyle": "-|>", "mutation_scale": 8}
     for source, target in np.argwhere(graph.adjacency).tolist():
-        ends = {"shrinkA": radii[source], "shrinkB": radii[target] + 1, "gid": f"edge {source} {target}"}
+        arrow = FancyArrowPatch(
+            points[source], points[target], shrinkA=radii[source], shrinkB=radii[target] + 1, color=FAINT, **style
+        )
         width = edge_width(float(graph.boundary[source, target]))
-        arrow = FancyArrowPatch(points[source], points[target], lw=width, color=FAINT, alpha=0.65, **style, **ends)
+        arrow.set(lw=width, alpha=0.65, gid=f"edge {source} {target}")
         axes.add_patch(arrow)
     for tissue in tissues:
         _draw_node(axes, schema, tissue, points[tissue], radii[tissue], bool(graph.presence[tissue]), size)

@@ -16,11 +16,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ntrm.models.baselines.deeplab import ASPP, RATES
-from ntrm.models.baselines.mit import SegFormer
-from ntrm.models.baselines.plain_unet import VGGEncoder
+from ntrm.models.baselines import ASPP, RATES, VGGEncoder
 from ntrm.models.blocks import upsample
 from ntrm.models.encoders import ResNetEncoder
+from ntrm.models.segformer import SegFormer
 
 LIMIT = 1e-4
 CLASSES = 12

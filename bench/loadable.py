@@ -25,7 +25,7 @@ from ntrm.data.split import read_split
 from ntrm.evaluation.compare import compare
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.mask_store import BandStore
-from ntrm.models.saving import CONFIG, WEIGHTS
+from ntrm.models.folders import CONFIG, WEIGHTS
 from ntrm.models.weights import read_tensors
 from ntrm.pipeline.batch import segment_slides
 from ntrm.report.slide_picture import read_pictures

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm.models.base import Segmentation
 from ntrm.models.registry import create
-from ntrm.models.trm import RelationConfig, TissueRelation, edges, nodes, regions
+from ntrm.models.trm import RelationConfig, TissueRelation, edges, nodes
 from ntrm.training.losses import SegmentationLoss
 
 PAIR = ("ntrm-control", "ntrm-paper")
@@ -248,13 +248,13 @@ def stage_times(device: str, classes: int, side: int, dim: int, batch: int = 16)
     features = torch.randn(batch, 128, side, side, device=device)
     probabilities = torch.randn(batch, classes, side, side, device=device).mul(6).softmax(1)
     with torch.inference_mode():
-        masks = regions.propose(probabilities, 0.5)
+        masks = nodes.propose(probabilities, 0.5)
         _, touching, ratios = edges.contacts(masks)
         refined = module.psi(features)
         states = nodes.pool(refined, masks)
         embedded = module.edge(states, ratios)
         works = {
-            "Reg": lambda: regions.propose(probabilities, 0.5),
+            "Reg": lambda: nodes.propose(probabilities, 0.5),
             "psi": lambda: module.psi(features),
             "Node": lambda: nodes.pool(refined, masks),
             "Adj, Bnd": lambda: edges.contacts(masks),

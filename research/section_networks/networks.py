@@ -23,7 +23,7 @@ from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import check_input, upsample
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.folders import read_model
-from ntrm.models.mit_trm import fused_half, spread_half
+from ntrm.models.segformer import fused_half, spread_half
 from ntrm.models.unet import first_half, related_channels, second_half
 from ntrm.models.weights import read_tensors
 

@@ -15,7 +15,7 @@ from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
-from ntrm.models.hub import BUNDLED
+from ntrm.models.folders import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import Segmented, segment_slides
 from ntrm.pipeline.options import Options

@@ -6,7 +6,6 @@ from tests.pipeline.small import paint, write_slide
 
 from bench import segment_speed as bench
 from ntrm.inference.predictor import Predictor
-from ntrm.models.hub import save_pretrained
 from ntrm.models.registry import create
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
@@ -72,7 +71,7 @@ def test_the_study_runs(tmp_path, random, monkeypatch):
     slide = write_slide(tmp_path / "a.tif", paint(random))
     network = create("ntrm-control", 3, width=0.125)
     network.describe(mpp=MPP, window=64)
-    save_pretrained(network, tmp_path / "model")
+    network.save_pretrained(tmp_path / "model")
     monkeypatch.setattr(bench, "create", lambda arch, classes: create(arch, classes, width=0.125))
     settings = {"repeats": 1, "batch": 4, "device": "cpu", "slides": 2, "more": "ntrm"}
     found = bench.study(slide, str(tmp_path / "model"), tmp_path / "work", **settings)

@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from ntrm.cli.export import export
 from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.hub import save_pretrained
 from ntrm.models.registry import ARCHITECTURES, create
 
 pytest.importorskip("onnxruntime", reason="extra export is not installed")
@@ -32,7 +31,7 @@ class Small(SegmentationModel):
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     monkeypatch.setitem(ARCHITECTURES, "small", Small)
-    save_pretrained(create("small", 4), tmp_path / "model")
+    create("small", 4).save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 

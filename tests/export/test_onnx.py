@@ -13,7 +13,6 @@ from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx, weights_digest
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig
-from ntrm.models.hub import save_pretrained
 from ntrm.models.registry import ARCHITECTURES, create
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="extra export is not installed")
@@ -93,7 +92,7 @@ def test_names_scale_and_origin_travel_with_the_file(small, tmp_path):
     assert [json.loads(metadata[key]) for key in ("mpp", "window", "temperature")] == [6.7, 64, 1.5]
     assert json.loads(metadata["mean"]) == list(network.config.mean)
     assert metadata["arch"] == "small"
-    assert metadata["weights_sha256"] == weights_digest(network) == save_pretrained(network, tmp_path)
+    assert metadata["weights_sha256"] == weights_digest(network) == network.save_pretrained(tmp_path)
 
 
 def test_no_path_of_this_machine_is_in_the_file(small):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ntrm.models.baselines.mit import MIT
 from ntrm.models.encoders import RESNETS
+from ntrm.models.segformer import MIT
 
 ONE_EACH = (1, 1, 1, 1)
 

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.models.hub import load, save_pretrained
+from ntrm.models.hub import load
 from ntrm.models.registry import ARCHITECTURES, create
 
 CLASSES = 5
@@ -181,7 +181,7 @@ def test_forward_never_waits_for_a_value(network):
 def test_the_network_that_was_saved_comes_back(network, tmp_path):
     network.train()(torch.randn(2, 3, 64, 64))  # statistics of batch norm that differ from the initial ones
     network.eval().describe(name="a test", mpp=6.7)
-    save_pretrained(network, tmp_path)
+    network.save_pretrained(tmp_path)
     again = load(tmp_path)
     assert again.config == network.config
     assert not again.training

@@ -8,7 +8,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
-from ntrm.models.hub import locate
+from ntrm.models.folders import locate
 from ntrm.models.registry import create
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render

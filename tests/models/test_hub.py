@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import SKIN
-from ntrm.models.hub import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS, load, save_pretrained
+from ntrm.models.folders import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS
+from ntrm.models.hub import load
 from ntrm.models.registry import create
 
 OPTIONS = {"width": 0.125, "dim": 8, "layers": 1}
@@ -22,7 +23,7 @@ OPTIONS = {"width": 0.125, "dim": 8, "layers": 1}
 def saved(tmp_path_factory):
     """A small network in its folder; tests work on copies."""
     folder = tmp_path_factory.mktemp("model")
-    save_pretrained(create("ntrm-paper", 4, **OPTIONS), folder)
+    create("ntrm-paper", 4, **OPTIONS).save_pretrained(folder)
     return folder
 
 
@@ -65,12 +66,12 @@ def test_everything_that_describes_the_network_comes_back(tmp_path):
         temperature=1.5,
         mean=(0.1, 0.2, 0.3),
     )
-    save_pretrained(network, tmp_path)
+    network.save_pretrained(tmp_path)
     assert load(tmp_path).config == network.config
 
 
 def test_the_card_names_the_classes_and_the_weights(tmp_path):
-    digest = save_pretrained(create("ntrm-control", width=0.125).describe(mpp=6.7), tmp_path)
+    digest = create("ntrm-control", width=0.125).describe(mpp=6.7).save_pretrained(tmp_path)
     card = (tmp_path / CARD).read_text()
     assert digest == sha256_of(tmp_path / WEIGHTS)
     assert digest in card
@@ -81,7 +82,7 @@ def test_the_card_names_the_classes_and_the_weights(tmp_path):
 
 def test_half_precision_saves_half_and_loads_in_single(folder, tmp_path):
     network = load(folder)
-    save_pretrained(network, tmp_path / "half", dtype=torch.float16)
+    network.save_pretrained(tmp_path / "half", dtype=torch.float16)
     half = load(tmp_path / "half")
     assert (tmp_path / "half" / WEIGHTS).stat().st_size < 0.7 * (folder / WEIGHTS).stat().st_size
     for key, value in network.state_dict().items():
@@ -92,7 +93,7 @@ def test_half_precision_saves_half_and_loads_in_single(folder, tmp_path):
 def test_the_bytes_do_not_tell_how_the_weights_lay_in_memory(tmp_path):
     network = create("ntrm-control", 4, width=0.125)
     digests = [
-        save_pretrained(network.to(memory_format=layout), tmp_path / str(layout))
+        network.to(memory_format=layout).save_pretrained(tmp_path / str(layout))
         for layout in (torch.contiguous_format, torch.channels_last)
     ]
     assert digests[0] == digests[1]
@@ -103,7 +104,7 @@ def test_broken_weights_are_not_saved(tmp_path):
     with torch.no_grad():
         network.classify.weight[0] = torch.nan
     with pytest.raises(RefusedError, match=r"classify\.weight"):
-        save_pretrained(network, tmp_path)
+        network.save_pretrained(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -148,7 +149,7 @@ def test_truncated_weights_are_refused(folder, keep):
 
 
 def test_weights_of_another_network_are_refused(folder, tmp_path):
-    save_pretrained(create("ntrm-paper", 4, **OPTIONS), tmp_path / "other")
+    create("ntrm-paper", 4, **OPTIONS).save_pretrained(tmp_path / "other")
     (folder / WEIGHTS).write_bytes((tmp_path / "other" / WEIGHTS).read_bytes())
     with pytest.raises(RefusedError, match="sha256"):
         load(folder)

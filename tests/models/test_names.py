@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ntrm.core.errors import UsageError
-from ntrm.models.hub import CONFIG, load, save_pretrained
+from ntrm.models.folders import CONFIG
+from ntrm.models.hub import load
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, MOVED, NETWORKS, network_named, network_saved_as
 from ntrm.models.registry import ARCHITECTURES, create
 
@@ -18,7 +19,7 @@ def before(tmp_path, seed):
     """The paper's network, and a folder as it was written when its name was ``ntrm``."""
     torch.manual_seed(seed)
     network = create("ntrm-paper", 4, **OPTIONS).describe(mpp=6.7, name="mine").eval()
-    save_pretrained(network, tmp_path / "before")
+    network.save_pretrained(tmp_path / "before")
     rename(tmp_path / "before")
     return network, tmp_path / "before"
 
@@ -60,7 +61,7 @@ def test_saved_again_it_carries_its_own_name(before, tmp_path):
 
 
 def test_what_is_saved_now_never_carries_the_name_of_the_default(tmp_path):
-    save_pretrained(create("ntrm", 4, width=0.125), tmp_path)
+    create("ntrm", 4, width=0.125).save_pretrained(tmp_path)
     assert json.loads((tmp_path / CONFIG).read_text())["arch"] == "ntrm-control"
     assert load(tmp_path).config.arch == "ntrm-control"
 

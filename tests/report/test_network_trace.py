@@ -6,7 +6,7 @@ from ntrm.core.errors import UsageError
 from ntrm.inference.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.models.trm.edges import contacts
-from ntrm.models.trm.regions import propose
+from ntrm.models.trm.nodes import propose
 from ntrm.report.network_trace import Shape, trace_architecture, trace_relation
 
 

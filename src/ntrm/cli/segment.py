@@ -85,7 +85,7 @@ def segment(
 
     Example: ntrm segment slides/ --out results
     """
-    from ntrm.models.hub import BUNDLED
+    from ntrm.models.folders import BUNDLED
     from ntrm.pipeline.batch import segment_slides as run
     from ntrm.pipeline.options import Options
 

@@ -33,8 +33,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
-from ntrm.models.hub import BUNDLED
-from ntrm.models.saving import CARD, CONFIG, model_card
+from ntrm.models.folders import BUNDLED, CARD, CONFIG, model_card
 from ntrm.version import __version__
 
 PIXELS_PER_WINDOW = 2_000

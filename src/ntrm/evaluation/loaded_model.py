@@ -18,8 +18,8 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.split import DatasetSplits
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
-from ntrm.models.hub import load, locate
-from ntrm.models.saving import WEIGHTS
+from ntrm.models.folders import WEIGHTS, locate
+from ntrm.models.hub import load
 
 PROVENANCE = "provenance.json"
 """What a training leaves beside the folder of its model."""

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from ntrm.core.errors import RefusedError
+from ntrm.core.io import sha256_of, whole_file, write_json, write_text
 from ntrm.models.blocks import check_input
 from ntrm.models.config import ModelConfig
-from ntrm.models.saving import write_model
+from ntrm.models.folders import CARD, CONFIG, FORMAT, WEIGHTS, model_card
+from ntrm.models.weights import not_finite
 
 
 class TissueGraph(NamedTuple):
@@ -24,7 +28,7 @@ class TissueGraph(NamedTuple):
     adjacency: Tensor
     """(B, K, K) bool: an edge from src to dst."""
     boundary: Tensor
-    """(B, K, K) ``b[i, j]``: share of tissue i's pixels that touch tissue j."""
+    """(B, K, K) ``b[i, j]``: fraction of tissue i's pixels that touch tissue j."""
     attention: Tensor
     """(B, L, K, K) ``alpha[src, dst]``; over the senders of a receiver it sums to one, or is zero without any.
     Without attention layers L is 0."""
@@ -42,9 +46,6 @@ class Segmentation(NamedTuple):
     coarse: Tensor | None = None
     """(B, K, H, W) of the coarse head, upsampled; None for networks without one."""
     graph: TissueGraph | None = None
-
-
-# What all networks share: a config, a check of the input, and saving.
 
 
 class SegmentationModel(nn.Module):
@@ -68,17 +69,35 @@ class SegmentationModel(nn.Module):
         raise NotImplementedError
 
     def without_gradient(self) -> dict[str, str]:
-        """Parameters that never receive a gradient in this network, with the reason."""
-        return {}
-
-    def save_pretrained(self, folder: Path, *, dtype: torch.dtype = torch.float32, notes: str = "") -> str:
-        """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights.
-
-        ``notes`` (Markdown) are added to the model card.
-        """
-        return write_model(self, self.config, folder, dtype, notes)
+        """Parameters that never receive a gradient in this network, with the reason, as its modules report them."""
+        modules = [(name, module) for name, module in self.named_children() if hasattr(module, "without_gradient")]
+        return {f"{name}.{key}": why for name, module in modules for key, why in module.without_gradient().items()}
 
     def describe(self, **changes: Any) -> Self:
         """Set fields of the config (µm/px, name, data …) and return the network."""
         self.config = replace(self.config, **changes)
         return self
+
+    def save_pretrained(self, folder: str | Path, *, dtype: torch.dtype = torch.float32, notes: str = "") -> str:
+        """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights.
+
+        ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit. ``notes`` (Markdown)
+        are added to the model card.
+        """
+        folder = Path(folder)
+        state = {key: _stored(value, dtype) for key, value in self.state_dict().items()}
+        if broken := not_finite(state):
+            raise RefusedError("the network holds weights that are no numbers", got=broken[:3], hint="train it again")
+        with whole_file(folder / WEIGHTS) as partial:
+            save_file(state, partial)
+        digest = sha256_of(folder / WEIGHTS)
+        parameters = sum(parameter.numel() for parameter in self.parameters())
+        write_text(folder / CARD, model_card(self.config, parameters, digest, notes))
+        # The config comes last and names the weights: a folder that was half replaced does not load.
+        write_json(folder / CONFIG, {"format": FORMAT, **self.config.as_dict(), "weights_sha256": digest})
+        return digest
+
+
+def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
+    value = value.detach().cpu().contiguous()
+    return value.to(dtype) if value.is_floating_point() else value

@@ -1,4 +1,4 @@
-"""Small parts that every network is built from. Tensors are (B, C, H, W)."""
+"""Blocks that every network is built from. Tensors are (B, C, H, W)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ def upsample(x: Tensor, factor: int = 2) -> Tensor:
 
 
 def _double(x: Tensor) -> Tensor:
-    """The same sums as bilinear ×2, spelled for the compiler.
+    """The same sums as bilinear ×2, written for the compiler.
 
-    The compiler's own spelling stores a float32 copy of its input and cannot join the concatenation that follows;
-    this one reads the input as it is. Gathering has a slow backward pass, so it serves inference only.
+    The compiler's own version stores a float32 copy of its input and cannot be fused with the concatenation that
+    follows; this one reads the input as it is. Gathering has a slow backward pass, so this is for inference only.
     """
-    rows = _lerp(x, dim=2)
-    return _lerp(rows, dim=3)
+    return _lerp(_lerp(x, dim=2), dim=3)
 
 
 def _lerp(x: Tensor, dim: int) -> Tensor:
     size = x.shape[dim]
-    place = torch.arange(2 * size, device=x.device)
-    low = (place - 1).clamp(min=0) // 2  # output 2i lies a quarter below input i, output 2i + 1 a quarter above
+    position = torch.arange(2 * size, device=x.device)
+    low = (position - 1).clamp(min=0) // 2  # output 2i lies a quarter below input i, output 2i + 1 a quarter above
     high = (low + 1).clamp(max=size - 1)
-    weight = torch.where(place % 2 == 0, 0.75, 0.25).to(x.dtype)
-    weight = torch.where(place == 0, torch.zeros_like(weight), weight)
+    weight = torch.where(position % 2 == 0, 0.75, 0.25).to(x.dtype)
+    weight = torch.where(position == 0, torch.zeros_like(weight), weight)
     weight = weight.view(-1, *[1] * (x.ndim - 1 - dim))
     return x.index_select(dim, low) * (1 - weight) + x.index_select(dim, high) * weight
 
@@ -80,14 +79,14 @@ class DecoderBlock(nn.Module):
 
 def initialise(module: nn.Module) -> None:
     """Kaiming normal (fan in) for convolutions, ones and zeros for norms; linear layers keep torch's default."""
-    for part in module.modules():
-        if isinstance(part, nn.Conv2d):
-            nn.init.kaiming_normal_(part.weight, mode="fan_in", nonlinearity="relu")
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
-        elif isinstance(part, nn.BatchNorm2d):
-            nn.init.ones_(part.weight)
-            nn.init.zeros_(part.bias)
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_in", nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        elif isinstance(layer, nn.BatchNorm2d):
+            nn.init.ones_(layer.weight)
+            nn.init.zeros_(layer.bias)
 
 
 def scaled(channels: int, width: float) -> int:

@@ -1,4 +1,4 @@
-"""What a network is and what it was made for: everything ``config.json`` holds beside the weights."""
+"""What a network is and what it was trained for: the content of ``config.json``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Option = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Architecture by name with its options, the classes it speaks of, and the images it expects."""
+    """Architecture by name with its options, its classes, and the images it expects."""
 
     arch: str
     schema: LabelSchema
     options: Mapping[str, Option] = field(default_factory=dict)
-    """Arguments of the architecture beside the number of classes."""
+    """Arguments of the architecture besides the number of classes."""
     mpp: float | None = None
     """µm/px it was trained at; None until it has been trained."""
     window: int = 256
@@ -44,11 +44,8 @@ class ModelConfig:
         if self.window < 32 or self.window % 32:
             raise UsageError("impossible window", got=self.window, expected="a positive multiple of 32")
         if min(self.std) <= 0 or self.temperature <= 0:
-            raise UsageError(
-                "impossible normalisation",
-                got=f"std {self.std}, temperature {self.temperature}",
-                expected="positive numbers",
-            )
+            got = f"std {self.std}, temperature {self.temperature}"
+            raise UsageError("impossible normalisation", got=got, expected="positive numbers")
 
     @property
     def classes(self) -> int:
@@ -56,13 +53,10 @@ class ModelConfig:
         return len(self.schema)
 
     def check_mpp(self) -> None:
-        """Refuse a network that cannot tell at which µm/px it may see a slide."""
+        """Refuse a network without µm/px."""
         if self.mpp is None:
-            raise RefusedError(
-                "the network does not say for which µm/px it is",
-                got="none",
-                hint="train it, or state it with network.describe(mpp=…) before saving",
-            )
+            hint = "train it, or state it with network.describe(mpp=…) before saving"
+            raise RefusedError("the network does not say for which µm/px it is", got="none", hint=hint)
 
     def as_dict(self) -> dict[str, Any]:
         """For ``config.json``."""
@@ -72,15 +66,9 @@ class ModelConfig:
             "options": dict(self.options),
             "classes": tissues,
             "background": self.schema.background,
-            "mpp": self.mpp,
-            "window": self.window,
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "temperature": self.temperature,
-            "name": self.name,
-            "version": self.version,
-            "licence": self.licence,
-            "data": self.data,
+            **{key: getattr(self, key) for key in ("mpp", "window")},
+            **{key: list(getattr(self, key)) for key in ("mean", "std")},
+            **{key: getattr(self, key) for key in ("temperature", "name", "version", "licence", "data")},
         }
 
 

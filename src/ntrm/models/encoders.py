@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -13,6 +12,7 @@ from ntrm.models.blocks import conv7_by_blocks, initialise, scaled
 
 Stages = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """E1 … E5 at 1/2, 1/4, 1/8, 1/16 and 1/32 of the input size (1/32 becomes 1/16 or 1/8 with dilation)."""
+STRIDES = [2, 4, 8, 16, 32]
 
 
 @dataclass(frozen=True)
@@ -100,48 +100,24 @@ class ResNetEncoder(nn.Module):
         shape = RESNETS[name]
         block = Bottleneck if shape.bottleneck else BasicBlock
         planes = [scaled(64 * 2**k, width) for k in range(4)]
-        self.stem = planes[0]
         self.channels = (planes[0], *(p * block.expansion for p in planes))
-        self.conv1 = nn.Conv2d(3, self.stem, 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(self.stem)
+        self.conv1 = nn.Conv2d(3, planes[0], 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(planes[0])
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.layer1 = self._stage(block, self.stem, planes[0], shape.blocks[0])
-        self.layer2 = self._stage(block, self.channels[1], planes[1], shape.blocks[1], stride=2)
-        self.layer3 = self._stage(block, self.channels[2], planes[2], shape.blocks[2], 2, dilate=output_stride < 16)
-        self.layer4 = self._stage(
-            block,
-            self.channels[3],
-            planes[3],
-            shape.blocks[3],
-            2,
-            dilate=output_stride < 32,
-            before=16 // output_stride,
-        )
+        # Where a stride is traded for dilation, what comes after it is dilated: torchvision and timm do the same.
+        stages: list[nn.Sequential] = []
+        dilation, inputs = 1, planes[0]
+        for level, (outputs, count) in enumerate(zip(planes, shape.blocks, strict=True)):
+            before, stride = dilation, 1 if level == 0 else 2
+            if 4 * 2**level > output_stride:
+                dilation, stride = dilation * stride, 1
+            first = block(inputs, outputs, stride, before, dilation)
+            inputs = outputs * block.expansion
+            rest = [block(inputs, outputs, 1, dilation, dilation) for _ in range(count - 1)]
+            stages.append(nn.Sequential(first, *rest))
+        self.layer1, self.layer2, self.layer3, self.layer4 = stages
         initialise(self)
-
-    @staticmethod
-    def _stage(
-        block: type[BasicBlock | Bottleneck],
-        inputs: int,
-        planes: int,
-        count: int,
-        stride: int = 1,
-        *,
-        dilate: bool = False,
-        before: int = 1,
-    ) -> nn.Sequential:
-        """A row of blocks.
-
-        With ``dilate`` the stride becomes dilation of everything behind the convolution that had it; ``before`` is
-        the dilation that an earlier stage has already brought. torchvision and timm do the same.
-        """
-        before = max(before, 1)
-        after = before * stride if dilate else before
-        stride = 1 if dilate else stride
-        first = block(inputs, planes, stride, before, after)
-        rest = [block(planes * block.expansion, planes, 1, after, after) for _ in range(count - 1)]
-        return nn.Sequential(first, *rest)
 
     def forward(self, x: Tensor) -> Stages:
         """(B, 3, H, W) → E1 … E5; E1 is the stem before the max-pool."""
@@ -150,32 +126,14 @@ class ResNetEncoder(nn.Module):
         e2 = self.layer1(self.maxpool(e1))
         e3 = self.layer2(e2)
         e4 = self.layer3(e3)
-        e5 = self.layer4(e4)
-        return e1, e2, e3, e4, e5
-
-
-# Encoders by name: our ResNets, or any pyramid of timm's behind the extra ``encoders``.
-
-
-STRIDES = [2, 4, 8, 16, 32]
-
-
-class Encoder(Protocol):
-    """Features at five scales and how many channels each has."""
-
-    channels: tuple[int, ...]
-
-    def __call__(self, x: Tensor) -> Stages:
-        """(B, 3, H, W) → E1 … E5."""
-        ...
+        return e1, e2, e3, e4, self.layer4(e4)
 
 
 def make_encoder(name: str, width: float = 1.0) -> ResNetEncoder | TimmEncoder:
     """Encoder by name: ``resnet18``, ``resnet34``, ``resnet50`` or ``timm:<name>``."""
     if not isinstance(name, str):
-        raise UsageError(
-            "an encoder has a name", got=repr(name), expected="resnet18, resnet34, resnet50 or timm:<name>"
-        )
+        expected = "resnet18, resnet34, resnet50 or timm:<name>"
+        raise UsageError("an encoder has a name", got=repr(name), expected=expected)
     if name.startswith("timm:"):
         if width != 1.0:
             raise UsageError("timm encoders come in their own width", got=width, expected="width 1")
@@ -194,9 +152,8 @@ class TimmEncoder(nn.Module):
         try:
             import timm
         except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision built for another torch
-            raise UsageError(
-                f"the encoder timm:{name} needs timm", got=error, hint='pip install "ntrm[encoders]"'
-            ) from error
+            what = f"the encoder timm:{name} needs timm"
+            raise UsageError(what, got=error, hint='pip install "ntrm[encoders]"') from error
         try:
             self.body = timm.create_model(name, pretrained=False, features_only=True)
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""A model's folder without its network: where it lies, and whether its files belong together. Needs no torch."""
+"""A model's folder without its network: where it is, its config and card, and whether they fit. Needs no torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
-from ntrm.core.labels import LabelSchema, Tissue
+from ntrm.core.labels import SKIN, LabelSchema, Tissue, rgb_of
 from ntrm.models.config import ModelConfig
 from ntrm.models.names import network_saved_as
+from ntrm.version import __version__
 
 FORMAT = "ntrm-model/1"
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -22,21 +23,16 @@ BUNDLED = "bundled"
 """Name of the model that comes with the package: for trying the software, not for real slides."""
 
 SILENCE_S = 20.0
-"""How long a hub may say nothing at all: its own client would wait for ever."""
+"""A hub that sends nothing for this long is given up; its own client would wait for ever."""
 
 MOST_CONFIG_BYTES = 1_000_000
 """A config is a page of text; anything larger is not one."""
 
-_KEYS = {
-    "format", "arch", "options", "classes", "background", "mpp", "window", "mean", "std", "temperature", "name",
-    "version", "licence", "data", "weights_sha256",
-}  # fmt: skip
-
 
 def locate(source: str | Path, revision: str | None = None) -> Path:
-    """Folder of a model: as it is given, the bundled one, or a download from the hub.
+    """Folder of a model: a local one, the bundled one, or a download from the hub.
 
-    Where the hub is silent, what was fetched before is taken, as where there is no network.
+    If the hub does not answer, a cached copy is used.
     """
     folder = local_folder(source)
     if folder is not None:
@@ -44,7 +40,7 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # Some put a password into the address: it has no place in a message, and any answer will do.
+    # An address may hold a password, which must not appear in a message.
     scheme, colon, rest = constants.ENDPOINT.partition("://")
     endpoint = scheme + colon + rest.rpartition("@")[2]
     silent = not constants.HF_HUB_OFFLINE and _is_silent(endpoint, str(source))
@@ -59,11 +55,9 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
                 expected="an answer, however slow the download is then",
                 hint="check HF_ENDPOINT, the proxy and the network, try again later, or give a local folder",
             ) from error
-        raise RefusedError(
-            f"no folder {source} here, and it cannot be fetched from the hub",
-            got=f"{type(error).__name__}: {error}".splitlines()[0],
-            hint="check the name and the network, or give a local folder",
-        ) from error
+        what = f"no folder {source} here, and it cannot be fetched from the hub"
+        got = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise RefusedError(what, got=got, hint="check the name and the network, or give a local folder") from error
 
 
 def local_folder(source: str | Path) -> Path | None:
@@ -76,7 +70,7 @@ def local_folder(source: str | Path) -> Path | None:
     text = str(source)
     local = text.count("/") == 1 and folder.parent.is_dir()
     if local or folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
-        # What begins with a folder of this machine is most likely a path with a mistake in it, and nothing to ask for.
+        # What begins with a local folder is most likely a mistyped path, not a hub id.
         hint = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
         raise DataError(
             "no such model",
@@ -85,14 +79,13 @@ def local_folder(source: str | Path) -> Path | None:
             hint=hint if local else "",
         )
     if find_spec("huggingface_hub") is None:
-        raise RefusedError(
-            f"no folder {text}, and no hub client", got="no huggingface_hub", hint='pip install "ntrm[hub]"'
-        )
+        what = f"no folder {text}, and no hub client"
+        raise RefusedError(what, got="no huggingface_hub", hint='pip install "ntrm[hub]"')
     return None
 
 
 def _is_silent(endpoint: str, name: str) -> bool:
-    """Whether a hub takes connections, or seems to, and says nothing."""
+    """Whether a hub accepts connections, or seems to, and sends nothing."""
     from http.client import HTTPException
     from urllib.request import Request, urlopen
 
@@ -102,21 +95,21 @@ def _is_silent(endpoint: str, name: str) -> bool:
         with urlopen(Request(f"{endpoint}/api/models/{name}", method="HEAD"), timeout=SILENCE_S):  # noqa: S310
             return False
     except (OSError, HTTPException, ValueError) as error:
-        # A refusal is an answer, and what else is wrong the client tells better.
+        # A refusal is an answer; other errors are better explained by the client.
         return isinstance(getattr(error, "reason", error), TimeoutError)
 
 
 def read_model(folder: Path) -> tuple[ModelConfig, Path]:
-    """What a model's folder says of it, and its weights, if they are those that it names."""
+    """Config of a model's folder, and the file of its weights after a check of their hash."""
     document = _read_config(folder / CONFIG)
     config = _understand(document, folder / CONFIG)
     path = folder / WEIGHTS
     if not path.is_file():
         raise DataError("the model folder has no weights", got=folder, expected=WEIGHTS, hint="copy the whole folder")
-    if sha256_of(path) != document["weights_sha256"]:
+    if (digest := sha256_of(path)) != document["weights_sha256"]:
         raise RefusedError(
             f"{path} is not the file that {CONFIG} names",
-            got=f"sha256 {sha256_of(path)}",
+            got=f"sha256 {digest}",
             expected=f"sha256 {document['weights_sha256']}",
             hint="copy the folder again, both files together",
         )
@@ -145,42 +138,77 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else type(document).__name__
         raise DataError(f"{path} is no NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")
-    if document.keys() != _KEYS:
-        raise DataError(
-            f"{path} has other fields than a model config",
-            got=f"missing {sorted(_KEYS - document.keys())}, unknown {sorted(document.keys() - _KEYS)}",
-            hint="use the ntrm version that wrote it",
-        )
+    fields = {"format", "weights_sha256", *ModelConfig("", SKIN).as_dict()}
+    if document.keys() != fields:
+        got = f"missing {sorted(fields - document.keys())}, unknown {sorted(document.keys() - fields)}"
+        hint = "use the ntrm version that wrote it"
+        raise DataError(f"{path} has other fields than a model config", got=got, hint=hint)
     return document
 
 
 def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
     try:
-        tissues = tuple(
-            Tissue(k, str(c["name"]), str(c["title"]), (int(c["rgb"][0]), int(c["rgb"][1]), int(c["rgb"][2])))
-            for k, c in enumerate(document["classes"])
-        )
+        classes = enumerate(document["classes"])
+        tissues = tuple(Tissue(k, str(c["name"]), str(c["title"]), rgb_of(c["rgb"])) for k, c in classes)
         options = dict(document["options"])
         strange = [key for key, value in options.items() if not isinstance(value, str | int | float | bool | None)]
         strange += sorted(options.keys() & {"name", "classes", "weights"})
-        numbers = [*document["mean"], *document["std"], document["temperature"]]
-        lengths = len(document["mean"]), len(document["std"])
-        if strange or lengths != (3, 3) or not all(math.isfinite(float(number)) for number in numbers):
-            raise UsageError("impossible values", got=strange or numbers)
+        mean, std = (tuple(float(value) for value in document[key]) for key in ("mean", "std"))
+        temperature = float(document["temperature"])
+        if strange or (len(mean), len(std)) != (3, 3) or not all(map(math.isfinite, (*mean, *std, temperature))):
+            raise UsageError("impossible values", got=strange or [*mean, *std, temperature])
         return ModelConfig(
             arch=network_saved_as(str(document["arch"])),
             schema=LabelSchema(tissues, background=document["background"]),
             options=options,
             mpp=None if document["mpp"] is None else float(document["mpp"]),
             window=int(document["window"]),
-            mean=tuple(float(v) for v in document["mean"]),  # type: ignore[arg-type]
-            std=tuple(float(v) for v in document["std"]),  # type: ignore[arg-type]
-            temperature=float(document["temperature"]),
-            name=str(document["name"]),
-            version=str(document["version"]),
-            licence=str(document["licence"]),
-            data=str(document["data"]),
+            mean=(mean[0], mean[1], mean[2]),
+            std=(std[0], std[1], std[2]),
+            temperature=temperature,
+            **{key: str(document[key]) for key in ("name", "version", "licence", "data")},
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{path} cannot be understood", got=reason, hint="copy the model folder again") from error
+
+
+def model_card(config: ModelConfig, parameters: int, digest: str, notes: str = "") -> str:
+    """``README.md`` of a model folder; ``notes`` is Markdown of whoever made the model: its scores, its purpose."""
+    options = ", ".join(f"{key} {value}" for key, value in config.options.items()) or "defaults"
+    rows = {
+        "architecture": f"{config.arch} ({options})",
+        "parameters": f"{parameters / 1e6:.2f} million",
+        "resolution": "not trained yet" if config.mpp is None else f"{config.mpp:g} µm/px",
+        "window": f"{config.window} × {config.window} pixels",
+        "temperature": f"{config.temperature:g}",
+        "training data": config.data or "not stated",
+        "model version": config.version or "not stated",
+        "weights (SHA-256)": digest,
+        "written by": f"ntrm {__version__}",
+    }
+    metadata = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    classes = "\n".join(f"| {t.index} | {t.name} | {t.title} |" for t in config.schema.tissues)
+    return f"""---
+license: {config.licence.lower()}
+library_name: ntrm
+pipeline_tag: image-segmentation
+tags: [histopathology, skin, segmentation]
+---
+# {config.name or config.arch}
+Segments H&E sections into {config.classes} classes. Research use only; not a medical device.
+
+| | |
+|---|---|
+{metadata}
+
+| index | name | tissue |
+|---|---|---|
+{classes}
+
+```python
+import ntrm
+
+network = ntrm.load("this-folder")
+```
+""" + (f"\n{notes.strip()}\n" if notes else "")

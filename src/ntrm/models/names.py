@@ -1,4 +1,4 @@
-"""What the name of an architecture means when a network is made, and when one is read. Needs no torch."""
+"""Names of architectures, and what they mean for a user and in a saved file. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NETWORKS = frozenset(
         "mit-b2", "mit-trm",
     }
 )  # fmt: skip
-"""What the registry can build, for those who must not load torch to ask it."""
+"""What the registry can build, for code that must not import torch."""
 
 DEFAULT = "ntrm"
 """The default of this version, whichever network that is."""
@@ -19,7 +19,7 @@ DEFAULT_NETWORK = "ntrm-control"
 """What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""
 
 MOVED = ("ntrm-section", "mit-section")
-"""Networks of the relation study, which are no part of the package any more."""
+"""Networks of the relation study, which left the package."""
 
 # Until the default was a name of its own, `ntrm` was a second name of the paper's network, and models, runs and
 # evaluations were saved under it. None has been since: a saved `ntrm` will always be the paper's network.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import upsample
-from ntrm.models.trm import RelationConfig, TissueRelation
+from ntrm.models.trm import RelationConfig, TissueRelation, class_probabilities
 from ntrm.models.unet import first_half, related_channels, second_half
 
 
@@ -33,20 +32,8 @@ class NTRM(SegmentationModel):
         e1, e2, e3, e4, e5 = self.encoder(x)
         d2 = self.upper(e5, (e4, e3))  # (B, 128, H/8, W/8)
         phi = self.coarse(e5 if self.coarse_from == "e5" else d2)  # (B, K, H/8, W/8)
-        refined, tissues = self._relate(d2, phi)  # (B, 128, H/8, W/8)
-        final = self.classify(self.lower(refined, (e2, e1, None)))  # (B, K, H, W)
+        tissues = None
+        if self.relation is not None:
+            d2, tissues = self.relation(d2, class_probabilities(phi))  # (B, 128, H/8, W/8)
+        final = self.classify(self.lower(d2, (e2, e1, None)))  # (B, K, H, W)
         return Segmentation(final, upsample(phi, 8) if coarse else None, tissues if graph else None)
-
-    def without_gradient(self) -> dict[str, str]:
-        """Parameters that never receive a gradient in this variant, with the reason."""
-        if self.relation is None:
-            return {}
-        return {f"relation.{name}": reason for name, reason in self.relation.without_gradient().items()}
-
-    def _relate(self, features: Tensor, coarse: Tensor) -> tuple[Tensor, TissueGraph | None]:
-        if self.relation is None:
-            return features, None
-        # Thresholds decide presence and edges: the softmax is taken in float32 whatever the network runs in.
-        probabilities = torch.softmax(coarse, dim=1, dtype=torch.promote_types(coarse.dtype, torch.float32))
-        refined, tissues = self.relation(features, probabilities)
-        return refined, tissues

@@ -14,14 +14,11 @@ from torch import nn
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
-from ntrm.models.baselines.attention_unet import AttentionUNet
-from ntrm.models.baselines.deeplab import DeepLabV3Plus
-from ntrm.models.baselines.mit import SegFormer
-from ntrm.models.baselines.plain_unet import ResNetUNet, VGGUNet
+from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, ResNetUNet, VGGUNet
 from ntrm.models.config import ModelConfig, schema_for
-from ntrm.models.mit_trm import MiTTRM
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.models.ntrm import NTRM
+from ntrm.models.segformer import MiTTRM, SegFormer
 from ntrm.models.trm import RelationConfig
 from ntrm.models.weights import load_encoder_weights
 
@@ -53,10 +50,10 @@ ARCHITECTURES: dict[str, Builder] = {
     "mit-b2": partial(_mit, "b2"),
     "mit-trm": MiTTRM,
 }
-"""Builders by name: ``builder(classes, **options)``; ``ntrm`` is no network but the name of one of these."""
+"""Builders by name: ``builder(classes, **options)``; ``ntrm`` is another name of one of these."""
 
 RELATED = ("ntrm-paper", "mit-trm")
-"""Architectures with a tissue relation module, whose ``RelationConfig`` they take as options."""
+"""Architectures with a tissue relation module; they take the fields of ``RelationConfig`` as options."""
 
 DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
 """Encoders of architectures that do not have a ResNet."""
@@ -101,18 +98,14 @@ def create(
 
 
 def option_names(name: str) -> frozenset[str]:
-    """Options that an architecture takes; the number of classes is none.
+    """Options that an architecture takes; the number of classes is not among them.
 
     >>> "tau" in option_names("ntrm-paper"), "tau" in option_names("ntrm-control"), sorted(option_names("mit-b0"))
     (True, False, ['drop_path', 'width'])
     """
     arch = network_named(name)
-    builder = ARCHITECTURES[arch]
-    given = {"size"} if isinstance(builder, partial) else set()
-    own = inspect.signature(builder.func if isinstance(builder, partial) else builder).parameters.values()
-    named = {each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD}
-    variant = {field.name for field in fields(RelationConfig)} if arch in RELATED else set()
-    return frozenset((named | variant) - given - {"classes"})
+    own = set(inspect.signature(ARCHITECTURES[arch]).parameters) - {"classes", "variant"}
+    return frozenset(own | {field.name for field in fields(RelationConfig)} if arch in RELATED else own)
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:
@@ -131,10 +124,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
 def _fill_encoder(network: SegmentationModel, weights: str | Path, encoder: str) -> None:
     body = getattr(network, "encoder", None)
     if not isinstance(body, nn.Module):
-        having = [name for name in ARCHITECTURES if not name.startswith(("mit", "attention"))]
-        raise UsageError(
-            f"{network.config.arch} has no encoder of its own to fill",
-            got=weights,
-            expected=f"one of {', '.join(having)}",
-        )
+        having = ", ".join(name for name in ARCHITECTURES if not name.startswith(("mit", "attention")))
+        what = f"{network.config.arch} has no encoder of its own to fill"
+        raise UsageError(what, got=weights, expected=f"one of {having}")
     load_encoder_weights(body, weights, encoder)

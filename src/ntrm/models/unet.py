@@ -1,9 +1,11 @@
-"""The U-Net of NTRM in two halves; a relation module may stand between them."""
+"""The U-Net of NTRM in two halves; a relation module may stand between them.
+
+The halves are made one after the other, so that a network can initialise its relation between or after them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -13,10 +15,12 @@ from ntrm.models.encoders import ResNetEncoder, TimmEncoder, make_encoder
 
 WIDTHS = (256, 128, 96, 64, 32)
 """Channels of D1 … D5."""
+COARSE = ("e5", "d2")
+"""What the coarse head may look at."""
 
 
 class UNetDecoder(nn.Module):
-    """A row of ``Dec`` blocks, each twice as large as the one before.
+    """A sequence of ``Dec`` blocks, each twice as large as the one before.
 
     Args:
         inputs: channels of the coarsest features.
@@ -35,14 +39,6 @@ class UNetDecoder(nn.Module):
         for block, skip in zip(self.blocks, skips, strict=True):
             x = block(x, skip)
         return x
-
-
-# The two halves of NTRM's U-Net; a relation of tissues comes between them.
-#
-# They are made one after the other, so that a network can draw the weights of its relation between or after them.
-
-
-COARSE = ("e5", "d2")
 
 
 class CoarseHead(nn.Module):
@@ -64,25 +60,10 @@ class CoarseHead(nn.Module):
         return out
 
 
-class FirstHalf(NamedTuple):
-    """Up to the 1/8 grid."""
-
-    encoder: ResNetEncoder | TimmEncoder
-    upper: UNetDecoder
-    """E5, E4 and E3 → D2."""
-    coarse: CoarseHead
-
-
-class SecondHalf(NamedTuple):
-    """From the 1/8 grid to input size."""
-
-    lower: UNetDecoder
-    """D2, E2 and E1 → D5."""
-    classify: nn.Conv2d
-
-
-def first_half(classes: int, encoder: str, width: float, coarse: str) -> FirstHalf:
-    """Encoder, upper decoder and coarse head; ``coarse`` names what the head looks at."""
+def first_half(
+    classes: int, encoder: str, width: float, coarse: str
+) -> tuple[ResNetEncoder | TimmEncoder, UNetDecoder, CoarseHead]:
+    """Up to the 1/8 grid: encoder, upper decoder (E5, E4 and E3 → D2) and coarse head, which looks at ``coarse``."""
     if coarse not in COARSE:
         raise choices_error("unknown input of the coarse head", coarse, COARSE)
     body = make_encoder(encoder, width)
@@ -90,17 +71,17 @@ def first_half(classes: int, encoder: str, width: float, coarse: str) -> FirstHa
     d1, d2, *_ = _widths(width)
     upper = UNetDecoder(e5, (e4, e3), (d1, d2))
     head = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, steps=0)
-    return FirstHalf(body, upper, head)
+    return body, upper, head
 
 
-def second_half(classes: int, encoder: ResNetEncoder | TimmEncoder, width: float) -> SecondHalf:
-    """Lower decoder and classifier."""
+def second_half(classes: int, encoder: ResNetEncoder | TimmEncoder, width: float) -> tuple[UNetDecoder, nn.Conv2d]:
+    """From the 1/8 grid to input size: lower decoder (D2, E2 and E1 → D5) and classifier."""
     e1, e2, *_ = encoder.channels
     _, d2, d3, d4, d5 = _widths(width)
     lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
     classify = nn.Conv2d(d5, classes, kernel_size=1)
     initialise(classify)
-    return SecondHalf(lower, classify)
+    return lower, classify
 
 
 def related_channels(width: float) -> int:

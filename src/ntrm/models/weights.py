@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -23,23 +24,13 @@ IMAGENET_HUB = {
 """Public ImageNet weights in torchvision's key names, by encoder."""
 
 CLASSIFIER = ("fc.", "classifier.", "head.", "pre_logits.")
-"""Parts of an ImageNet network that an encoder does not have."""
-
+"""Layers of an ImageNet network that an encoder does not have."""
+COUNTER = "num_batches_tracked"
 
 _DAMAGED = (
-    OSError,
-    SafetensorError,
-    pickle.UnpicklingError,
-    RuntimeError,
-    EOFError,
-    ValueError,
+    *(OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError),
     # The restricted unpickler meets damage with whatever its next step runs into.
-    LookupError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-    MemoryError,
-    struct.error,
+    *(LookupError, TypeError, AttributeError, AssertionError, MemoryError, struct.error),
 )
 """What reading a damaged or hostile file can raise."""
 
@@ -57,23 +48,42 @@ def load_encoder_weights(encoder: nn.Module, source: str | Path, name: str = "re
     """
     path = find_weights(str(source), name)
     state = {key: value for key, value in read_tensors(path).items() if not key.startswith(CLASSIFIER)}
-    own = encoder.state_dict()
     # Counters of batch norm are missing in some public files and mean nothing for frozen statistics.
-    missing = sorted(key for key in own.keys() - state.keys() if not key.endswith("num_batches_tracked"))
-    extra = sorted(state.keys() - own.keys())
-    wrong = sorted(key for key in own.keys() & state.keys() if own[key].shape != state[key].shape)
-    if missing or extra or wrong:
-        raise DataError(
-            f"{path} does not fit the encoder {name}",
-            got=f"missing {missing[:3]}, unknown {extra[:3]}, other shape {wrong[:3]}",
-            expected="torchvision's key names and full width",
-            hint=f"fetch the weights of {name} ({IMAGENET_HUB.get(name, 'see the docs')})",
-        )
-    broken = sorted(key for key, value in state.items() if not torch.isfinite(value).all())
-    if broken:
-        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], hint="fetch the file again")
+    own = {key: value for key, value in encoder.state_dict().items() if key in state or not key.endswith(COUNTER)}
+    check_tensors(
+        path,
+        state,
+        own,
+        fits=f"the encoder {name}",
+        expected="torchvision's key names and full width",
+        hint=f"fetch the weights of {name} ({IMAGENET_HUB.get(name, 'see the docs')})",
+    )
+    check_finite(path, state)
     encoder.load_state_dict(state, strict=False)
     return path
+
+
+def check_tensors(
+    path: Path, state: Mapping[str, Tensor], own: Mapping[str, Tensor], *, fits: str, expected: str, hint: str
+) -> None:
+    """Refuse a file whose tensors ``state`` are not, by name and shape, those of the network (``own``)."""
+    missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    shared = sorted(own.keys() & state.keys())
+    wrong = [f"{key} {tuple(state[key].shape)}" for key in shared if own[key].shape != state[key].shape]
+    if missing or extra or wrong:
+        got = f"missing {missing[:3]}, unknown {extra[:3]}, other shape {wrong[:3]}"
+        raise DataError(f"{path} does not fit {fits}", got=got, expected=expected, hint=hint)
+
+
+def check_finite(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Refuse a file with infinities or NaN."""
+    if broken := not_finite(state):
+        raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], hint="fetch or train it again")
+
+
+def not_finite(state: Mapping[str, Tensor]) -> list[str]:
+    """Names of the tensors that hold infinities or NaN."""
+    return sorted(key for key, value in state.items() if not torch.isfinite(value).all())
 
 
 def find_weights(source: str, name: str) -> Path:
@@ -85,19 +95,15 @@ def find_weights(source: str, name: str) -> Path:
     if source == "imagenet":
         if name not in IMAGENET_HUB:
             raise choices_error("no ImageNet weights are known for this encoder", name, IMAGENET_HUB)
-        found = sorted(
-            path for suffix in ("safetensors", "pth") for path in weights_folder().glob(f"{name}[-._]*{suffix}")
-        )
-        if found:
-            return found[0]
+        stored = weights_folder().glob(f"{name}[-._]*")
+        if files := sorted(path for path in stored if path.name.endswith(("safetensors", "pth"))):
+            return files[0]
     return _fetch(IMAGENET_HUB[name] if source == "imagenet" else source, name)
 
 
 def _fetch(hub_id: str, name: str) -> Path:
-    by_hand = (
-        f"fetch model.safetensors of {hub_id} on a machine with network, "
-        f"save it as {weights_folder() / f'{name}-imagenet.safetensors'}, or give its path"
-    )
+    file = weights_folder() / f"{name}-imagenet.safetensors"
+    by_hand = f"fetch model.safetensors of {hub_id} on a machine with network, save it as {file}, or give its path"
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError

@@ -22,7 +22,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.config import Option
 from ntrm.models.ntrm import NTRM
 from ntrm.models.registry import create
-from ntrm.models.trm import TissueRelation, edges, nodes, regions
+from ntrm.models.trm import TissueRelation, edges, nodes
 from ntrm.paper.plan import Variant
 from ntrm.paper.result_tables import Cell, Table
 
@@ -125,7 +125,7 @@ def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predicto
 def _works(relation: TissueRelation, features: Tensor, probabilities: Tensor) -> dict[str, Callable[[], Any]]:
     """The stages as calls that do not depend on each other."""
     config = relation.config
-    hard = regions.propose(probabilities, config.tau, pooled=config.masks != "plain")
+    hard = nodes.propose(probabilities, config.tau, pooled=config.masks != "plain")
     masks = probabilities if config.masks == "soft" else hard
     _, touching, ratios = edges.contacts(hard)
     refined = relation.psi(features)
@@ -139,7 +139,7 @@ def _works(relation: TissueRelation, features: Tensor, probabilities: Tensor) ->
         return state
 
     return {
-        "Reg": lambda: regions.propose(probabilities, config.tau, pooled=config.masks != "plain"),
+        "Reg": lambda: nodes.propose(probabilities, config.tau, pooled=config.masks != "plain"),
         "ψ": lambda: relation.psi(features),
         "Node": lambda: nodes.pool(refined, masks),
         "Adj, Bnd": lambda: edges.contacts(hard),

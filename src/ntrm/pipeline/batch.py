@@ -14,7 +14,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.models.base import SegmentationModel
-from ntrm.models.hub import BUNDLED
+from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate

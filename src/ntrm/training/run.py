@@ -23,8 +23,8 @@ import ntrm
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import PARTIAL, remove_partials, write_json
 from ntrm.core.processes import HOME, child_environment
+from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
-from ntrm.models.saving import CONFIG
 from ntrm.training.recipe import FIELDS, Recipe, write_recipe
 from ntrm.version import __version__
 

@@ -1,5 +1,5 @@
-"""The Tissue Relation Module: regions → nodes → edges → message passing → projection."""
+"""The tissue relation module: probabilities → masks and nodes → edges → message passing → projection."""
 
-from ntrm.models.trm.module import RelationConfig, TissueRelation
+from ntrm.models.trm.module import RelationConfig, TissueRelation, class_probabilities
 
-__all__ = ["RelationConfig", "TissueRelation"]
+__all__ = ["RelationConfig", "TissueRelation", "class_probabilities"]

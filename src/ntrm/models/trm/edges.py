@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.models.trm.regions import dilate
+from ntrm.models.trm.nodes import dilate
 
 
 def contacts(masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -38,7 +38,7 @@ def link(touching: Tensor, presence: Tensor, *, complete: bool, linked: bool) ->
 class EdgeEmbedding(nn.Module):
     """Edge: ``e_ji = MLP([h_j ‖ h_i ‖ b_ji ‖ b_ij])`` for the message j → i, without b where ``boundary`` is off.
 
-    The first linear layer acts on each part of the concatenation by itself, so no (K, K, 2d) tensor is made.
+    The first linear layer acts on each member of the concatenation by itself, so no (K, K, 2d) tensor is made.
     """
 
     def __init__(self, dim: int, *, boundary: bool) -> None:

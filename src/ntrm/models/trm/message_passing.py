@@ -1,4 +1,4 @@
-"""Attn and Sum: how tissues tell each other what they are. Index order is [src, dst]."""
+"""Attn and Sum: the two layers of message passing. Index order is [src, dst]."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ SLOPE = 0.2
 
 def attention_over_senders(scores: Tensor, edges: Tensor) -> Tensor:
     """Softmax over the senders of each receiver; a receiver without any gets zeros. (B, K, K) → (B, K, K)."""
-    lowest = torch.finfo(scores.dtype).min
-    masked = scores.masked_fill(~edges, lowest)
+    masked = scores.masked_fill(~edges, torch.finfo(scores.dtype).min)
     # Without a sender the softmax is uniform over nothing; the product with the edges makes it zero, never NaN.
     return masked.softmax(dim=1) * edges
 

@@ -1,4 +1,4 @@
-"""The module as a whole: features and coarse probabilities in, refined features and the tissue graph out."""
+"""The tissue relation module: features and coarse probabilities in, refined features and the tissue graph out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from ntrm.models.base import TissueGraph
 from ntrm.models.blocks import conv_bn_relu, initialise
 from ntrm.models.trm.edges import EdgeEmbedding, EdgeWeight, contacts, link
 from ntrm.models.trm.message_passing import LAYERS
-from ntrm.models.trm.nodes import pool, replace_absent
-from ntrm.models.trm.projection import Projection
-from ntrm.models.trm.regions import propose
+from ntrm.models.trm.nodes import Projection, pool, propose, replace_absent
 
 CHOICES = {
     "masks": ("hard", "plain", "soft"),
@@ -92,25 +90,22 @@ class TissueRelation(nn.Module):
             probabilities = _precise(probabilities)
             hard = propose(probabilities, self.config.tau, pooled=self.config.masks != "plain")
             area, touching, ratios = contacts(hard)
-        presence = area > 0
         masks = probabilities if self.config.masks == "soft" else hard
         nodes = self._nodes(features, masks)
         with torch.autocast(device_type=features.device.type, enabled=False):
-            nodes = replace_absent(nodes, presence, self.absent)
-            nodes, graph = self._relate(nodes, presence, area, touching, ratios)
-        refined = features + self.projection(nodes, masks).to(features.dtype)
-        return refined, graph
+            nodes = replace_absent(nodes, area > 0, self.absent)
+            nodes, graph = self._relate(nodes, area, touching, ratios)
+        return features + self.projection(nodes, masks).to(features.dtype), graph
 
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this variant, with the reason."""
-        config, reasons = self.config, {}
-        if config.graph != "none" and not config.edge_weight:
+        config, reasons, passes = self.config, {}, self.config.graph != "none"
+        if passes and not config.edge_weight:
             reasons["edge_weight.form"] = "edge weights are reported, but no message is multiplied by them"
-        passes = config.graph != "none"
-        speaks = passes and config.absent == "linked"
+        sends = passes and config.absent == "linked"
         # Sum keeps nothing of a node's own state, so an isolated one forgets its embedding in the first layer.
-        shows = config.masks == "soft" and not (passes and config.layer == "sum")
-        if not (speaks or shows):
+        projected = config.masks == "soft" and not (passes and config.layer == "sum")
+        if not (sends or projected):
             reasons["absent"] = "an absent tissue has no edge, and its state reaches no pixel"
         return reasons
 
@@ -119,19 +114,14 @@ class TissueRelation(nn.Module):
         if self.config.order == "project-first":
             return pool(_precise(self.psi(features)), masks)
         # Tissue by tissue, so that no (B, K, d, H2, W2) tensor is ever held.
-        parts = [
-            pool(_precise(self.psi(features * mask.to(features.dtype))), mask) for mask in torch.split(masks, 1, dim=1)
-        ]
-        return torch.cat(parts, dim=1)
+        masked = ((features * mask.to(features.dtype), mask) for mask in torch.split(masks, 1, dim=1))
+        return torch.cat([pool(_precise(self.psi(own)), mask) for own, mask in masked], dim=1)
 
-    def _relate(
-        self, nodes: Tensor, presence: Tensor, area: Tensor, touching: Tensor, ratios: Tensor
-    ) -> tuple[Tensor, TissueGraph]:
+    def _relate(self, nodes: Tensor, area: Tensor, touching: Tensor, ratios: Tensor) -> tuple[Tensor, TissueGraph]:
         """Edge, Weight and the layers: (B, K, d) → (B, K, d) and the graph."""
-        config = self.config
+        config, presence = self.config, area > 0
         edges = link(touching, presence, complete=config.graph == "complete", linked=config.absent == "linked")
-        batch, classes = presence.shape
-        attention = nodes.new_zeros(batch, 0, classes, classes)
+        attention = nodes.new_zeros(area.shape[0], 0, *edges.shape[1:])
         if config.graph == "none":
             none = torch.zeros_like(edges)
             return nodes, TissueGraph(presence, area, none, ratios, attention, none.to(nodes.dtype), nodes)
@@ -144,6 +134,11 @@ class TissueRelation(nn.Module):
         if config.layer == "attention":
             attention = torch.stack(attentions, dim=1)
         return nodes, TissueGraph(presence, area, edges, ratios, attention, weights, nodes)
+
+
+def class_probabilities(logits: Tensor) -> Tensor:
+    """Softmax (B, K, H2, W2), in float32 whatever the network runs in: thresholds decide presence and edges."""
+    return torch.softmax(logits, dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 def _precise(x: Tensor) -> Tensor:

@@ -1,0 +1,233 @@
+"""Convolutional systems that NTRM is compared with: plain U-Nets, Attention U-Net, DeepLabV3+.
+
+They stand on the same blocks and behind the same interface. None has a coarse prediction or a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ntrm.models.base import Segmentation, SegmentationModel
+from ntrm.models.blocks import conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.encoders import ResNetEncoder, make_encoder
+from ntrm.models.unet import WIDTHS, UNetDecoder
+
+VGG_CONVOLUTIONS = (2, 2, 3, 3, 3)
+VGG_CHANNELS = (64, 128, 256, 512, 512)
+ATTENTION_CHANNELS = (64, 128, 256, 512, 1024)
+RATES = (6, 12, 18)
+"""Dilation of the 3×3 convolutions in DeepLab's pyramid at an output stride of 16."""
+DROPOUT = 0.5
+
+
+class ResNetUNet(SegmentationModel):
+    """``unet-resnet18``: the plain U-Net that NTRM extends."""
+
+    def __init__(self, classes: int, encoder: str = "resnet18", width: float = 1.0) -> None:
+        super().__init__()
+        self.encoder = make_encoder(encoder, width)
+        e1, e2, e3, e4, e5 = self.encoder.channels
+        widths = [scaled(channels, width) for channels in WIDTHS]
+        self.decoder = UNetDecoder(e5, (e4, e3, e2, e1, 0), widths)
+        self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
+        initialise(self.classify)
+
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Encoder, decoder, classes."""
+        e1, e2, e3, e4, e5 = self.encoder(x)
+        features = self.decoder(e5, (e4, e3, e2, e1, None))  # (B, 32, H, W)
+        return Segmentation(self.classify(features))
+
+
+class VGGEncoder(nn.Module):
+    """The convolutions of VGG-16 as one sequence, so that ``features.N.*`` of public ImageNet weights fit."""
+
+    def __init__(self, width: float = 1.0) -> None:
+        super().__init__()
+        self.channels = tuple(scaled(channels, width) for channels in VGG_CHANNELS)
+        layers: list[nn.Module] = []
+        inputs = 3
+        for outputs, count in zip(self.channels, VGG_CONVOLUTIONS, strict=True):
+            for _ in range(count):
+                convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1)
+                layers += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+                inputs = outputs
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        initialise(self)
+
+    def forward(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+        """(B, 3, H, W) → what enters each max-pool, at 1/1 … 1/16, and what leaves the last, at 1/32."""
+        skips = []
+        for layer in self.features:
+            if isinstance(layer, nn.MaxPool2d):
+                skips.append(x)
+            x = layer(x)
+        return skips, x
+
+
+class VGGUNet(SegmentationModel):
+    """``unet-vgg16``: the decoder of the other U-Nets, with a skip at every scale down to full size."""
+
+    def __init__(self, classes: int, width: float = 1.0) -> None:
+        super().__init__()
+        self.encoder = VGGEncoder(width)
+        widths = [scaled(channels, width) for channels in WIDTHS]
+        self.decoder = UNetDecoder(self.encoder.channels[-1], self.encoder.channels[::-1], widths)
+        self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
+        initialise(self.classify)
+
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Encoder, decoder, classes."""
+        skips, bottom = self.encoder(x)
+        features = self.decoder(bottom, skips[::-1])  # (B, 32, H, W)
+        return Segmentation(self.classify(features))
+
+
+def double_conv(inputs: int, outputs: int) -> nn.Sequential:
+    """Twice 3×3 convolution, BN, ReLU."""
+    return nn.Sequential(conv_bn_relu(inputs, outputs), conv_bn_relu(outputs, outputs))
+
+
+def conv1x1_bn(inputs: int, outputs: int) -> nn.Sequential:
+    """1×1 convolution and batch norm, as in the gate."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel_size=1, bias=False), nn.BatchNorm2d(outputs))
+
+
+class AttentionGate(nn.Module):
+    """Attention U-Net (Oktay et al., 2018) weighs its skips by what the coarser level has seen.
+
+    ``α = sigmoid(ψ(ReLU(W_x x + W_g g)))`` per pixel, ``x ← α·x``; each map is a 1×1 convolution with BN.
+    """
+
+    def __init__(self, skip: int, gating: int, inner: int) -> None:
+        super().__init__()
+        self.from_skip = conv1x1_bn(skip, inner)
+        self.from_gating = conv1x1_bn(gating, inner)
+        self.psi = conv1x1_bn(inner, 1)
+
+    def forward(self, skip: Tensor, gating: Tensor) -> Tensor:
+        """(B, skip, H, W), (B, gating, H, W) → (B, skip, H, W)."""
+        attention = torch.sigmoid(self.psi(F.relu(self.from_skip(skip) + self.from_gating(gating))))  # (B, 1, H, W)
+        return skip * attention
+
+
+class AttentionDecoderBlock(nn.Module):
+    """Upsample ×2 and halve the channels, gate the skip with that, concatenate, twice 3×3 convolution, BN, ReLU."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.reduce = conv_bn_relu(inputs, outputs)
+        self.gate = AttentionGate(outputs, outputs, outputs // 2)
+        self.merge = double_conv(2 * outputs, outputs)
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        """(B, inputs, H, W), (B, outputs, 2H, 2W) → (B, outputs, 2H, 2W)."""
+        x = self.reduce(upsample(x))
+        out: Tensor = self.merge(torch.cat([self.gate(skip, x), x], dim=1))
+        return out
+
+
+class AttentionUNet(SegmentationModel):
+    """``attention-unet``: four levels of max-pooling, each answered by a gated decoder block."""
+
+    def __init__(self, classes: int, width: float = 1.0) -> None:
+        super().__init__()
+        channels = [scaled(count, width) for count in ATTENTION_CHANNELS]
+        self.stages = nn.ModuleList(double_conv(*pair) for pair in zip([3, *channels[:-1]], channels, strict=True))
+        pairs = list(zip(channels[1:], channels[:-1], strict=True))[::-1]
+        self.decoder = nn.ModuleList(AttentionDecoderBlock(*pair) for pair in pairs)
+        self.classify = nn.Conv2d(channels[0], classes, kernel_size=1)
+        initialise(self)
+
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Stages down, gated blocks up, classes."""
+        *skips, x = self._encode(x)
+        for block in self.decoder:
+            x = block(x, skips.pop())
+        return Segmentation(self.classify(x))
+
+    def _encode(self, x: Tensor) -> list[Tensor]:
+        """(B, 3, H, W) → features at 1/1, 1/2, 1/4, 1/8 and 1/16."""
+        features: list[Tensor] = []
+        for stage in self.stages:
+            x = stage(F.max_pool2d(x, 2) if features else x)
+            features.append(x)
+        return features
+
+
+class PooledBatchNorm(nn.BatchNorm2d):
+    """Batch norm of one value per image and channel.
+
+    A training batch of a single image holds nothing to normalise by, and torch refuses it. The running statistics,
+    which such a batch leaves untouched, stand in.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, 1, 1) → (B, C, 1, 1)."""
+        if self.training and x.shape[0] == 1:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        return super().forward(x)
+
+
+class ImagePooling(nn.Sequential):
+    """The pyramid's view of the whole image: average, 1×1 convolution, BN, ReLU, spread over the grid."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(inputs, outputs, kernel_size=1, bias=False),
+            PooledBatchNorm(outputs),
+            nn.ReLU(inplace=True),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) → (B, outputs, H, W)."""
+        pooled = x
+        for layer in self:
+            pooled = layer(pooled)
+        return pooled.expand(-1, -1, *x.shape[2:])
+
+
+class ASPP(nn.Module):
+    """Atrous spatial pyramid pooling, with torchvision's key names.
+
+    A 1×1 convolution, a 3×3 convolution for each rate and the image pooling, side by side, then one 1×1 convolution.
+    """
+
+    def __init__(self, inputs: int, outputs: int, rates: Sequence[int] = RATES) -> None:
+        super().__init__()
+        atrous = [conv_bn_relu(inputs, outputs, dilation=rate) for rate in rates]
+        self.convs = nn.ModuleList([conv_bn_relu(inputs, outputs, 1), *atrous, ImagePooling(inputs, outputs)])
+        self.project = nn.Sequential(*conv_bn_relu(len(self.convs) * outputs, outputs, 1), nn.Dropout(DROPOUT))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) → (B, outputs, H, W)."""
+        out: Tensor = self.project(torch.cat([branch(x) for branch in self.convs], dim=1))
+        return out
+
+
+class DeepLabV3Plus(SegmentationModel):
+    """``deeplabv3plus`` (Chen et al., 2018): ResNet at output stride 16, pyramid, and a decoder that adds E2."""
+
+    def __init__(self, classes: int, encoder: str = "resnet18", width: float = 1.0) -> None:
+        super().__init__()
+        self.encoder = ResNetEncoder(encoder, width, output_stride=16)
+        channels, fine = scaled(256, width), scaled(48, width)
+        self.aspp = ASPP(self.encoder.channels[4], channels)
+        self.reduce = conv_bn_relu(self.encoder.channels[1], fine, 1)
+        self.merge = double_conv(channels + fine, channels)
+        self.classify = nn.Conv2d(channels, classes, kernel_size=1)
+        for module in (self.aspp, self.reduce, self.merge, self.classify):
+            initialise(module)
+
+    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """Encoder, pyramid, decoder, classes."""
+        _, e2, _, _, e5 = self.encoder(x)  # (B, 64, H/4, W/4), (B, 512, H/16, W/16)
+        context = upsample(self.aspp(e5), 4)  # (B, 256, H/4, W/4)
+        features = self.merge(torch.cat([context, self.reduce(e2)], dim=1))
+        return Segmentation(upsample(self.classify(features), 4))

@@ -1,1 +1,0 @@
-"""The systems that NTRM is compared with, on the same blocks and behind the same interface."""

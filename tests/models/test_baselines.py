@@ -1,0 +1,263 @@
+"""Plain U-Nets, Attention U-Net and DeepLabV3+ against their equations, published sizes and literal rewritings."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from ntrm.models.baselines import (
+    ASPP,
+    RATES,
+    AttentionDecoderBlock,
+    AttentionGate,
+    AttentionUNet,
+    DeepLabV3Plus,
+    PooledBatchNorm,
+    ResNetUNet,
+    VGGEncoder,
+    VGGUNet,
+)
+from ntrm.models.blocks import DecoderBlock
+from ntrm.models.encoders import ResNetEncoder
+from ntrm.models.ntrm import NTRM
+from ntrm.models.unet import UNetDecoder
+
+
+@pytest.fixture(autouse=True)
+def seeded(seed):
+    torch.manual_seed(seed)
+
+
+def unsettle(module):
+    """The module in float64 for inference, with batch norms that do something."""
+    for layer in module.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            nn.init.normal_(layer.running_mean)
+            nn.init.uniform_(layer.running_var, 0.5, 2)
+            nn.init.normal_(layer.weight)
+            nn.init.normal_(layer.bias)
+    return module.double().eval()
+
+
+def watch(network, kind, note):
+    """What ``note(layer, inputs, output)`` returns for each layer of a kind, in the order of a forward pass."""
+    noted = []
+    for layer in network.modules():
+        if isinstance(layer, kind):
+            layer.register_forward_hook(lambda *call: noted.append(note(*call)))
+    return noted
+
+
+def only_logits(output, shape):
+    return output.final.shape == shape and output.coarse is None and output.graph is None
+
+
+def norm_relu(x, mean, var, weight, bias):
+    mean, var, weight, bias = (value.view(-1, 1, 1) for value in (mean, var, weight, bias))
+    return ((x - mean) / (var + 1e-5).sqrt() * weight + bias).clamp(min=0)
+
+
+# --- plain U-Nets ---
+
+
+def test_decoder_stages_have_the_channels_and_scales_of_the_specification():
+    with torch.device("meta"):
+        network = ResNetUNet(classes=12)
+        shapes = watch(network, DecoderBlock, lambda _, __, output: tuple(output.shape[1:]))
+        output = network(torch.empty(1, 3, 64, 96))
+    assert shapes == [(256, 4, 6), (128, 8, 12), (96, 16, 24), (64, 32, 48), (32, 64, 96)]
+    assert only_logits(output, (1, 12, 64, 96))
+
+
+@pytest.mark.parametrize("encoder", ["resnet18", "resnet50"])
+def test_it_is_ntrm_without_coarse_head_and_relation(encoder):
+    control = NTRM(5, encoder=encoder, width=0.125).eval()
+    network = ResNetUNet(5, encoder=encoder, width=0.125).eval()
+    shared = [value for key, value in control.state_dict().items() if not key.startswith("coarse.")]
+    network.load_state_dict(dict(zip(network.state_dict(), shared, strict=True)))
+    x = torch.randn(2, 3, 64, 32)
+    torch.testing.assert_close(network(x).final, control(x).final)
+
+
+def test_decoder_takes_no_skip_where_its_size_is_zero():
+    decoder = UNetDecoder(8, skips=(4, 0), outputs=(6, 2)).double().eval()
+    x, skip = torch.randn(2, 8, 3, 2, dtype=torch.float64), torch.randn(2, 4, 6, 4, dtype=torch.float64)
+    grow = nn.Upsample(scale_factor=2, mode="bilinear")
+    first, second = decoder.blocks
+    middle = first.second(first.first(torch.cat([grow(x), skip], dim=1)))
+    expected = second.second(second.first(grow(middle)))
+    assert expected.shape == (2, 2, 12, 8)
+    torch.testing.assert_close(decoder(x, (skip, None)), expected)
+
+
+VGG_POSITIONS = ((0, 3), (7, 10), (14, 17, 20), (24, 27, 30), (34, 37, 40))
+"""Of the convolutions in torchvision's ``vgg16_bn``; a batch norm follows each."""
+
+
+def literal_vgg(state, x):
+    """VGG-16 from its weights alone: what enters each max-pool, and what leaves the last."""
+    maps = []
+    for positions in VGG_POSITIONS:
+        for n in positions:
+            x = F.conv2d(x, state[f"features.{n}.weight"], state[f"features.{n}.bias"], padding=1)
+            keys = ("running_mean", "running_var", "weight", "bias")
+            x = norm_relu(x, *(state[f"features.{n + 1}.{key}"] for key in keys))
+        maps.append(x)
+        x = x.unflatten(2, (-1, 2)).unflatten(4, (-1, 2)).amax(dim=(3, 5))
+    return [*maps, x]
+
+
+def test_vgg_equals_the_literal_network():
+    encoder = unsettle(VGGEncoder(width=0.125))
+    x = torch.randn(2, 3, 32, 64, dtype=torch.float64)
+    skips, bottom = encoder(x)
+    for ours, expected in zip([*skips, bottom], literal_vgg(encoder.state_dict(), x), strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_vggs_skips_are_taken_before_each_max_pool_and_reach_their_decoder_blocks():
+    with torch.device("meta"):
+        network = VGGUNet(classes=7)
+        skips = watch(network, DecoderBlock, lambda _, inputs, __: tuple(inputs[1].shape[1:]))
+        output = network(torch.empty(1, 3, 64, 96))
+        _, bottom = network.encoder(torch.empty(1, 3, 64, 96))
+    assert skips == [(512, 4, 6), (512, 8, 12), (256, 16, 24), (128, 32, 48), (64, 64, 96)]
+    assert bottom.shape == (1, 512, 2, 3)
+    assert only_logits(output, (1, 7, 64, 96))
+
+
+# --- Attention U-Net ---
+
+
+def pixel_map(layers, vector):
+    """1×1 convolution and batch norm of one pixel, in plain arithmetic."""
+    conv, norm = layers
+    mixed = conv.weight.detach().numpy()[:, :, 0, 0] @ vector
+    spread = np.sqrt(norm.running_var.numpy() + 1e-5)
+    return (mixed - norm.running_mean.numpy()) / spread * norm.weight.detach().numpy() + norm.bias.detach().numpy()
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    channels=st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4)),
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+)
+def test_gate_equals_the_equation_pixel_by_pixel(seed, channels, size):
+    torch.manual_seed(seed)
+    gate = unsettle(AttentionGate(*channels))
+    x, g = (torch.randn(2, count, *size, dtype=torch.float64) for count in channels[:2])
+    gated = gate(x, g).detach().numpy()
+    for b, i, j in np.ndindex(2, *size):
+        pixel = x[b, :, i, j].numpy()
+        inner_sum = pixel_map(gate.from_skip, pixel) + pixel_map(gate.from_gating, g[b, :, i, j].numpy())
+        alpha = 1 / (1 + np.exp(-pixel_map(gate.psi, np.maximum(inner_sum, 0))))
+        np.testing.assert_allclose(gated[b, :, i, j], alpha * pixel, rtol=1e-10, atol=1e-12)
+
+
+def test_a_closed_gate_hides_the_skip_and_an_open_one_lets_it_through():
+    block = unsettle(AttentionDecoderBlock(inputs=8, outputs=4))
+    norm = block.gate.psi[1]
+    nn.init.zeros_(norm.weight)
+    x, skip = torch.randn(1, 8, 3, 3, dtype=torch.float64), torch.randn(1, 4, 6, 6, dtype=torch.float64)
+    nn.init.constant_(norm.bias, -800)
+    torch.testing.assert_close(block(x, skip), block(x, torch.zeros_like(skip)))
+    nn.init.constant_(norm.bias, 800)
+    torch.testing.assert_close(block.gate(skip, torch.randn_like(skip)), skip)
+
+
+def test_each_level_of_the_common_implementation_is_gated_by_the_coarser_one():
+    with torch.device("meta"):
+        network = AttentionUNet(classes=12)
+        gated = watch(network, AttentionGate, lambda gate, x, _: (*x[0].shape[1:], gate.psi[0].in_channels))
+        output = network(torch.empty(1, 3, 32, 64))
+    assert [stage[1][0].out_channels for stage in network.stages] == [64, 128, 256, 512, 1024]
+    assert gated == [(512, 4, 8, 256), (256, 8, 16, 128), (128, 16, 32, 64), (64, 32, 64, 32)]
+    assert only_logits(output, (1, 12, 32, 64))
+
+
+# --- DeepLabV3+ ---
+
+
+def atrous(x, weight, rate):
+    """Dilated convolution as a sum of shifted 1×1 convolutions."""
+    _, _, height, width = x.shape
+    reach = rate * (weight.shape[2] // 2)
+    padded = F.pad(x, (reach, reach, reach, reach))
+    total = x.new_zeros(x.shape[0], weight.shape[0], height, width)
+    for i, j in np.ndindex(*weight.shape[2:]):
+        shifted = padded[:, :, i * rate : i * rate + height, j * rate : j * rate + width]
+        total += torch.einsum("oc,bchw->bohw", weight[:, :, i, j], shifted)
+    return total
+
+
+def conv_norm_relu(x, conv, norm, rate=1):
+    statistics = (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+    return norm_relu(atrous(x, conv.weight, rate), *statistics)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32), height=st.integers(1, 24), width=st.integers(1, 24))
+def test_aspp_equals_the_sum_over_taps(seed, height, width):
+    torch.manual_seed(seed)
+    aspp = unsettle(ASPP(inputs=6, outputs=4))
+    x = torch.randn(2, 6, height, width, dtype=torch.float64)
+    branches = [conv_norm_relu(x, *aspp.convs[n][:2], rate) for n, rate in enumerate((1, *RATES))]
+    mean = x.mean(dim=(2, 3), keepdim=True) + torch.zeros_like(x)
+    branches.append(conv_norm_relu(mean, aspp.convs[4][1], aspp.convs[4][2]))
+    torch.testing.assert_close(aspp(x), conv_norm_relu(torch.cat(branches, dim=1), *aspp.project[:2]))
+
+
+def test_a_training_batch_of_one_uses_the_running_statistics():
+    norm = PooledBatchNorm(5)
+    nn.init.normal_(norm.running_mean)
+    nn.init.uniform_(norm.running_var, 0.5, 2)
+    before = {key: value.clone() for key, value in norm.state_dict().items()}
+    x = torch.randn(1, 5, 1, 1, requires_grad=True)
+    trained = norm(x)
+    trained.sum().backward()
+    assert x.grad is not None
+    assert all(torch.equal(value, before[key]) for key, value in norm.state_dict().items())
+    torch.testing.assert_close(trained, norm.eval()(x))
+
+
+def test_a_larger_batch_is_normalised_as_usual():
+    ours, usual = PooledBatchNorm(5), nn.BatchNorm2d(5)
+    x = torch.randn(3, 5, 1, 1)
+    torch.testing.assert_close(ours(x), usual(x))
+    torch.testing.assert_close(ours.state_dict(), usual.state_dict())
+
+
+def test_a_single_image_can_be_trained_on():
+    network = DeepLabV3Plus(classes=3, width=0.125)
+    network(torch.randn(1, 3, 64, 64)).final.mean().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+@pytest.mark.parametrize("stride", [16, 8])
+def test_dilation_computes_the_strided_encoder_on_a_denser_grid(name, stride):
+    strided = ResNetEncoder(name, width=0.125).double().eval()
+    dilated = ResNetEncoder(name, width=0.125, output_stride=stride).double().eval()
+    dilated.load_state_dict(strided.state_dict())
+    x = torch.randn(1, 3, 64, 96, dtype=torch.float64)
+    for ours, expected, scale in zip(dilated(x), strided(x), (2, 4, 8, 16, 32), strict=True):
+        assert ours.shape[2:] == (64 // min(scale, stride), 96 // min(scale, stride))
+        step = max(scale // stride, 1)
+        torch.testing.assert_close(ours[:, :, ::step, ::step], expected)
+
+
+def test_stages_have_the_published_channels_and_scales():
+    with torch.device("meta"):
+        network = DeepLabV3Plus(classes=12)
+        shapes = {}
+        for name in ("aspp", "reduce", "merge", "classify"):
+            network.get_submodule(name).register_forward_hook(
+                lambda _, __, output, name=name: shapes.update({name: tuple(output.shape[1:])})
+            )
+        output = network(torch.empty(2, 3, 64, 96))
+    assert shapes == {"aspp": (256, 4, 6), "reduce": (48, 16, 24), "merge": (256, 16, 24), "classify": (12, 16, 24)}
+    assert only_logits(output, (2, 12, 64, 96))

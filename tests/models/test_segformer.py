@@ -1,0 +1,135 @@
+"""SegFormer as transformers has it, and the tissue relation module between its fused features and a decoder block."""
+
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ntrm.core.errors import UsageError
+from ntrm.models.blocks import scaled, upsample
+from ntrm.models.segformer import MiTTRM, SegFormer, fused_half, make_segformer, spread_half
+from ntrm.models.unet import related_channels
+
+transformers = pytest.importorskip("transformers", reason="the extra mit is not installed")
+
+CLASSES = 4
+PUBLISHED = {
+    "b0": {"hidden_sizes": [32, 64, 160, 256], "depths": [2, 2, 2, 2], "decoder_hidden_size": 256},
+    "b2": {"hidden_sizes": [64, 128, 320, 512], "depths": [3, 4, 6, 3], "decoder_hidden_size": 768},
+}
+"""As the authors' own checkpoints (nvidia/mit-b0, nvidia/mit-b2) have it."""
+
+
+@pytest.fixture(autouse=True)
+def seeded(seed):
+    torch.manual_seed(seed)
+
+
+def of_transformers(classes, **sizes):
+    return transformers.SegformerForSemanticSegmentation(transformers.SegformerConfig(num_labels=classes, **sizes))
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_sizes_are_the_published_ones(size):
+    with torch.device("meta"):
+        published = of_transformers(12, **PUBLISHED[size]).state_dict()
+        ours = SegFormer(12, size=size).body.state_dict()
+    assert {key: value.shape for key, value in ours.items()} == {key: value.shape for key, value in published.items()}
+
+
+def test_logits_are_those_of_transformers_at_input_size():
+    network = SegFormer(5, width=0.25).eval()
+    theirs = of_transformers(5, hidden_sizes=[8, 16, 40, 64], decoder_hidden_size=64).eval()
+    theirs.load_state_dict(network.body.state_dict())
+    x = torch.randn(2, 3, 64, 96)
+    expected = F.interpolate(theirs(x).logits, size=(64, 96), mode="bilinear", align_corners=False)
+    output = network(x)
+    torch.testing.assert_close(output.final, expected)
+    assert output.coarse is None
+    assert output.graph is None
+
+
+def test_without_drop_path_training_is_repeatable_up_to_the_last_dropout():
+    encoder = make_segformer("b0", 3, width=0.25, drop_path=0.0).get_submodule("segformer").train()
+    x = torch.randn(4, 3, 64, 64)
+    torch.testing.assert_close(encoder(x).last_hidden_state, encoder(x).last_hidden_state)
+
+
+def test_without_transformers_the_message_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UsageError, match=r'pip install "ntrm\[mit\]"'):
+        SegFormer(12)
+
+
+def test_unknown_size_lists_the_choices():
+    with pytest.raises(UsageError, match="one of b0, b2"):
+        SegFormer(12, size="b9")
+
+
+# --- with the tissue relation module ---
+
+
+def test_the_halves_fit_together_and_the_second_initialises_the_convolution_of_the_first():
+    body, shrink, coarse = fused_half(5, "b0", 0.125, 0.0)
+    before = shrink[0].weight.detach().clone()
+    decoder, classify = spread_half(5, "b0", 0.125, shrink)
+    fused = body(torch.randn(2, 3, 64, 96)).logits
+    assert fused.shape == (2, scaled(256, 0.125), 16, 24)
+    features = shrink(fused)
+    assert features.shape == (2, related_channels(0.125), 8, 12)
+    assert coarse(features).shape == (2, 5, 8, 12)
+    assert classify(decoder(features, fused)).shape == (2, 5, 16, 24)
+    # Kaiming normal with its fan in, where torch's default is uniform and narrower.
+    after, inputs = shrink[0].weight, shrink[0].weight[0].numel()
+    assert not torch.equal(before, after)
+    assert before.abs().max() <= inputs**-0.5 < after.abs().max()
+    assert after.std().item() == pytest.approx((2 / inputs) ** 0.5, rel=0.2)
+
+
+@pytest.fixture
+def network():
+    network = MiTTRM(CLASSES, width=0.25, drop_path=0.0, dim=16, layers=2)
+    # A confident coarse head, so that some tissues pass the threshold.
+    nn.init.normal_(network.coarse.classify.weight, std=3.0)
+    return network
+
+
+def test_fused_features_are_what_segformer_classifies(network):
+    segformer = make_segformer("b0", CLASSES, width=0.25).eval()
+    trunk = {key: value for key, value in segformer.state_dict().items() if "classifier" not in key}
+    network.body.load_state_dict(trunk)
+    x = torch.randn(1, 3, 64, 64)
+    fused = network.eval().body(x).logits
+    assert fused.shape == (1, 64, 16, 16)
+    logits = segformer.get_submodule("decode_head.classifier")(fused)
+    torch.testing.assert_close(logits, segformer(x).logits)
+
+
+def test_relation_refines_what_the_decoder_gets(network):
+    seen = {}
+    for name in ("body", "shrink", "coarse", "relation"):
+        network.get_submodule(name).register_forward_hook(lambda _, __, output, name=name: seen.update({name: output}))
+    output = network.eval()(torch.randn(2, 3, 64, 96), graph=True)
+    refined, tissues = network.relation(seen["shrink"], seen["coarse"].softmax(dim=1))
+    expected = upsample(network.classify(network.decoder(refined, seen["body"].logits)), 4)
+    torch.testing.assert_close(output.final, expected)
+    torch.testing.assert_close(output.coarse, upsample(seen["coarse"], 8))
+    assert torch.equal(output.graph.presence, tissues.presence)
+    assert seen["shrink"].shape[2:] == seen["coarse"].shape[2:] == (8, 12)
+    assert output.graph.nodes.shape == (2, CLASSES, 16)
+    assert output.graph.attention.shape == (2, 2, CLASSES, CLASSES)
+
+
+@pytest.mark.parametrize("variant", [{}, {"masks": "soft", "edge_weight": True}, {"graph": "none"}], ids=str)
+def test_parameters_without_gradient_are_the_listed_ones(variant):
+    network = MiTTRM(CLASSES, width=0.25, drop_path=0.0, dim=16, layers=1, **variant)
+    # Three tissues in stripes and one that is absent, whatever the weights are.
+    stripes = torch.zeros(CLASSES, 8, 8)
+    stripes[0, :3] = stripes[1, 3:6] = stripes[2, 6:] = 30
+    network.coarse.register_forward_hook(lambda _, __, logits: logits + stripes)
+    output = network(torch.randn(2, 3, 64, 64))
+    (output.final.square().mean() + output.coarse.square().mean()).backward()
+    silent = {key for key, value in network.named_parameters() if value.grad is None or not value.grad.any()}
+    assert silent == set(network.without_gradient())

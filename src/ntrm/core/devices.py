@@ -1,4 +1,4 @@
-"""Where networks run and in which number format: chosen by name, or by what is present."""
+"""Device, precision and memory layout of networks: by name, or by what the machine has."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def choose_device(name: str) -> torch.device:
         "this machine has no such device, or torch cannot use it",
         got=name,
         expected=f"one of auto, {', '.join(present)}",
-        hint="`ntrm doctor` tells what torch sees here",
+        hint="`ntrm doctor` lists what torch sees here",
     )
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """Number format by name; ``auto`` is what the device is good at.
 
-    A processor without bfloat16 arithmetic would imitate it some fifty times slower: there, float32 is taken instead.
+    A processor without bfloat16 arithmetic emulates it some fifty times slower: there, float32 is taken instead.
 
     >>> choose_precision("auto", torch.device("cpu"))
     torch.float32
@@ -73,9 +73,7 @@ def full_precision_on_cpu(device: torch.device) -> AbstractContextManager[None]:
 
 
 def choose_layout(device: torch.device) -> torch.memory_format:
-    """How pictures and weights lie in memory: convolutions are fastest with the channels innermost.
-
-    Not on Apple's GPUs.
+    """Memory layout of images and weights: convolutions are fastest with channels last, but not on Apple's GPUs.
 
     >>> choose_layout(torch.device("cpu"))
     torch.channels_last
@@ -90,19 +88,13 @@ def fast_gradients(network: nn.Module) -> Iterator[None]:
     On ARM without SVE, oneDNN has fast convolutions but only reference code for their gradients: torch's own takes a
     third of the time. That one goes group by group, so grouped convolutions (Mix Transformers) stay with oneDNN.
     """
-    backend: Any = torch.backends.mkldnn  # its types do not tell that this is a switch
+    backend: Any = torch.backends.mkldnn  # its type stubs do not declare this switch
     before = backend.enabled
-    if before and _slow_gradients() and not any(_grouped(layer) for layer in network.modules()):
-        backend.enabled = False
+    arm = platform.machine() in ("aarch64", "arm64")
+    slow = arm and not torch.backends.cpu.get_cpu_capability().startswith("SVE")
+    grouped = any(isinstance(layer, nn.Conv2d) and layer.groups > 1 for layer in network.modules())
+    backend.enabled = before and (grouped or not slow)
     try:
         yield
     finally:
         backend.enabled = before
-
-
-def _slow_gradients() -> bool:
-    return platform.machine() in ("aarch64", "arm64") and not torch.backends.cpu.get_cpu_capability().startswith("SVE")
-
-
-def _grouped(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.Conv2d) and layer.groups > 1

@@ -1,4 +1,4 @@
-"""What this machine and this installation offer: for ``ntrm doctor`` and for the provenance of results."""
+"""What this machine and this installation offer, for ``ntrm doctor``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,8 @@ from typing import Any
 from ntrm.version import __version__
 
 CORE = (
-    "imagecodecs",
-    "matplotlib",
-    "numpy",
-    "openslide",
-    "PIL",
-    "rich",
-    "safetensors",
-    "scipy",
-    "shapely",
-    "tifffile",
-    "torch",
-    "typer",
-    "yaml",
+    *("imagecodecs", "matplotlib", "numpy", "openslide", "PIL", "rich", "safetensors", "scipy", "shapely"),
+    *("tifffile", "torch", "typer", "yaml"),
 )
 """Modules of the core install, by import name."""
 
@@ -53,7 +43,7 @@ _DISTRIBUTIONS = {"PIL": "pillow", "openslide": "openslide-python", "yaml": "pyy
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for."""
+    """One thing that was checked."""
 
     what: str
     present: bool
@@ -64,32 +54,27 @@ class Finding:
 
 @dataclass(frozen=True)
 class Environment:
-    """Everything ``ntrm doctor`` tells."""
+    """Everything ``ntrm doctor`` reports."""
 
     version: str
     findings: tuple[Finding, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that the main job needs is missing."""
+        """Whether everything that the main job needs is there."""
         return all(finding.present for finding in self.findings if finding.needed)
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            "version": self.version,
-            "complete": self.complete,
-            "findings": [asdict(finding) for finding in self.findings],
-        }
+        findings = [asdict(finding) for finding in self.findings]
+        return {"version": self.version, "complete": self.complete, "findings": findings}
 
 
 def examine() -> Environment:
-    """Look at Python, machine, libraries, devices, readers and extras."""
-    findings = [_python(), _machine(), _space()]
-    findings += [_module(name) for name in CORE]
-    findings += [_openslide_library(), *_devices()]
-    findings += [_extra(name, modules) for name, modules in EXTRAS.items()]
-    return Environment(__version__, tuple(findings))
+    """Check Python, machine, libraries, devices, readers and extras."""
+    libraries = (_module(name) for name in CORE)
+    extras = (_extra(name, modules) for name, modules in EXTRAS.items())
+    return Environment(__version__, (*_system(), *libraries, _openslide_library(), *_devices(), *extras))
 
 
 def version_of(module: str) -> str | None:
@@ -104,15 +89,13 @@ def version_of(module: str) -> str | None:
         return "version unknown"
 
 
-def _python() -> Finding:
-    return Finding(
-        "Python", sys.version_info >= (3, 11), platform.python_version(), hint="install Python 3.11 or newer"
-    )
-
-
-def _machine() -> Finding:
+def _system() -> Iterator[Finding]:
+    new_enough, version = sys.version_info >= (3, 11), platform.python_version()
+    yield Finding("Python", new_enough, version, hint="install Python 3.11 or newer")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores} cores{_memory()}")
+    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores} cores{_memory()}")
+    free, hint = shutil.disk_usage(Path.cwd()).free / 2**30, "free some space: results need it"
+    yield Finding("free disk space here", free >= 1, f"{free:.0f} GiB", hint, needed=False)
 
 
 def _memory() -> str:
@@ -121,13 +104,6 @@ def _memory() -> str:
     except (ValueError, OSError, AttributeError):
         return ""
     return f", {size / 2**30:.0f} GiB memory"
-
-
-def _space() -> Finding:
-    free = shutil.disk_usage(Path.cwd()).free / 2**30
-    return Finding(
-        "free disk space here", free >= 1, f"{free:.0f} GiB", hint="free some space: results need it", needed=False
-    )
 
 
 def _module(name: str) -> Finding:
@@ -141,27 +117,21 @@ def _openslide_library() -> Finding:
     try:
         import openslide
     except (ImportError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        return Finding("OpenSlide library", False, reason, hint="pip install openslide-bin")
+        return Finding("OpenSlide library", False, str(error).splitlines()[0], hint="pip install openslide-bin")
     return Finding("OpenSlide library", True, str(openslide.__library_version__))
 
 
-def _devices() -> list[Finding]:
+def _devices() -> Iterator[Finding]:
     try:
         import torch
     except (ImportError, OSError):
-        return []
-    found = [Finding("device cpu", True, f"{torch.get_num_threads()} threads")]
-    cuda = torch.cuda.is_available()
+        return
+    yield Finding("device cpu", True, f"{torch.get_num_threads()} threads")
+    cuda, hint = torch.cuda.is_available(), "an NVIDIA GPU and a CUDA build of torch (optional)"
     names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if cuda else "none"
-    found.append(
-        Finding("device cuda", cuda, names, hint="an NVIDIA GPU and a CUDA build of torch (optional)", needed=False)
-    )
+    yield Finding("device cuda", cuda, names, hint, needed=False)
     mps = torch.backends.mps.is_available()
-    found.append(
-        Finding("device mps", mps, "Apple GPU" if mps else "none", hint="an Apple GPU (optional)", needed=False)
-    )
-    return found
+    yield Finding("device mps", mps, "Apple GPU" if mps else "none", "an Apple GPU (optional)", needed=False)
 
 
 def _extra(name: str, modules: tuple[str, ...]) -> Finding:

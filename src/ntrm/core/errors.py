@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
 
 
 class NtrmError(Exception):
     """Base of all errors that NTRM raises on purpose.
 
-    The command line prints the message and leaves with ``exit_code``; a traceback of an
-    ``NtrmError`` is never shown to a user unless asked for with ``-v``.
+    The command line prints the message and exits with ``exit_code``; it shows a traceback with ``-v`` only.
 
     >>> print(NtrmError("mask has the wrong size", got="10 x 10", expected="20 x 20", hint="export it again"))
     mask has the wrong size
@@ -22,29 +22,16 @@ class NtrmError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, *, got: object = None, expected: object = None, hint: str = "") -> None:
-        self.what = what
-        self.got = got
-        self.expected = expected
-        self.hint = hint
+        self.what, self.got, self.expected, self.hint = what, got, expected, hint
         super().__init__(what)
 
     def __str__(self) -> str:
-        rows = [self.what]
-        if self.got is not None:
-            rows.append(f"  got:      {self.got}")
-        if self.expected is not None:
-            rows.append(f"  expected: {self.expected}")
-        if self.hint:
-            rows.append(f"  hint:     {self.hint}")
-        return "\n".join(rows)
+        lines = {"got:      ": self.got, "expected: ": self.expected, "hint:     ": self.hint or None}
+        return "\n".join([self.what, *(f"  {name}{value}" for name, value in lines.items() if value is not None)])
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling, and errors do cross process borders.
-        return (_rebuild, (type(self), self.what, self.got, self.expected, self.hint))
-
-
-def _rebuild(kind: type[NtrmError], what: str, got: object, expected: object, hint: str) -> NtrmError:
-    return kind(what, got=got, expected=expected, hint=hint)
+        return (partial(type(self), self.what, got=self.got, expected=self.expected, hint=self.hint), ())
 
 
 class DataError(NtrmError):
@@ -58,13 +45,13 @@ class UsageError(NtrmError):
 
 
 class RefusedError(NtrmError):
-    """Going on would be unsafe or would mix what does not belong together (a missing µm/px, for one)."""
+    """Going on would be unsafe, or would mix what does not belong together (or guess a missing µm/px)."""
 
     exit_code = 3
 
 
 def choices_error(what: str, got: str, choices: Iterable[object]) -> UsageError:
-    """Error for an unknown name; lists the names that are known, and the one that was probably meant.
+    """Error for an unknown name: lists the known names, and the one that was probably meant.
 
     >>> raise choices_error("unknown tissue", "EPL", ["EPI", "GLD"])
     Traceback (most recent call last):
@@ -79,7 +66,7 @@ def choices_error(what: str, got: str, choices: Iterable[object]) -> UsageError:
 
 
 def did_you_mean(got: str, names: Sequence[str]) -> str:
-    """A question with the most similar name, or nothing where none is similar.
+    """A hint with the most similar name; empty where none is similar.
 
     >>> did_you_mean("learning-rate", ["batch", "learning_rate"])
     'did you mean learning_rate?'
@@ -89,7 +76,7 @@ def did_you_mean(got: str, names: Sequence[str]) -> str:
 
 
 def check_number(what: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
-    """Refuse what is no number (or no whole one) between ``low`` and ``high``.
+    """Refuse what is no number (``whole``: no whole number) between ``low`` and ``high``.
 
     >>> check_number("width", "wide", 0, 4)
     Traceback (most recent call last):
@@ -105,11 +92,11 @@ def check_number(what: str, value: object, low: float, high: float, *, whole: bo
 
 
 PATIENT = ("patient", "patient_id", "patientid", "case_id", "subject")
-"""How others call the column ``group`` of cases.csv."""
+"""Other common names of the column ``group`` of cases.csv."""
 
 
 def columns_hint(columns: Sequence[str]) -> str:
-    r"""How to fix a CSV table whose first line was read as these columns.
+    r"""Hint for a CSV table whose first line was read as these columns.
 
     >>> columns_hint(["name;group"])
     'save it with commas between the cells, not semicolons, and with points in numbers (0.5)'

@@ -1,4 +1,4 @@
-"""Whole files or none, locks, fingerprints of what was read, and CSV that a spreadsheet takes for text."""
+"""Files written whole or not at all, locks, hashes, and CSV text that no spreadsheet runs as a formula."""
 
 from __future__ import annotations
 
@@ -15,9 +15,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+PARTIAL = ".partial-"
+"""Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
+
+_UMASK = threading.Lock()
+_FORMULA = "=+-@\t\r\n＝＋－＠"
+"""First characters that make a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
+_HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
+"""Numbers, and grades such as ``++``, in which there is nothing to compute."""
 
 
 @contextmanager
@@ -31,29 +43,19 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
+            hint = "wait until it ends, or choose another --out"
             raise RefusedError(
-                f"another process works in {path.parent}",
-                got=f"{path.name} is held",
-                hint="wait until it ends, or choose another --out",
+                f"another process works in {path.parent}", got=f"{path.name} is held", hint=hint
             ) from error
         yield
 
 
-# Whole files or none, fingerprints of what was read, and CSV that a spreadsheet takes for text.
-
-
-_UMASK = threading.Lock()
-
-PARTIAL = ".partial-"
-"""Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
-
-
 @contextmanager
 def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; rename it into place when the block ends well.
+    """Yield a temporary path in the folder of ``path``; rename it to ``path`` when the block ends without an error.
 
-    A reader sees the old file or the new one, never a part. The suffix is kept, because image
-    libraries choose their format by it. A ``private`` file is at no moment readable for other users.
+    A reader sees the old file or the new one, never half of it. The suffix is kept, because image libraries choose
+    their format by it. A ``private`` file is at no moment readable for other users.
     """
     if path.is_dir():
         raise DataError(f"cannot write {path}", got="a folder", expected="the name of a file")
@@ -76,8 +78,8 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse, before long work, a folder that nothing can be written to; one that is not there yet is not made."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    """Refuse, before long work, a folder that nothing can be written to; a missing folder is not created."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         raise DataError(
             f"cannot write to {folder}",
@@ -87,7 +89,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _umask() -> int:
-    # There is no call that reads the mask without setting it: two threads at once would leave each other's behind.
+    # The mask cannot be read without setting it, so two threads must not do it at once.
     with _UMASK:
         mask = os.umask(0o022)
         os.umask(mask)
@@ -102,44 +104,30 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a whole JSON file or nothing; keys keep their order."""
-    # Piece by piece: the text of a large document takes more memory than the document.
+    # Streamed: the text of a large document takes more memory than the document.
     with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
         json.dump(document, stream, indent=2, ensure_ascii=False, allow_nan=False)
         stream.write("\n")
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content, read in pieces."""
+    """SHA-256 of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def remove_partials(folder: Path) -> int:
-    """Delete what a killed run left in ``folder``; returns how many files went."""
+    """Delete what a killed run left in ``folder``; returns the number of files."""
     leftovers = list(folder.glob(f"{PARTIAL}*"))
     for leftover in leftovers:
         leftover.unlink(missing_ok=True)
     return len(leftovers)
 
 
-# CSV text that a spreadsheet takes for text: no cell runs as a formula, and every cell reads back as it was.
-
-
-_STARTS = "=+-@\t\r\n＝＋－＠"
-"""What makes a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
-
-_HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
-"""Numbers, and grades such as ``++``: there is nothing in them to compute."""
-
-
-class _Writable(Protocol):
-    def write(self, text: str, /) -> object: ...
-
-
 def guarded(text: str) -> str:
-    """A cell for ``text``: with an apostrophe before what a spreadsheet would compute.
+    """A cell for ``text``: with an apostrophe before what a spreadsheet would compute; ``original`` removes it.
 
-    An apostrophe goes before apostrophes, too, that stand before such a text: ``original`` takes exactly one away.
+    A text that begins with apostrophes and then such a formula gets one more, too.
 
     >>> [guarded(text) for text in ("=1+1", "-1.5", "++", "BCC", "'=1+1", "'tis")]
     ["'=1+1", '-1.5', '++', 'BCC', "''=1+1", "'tis"]
@@ -157,24 +145,24 @@ def original(cell: str) -> str:
 
 
 def _computes(text: str) -> bool:
-    return text != "" and text[0] in _STARTS and _HARMLESS.fullmatch(text) is None
+    return text != "" and text[0] in _FORMULA and _HARMLESS.fullmatch(text) is None
 
 
 class _Lines:
     """Ends every row with a line feed alone.
 
-    The writer quotes what occurs in its own line ends: it is given both characters, or a carriage return in a cell
-    would end the row there.
+    The csv writer quotes cells with characters of its line end: it must have both, or a carriage return in a cell
+    would end the row.
     """
 
-    def __init__(self, stream: _Writable) -> None:
+    def __init__(self, stream: SupportsWrite[str]) -> None:
         self.stream = stream
 
     def write(self, line: str, /) -> object:
         return self.stream.write(line.removesuffix("\r\n") + "\n")
 
 
-def write_rows(stream: _Writable, rows: Iterable[Iterable[object]]) -> None:
+def write_rows(stream: SupportsWrite[str], rows: Iterable[Iterable[object]]) -> None:
     """Write rows, the header first. Texts are guarded; numbers stay as they are, and None is an empty cell."""
     writer = csv.writer(_Lines(stream), lineterminator="\r\n")
     writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
@@ -192,7 +180,7 @@ def rows_text(rows: Iterable[Iterable[object]]) -> str:
 
 
 def read_rows(stream: Iterable[str], *, strip: bool = False) -> Iterator[list[str]]:
-    """Rows, the header first and blank lines left out; ``strip`` takes away the blanks around a cell.
+    """Rows, the header first, without blank lines; ``strip`` removes the blanks around a cell.
 
     The stream must have been opened with ``newline=""``.
     """
@@ -202,7 +190,7 @@ def read_rows(stream: Iterable[str], *, strip: bool = False) -> Iterator[list[st
 
 
 def by_column(columns: Sequence[str], row: Iterable[str]) -> dict[str, str]:
-    """The cells of a row by their column; those that are missing at its end are empty.
+    """The cells of a row by column; cells that are missing at its end are empty.
 
     >>> by_column(["name", "split"], ["a"])
     {'name': 'a', 'split': ''}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,12 @@ RGB = tuple[int, int, int]
 Mask = NDArray[np.uint8]
 
 
+def rgb_of(channels: Iterable[Any]) -> RGB:
+    """Three channels as plain numbers."""
+    red, green, blue = (int(channel) for channel in channels)
+    return red, green, blue
+
+
 @dataclass(frozen=True)
 class Tissue:
     """One class: its index in masks and logits, its short name, what it stands for, its colour."""
@@ -39,7 +46,7 @@ class Tissue:
 
     @property
     def explanation(self) -> str:
-        """What it stands for, where the name does not say so itself."""
+        """The title, where it says more than the name."""
         return "" if self.title == self.name else self.title
 
 
@@ -49,9 +56,9 @@ class DecodedMask:
 
     mask: Mask
     strays: int
-    """Pixels whose colour is in no palette, whether they could be mapped or not."""
+    """Pixels whose colour is not in the palette, whether they could be mapped or not."""
     ignored: int
-    """Those of the strays that became ``IGNORE``: white, near-white or too far from every class."""
+    """Strays that became ``IGNORE``: white, near-white or too far from every class."""
     worst: tuple[tuple[RGB, int], ...] = ()
     """The most frequent stray colours with their counts."""
 
@@ -129,9 +136,8 @@ class LabelSchema:
     def decode(self, rgb: NDArray[np.uint8], distance: float | None = None) -> DecodedMask:
         """Indices of an RGB mask.
 
-        A palette colour is its class. Any other colour is a stray: the nearest class within ``distance``
-        (default ``PALETTE_DISTANCE``, at most half the palette's smallest gap) takes it, unless white is
-        nearer still; what is nearer to white or too far from everything becomes ``IGNORE``.
+        A palette colour is its class. Any other colour is a stray: it becomes the nearest class within ``distance``
+        (default: ``decode_distance``), or ``IGNORE`` where white is nearer still or every class is too far.
 
         >>> SKIN.decode(np.array([[[73, 0, 106], [74, 1, 106], [255, 255, 255]]], dtype=np.uint8)).mask.tolist()
         [[0, 0, 255]]
@@ -139,37 +145,36 @@ class LabelSchema:
         if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8:
             raise DataError("an RGB mask must be 8-bit with three channels", got=f"{rgb.dtype} {rgb.shape}")
         codes = (rgb[..., 0].astype(np.uint32) << 16 | rgb[..., 1].astype(np.uint32) << 8 | rgb[..., 2]).ravel()
-        # Masks are made of long runs of one colour: sorting the runs is several times quicker than the pixels.
+        # Masks have long runs of one colour: sorting the runs is several times faster than sorting the pixels.
         starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: codes.size]
         lengths = np.diff(starts, append=codes.size)
         colours, run_of = np.unique(codes[starts], return_inverse=True)
         counts = np.bincount(run_of, weights=lengths, minlength=len(colours)).astype(np.int64)
-        found = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.float64)
-        index_of, exact = self._classify(found, self.decode_distance if distance is None else distance)
+        rgbs = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1)
+        index_of, exact = self._classify(rgbs, self.decode_distance if distance is None else distance)
         stray = np.flatnonzero(~exact)
         order = stray[np.argsort(counts[stray], kind="stable")[::-1]][:5]
         return DecodedMask(
             mask=np.repeat(index_of[run_of], lengths).reshape(rgb.shape[:2]),
             strays=int(counts[stray].sum()),
             ignored=int(counts[stray][index_of[stray] == IGNORE].sum()),
-            worst=tuple(((int(found[i, 0]), int(found[i, 1]), int(found[i, 2])), int(counts[i])) for i in order),
+            worst=tuple((rgb_of(rgbs[i]), int(counts[i])) for i in order),
         )
 
     @cached_property
     def decode_distance(self) -> float:
-        """Distance within which a stray colour is unambiguous: never above half the palette's smallest gap."""
+        """Distance within which a stray colour is unambiguous: at most half the palette's smallest gap."""
         palette = self.palette.astype(np.float64)
         gaps = np.linalg.norm(palette[:, None] - palette[None], axis=2)
         smallest = gaps[np.triu_indices(len(self), 1)].min(initial=np.inf)
         return float(min(PALETTE_DISTANCE, smallest / 2))
 
-    def _classify(self, colours: NDArray[np.float64], distance: float) -> tuple[Mask, NDArray[np.bool_]]:
+    def _classify(self, colours: NDArray[np.integer], distance: float) -> tuple[Mask, NDArray[np.bool_]]:
         gaps = np.linalg.norm(colours[:, None] - self.palette[None].astype(np.float64), axis=2)  # (colours, K)
-        nearest = gaps.argmin(axis=1)
-        gap = gaps[np.arange(len(colours)), nearest]
-        whiteness = np.linalg.norm(colours - np.array(WHITE, dtype=np.float64), axis=1)
-        known = (gap == 0) | ((gap <= distance) & (gap < whiteness))
-        return np.where(known, nearest, IGNORE).astype(np.uint8), gap == 0
+        gap = gaps.min(axis=1)
+        to_white = np.linalg.norm(colours - np.array(WHITE, dtype=np.float64), axis=1)
+        known = (gap == 0) | ((gap <= distance) & (gap < to_white))
+        return np.where(known, gaps.argmin(axis=1), IGNORE).astype(np.uint8), gap == 0
 
     def remap_table(self, source: LabelSchema, names: dict[str, str] | None = None) -> NDArray[np.uint8]:
         """Lookup table (256 entries) from ``source``'s indices to ours, matched by name.
@@ -211,13 +216,10 @@ class LabelSchema:
 def _check_tissues(tissues: Sequence[Tissue]) -> None:
     if not 1 <= len(tissues) <= IGNORE:
         raise UsageError("wrong number of classes", got=len(tissues), expected=f"1 to {IGNORE}")
-    if [t.index for t in tissues] != list(range(len(tissues))):
-        raise DataError(
-            "class indices must count up from 0",
-            got=[t.index for t in tissues],
-            expected=list(range(len(tissues))),
-            hint="number the rows of classes.csv 0, 1, 2, … without gaps",
-        )
+    got, expected = [t.index for t in tissues], list(range(len(tissues)))
+    if got != expected:
+        hint = "number the rows of classes.csv 0, 1, 2, … without gaps"
+        raise DataError("class indices must count up from 0", got=got, expected=expected, hint=hint)
     for what, values in (("name", [t.name for t in tissues]), ("colour", [t.rgb for t in tissues])):
         twice = sorted({str(v) for v in values if values.count(v) > 1})  # type: ignore[arg-type]
         if twice:
@@ -227,10 +229,6 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
             raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 printable characters")
         if not all(0 <= channel <= 255 for channel in tissue.rgb):
             raise DataError(f"colour of {tissue.name} out of range", got=tissue.rgb, expected="numbers from 0 to 255")
-
-
-def _find_background(names: Iterable[str]) -> str | None:
-    return next((name for name in names if name.lower() in {"bkg", "background", "bg"}), None)
 
 
 def read_schema(path: Path) -> LabelSchema:
@@ -250,22 +248,18 @@ def read_schema(path: Path) -> LabelSchema:
     rows = [by_column(columns, row) for row in cells]
     try:
         tissues = tuple(
-            Tissue(
-                index=int(row["index"]),
-                name=row["name"],
-                title=row.get("title") or row["name"],
-                rgb=(int(row["r"]), int(row["g"]), int(row["b"])),
-            )
+            Tissue(int(row["index"]), row["name"], row.get("title") or row["name"], rgb_of(row[c] for c in "rgb"))
             for row in rows
         )
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise DataError(
             f"cannot understand {path}",
             got=f"{type(error).__name__}: {error}",
             expected="columns index,name,r,g,b with whole numbers",
             hint="compare with the table in docs/data.md",
         ) from error
-    return LabelSchema(tissues, background=_find_background(t.name for t in tissues), name=path.parent.name or "custom")
+    background = next((t.name for t in tissues if t.name.lower() in {"bkg", "background", "bg"}), None)
+    return LabelSchema(tissues, background, name=path.parent.name or "custom")
 
 
 SKIN = LabelSchema(
@@ -297,26 +291,16 @@ CANCERS = ("BCC", "SCC", "IEC")
 """The cancer types among the skin tissues."""
 
 SAFE_COLOURS: tuple[RGB, ...] = (
-    (0, 34, 119),
-    (136, 0, 221),
-    (102, 0, 0),
-    (34, 119, 136),
-    (170, 119, 255),
-    (85, 187, 187),
-    (238, 255, 136),
-    (204, 119, 34),
-    (0, 0, 0),
-    (0, 255, 255),
-    (221, 187, 0),
-    (170, 51, 17),
+    *((0, 34, 119), (136, 0, 221), (102, 0, 0), (34, 119, 136), (170, 119, 255), (85, 187, 187)),
+    *((238, 255, 136), (204, 119, 34), (0, 0, 0), (0, 255, 255), (221, 187, 0), (170, 51, 17)),
 )
-"""Colours that colour-blind readers can tell apart, by the index of the class; the ninth is the skin's background.
+"""Colours that colour-blind readers can distinguish, by the index of the class; the ninth is the skin's background.
 
-Found by a search over sRGB for the largest least distance in OKLab, as seen with normal, red-, green- and blue-blind
+From a search over sRGB for the largest smallest distance in OKLab, as seen with normal, red-, green- and blue-blind
 eyes (Machado et al. 2009, full strength): 0.15 for any two, against 0.016 in the skin dataset's own palette.
 """
 
 
 def safe_palette(schema: LabelSchema) -> tuple[RGB, ...] | None:
-    """A colour for each class, or None where there are more classes than colours that can be told apart."""
+    """A colour for each class, or None where there are more classes than distinguishable colours."""
     return SAFE_COLOURS[: len(schema)] if len(schema) <= len(SAFE_COLOURS) else None

@@ -36,14 +36,14 @@ class Resolution:
     def __post_init__(self) -> None:
         low, high = PLAUSIBLE_MPP
         for axis, value in (("x", self.x), ("y", self.y)):
-            if not (math.isfinite(value) and low <= value <= high):
+            if not low <= value <= high:  # NaN fails, too
                 raise RefusedError(
                     f"implausible µm per pixel along {axis}",
                     got=value,
                     expected=f"a number between {low} and {high} µm/px",
                     hint="look the scan resolution up in the scanner's metadata and give it with --mpp or in cases.csv",
                 )
-            # 1 and 1.0 are one resolution, and must be told alike in every output.
+            # 1 and 1.0 must read the same in every output.
             object.__setattr__(self, axis, float(value))
 
     @classmethod
@@ -65,10 +65,6 @@ class Resolution:
         """Resolution after shrinking the image by ``factor``."""
         return Resolution(self.x * factor, self.y * factor)
 
-    def factor_to(self, coarser: Resolution) -> tuple[float, float]:
-        """Downsample factors (x, y) that lead from here to ``coarser``."""
-        return coarser.x / self.x, coarser.y / self.y
-
     def same_as(self, other: Resolution, tolerance: float = TOLERANCE) -> bool:
         """Whether both axes agree within ``tolerance`` (relative, symmetric)."""
         return all(abs(a - b) <= tolerance * max(a, b) for a, b in ((self.x, other.x), (self.y, other.y)))
@@ -86,9 +82,8 @@ def level_factor(level: str) -> int:
     """
     match = re.fullmatch(r"([1-9][0-9]{0,2})x", level)
     if match is None:
-        raise UsageError(
-            "unknown resolution level", got=repr(level), expected="a downsample factor such as 1x, 2x, 5x or 10x"
-        )
+        expected = "a downsample factor such as 1x, 2x, 5x or 10x"
+        raise UsageError("unknown resolution level", got=repr(level), expected=expected)
     return int(match.group(1))
 
 

@@ -1,11 +1,9 @@
-"""Work in several processes: how children are started, with how much of this one's environment; how all are ended.
+"""Child processes: how they are started, which environment variables they get, how they end.
 
-A child that decodes files from anywhere, or that needs no secret, gets the few variables it works with by name: what
-was put into the environment for somebody else (``NTRM_TOKEN``, keys of a cloud) never reaches it. Whoever loads a
-model, or trains one together with the process that starts it, also gets what concerns devices, caches and the hub. The
-trainings of ``ntrm reproduce`` run with the user's own environment, as the same trainings would by hand. So do pools of
-Python's ``multiprocessing`` and Ray's workers, which cannot be told otherwise; no service uses them, and slides are
-read in children of theirs as everywhere.
+A child that decodes files from anywhere, or that needs no secret, gets only the variables it needs, by name: secrets of
+others (``NTRM_TOKEN``, cloud keys) never reach it. A child that loads or trains a model also gets what concerns
+devices, caches and the hub. Trainings of ``ntrm reproduce``, pools of ``multiprocessing`` and Ray's workers have the
+user's whole environment; no service uses them, and they, too, read slides in children.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
@@ -52,22 +51,18 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], jobs: in
 
 @contextmanager
 def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes to work in; an error or an interrupt drops what has not begun, a killed one is explained."""
+    """A pool of processes; an error or an interrupt drops what has not begun, a killed process is explained."""
     # Fresh processes rather than forks: a fork of a process with threads (torch has some) may hang.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
+    ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # they are left to the parent
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=ignore_interrupts)
     try:
         yield pool
     except (BrokenProcessPool, BrokenPipeError) as error:
-        # The pipe is that to a process which died before it was told what to do; a command would end without a word.
-        raise DataError(
-            "a worker process was killed", got=error, hint="the memory may not suffice for so many: lower --jobs"
-        ) from error
+        # The pipe breaks if a process dies before it gets its first task; a command would end without a message.
+        hint = "the memory may not suffice for so many: lower --jobs"
+        raise DataError("a worker process was killed", got=error, hint=hint) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 BASE = (
@@ -86,21 +81,21 @@ MODEL = (
     # the hub, and the way to it; its token is for whoever loads a model and for nobody else
     *("HF_*", "HUGGINGFACE_*", "*_proxy", "*_PROXY", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
-"""What a process that loads a model needs besides."""
+"""What a process that loads a model needs in addition."""
 
 
 def child_environment(*wanted: str) -> dict[str, str]:
     """Variables of ``BASE`` and those that ``wanted`` names (``*`` at either end stands for anything)."""
     patterns = (*BASE, *wanted)
-    return {key: value for key, value in os.environ.items() if any(fnmatchcase(key, each) for each in patterns)}
+    return {key: value for key, value in os.environ.items() if any(fnmatchcase(key, pattern) for pattern in patterns)}
 
 
 def module_environment(*wanted: str) -> dict[str, str]:
-    """``child_environment`` for a module of ours, which is found where this process found its own.
+    """``child_environment`` for a module of ours, with this process's import path.
 
-    The working folder is not among these places: a hostile dataset may bring its own modules.
+    The working folder is not part of it: a hostile dataset may bring its own modules.
     """
-    return {**child_environment(*wanted), "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+    return {**child_environment(*wanted), "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def module_command(module: str, *arguments: object) -> list[str]:
@@ -109,7 +104,7 @@ def module_command(module: str, *arguments: object) -> list[str]:
 
 
 def limit_memory(more: int) -> None:
-    """Limit what this process may reserve from now on, and let it write no core files (they would hold pixels)."""
+    """Limit the memory that this process may reserve from now on, and forbid core files (they would hold pixels)."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = pages * resource.getpagesize() + more
@@ -120,21 +115,21 @@ def limit_memory(more: int) -> None:
 
 def end_with_parent() -> None:
     """End this process and all that it starts when its standard input closes: with its parent, however that ends."""
-    threading.Thread(target=_wait_for_the_end, daemon=True).start()
 
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os.killpg(os.getpgid(0), signal.SIGKILL)
 
-def _wait_for_the_end() -> None:
-    while os.read(0, 1):
-        pass
-    os.killpg(os.getpgid(0), signal.SIGKILL)
-
-
-# SIGTERM ends long work as Ctrl-C does: in order, so that the same command goes on later.
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt inside the block; in other threads than the main one nothing changes."""
+    """Let SIGTERM raise KeyboardInterrupt inside the block, so that the same command can continue later.
+
+    Only the main thread can do so; in others nothing changes.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -146,6 +141,6 @@ def terminated_like_interrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        # None: the handler before was not Python's, and cannot be set from here.
+        # None: the previous handler was not Python's, and cannot be set from here.
         if before is not None:
             signal.signal(signal.SIGTERM, before)

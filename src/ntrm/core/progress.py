@@ -15,10 +15,10 @@ KINDS = ("bar", "json", "none")
 
 
 class Progress(Protocol):
-    """What long-running functions accept; ``track`` hands the items through unchanged."""
+    """What long-running functions accept."""
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
-        """Yield ``items`` while showing how far they are."""
+        """Yield ``items`` unchanged while showing how far they are."""
         ...
 
 
@@ -36,7 +36,7 @@ class JsonProgress:
     interval_s = 0.25
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
-        """Yield ``items``; report label, done, total, seconds gone and left."""
+        """Yield ``items``; report label, done, total, seconds elapsed and left."""
         start = last = time.monotonic()
         done = 0
         for done, item in enumerate(items, start=1):
@@ -48,11 +48,10 @@ class JsonProgress:
         self._report(label, done, total, time.monotonic() - start)
 
     @staticmethod
-    def _report(label: str, done: int, total: int, gone: float) -> None:
-        left = gone / done * (total - done) if done else None
-        event = {"event": "progress", "label": label, "done": done, "total": total, "seconds": round(gone, 2)}
-        event["seconds_left"] = None if left is None else round(left, 2)
-        sys.stderr.write(json.dumps(event) + "\n")
+    def _report(label: str, done: int, total: int, elapsed: float) -> None:
+        left = round(elapsed / done * (total - done), 2) if done else None
+        event = {"event": "progress", "label": label, "done": done, "total": total, "seconds": round(elapsed, 2)}
+        sys.stderr.write(json.dumps(event | {"seconds_left": left}) + "\n")
         sys.stderr.flush()
 
 
@@ -61,18 +60,12 @@ class BarProgress:
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
         """Yield ``items`` under a bar."""
-        from rich import progress as rich_progress
+        from rich import progress as rich
         from rich.console import Console
 
-        columns = (
-            rich_progress.TextColumn("{task.description}"),
-            rich_progress.BarColumn(),
-            rich_progress.MofNCompleteColumn(),
-            rich_progress.TimeElapsedColumn(),
-            rich_progress.TextColumn("left"),
-            rich_progress.TimeRemainingColumn(),
-        )
-        with rich_progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        columns = [rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn()]
+        columns += [rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
+        with rich.Progress(*columns, console=Console(stderr=True)) as bar:
             yield from bar.track(items, total=total, description=label)
 
 

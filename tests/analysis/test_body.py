@@ -1,68 +1,82 @@
-"""Masks of runs that grow, shrink and are combined, against the pixels they stand for."""
+"""The steps from tissue to the body of a piece, each against a literal search."""
 
 import numpy as np
-import pytest
 from scipy import ndimage
-from tests.analysis.patches import patchy
+from skimage import measure
+from tests.analysis.blocks import KER, RIGHT, TOP, block
 
-from ntrm.analysis import body as module
-from ntrm.analysis.body import combined, covering, framed, grown
+from ntrm.analysis.body import body_sides, bulk_box, embedded, filled_inlets, without_holes
 from ntrm.analysis.runs import runs_of
+from ntrm.core.labels import SKIN
 
 
-@pytest.fixture(params=range(5))
-def random(request, seed):
-    return np.random.default_rng((seed, request.param))
+def literal_inlets(body, step, radius_um, depth_um):
+    """Closing and depth by distances of all pixels."""
+    wide = np.pad(body, 60)
+    near = ndimage.distance_transform_edt(~wide, sampling=step) <= radius_um
+    closed = (ndimage.distance_transform_edt(near, sampling=step) > radius_um)[60:-60, 60:-60] | body
+    closed = ndimage.binary_fill_holes(closed)
+    away = ndimage.distance_transform_edt(closed, sampling=step)
+    inlets, count = ndimage.label(closed & ~body)
+    deep = [k for k in range(1, count + 1) if away[inlets == k].max() > depth_um]
+    return body | np.isin(inlets, deep)
 
 
-@pytest.fixture
-def mask(random):
-    return patchy(random)
+def test_only_narrow_and_deep_inlets_are_filled(random):
+    body = np.zeros((90, 150), dtype=bool)
+    body[10:80, 10:140] = True
+    body[40:80, 40:44] = False  # deep and narrow
+    body[76:80, 70:74] = False  # shallow
+    body[40:80, 95:115] = False  # wide
+    step = np.array([5.0, 5.0])
+    found = filled_inlets(runs_of(body), step, 30, 80).dense()
+    assert found[40:75, 40:44].all()
+    assert np.array_equal(found[:, 50:], body[:, 50:])
+    ragged = body & ~ndimage.binary_dilation(random.random(body.shape) < 0.01, np.ones((5, 2)))
+    step = np.array([4.0, 7.0])
+    ragged = without_holes(runs_of(ragged))
+    expected = literal_inlets(ragged.dense(), step, 30, 60)
+    np.testing.assert_array_equal(filled_inlets(ragged, step, 30, 60).dense(), expected)
 
 
-@pytest.mark.parametrize("value", [True, False])
-def test_growing_is_a_distance(mask, random, value):
-    where = mask > 2
-    step, radius = random.choice([0.5, 1.0, 2.0, 6.7], 2), float(random.choice([1.0, 3.0, 5.0, 13.4, 30.0]))
-    found = grown(runs_of(where), step, radius, value=value).dense()
-    seeds = where if value else ~where
-    expected = ndimage.distance_transform_edt(~seeds, sampling=step) <= radius if seeds.any() else seeds
-    np.testing.assert_array_equal(found, expected)
+def test_holes_are_what_the_frame_does_not_reach(random):
+    mask = np.pad(random.random((20, 30)) < 0.6, 1)
+    expected = ndimage.binary_fill_holes(mask)
+    np.testing.assert_array_equal(without_holes(runs_of(mask)).dense(), expected)
 
 
-def test_stretches_cover_what_any_of_them_holds(random):
-    shape = (9, 14)
-    row, left = random.integers(-2, 11, 20), random.integers(-6, 16, 20)
-    right = left + random.integers(0, 9, 20)
-    expected = np.zeros(shape, dtype=bool)
-    for r, start, stop in zip(row, left, right, strict=True):
-        if 0 <= r < shape[0]:
-            expected[r, max(start, 0) : max(stop, 0)] = True
-    found = covering(shape, row, left, right)
-    np.testing.assert_array_equal(found.dense(), expected)
-    np.testing.assert_array_equal(found.start, runs_of(expected).start)
+def test_the_ring_is_that_of_a_contour_finder(random):
+    parts, _ = ndimage.label(np.pad(random.random((24, 30)) < 0.62, 1))
+    body = ndimage.binary_fill_holes(parts == np.bincount(parts[parts > 0]).argmax())
+    sides, inner, outer = body_sides(runs_of(body))
+    assert body[tuple(inner.T)].all()
+    assert not body[tuple(outer.T)].any()
+    ring = max(measure.find_contours(body.astype(float), 0.5, fully_connected="low"), key=len)[:-1]
+    start = int(np.flatnonzero((ring == sides[0]).all(axis=1))[0])
+    ring = np.roll(ring, -start, axis=0)
+    if not np.array_equal(ring[1], sides[1]):
+        ring = np.roll(ring[::-1], 1, axis=0)
+    np.testing.assert_array_equal(sides, ring)
 
 
-def test_nothing_covers_nothing():
-    none = np.zeros(0, dtype=np.int64)
-    assert not covering((3, 4), none, none, none).dense().any()
+def test_the_bulk_has_no_spurs():
+    body = np.zeros((90, 150), dtype=bool)
+    body[20:80, 30:120] = True
+    body[40:44, :] = True
+    found = bulk_box(runs_of(body), np.array([5.0, 5.0]))
+    assert np.abs(found - [20, 30, 79, 119]).max() <= 1  # A disc enters the mouth of a spur a little.
+    body[:] = False
+    body[40:44, 10:140] = True
+    assert bulk_box(runs_of(body), np.array([5.0, 5.0])) is None
 
 
-def test_frames_and_combinations(mask, random):
-    rows, columns = (int(n) for n in random.integers(0, 4, 2))
-    wide = framed(runs_of(mask), rows, columns, 9)
-    np.testing.assert_array_equal(wide.dense(), np.pad(mask, ((rows, rows), (columns, columns)), constant_values=9))
-    np.testing.assert_array_equal(framed(wide, -rows, -columns, 9).dense(), mask)
-    masks = [mask > 1, mask == 1, random.random(mask.shape) < 0.5]
-    every = combined(*map(runs_of, masks)).dense()
-    np.testing.assert_array_equal(every, masks[0] + 2 * masks[1] + 4 * masks[2])
-
-
-def test_growing_in_strips_is_growing_at_once(random, monkeypatch):
-    runs = runs_of(random.random((40, 30)) < 0.02)
-    whole = [grown(runs, np.array([2.0, 3.0]), 9.0, value=value) for value in (True, False)]
-    monkeypatch.setattr(module, "STRETCHES", 40)
-    for value, expected in zip((True, False), whole, strict=True):
-        found = grown(runs, np.array([2.0, 3.0]), 9.0, value=value)
-        np.testing.assert_array_equal(found.start, expected.start)
-        np.testing.assert_array_equal(found.value, expected.value)
+def test_pearls_are_embedded_and_covering_keratin_is_not():
+    mask = block()
+    mask[40:50, 60:70] = KER
+    mask[60:70, RIGHT - 8 : RIGHT] = KER
+    runs = runs_of(mask)
+    flags = embedded(runs, runs.value == KER, (runs.value != KER) & (runs.value < len(SKIN)))
+    found = np.repeat(flags, runs.length).reshape(mask.shape)
+    assert found[40:50, 60:70].all()
+    assert found[60:70, RIGHT - 8 : RIGHT].all()
+    assert not found[:TOP].any()

@@ -9,8 +9,7 @@ import pytest
 from tests.analysis.blocks import BCC, block
 
 from ntrm.analysis.graph import NO_TISSUE, OUTSIDE, tissue_graph
-from ntrm.analysis.measure import measure_piece, measurement_sentences
-from ntrm.analysis.measured import PURPOSE
+from ntrm.analysis.measure import PURPOSE, measure_piece, measurement_sentences
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution

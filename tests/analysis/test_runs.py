@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from scipy import ndimage
-from tests.analysis.patches import patchy
 
 from ntrm.analysis import runs as module
-from ntrm.analysis.runs import CONNECTIVITY, components, runs_of, sides_of
+from ntrm.analysis.runs import CONNECTIVITY, combined, components, covering, dilated, framed, runs_of, sides_of
 
 FOUR = ndimage.generate_binary_structure(2, 1)
 
@@ -18,7 +17,10 @@ def random(request, seed):
 
 @pytest.fixture
 def mask(random):
-    return patchy(random)
+    """Patches of 4 values; now and then a single row or column, or one value only."""
+    shape = tuple(int(n) for n in random.integers(1, 24, 2))
+    values = random.integers(0, 4, shape)
+    return np.kron(values, np.ones((2, 1))).astype(np.uint8)[: shape[0] + 1]
 
 
 def test_runs_are_the_mask(mask):
@@ -31,8 +33,7 @@ def test_runs_are_the_mask(mask):
     odd = runs.relabelled(runs.value % 2)
     np.testing.assert_array_equal(odd.dense(), mask % 2)
     np.testing.assert_array_equal(odd.start, runs_of(mask % 2).start)
-    places = np.arange(mask.size)
-    np.testing.assert_array_equal(runs.value[runs.at(places)], mask.ravel())
+    np.testing.assert_array_equal(runs.value[runs.at(np.arange(mask.size))], mask.ravel())
 
 
 def test_a_window_of_the_runs_is_one_of_the_mask(mask, random):
@@ -51,7 +52,7 @@ def test_overlaps_are_those_of_the_pixels(mask, random):
     top = int(random.integers(1, len(mask) + 1))
     for first, last in ((1, len(mask)), (top, len(mask)), (1, top)):
         found = module.overlaps(runs, first, last)
-        pixels = module.stretched(found.start, found.length)
+        pixels = module.ranges(found.start, found.length)
         np.testing.assert_array_equal(pixels, np.arange(first * mask.shape[1], last * mask.shape[1]))
         np.testing.assert_array_equal(np.repeat(found.above, found.length), number[first - 1 : last - 1].ravel())
         np.testing.assert_array_equal(np.repeat(found.below, found.length), number[first:last].ravel())
@@ -61,8 +62,8 @@ def test_components_are_those_of_scipy_in_reading_order(mask, monkeypatch):
     monkeypatch.setattr(module, "STRIP_RUNS", 20)
     assert FOUR.sum() == CONNECTIVITY + 1
     runs = runs_of(mask)
-    part, count = components(runs, runs.value != 0)
-    found = np.repeat(part, runs.length).reshape(mask.shape)
+    component, count = components(runs, runs.value != 0)
+    found = np.repeat(component, runs.length).reshape(mask.shape)
     assert (found[mask == 0] == -1).all()
     total = 0
     for value in (1, 2, 3):
@@ -71,7 +72,7 @@ def test_components_are_those_of_scipy_in_reading_order(mask, monkeypatch):
         pairs = {*zip(found[mask == value].tolist(), expected[mask == value].tolist(), strict=True)}
         assert len(pairs) == number == len({one for one, _ in pairs})
     assert count == total
-    first = [int(np.flatnonzero(found.ravel() == part)[0]) for part in range(count)]
+    first = [int(np.flatnonzero(found.ravel() == number)[0]) for number in range(count)]
     assert first == sorted(first)
 
 
@@ -84,3 +85,51 @@ def test_sides_are_those_of_every_pixel(mask):
                 expected.append((int(row * mask.shape[1] + column), down, right))
     pixels, ways = sides_of(runs, runs.value)
     assert sorted(zip(pixels.tolist(), *ways.T.tolist(), strict=True)) == sorted(expected)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_dilation_is_a_distance(mask, random, value):
+    where = mask > 2
+    step, radius = random.choice([0.5, 1.0, 2.0, 6.7], 2), float(random.choice([1.0, 3.0, 5.0, 13.4, 30.0]))
+    found = dilated(runs_of(where), step, radius, value=value).dense()
+    seeds = where if value else ~where
+    expected = ndimage.distance_transform_edt(~seeds, sampling=step) <= radius if seeds.any() else seeds
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_stretches_cover_the_pixels_of_any_of_them(random):
+    shape = (9, 14)
+    row, left = random.integers(-2, 11, 20), random.integers(-6, 16, 20)
+    right = left + random.integers(0, 9, 20)
+    expected = np.zeros(shape, dtype=bool)
+    for r, start, stop in zip(row, left, right, strict=True):
+        if 0 <= r < shape[0]:
+            expected[r, max(start, 0) : max(stop, 0)] = True
+    found = covering(shape, row, left, right)
+    np.testing.assert_array_equal(found.dense(), expected)
+    np.testing.assert_array_equal(found.start, runs_of(expected).start)
+
+
+def test_nothing_covers_nothing():
+    none = np.zeros(0, dtype=np.int64)
+    assert not covering((3, 4), none, none, none).dense().any()
+
+
+def test_frames_and_combinations(mask, random):
+    rows, columns = (int(n) for n in random.integers(0, 4, 2))
+    wide = framed(runs_of(mask), rows, columns, 9)
+    np.testing.assert_array_equal(wide.dense(), np.pad(mask, ((rows, rows), (columns, columns)), constant_values=9))
+    np.testing.assert_array_equal(framed(wide, -rows, -columns, 9).dense(), mask)
+    masks = [mask > 1, mask == 1, random.random(mask.shape) < 0.5]
+    every = combined(*map(runs_of, masks)).dense()
+    np.testing.assert_array_equal(every, masks[0] + 2 * masks[1] + 4 * masks[2])
+
+
+def test_dilation_in_strips_is_dilation_at_once(random, monkeypatch):
+    runs = runs_of(random.random((40, 30)) < 0.02)
+    whole = [dilated(runs, np.array([2.0, 3.0]), 9.0, value=value) for value in (True, False)]
+    monkeypatch.setattr(module, "STRETCHES", 40)
+    for value, expected in zip((True, False), whole, strict=True):
+        found = dilated(runs, np.array([2.0, 3.0]), 9.0, value=value)
+        np.testing.assert_array_equal(found.start, expected.start)
+        np.testing.assert_array_equal(found.value, expected.value)

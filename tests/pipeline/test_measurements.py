@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ntrm.analysis.cancers import ONLY_STRAYS, cancer_types
-from ntrm.analysis.measured import SCAN_EDGE
+from ntrm.analysis.measure import SCAN_EDGE
 from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution

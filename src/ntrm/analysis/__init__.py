@@ -1,1 +1,5 @@
-"""What a labelled piece of skin tells: its tissue graph, margins, depth and orientation. For research only."""
+"""Analysis of a label mask, without a network: regions, tissue graph, cancers, margins, depth. For research only."""
+
+from ntrm.analysis.cancers import cancer_types
+
+__all__ = ["cancer_types"]

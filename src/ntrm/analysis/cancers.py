@@ -1,11 +1,9 @@
 """The cancers of a piece: which are present, by the rule of ``ntrm.metrics.cancer_rule``, and where the tumour ends.
 
-Clearance and depth are measured from the pixels at the tumour's rim; strays count for nothing. A region of a cancer is
-*firm* if it is no speck, that is not smaller than ``SMALLEST_REGION_MM2``, and if its cancer is present. What is not
-firm but lies near a firm region is a nest cut at its tip and counts; what lies further off is a *stray*: a few wrong
-pixels of a predicted mask must not decide a clearance. In the predicted masks of 30 drawn sections 350 of 410 specks
-within ``NEST_UM`` of a larger region were tumour in truth, and 2 of 55 beyond; of 249 specks in true masks 248 lie
-within.
+Clearance and depth are measured from the pixels at the tumour's rim. A region of a cancer is *firm* if it is not
+smaller than ``SMALLEST_REGION_MM2`` (a speck) and its cancer is present. What is not firm but lies within ``NEST_UM``
+of a firm region is a nest cut at its tip and counts. What lies further off is a *stray* and does not count: a few wrong
+pixels of a predicted mask must not decide a clearance. How this was chosen: docs/results/measurements.md.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
 
 NEST_UM = 250.0
-"""What is not firm and further than this from all firm regions is a stray."""
 
 NO_TUMOUR_CLASSES = "the classes know no tumour"
 ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² each, or too unsure to call it present"
@@ -39,12 +36,12 @@ class Tumour:
     rim: Ints
     """(n, 2) row and column of the pixels that touch anything else."""
     strays: int
-    """Regions that were left out."""
+    """Regions that do not count."""
     known: bool = True
     """Whether the schema has any of the classes."""
 
     def missing(self, otherwise: str) -> str:
-        """Why there is nothing to measure from; empty where there is."""
+        """Why there is nothing to measure from; empty where there is something."""
         if len(self.rim):
             return ""
         return ONLY_STRAYS if self.strays else otherwise
@@ -56,9 +53,9 @@ def cancer_types(
     schema: LabelSchema,
     resolution: Resolution,
 ) -> tuple[CancerFinding, ...]:
-    """Findings for each cancer that ``schema`` knows, in its order; none for other schemas.
+    """Findings for each cancer among the classes of ``schema``; none for a schema without cancers.
 
-    ``confidence`` is the probability of the class in ``mask`` at each pixel; None for a truth, which is certain.
+    ``confidence`` is the probability of the class in ``mask`` at each pixel; None for ground truth, which is certain.
 
     >>> from ntrm.core.labels import SKIN
     >>> mask = np.full((30, 30), SKIN.index("RET"))
@@ -68,14 +65,23 @@ def cancer_types(
     ('BCC', True, '0.018 mm² in 1 region, mean confidence 1.00, mostly beside RET')
     """
     mask = np.asarray(mask)
-    _check(mask, confidence)
+    if mask.ndim != 2 or (confidence is not None and np.shape(confidence) != mask.shape):
+        raise DataError(
+            "mask and confidence are not of one section",
+            got=f"mask {mask.shape}, confidence {None if confidence is None else np.shape(confidence)}",
+            expected="two (height, width) arrays of one size",
+        )
+    # Written so that NaN fails too.
+    if confidence is not None and confidence.size and not (confidence.min() >= 0 and confidence.max() <= 1.001):
+        got = f"values from {confidence.min():.3g} to {confidence.max():.3g}"
+        raise DataError("these are no confidences", got=got, expected="probabilities from 0 to 1")
     if not set(CANCERS) & set(schema.names):
         return ()
     return cancers_of(scan_mask(mask.astype(np.uint8), schema, resolution, confidence=confidence).table, schema)
 
 
 def cancers_of(table: RegionTable, schema: LabelSchema) -> tuple[CancerFinding, ...]:
-    """The same of regions that were found."""
+    """The same from a table of regions."""
     lengths_um = table.lengths_um(schema)
     known = [name for name in CANCERS if name in schema.names]
     return tuple(finding_of(name, _of_cancer(table, schema.index(name), lengths_um), schema) for name in known)
@@ -85,36 +91,20 @@ def _of_cancer(table: RegionTable, tissue: int, lengths_um: NDArray[np.float64])
     own = np.flatnonzero(table.tissue == tissue)
     areas = table.area_mm2[own]
     counts = areas >= SMALLEST_REGION_MM2
-    sure = np.ones(len(own)) if table.confidence is None else table.confidence[own]
+    confidence = np.ones(len(own)) if table.confidence is None else table.confidence[own]
     return CancerRegions(
         areas_mm2=areas[counts],
-        confidences=sure[counts],
+        confidences=confidence[counts],
         contacts_um=lengths_um[own[counts]],
         specks=int((~counts).sum()),
         specks_mm2=float(areas[~counts].sum()),
     )
 
 
-def _check(mask: NDArray[np.integer[Any]], confidence: NDArray[np.floating] | None) -> None:
-    if mask.ndim != 2 or (confidence is not None and np.shape(confidence) != mask.shape):
-        raise DataError(
-            "mask and confidence are not of one section",
-            got=f"mask {mask.shape}, confidence {None if confidence is None else np.shape(confidence)}",
-            expected="two (height, width) arrays of one size",
-        )
-    # Written so that NaN fails too.
-    if confidence is not None and confidence.size and not (confidence.min() >= 0 and confidence.max() <= 1.001):
-        raise DataError(
-            "these are no confidences",
-            got=f"values from {confidence.min():.3g} to {confidence.max():.3g}",
-            expected="probabilities from 0 to 1",
-        )
-
-
 def tumour_of(
     regions: Regions, schema: LabelSchema, names: tuple[str, ...], present: Collection[str] | None = None
 ) -> Tumour:
-    """The tumour of the classes ``names``, of which those ``present`` have firm regions; all, if None."""
+    """The tumour of the classes ``names``; only those ``present`` (None: all) can have firm regions."""
     table = regions.table
     wanted = [schema.index(name) for name in names if name in schema.names]
     sure = [schema.index(name) for name in schema.names if present is None or name in present]
@@ -130,7 +120,7 @@ def _nests(regions: Regions, firm: Where, others: Where) -> Where:
     if not (firm.any() and others.any()):
         return near
     step = np.array([regions.table.resolution.y, regions.table.resolution.x])
-    places, whose = regions.borders(others)
-    distances, _ = nearest_of(regions.rim(firm) * step, places * step, within=NEST_UM)
-    near[whose[distances <= NEST_UM]] = True
+    pixels, region = regions.borders(others)
+    distances, _ = nearest_of(regions.rim(firm) * step, pixels * step, within=NEST_UM)
+    near[region[distances <= NEST_UM]] = True
     return near

@@ -1,8 +1,8 @@
-"""The tissue graph of a piece: tissues and, one level down, their connected regions; who borders on whom, how long.
+"""The tissue graph of a piece: tissues and their connected regions as nodes, shared boundaries as edges.
 
-What is background or nothing is *outside*: a node without an area, since where tissue meets it lies the surface or a
-margin. Boundary lengths are sums of pixel sides between 4-neighbours, as in ``ntrm.metrics.graph_agreement``. A
-*contact* of two tissues is a pair of their regions that share at least one pixel side.
+Background and ignored pixels are *outside*: a node without an area, since tissue meets it at the surface or a margin.
+Boundary lengths are sums of pixel sides between 4-neighbours, as in ``ntrm.metrics.graph_agreement``. A *contact* of
+two tissues is a pair of their regions that share at least one pixel side.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.measured import PURPOSE
-from ntrm.analysis.outline import check_mask
+from ntrm.analysis.measure import PURPOSE
 from ntrm.analysis.regions import RegionTable, scan_mask
 from ntrm.analysis.runs import CONNECTIVITY, Floats, Ints
 from ntrm.core.errors import DataError
@@ -25,7 +24,7 @@ from ntrm.report.html import area_text
 
 OUTSIDE = "outside"
 DIGITS = 6
-"""Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that true."""
+"""Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact."""
 
 NOTE = "what the network used, not biology"
 NO_TISSUE = "No tissue was found."
@@ -33,11 +32,11 @@ NO_TISSUE = "No tissue was found."
 
 @dataclass(frozen=True, eq=False)
 class NetworkRelations:
-    """Means over windows; the first index sends, the second receives."""
+    """Attention and edge weights of a network, as means over windows; the first index sends, the second receives."""
 
     names: tuple[str, ...]
     attention: Floats
-    """(K, K) mean over layers; over the windows each weighs by the receiver's area, 0 where there was no edge."""
+    """(K, K) mean over layers, and over windows weighted by the receiver's area; a window without the edge has 0."""
     edge_weight: Floats
     """(K, K) mean over the windows that have the edge, weighted by the receiver's area; 0 where none has."""
     windows: int
@@ -76,17 +75,17 @@ class TissueGraph:
     @property
     def present(self) -> list[int]:
         """Classes with an area."""
-        return [int(tissue) for tissue in np.flatnonzero(self.areas_mm2 > 0)]
+        return np.flatnonzero(self.areas_mm2 > 0).tolist()
 
     @property
     def fractions(self) -> Floats:
-        """(K,) share of the tissue's area; all 0 where there is none."""
+        """(K,) of the tissue's area; all 0 where there is none."""
         total = float(self.areas_mm2.sum())
         return np.asarray(self.areas_mm2 / total if total else np.zeros_like(self.areas_mm2))
 
     @cached_property
     def boundary_share(self) -> Floats:
-        """(K + 1, K + 1) share of the row's boundary that is with the column."""
+        """(K + 1, K + 1) fraction of the row's boundary that is with the column."""
         total = self.boundary_mm.sum(axis=1, keepdims=True)
         return np.asarray(np.divide(self.boundary_mm, total, out=np.zeros_like(self.boundary_mm), where=total > 0))
 
@@ -104,7 +103,8 @@ class TissueGraph:
             "connectivity": CONNECTIVITY,
             "purpose": PURPOSE,
         }
-        nodes = [self._tissue_node(tissue) for tissue in self.present]
+        counts = np.bincount(self.regions.tissue, minlength=len(self.schema))
+        nodes = [self._tissue_node(tissue, int(counts[tissue])) for tissue in self.present]
         if self.boundary_mm[-1].any():
             nodes.append({"id": OUTSIDE, "kind": OUTSIDE})
         nodes += [self._region_node(region) for region in range(len(self.regions))]
@@ -112,7 +112,7 @@ class TissueGraph:
         edges += [self._region_edge(contact) for contact in range(len(self.regions.contacts))]
         return {"directed": False, "multigraph": False, "graph": about, "nodes": nodes, "edges": edges}
 
-    def _tissue_node(self, tissue: int) -> dict[str, Any]:
+    def _tissue_node(self, tissue: int, regions: int) -> dict[str, Any]:
         return {
             "id": self.schema.names[tissue],
             "kind": "tissue",
@@ -120,15 +120,15 @@ class TissueGraph:
             "area_mm2": _round(self.areas_mm2[tissue]),
             "area_share": _round(self.fractions[tissue]),
             "boundary_mm": _round(self.boundary_mm[tissue].sum()),
-            "regions": int(self.regions.counts(len(self.schema))[tissue]),
+            "regions": regions,
         }
 
     def _region_node(self, region: int) -> dict[str, Any]:
-        table = self.regions
+        table, number = self.regions, int(self.regions.number[region])
         node = {
-            "id": region_name(int(table.number[region])),
+            "id": f"region {number}",
             "kind": "region",
-            "number": int(table.number[region]),
+            "number": number,
             "tissue": self.schema.names[table.tissue[region]],
             "area_mm2": _round(table.area_mm2[region]),
             "perimeter_mm": _round(table.perimeter_mm[region]),
@@ -157,20 +157,29 @@ class TissueGraph:
     def _region_edge(self, contact: int) -> dict[str, Any]:
         one, other = self.regions.number[self.regions.contacts[contact]].tolist()
         length = _round(self.regions.contact_mm[contact])
-        return {"source": region_name(one), "target": region_name(other), "kind": "contact", "boundary_mm": length}
+        return {"source": f"region {one}", "target": f"region {other}", "kind": "contact", "boundary_mm": length}
 
     def sentences(self) -> tuple[str, ...]:
-        """A sentence or two in plain words."""
-        return graph_sentences(self)
+        """The most frequent tissues, and each tumour with its neighbours, in plain words."""
+        if not self.present:
+            return (NO_TISSUE,)
+        order = sorted(self.present, key=lambda tissue: -self.areas_mm2[tissue])
+        most = [f"{self._title(tissue)} ({self.fractions[tissue]:.0%})" for tissue in order[:3]]
+        first = f"{area_text(self.areas_mm2.sum())} mm² of tissue, most of it {_list(most)}."
+        tumours = [tissue for tissue in self.present if self.schema.names[tissue] in CANCERS]
+        return (first, *(self._tumour_sentence(tissue) for tissue in tumours))
 
+    def _tumour_sentence(self, tissue: int) -> str:
+        count, fraction = int((self.regions.tissue == tissue).sum()), self.boundary_share[tissue]
+        regions = "1 region" if count == 1 else f"{count} regions"
+        text = f"{self._title(tissue).capitalize()}: {area_text(self.areas_mm2[tissue])} mm² in {regions}"
+        neighbours = [int(other) for other in np.argsort(-fraction, kind="stable")[:2] if fraction[other] > 0]
+        if not neighbours:
+            return f"{text}."
+        return f"{text}, bordering mostly on {_list([f'{self._title(k)} ({fraction[k]:.0%})' for k in neighbours])}."
 
-def region_name(number: int) -> str:
-    """Id of a region among the nodes.
-
-    >>> region_name(1)
-    'region 1'
-    """
-    return f"region {number}"
+    def _title(self, tissue: int) -> str:
+        return "the outside" if tissue >= len(self.schema) else self.schema.tissues[tissue].title or self.names[tissue]
 
 
 def tissue_graph(
@@ -188,90 +197,49 @@ def tissue_graph(
         mask: (H, W) class indices, 255 meaning outside.
         mpp: µm per pixel, or one for each axis.
         schema: what the indices mean.
-        confidence: (H, W) how sure the mask is; ``full`` is certainty.
-        full: see there.
-        network: the relations that a network used, to be carried along.
+        confidence: (H, W) confidence of each pixel.
+        full: the confidence that means certainty.
+        network: relations of a network, to be added to the graph.
 
     >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), mpp=10)
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
     [('EPI', 'PAP'), ('EPI', 'KER'), ('PAP', 'outside')]
     """
     resolution = mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
-    check_mask(mask, schema)
     if confidence is not None and confidence.shape != mask.shape:
         raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)
     return graph_of(scan_mask(mask, schema, resolution, confidence=confidence, full=full).table, schema, network)
 
 
 def graph_of(regions: RegionTable, schema: LabelSchema, network: NetworkRelations | None = None) -> TissueGraph:
-    """The graph of one piece whose regions were found."""
+    """The graph of one piece from the table of its regions."""
     if network is not None and network.names != schema.names:
         raise DataError("relations of other classes", got=network.names, expected=schema.names)
     pixels = np.bincount(regions.tissue, regions.pixels, len(schema)).astype(np.float64)
+    at_outside = regions.outside_mm > 0
     return TissueGraph(
         schema,
         regions.resolution,
         pixels * (regions.resolution.pixel_area_um2 / 1e6),
-        _boundaries(regions, len(schema)),
-        _contact_counts(regions, len(schema)),
+        _by_tissue(regions, len(schema), regions.contact_mm, regions.outside_mm),
+        _by_tissue(regions, len(schema), np.ones(len(regions.contacts)), at_outside.astype(float)).astype(np.int64),
         regions,
         network,
     )
 
 
-def _boundaries(regions: RegionTable, outside: int) -> Floats:
-    """(K + 1, K + 1) length in mm of the boundary between each two tissues, and with outside."""
-    lengths = _by_tissue(regions, outside, regions.contact_mm)
-    lengths[outside] = lengths[:, outside] = np.bincount(regions.tissue, regions.outside_mm, outside + 1)
-    return lengths
-
-
-def _contact_counts(regions: RegionTable, outside: int) -> Ints:
-    counts = _by_tissue(regions, outside, np.ones(len(regions.contacts))).astype(np.int64)
-    bordering = regions.tissue[regions.outside_mm > 0]
-    counts[:, outside] = counts[outside] = np.bincount(bordering, minlength=outside + 1)
-    return counts
-
-
-def _by_tissue(regions: RegionTable, outside: int, values: Floats) -> Floats:
-    """(K + 1, K + 1) sums of what the contacts have, both ways."""
-    size = outside + 1
+def _by_tissue(regions: RegionTable, classes: int, contacts: Floats, outside: Floats) -> Floats:
+    """(K + 1, K + 1) sums by tissue, both ways, of the values of contacts (C,) and of regions with outside (R,)."""
+    size = classes + 1
     tissues = regions.tissue[regions.contacts]  # (C, 2)
-    one_way = np.bincount(tissues[:, 0] * size + tissues[:, 1], values, size * size).reshape(size, size)
-    return np.asarray(one_way + one_way.T, dtype=np.float64)
+    one_way = np.bincount(tissues[:, 0] * size + tissues[:, 1], contacts, size * size).reshape(size, size)
+    sums = np.asarray(one_way + one_way.T, dtype=np.float64)
+    sums[classes] = sums[:, classes] = np.bincount(regions.tissue, outside, size)
+    return sums
 
 
 def _round(value: float) -> float:
     return round(float(value), DIGITS)
-
-
-def graph_sentences(graph: TissueGraph) -> tuple[str, ...]:
-    """What there is most of, and where the tumours lie."""
-    if not graph.present:
-        return (NO_TISSUE,)
-    order = sorted(graph.present, key=lambda tissue: -graph.areas_mm2[tissue])
-    most = [f"{_title(graph, tissue)} ({graph.fractions[tissue]:.0%})" for tissue in order[:3]]
-    counts = graph.regions.counts(len(graph.schema))
-    first = f"{area_text(graph.areas_mm2.sum())} mm² of tissue, most of it {_list(most)}."
-    tumours = [tissue for tissue in graph.present if graph.schema.names[tissue] in CANCERS]
-    return (first, *(_tumour(graph, tissue, int(counts[tissue])) for tissue in tumours))
-
-
-def _tumour(graph: TissueGraph, tissue: int, count: int) -> str:
-    text = f"{_title(graph, tissue).capitalize()}: {area_text(graph.areas_mm2[tissue])} mm² in {count} region"
-    text += "" if count == 1 else "s"
-    share = graph.boundary_share[tissue]
-    beside = [at for at in np.argsort(-share, kind="stable")[:2] if share[at] > 0]
-    if not beside:
-        return f"{text}."
-    return f"{text}, bordering mostly on {_list([f'{_title(graph, int(at))} ({share[at]:.0%})' for at in beside])}."
-
-
-def _title(graph: TissueGraph, at: int) -> str:
-    if at >= len(graph.schema):
-        return "the outside"
-    tissue = graph.schema.tissues[at]
-    return tissue.title or tissue.name
 
 
 def _list(words: list[str]) -> str:

@@ -1,113 +1,114 @@
-"""Everything that is measured on one piece, its outline traced once: clearance, depth of invasion, orientation.
+"""Clearance, depth of invasion and orientation of one piece: numbers, or the reason why there is none.
 
-The greatest distance, over the pixels of BCC and SCC, to the nearest pixel above the surface; keratin is above it.
-Carcinoma in situ (IEC) does not invade; specks do not count.
+*Clearance* is the smallest distance from tumour to the margin that the knife made, deep and lateral apart. It runs
+between the middles of pixels, less one pixel, as neighbours lie one pixel apart although nothing lies between them: a
+tumour that the cut goes through has a clearance of 0. The natural surface, tears, holes and loose bits are no margin.
+The margin is *lateral* from either end of the surface to where it first faces away from the surface nearest to it
+(within ``DEEP_WITHIN_DEG``, over at least ``DEEP_RUN_UM``); what lies between is *deep*. Where a piece tapers, as a
+shave does, its tips are the lateral margin.
+
+*Depth of invasion* is the greatest distance, over the pixels of BCC and SCC, to the nearest pixel above the surface;
+keratin is above it. Carcinoma in situ (IEC) does not invade. Stray specks of tumour count for neither.
+
+*Orientation* is the direction of the mean outward normal along the surface: 0° faces the top of the image, 90° its
+right side, clockwise. A stretch weighs by its length as seen from that side: the flanks of a bulge count no more than
+the skin that it stands on. (By plain length the normals would add up to the normal of the line between the surface's
+ends, so that half a bulge at a cut would turn the whole piece.)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
-from ntrm.analysis.margins import Clearance, clearance_of
-from ntrm.analysis.measured import PURPOSE, SCAN_EDGE, Measured, not_assessed
-from ntrm.analysis.nearest import extreme_of
-from ntrm.analysis.outline import SMOOTH_UM, Outline, check_mask, trace_outline
+from ntrm.analysis.nearest import extreme_of, nearest_of
+from ntrm.analysis.outline import Outline, mean_directions, trace_outline
 from ntrm.analysis.regions import Regions, scan_mask
+from ntrm.analysis.runs import Floats, Ints, Where
+from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 
+PURPOSE = "for research, not for diagnosis"
+UNITS = ("mm", "degrees")
 INVASIVE = ("BCC", "SCC")
-NOTHING_INVADES = "no invasive tumour in the piece"
-DEPTH = "depth of invasion"
+DEEP, LATERAL = "deep clearance", "lateral clearance"
+DEPTH, ORIENTATION = "depth of invasion", "orientation"
 
-
-def invasion_depth(
-    mask: Mask,
-    schema: LabelSchema,
-    resolution: Resolution,
-    *,
-    touches_edge: bool = False,
-    invasive: tuple[str, ...] = INVASIVE,
-) -> Measured:
-    """Depth of the deepest invasive tumour in one piece; ``touches_edge`` says that the scan cuts it off."""
-    around, regions = trace_outline(mask, schema, resolution), scan_mask(mask, schema, resolution)
-    return depth_of(around, tumour_of(regions, schema, invasive), touches_edge=touches_edge)
-
-
-def depth_of(around: Outline, tumour: Tumour, *, touches_edge: bool = False) -> Measured:
-    """The same, given the outline and the invasive tumour."""
-    if not tumour.known:
-        return not_assessed(DEPTH, NO_TUMOUR_CLASSES)
-    reason = around.reason or (SCAN_EDGE if touches_edge else tumour.missing(NOTHING_INVADES))
-    if reason:
-        return not_assessed(DEPTH, reason)
-    surface = around.surface
-    depth_um, at, above = extreme_of(surface * around.scale_um, tumour.rim * around.scale_um, largest=True)
-    (row, column), (up, across) = tumour.rim[at].tolist(), surface[above].tolist()
-    return Measured(DEPTH, depth_um / 1000.0, line=((up, across), (row, column)))
-
-
-# Orientation: where the skin surface faces, and so by which angle to turn the picture to put the surface up.
-#
-# The direction is that of the mean outward normal along the surface: 0° faces the top of the picture, 90° its right
-# side, clockwise. A stretch weighs by its length as seen from that side: the flanks of a bulge count no more than the
-# skin that it stands on. (By plain length the normals would add up to the normal of the line between the surface's
-# ends, so that half a bulge at a cut would turn the whole piece.)
-
-
-ORIENTATION = "orientation"
-ALL_AROUND = "the surface faces all sides: none is up"
+DEEP_WITHIN_DEG = 45.0
+DEEP_RUN_UM = 300.0
 LEAST_AGREEMENT = 0.2
 """Length of the mean of unit normals below which they agree on no side; a half circle has 0.64."""
 
-
-def orientation(mask: Mask, schema: LabelSchema, resolution: Resolution) -> Measured:
-    """Degrees from the top of the picture, clockwise, in which the surface faces.
-
-    The picture turned anticlockwise by as much has the surface up. The line runs from one end of the surface to the
-    other.
-    """
-    return orientation_of(trace_outline(mask, schema, resolution))
+FRAGMENTED = "fragmented: the cut margin cannot be told"
+SCAN_EDGE = "the piece is cut by the scan's edge"
+NO_TUMOUR = "no tumour in the piece"
+NO_MARGIN = "margin not identifiable: no stretch of the outline was cut"
+NOTHING_INVADES = "no invasive tumour in the piece"
+ALL_AROUND = "the surface faces all sides: none is up"
 
 
-def orientation_of(around: Outline) -> Measured:
-    """The same, given the outline."""
-    if around.reason:
-        return not_assessed(ORIENTATION, around.reason, "degrees")
-    places = around.surface
-    normals, lengths = _normals(places * around.scale_um, around)
-    mean = (normals * lengths[:, None]).sum(axis=0)
-    agreement = float(np.hypot(*mean)) / float(lengths.sum())
-    if agreement < LEAST_AGREEMENT:
-        return not_assessed(ORIENTATION, ALL_AROUND, "degrees")
-    seen = np.maximum(normals @ (mean / np.hypot(*mean)), 0.0)
-    row, column = (normals * (lengths * seen)[:, None]).sum(axis=0).tolist()
-    ends = tuple((float(at[0]), float(at[1])) for at in (places[0], places[-1]))
-    return Measured(ORIENTATION, math.degrees(math.atan2(column, -row)) % 360.0, "degrees", line=(ends[0], ends[1]))
+@dataclass(frozen=True)
+class Measured:
+    """One number with its unit and the line it was taken along, or the reason why it cannot be assessed."""
+
+    name: str
+    value: float | None
+    unit: str = "mm"
+    reason: str = ""
+    line: tuple[tuple[float, float], tuple[float, float]] | None = None
+    """Two points as (row, column) in pixels of the mask."""
+
+    def __post_init__(self) -> None:
+        possible = self.unit in UNITS and (self.value is None) == bool(self.reason)
+        if not possible or (self.value is not None and not (math.isfinite(self.value) and self.value >= 0)):
+            raise UsageError(
+                f"impossible measurement of {self.name}",
+                got=f"{self.value} {self.unit}, reason {self.reason!r}",
+                expected=f"a number from 0 in one of {', '.join(UNITS)}, or None and the reason",
+            )
+
+    @property
+    def value_mm(self) -> float | None:
+        """The value, if it is a length."""
+        return self.value if self.unit == "mm" else None
+
+    def shifted(self, row: float, column: float) -> Measured:
+        """The same in the pixels of a larger mask, in which the piece begins at (row, column)."""
+        if self.line is None:
+            return self
+        (r0, c0), (r1, c1) = self.line
+        return replace(self, line=((r0 + row, c0 + column), (r1 + row, c1 + column)))
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.name}: not assessed ({self.reason})"
+        return f"{self.name}: {self.value:.2f} mm" if self.unit == "mm" else f"{self.name}: {self.value:.0f}°"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        line = None if self.line is None else [list(point) for point in self.line]
+        return {"value": self.value, "unit": self.unit, "reason": self.reason, "line_px": line, "purpose": PURPOSE}
 
 
-def _normals(places_um: NDArray[np.float64], around: Outline) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Outward unit normals of the steps along the surface, smoothed, and the lengths of the steps in µm."""
-    steps = np.diff(places_um, axis=0)
-    across = np.stack([-steps[:, 1], steps[:, 0]], axis=1)
-    if float(across.sum(axis=0) @ around.normals[around.is_surface].sum(axis=0)) < 0:
-        across = -across
-    width = max(int(SMOOTH_UM / float(around.step_um.mean())), 1)
-    smooth = ndimage.uniform_filter1d(across, min(width, len(across)), axis=0, mode="nearest")
-    length = np.hypot(*smooth.T)[:, None]
-    unit = np.divide(smooth, length, out=np.zeros_like(smooth), where=length > 0)
-    return unit, np.hypot(*steps.T)
+@dataclass(frozen=True)
+class Clearance:
+    """Clearance towards the deep and the lateral margin."""
 
+    deep: Measured
+    lateral: Measured
 
-# Everything that is measured on one piece, its outline traced once; also in plain words.
+    @property
+    def least(self) -> Measured:
+        """The smaller of the two."""
+        known = [one for one in (self.deep, self.lateral) if one.value is not None]
+        return min(known, key=lambda one: one.value or 0.0) if known else self.deep
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,28 +122,6 @@ class PieceMeasurements:
     strays: int = 0
     """Regions of tumour that did not count."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``summary.json``."""
-        return {
-            "clearance": self.clearance.as_dict(),
-            "invasion_depth": self.depth.as_dict(),
-            "orientation": self.orientation.as_dict(),
-            "purpose": PURPOSE,
-        }
-
-    def columns(self) -> dict[str, float | str | None]:
-        """For ``pieces.csv``: a column with the unit in its name, and one for the reason where there is no value."""
-        return {
-            "deep_clearance_mm": self.clearance.deep.value,
-            "deep_clearance_reason": self.clearance.deep.reason,
-            "lateral_clearance_mm": self.clearance.lateral.value,
-            "lateral_clearance_reason": self.clearance.lateral.reason,
-            "invasion_depth_mm": self.depth.value,
-            "invasion_depth_reason": self.depth.reason,
-            "orientation_deg": self.orientation.value,
-            "orientation_reason": self.orientation.reason,
-        }
-
 
 def measure_piece(
     mask: Mask,
@@ -151,16 +130,14 @@ def measure_piece(
     *,
     touches_edge: bool = False,
     present: Collection[str] | None = None,
-    outline: Outline | None = None,
 ) -> PieceMeasurements:
     """Measure the piece in ``mask``; ``touches_edge`` says that the scan cuts it off.
 
     Of cancers that are not ``present`` only what lies near those that are counts as tumour; all are, if None.
     """
-    check_mask(mask, schema)
-    around = trace_outline(mask, schema, resolution) if outline is None else outline
     regions = scan_mask(mask, schema, resolution)
-    return measurements(regions, around, schema, touches_edge=touches_edge, present=present)
+    outline = trace_outline(mask, schema, resolution)
+    return measurements(regions, outline, schema, touches_edge=touches_edge, present=present)
 
 
 def measurements(
@@ -171,36 +148,110 @@ def measurements(
     touches_edge: bool = False,
     present: Collection[str] | None = None,
 ) -> PieceMeasurements:
-    """The same of a piece whose regions were found and whose outline was traced."""
+    """The same for a piece whose regions and outline are known."""
     tumour, invasive = (tumour_of(regions, schema, names, present) for names in (CANCERS, INVASIVE))
     return PieceMeasurements(
-        clearance_of(outline, tumour, touches_edge=touches_edge),
-        depth_of(outline, invasive, touches_edge=touches_edge),
-        orientation_of(outline),
+        _clearance(outline, tumour, touches_edge),
+        _depth(outline, invasive, touches_edge),
+        _orientation(outline),
         outline,
         tumour.strays,
     )
 
 
+def _not_assessed(name: str, reason: str, unit: str = "mm") -> Measured:
+    return Measured(name, None, unit, reason)
+
+
+def _clearance(outline: Outline, tumour: Tumour, touches_edge: bool) -> Clearance:
+    obstacles = (
+        (NO_TUMOUR_CLASSES, not tumour.known),
+        (outline.reason, bool(outline.reason)),
+        (SCAN_EDGE, touches_edge),
+        (FRAGMENTED, outline.fragments > 1),
+        (NO_MARGIN, bool(outline.is_surface.all())),
+        (tumour.missing(NO_TUMOUR), not len(tumour.rim)),
+    )
+    reason = next((reason for reason, holds in obstacles if holds), "")
+    if reason:
+        return Clearance(_not_assessed(DEEP, reason), _not_assessed(LATERAL, reason))
+    deep, cut = is_deep(outline), ~outline.is_surface
+    return Clearance(
+        _smallest_distance(DEEP, tumour.rim, outline, deep & cut),
+        _smallest_distance(LATERAL, tumour.rim, outline, ~deep & cut),
+    )
+
+
+def is_deep(outline: Outline) -> Where:
+    """(n,) sides of the deep margin; those of the surface are False."""
+    surface, cut = np.flatnonzero(outline.is_surface), outline.cut_order
+    sides_um = outline.sides * outline.scale_um
+    _, nearest = nearest_of(sides_um[surface], sides_um[cut])
+    facing = outline.normals[surface[nearest]]
+    away = -(outline.normals[cut] * facing).sum(axis=1) >= math.cos(math.radians(DEEP_WITHIN_DEG))
+    width = max(int(DEEP_RUN_UM / float(outline.step_um.mean())), 1)
+    lasting = np.flatnonzero(ndimage.binary_opening(away, np.ones(width)))
+    deep = np.zeros(len(outline.sides), dtype=bool)
+    if lasting.size:
+        # Both ends stay lateral, be it only the tip of a piece that tapers.
+        deep[cut[max(int(lasting[0]), 1) : min(int(lasting[-1]) + 1, len(cut) - 1)]] = True
+    return deep
+
+
+def _smallest_distance(name: str, tumour: Ints, outline: Outline, margin: Where) -> Measured:
+    if not margin.any():
+        return _not_assessed(name, f"the outline has no {name.split(maxsplit=1)[0]} margin")
+    outside = outline.outer[margin]
+    least_um, nearest, beyond = extreme_of(outside * outline.scale_um, tumour * outline.scale_um, largest=False)
+    start, end = tumour[nearest], outside[beyond]
+    between = (end - start).astype(np.float64)
+    # One pixel along this very line.
+    pixel_um = float(np.hypot(*(between / max(float(np.hypot(*between)), 1e-9) * outline.scale_um)))
+    return Measured(name, max(least_um - pixel_um, 0.0) / 1000.0, line=(_point(start), _point(end)))
+
+
+def _point(at: Ints | Floats) -> tuple[float, float]:
+    return float(at[0]), float(at[1])
+
+
+def _depth(outline: Outline, tumour: Tumour, touches_edge: bool) -> Measured:
+    reason = outline.reason or (SCAN_EDGE if touches_edge else tumour.missing(NOTHING_INVADES))
+    if not tumour.known or reason:
+        return _not_assessed(DEPTH, reason if tumour.known else NO_TUMOUR_CLASSES)
+    surface, rim = outline.surface, tumour.rim
+    depth_um, deepest, above = extreme_of(surface * outline.scale_um, rim * outline.scale_um, largest=True)
+    (top, bottom) = surface[above].tolist(), rim[deepest].tolist()
+    return Measured(DEPTH, depth_um / 1000.0, line=((top[0], top[1]), (bottom[0], bottom[1])))
+
+
+def _orientation(outline: Outline) -> Measured:
+    """The image rotated anticlockwise by the value has the surface up; the line joins the ends of the surface."""
+    if outline.reason:
+        return _not_assessed(ORIENTATION, outline.reason, "degrees")
+    surface = outline.surface
+    steps = np.diff(surface * outline.scale_um, axis=0)
+    across = np.stack([-steps[:, 1], steps[:, 0]], axis=1)
+    if float(across.sum(axis=0) @ outline.normals[outline.is_surface].sum(axis=0)) < 0:
+        across = -across
+    normals, lengths = mean_directions(across, outline.step_um, mode="nearest"), np.hypot(*steps.T)
+    mean = (normals * lengths[:, None]).sum(axis=0)
+    if float(np.hypot(*mean)) / float(lengths.sum()) < LEAST_AGREEMENT:
+        return _not_assessed(ORIENTATION, ALL_AROUND, "degrees")
+    seen = np.maximum(normals @ (mean / np.hypot(*mean)), 0.0)
+    row, column = (normals * (lengths * seen)[:, None]).sum(axis=0).tolist()
+    degrees = math.degrees(math.atan2(column, -row)) % 360.0
+    return Measured(ORIENTATION, degrees, "degrees", line=(_point(surface[0]), _point(surface[-1])))
+
+
 def measurement_sentences(measured: PieceMeasurements) -> tuple[str, ...]:
     """Each measurement with its unit, or why there is none; the purpose last."""
-    parts = (measured.clearance.deep, measured.clearance.lateral, measured.depth)
-    lines = [_sentence(part) for part in parts]
-    facing = measured.orientation
-    if facing.value is None:
-        lines.append(_sentence(facing))
-    else:
-        lines.append(f"The skin surface faces {facing.value:.0f}° clockwise from the top of the picture.")
-    if measured.strays:
-        lines.append(_strays(measured.strays))
+    clearance, facing, strays = measured.clearance, measured.orientation, measured.strays
+    texts = [str(one) for one in (clearance.deep, clearance.lateral, measured.depth, facing)]
+    lines = [f"{text[0].upper()}{text[1:]}." for text in texts]
+    if facing.value is not None:
+        lines[-1] = f"The skin surface faces {facing.value:.0f}° clockwise from the top of the picture."
+    if strays:
+        spots = "1 stray spot" if strays == 1 else f"{strays} stray spots"
+        reason = "too small or too unsure, and far from any larger part"
+        lines.append(f"{spots} of tumour did not count for clearance: {reason}.")
     return (*lines, f"These numbers are {PURPOSE}.")
-
-
-def _strays(count: int) -> str:
-    some = "1 stray spot" if count == 1 else f"{count} stray spots"
-    return f"{some} of tumour did not count for clearance: too small or too unsure, and far from any larger part."
-
-
-def _sentence(part: Measured) -> str:
-    text = str(part)
-    return f"{text[0].upper()}{text[1:]}."

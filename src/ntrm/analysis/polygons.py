@@ -1,25 +1,25 @@
 """Outlines of regions as polygons along the pixel edges, exactly, with holes.
 
-An outline is followed from corner to corner with the region on the right hand, so outlines run clockwise on the screen
-and holes the other way. The corners are found from the runs of two rows at a time. Corner after corner is then linked
-without a search, because the straight edges of one direction on one line never overlap: the n-th to begin is the n-th
-to end. Memory grows with the length of the outlines, not with the number of pixels.
+An outline runs from corner to corner with the region on the right, so outlines are clockwise on the screen and holes
+the other way. The corners come from the runs of two rows at a time. They are linked without a search, because the
+straight edges of one direction on one line never overlap: the n-th to begin is the n-th to end. Memory grows with the
+length of the outlines, not with the number of pixels.
 
 Where two pixels of one region touch at a corner only, the outline would meet itself. It is split there, into an
-outline and a hole or into two holes that touch in a point: valid for every program that reads polygons.
+outline and a hole or into two holes that touch in a point, which are valid polygons.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Ints, Runs, overlaps, strips_of
+from ntrm.analysis.runs import Ints, Runs, overlaps, ranges, strips_of
 
 CORNERS = 1 << 20
 """Corners linked together, about."""
@@ -32,20 +32,20 @@ Ids = NDArray[np.int32]
 
 
 class Outlines(NamedTuple):
-    """The rings of some regions that follow on each other in the table."""
+    """The rings of consecutive regions of the table."""
 
-    points: NDArray[np.int32]
+    points: Ring
     """(n, 2) x and y in pixel edges, ring by ring; each ring ends with its first point."""
     ring: Ints
-    """(rings + 1,) where each begins; at last the end."""
+    """(rings + 1,) index of the first point of each, then the number of points."""
     region: Ints
-    """(regions + 1,) the first ring of each region, which is its outline; at last the number of rings."""
+    """(regions + 1,) the first ring of each region, which is its outline, then the number of rings."""
 
     def __len__(self) -> int:
         return len(self.region) - 1
 
     def spans(self) -> Iterator[list[tuple[int, int]]]:
-        """For each region the first and last place (exclusive) in ``points`` of its outline and of its holes."""
+        """For each region the first and last index (exclusive) into ``points`` of its outline and of its holes."""
         rings = [*pairwise(self.ring.tolist())]
         return (rings[begin:end] for begin, end in pairwise(self.region.tolist()))
 
@@ -67,18 +67,20 @@ def polygons(regions: Regions) -> Iterator[list[Ring]]:
 def outlines_of(regions: Regions) -> Iterator[Outlines]:
     """The outlines of all regions in the order of their numbers, of many regions at a time."""
     corners, count = _corners(regions), len(regions.table)
-    many = np.cumsum(np.bincount(corners.region, minlength=count))
+    up_to = np.cumsum(np.bincount(corners.region, minlength=count))
     last = 0
     while last < count:
-        before = int(many[last - 1]) if last else 0
-        first, last = last, max(last + 1, int(np.searchsorted(many, before + CORNERS, side="right")))
-        whole = first == 0 and last == count
-        some = corners if whole else corners.chosen((corners.region >= first) & (corners.region < last))
-        yield _linked(some._replace(region=some.region - first))
+        before = int(up_to[last - 1]) if last else 0
+        first, last = last, max(last + 1, int(np.searchsorted(up_to, before + CORNERS, side="right")))
+        chosen = corners
+        if (first, last) != (0, count):
+            within = (corners.region >= first) & (corners.region < last)
+            chosen = Corners(*(column[within] for column in corners))
+        yield _linked(chosen._replace(region=chosen.region - first))
 
 
 class Corners(NamedTuple):
-    """Where outlines turn, in reading order: the directions in which they arrive and leave, and whose they are."""
+    """Where outlines turn, in reading order: the directions in which they arrive and leave, and their regions."""
 
     x: Ids
     y: Ids
@@ -86,13 +88,9 @@ class Corners(NamedTuple):
     leave: NDArray[np.int8]
     region: Ids
 
-    def chosen(self, which: Any) -> Corners:
-        """Some of them."""
-        return Corners(*(each[which] for each in self))
-
 
 # Around a corner lie four pixels: top left, top right, bottom left, bottom right. How the outline of each of them turns
-# if it is alone, and if only the pixel diagonally opposite is foreign.
+# if it is alone, and if only the pixel diagonally opposite belongs to another region.
 _CONVEX = ((SOUTH, WEST), (WEST, NORTH), (EAST, SOUTH), (NORTH, EAST))
 _CONCAVE = ((WEST, SOUTH), (NORTH, WEST), (SOUTH, EAST), (EAST, NORTH))
 
@@ -102,10 +100,10 @@ def _corners(regions: Regions) -> Corners:
     framed = Runs(regions.runs.shape, regions.runs.start, np.maximum(regions.region, -1))
     height = framed.shape[0]
     strips = [*strips_of(framed)] if len(regions.table) else []
-    found = [_turns(*_around(framed, top, bottom + (bottom == height))) for top, bottom in strips]
-    kinds = (np.int32, np.int32, np.int8, np.int8, np.int32)
-    columns = zip(*found, strict=True) if found else ([] for _ in kinds)
-    return Corners(*(np.concatenate([np.zeros(0, kind), *parts]) for kind, parts in zip(kinds, columns, strict=True)))
+    dtypes = (np.int32, np.int32, np.int8, np.int8, np.int32)
+    none = Corners(*(np.zeros(0, dtype) for dtype in dtypes))
+    turns = [_turns(*_around(framed, top, bottom + (bottom == height))) for top, bottom in strips]
+    return Corners(*(np.concatenate(column) for column in zip(none, *turns, strict=True)))
 
 
 def _around(runs: Runs, top: int, bottom: int) -> tuple[Ids, Ids, NDArray[np.int32]]:
@@ -117,7 +115,7 @@ def _around(runs: Runs, top: int, bottom: int) -> tuple[Ids, Ids, NDArray[np.int
     first, last = max(top - 1, 0), min(bottom, height)
     some = slice(*np.searchsorted(runs.start, [first * width, last * width]))
     row = runs.start[some] // width
-    # One more column, which is outside: then the run before the first of a row is so, too.
+    # One more column, which is outside: then the run before the first of a row is outside, too.
     wide, shift = width + 1, top - 1
     ends = (np.arange(top - 1, bottom) - shift) * wide + width
     missing = np.array([at for at, gone in ((0, top == 0), (bottom - 1 - shift, bottom > height)) if gone], dtype=int)
@@ -153,17 +151,17 @@ def _turns(x: Ids, y: Ids, around: NDArray[np.int32]) -> Corners:
         own = around[pixel][convex]
         # If the pixel diagonally opposite belongs to the same region, the two outlines cross over.
         crossing = np.where(own == around[opposite][convex], _CONVEX[opposite][1], _CONVEX[pixel][1])
-        # Only the opposite pixel is foreign: the three others are of one region.
+        # The three pixels but the opposite one are of one region.
         concave = np.flatnonzero(ours & alone[opposite] & two_sides)
         at += [convex, concave]
         arrive += [np.full(len(convex), _CONVEX[pixel][0]), np.full(len(concave), _CONCAVE[pixel][0])]
         leave += [crossing, np.full(len(concave), _CONCAVE[pixel][1])]
         region += [own, around[pixel][concave]]
-    place, out = np.concatenate(at), np.concatenate(leave)
-    order = np.argsort(place * 4 + out, kind="stable")
-    place = place[order]
+    index, out = np.concatenate(at), np.concatenate(leave)
+    order = np.argsort(index * 4 + out, kind="stable")
+    index = index[order]
     directions = (np.concatenate(arrive)[order].astype(np.int8), out[order].astype(np.int8))
-    return Corners(x[place], y[place], *directions, np.concatenate(region)[order])
+    return Corners(x[index], y[index], *directions, np.concatenate(region)[order])
 
 
 def _linked(corners: Corners) -> Outlines:
@@ -175,12 +173,12 @@ def _linked(corners: Corners) -> Outlines:
     lengths = np.diff(first, append=len(order))
     # In each region the outline, which begins first in reading order, before the holes.
     rings = np.argsort(owner, kind="stable")
-    # Every ring once more with its first point at the end.
+    # Every ring with its first point once more at the end.
     begins = np.append(0, np.cumsum(lengths[rings] + 1))
-    places = np.arange(begins[-1]) + np.repeat(first[rings] - begins[:-1], lengths[rings] + 1)
-    places[begins[1:] - 1] = first[rings]
+    index = ranges(first[rings], lengths[rings] + 1)
+    index[begins[1:] - 1] = first[rings]
     breaks = np.append(np.flatnonzero(np.diff(owner[rings], prepend=-1)), len(rings))
-    return Outlines(points[places], begins, breaks)
+    return Outlines(points[index], begins, breaks)
 
 
 def _successors(corners: Corners) -> NDArray[np.int32]:
@@ -192,8 +190,7 @@ def _successors(corners: Corners) -> NDArray[np.int32]:
         begins = np.flatnonzero(corners.leave == direction)
         ends = np.flatnonzero(corners.arrive == direction)
         if direction in (SOUTH, NORTH):  # the corners are in reading order; these edges run along columns
-            begins = begins[np.argsort(x[begins], kind="stable")]
-            ends = ends[np.argsort(x[ends], kind="stable")]
+            begins, ends = (index[np.argsort(x[index], kind="stable")] for index in (begins, ends))
         following[begins] = ends
     return following
 
@@ -201,7 +198,7 @@ def _successors(corners: Corners) -> NDArray[np.int32]:
 def follow_rings(following: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """All corners ring by ring, each ring from its first corner on, and the ring of each of them, rising.
 
-    The rings are put end to end as one long path, which the library walks.
+    The rings are joined to one long path, which a breadth-first search walks.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
@@ -211,9 +208,9 @@ def follow_rings(following: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArr
         return following, following
     steps = np.arange(size + 1, dtype=np.int32)
     ones = np.ones(size, dtype=np.int8)
-    count, found = connected_components(csr_array((ones, following, steps), (size, size)), connection="strong")
+    count, ring = connected_components(csr_array((ones, following, steps), (size, size)), connection="strong")
     first = np.empty(count, dtype=np.int32)
-    first[found[::-1]] = steps[:-1][::-1]  # the first corner of a ring is written last
+    first[ring[::-1]] = steps[:-1][::-1]  # the first corner of a ring is written last
     first.sort()
     before = np.empty(size, dtype=np.int32)
     before[following] = steps[:-1]

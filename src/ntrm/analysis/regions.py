@@ -4,16 +4,16 @@ A *region* is a set of pixels of one tissue, in one piece of the section, connec
 (``runs.CONNECTIVITY``). Regions are numbered from 1 over the whole slide, in reading order of their first pixels.
 Pixels outside all pieces (crumbs, glass) have piece 0. Background and ignored pixels belong to no region.
 
-The mask comes in strips of rows and is read once. A strip is reduced to *runs*, stretches of one label along a row:
-tissue has few of them for its many pixels, and all else is told from the runs, exactly as from the pixels. Memory
-grows with the length of the outlines, not with the number of pixels, and the height of the strips has no say in the
-result. Why 4 neighbours, and why no library: docs/decisions/0019-one-region-engine.md.
+The mask is read once, in strips of rows. A strip is reduced to *runs*, stretches of one label along a row, and
+everything is computed from these, exactly as from the pixels. Memory grows with the length of the outlines, not with
+the number of pixels, and the height of the strips does not change the result. Why 4 neighbours, and why no library:
+docs/decisions/0019-one-region-engine.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 
 STRIP_PIXELS = 1 << 20
-"""Pixels of a mask that are looked at together."""
+"""Pixels of a mask that are read together."""
 BACKGROUND, NOTHING = -1, -2
 """In place of a region: background, and pixels that are ignored or lie beyond the mask."""
 
@@ -49,7 +49,7 @@ def strip_rows(width: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RegionTable:
-    """Regions in the order of their numbers. Sides are counted by how they lie: (…, 2) horizontal, upright."""
+    """R regions in the order of their numbers. Pixel sides are counted by direction: (…, 2) horizontal, vertical."""
 
     resolution: Resolution
     number: Ints
@@ -57,9 +57,9 @@ class RegionTable:
     tissue: Ints
     """(R,) class."""
     piece: Ints
-    """(R,) of the section, from 1; 0 for what lies outside all pieces."""
+    """(R,) from 1; 0 outside all pieces."""
     pixels: Ints
-    """(R,) size."""
+    """(R,)"""
     first: Ints
     """(R,) flattened index of the first pixel."""
     centroid: Floats
@@ -67,28 +67,24 @@ class RegionTable:
     box: Ints
     """(R, 4) top, left, height, width in pixels."""
     confidence: Floats | None
-    """(R,) mean, if confidences were given."""
+    """(R,) mean, if there are confidences."""
     outline: Ints
     """(R, 2) all pixel sides, holes and the edge of the mask included."""
     background: Ints
-    """(R, 2) what of it is with background."""
+    """(R, 2) those to background."""
     nothing: Ints
-    """(R, 2) what of it is with ignored pixels or other pieces; the edge of the mask is neither."""
+    """(R, 2) those to ignored pixels or other pieces; the edge of the mask is neither."""
     contacts: Ints
-    """(C, 2) pairs of regions of one piece that share a pixel side: places in this table, the smaller first."""
+    """(C, 2) pairs of regions of one piece that share a pixel side: indices in this table, the smaller first."""
     contact_sides: Ints
     """(C, 2) sides that they share."""
 
     def __len__(self) -> int:
         return len(self.tissue)
 
-    def counts(self, classes: int) -> Ints:
-        """(K,) regions per class."""
-        return np.bincount(self.tissue, minlength=classes)[:classes].astype(np.int64)
-
     @cached_property
     def area_mm2(self) -> Floats:
-        """(R,) size."""
+        """(R,) area."""
         return self.pixels.astype(np.float64) * (self.resolution.pixel_area_um2 / 1e6)
 
     @cached_property
@@ -98,19 +94,19 @@ class RegionTable:
 
     @cached_property
     def outside_mm(self) -> Floats:
-        """(R,) what of it is with background or nothing."""
+        """(R,) length of the outline to background or nothing."""
         return self._mm(self.background + self.nothing)
 
     @cached_property
     def contact_mm(self) -> Floats:
-        """(C,) length that they share."""
+        """(C,) length of the shared boundary."""
         return self._mm(self.contact_sides)
 
     def _mm(self, sides: Ints) -> Floats:
         return (sides[:, 0] * self.resolution.x + sides[:, 1] * self.resolution.y) / 1e3
 
     def lengths_um(self, schema: LabelSchema) -> Floats:
-        """(R, K) boundary of each region with each class around it, the background among them."""
+        """(R, K) boundary of each region with each class, background included."""
         classes = len(schema)
         lengths = np.zeros((len(self), classes))
         for one, other in ((0, 1), (1, 0)):
@@ -123,31 +119,25 @@ class RegionTable:
     def of_piece(self, piece: int) -> RegionTable:
         """The regions of one piece, under their numbers."""
         chosen = np.flatnonzero(self.piece == piece)
-        place = np.full(len(self) + 1, -1)
-        place[chosen] = np.arange(len(chosen))
-        within = place[self.contacts[:, 0]] >= 0  # contacts join regions of one piece
-        columns = {name: getattr(self, name)[chosen] for name in COLUMNS if getattr(self, name) is not None}
-        contacts, sides = place[self.contacts[within]].reshape(-1, 2), self.contact_sides[within]
+        index = np.full(len(self) + 1, -1)
+        index[chosen] = np.arange(len(chosen))
+        within = index[self.contacts[:, 0]] >= 0  # contacts join regions of one piece
+        names = {field.name for field in fields(self)} - {"resolution", "contacts", "contact_sides"}
+        columns = {name: getattr(self, name)[chosen] for name in names if getattr(self, name) is not None}
+        contacts, sides = index[self.contacts[within]].reshape(-1, 2), self.contact_sides[within]
         return replace(self, **columns, contacts=contacts, contact_sides=sides)
-
-
-COLUMNS = (
-    *("number", "tissue", "piece", "pixels", "first", "centroid", "box", "confidence"),
-    *("outline", "background", "nothing"),
-)
-"""What a table has for each region."""
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """All regions of a mask, and the runs that they consist of."""
+    """All regions of a mask, and the n runs that they consist of."""
 
     runs: Runs
     """Of labels, cut where the piece changes."""
     piece: NDArray[np.uint16]
-    """(n,) of each run."""
+    """(n,)"""
     region: NDArray[np.int32]
-    """(n,) place of each run's region in the table; ``BACKGROUND`` or ``NOTHING``."""
+    """(n,) index of each run's region in the table; ``BACKGROUND`` or ``NOTHING``."""
     table: RegionTable
 
     @cached_property
@@ -156,17 +146,17 @@ class Regions:
         return np.bincount(self.runs.value, self.runs.length, 256).astype(np.int64)
 
     def of_piece(self, piece: int, top: int, left: int, height: int, width: int) -> Regions:
-        """Those of one piece, which lies in this window of the mask; what belongs to other pieces is nothing.
+        """Those of one piece, which lies in this window of the mask; other pieces become nothing.
 
-        The runs are those of the window; the table goes on speaking of the whole mask.
+        The runs are those of the window; positions in the table remain those of the whole mask.
         """
         table, wide = self.table.of_piece(piece), self.runs.shape[1]
         some = slice(*np.searchsorted(self.runs.start, [top * wide, (top + height) * wide]))
         own, region = self.piece[some] == piece, self.region[some]
-        # Two more entries, which BACKGROUND and NOTHING find.
-        place = np.append(np.full(len(self.table), NOTHING), [NOTHING, BACKGROUND])
-        place[np.flatnonzero(self.table.piece == piece)] = np.arange(len(table))
-        code = (np.where(own, place[region], NOTHING) + 2) << 8 | np.where(own, self.runs.value[some], IGNORE)
+        # The last two entries are those of NOTHING (-2) and BACKGROUND (-1).
+        index = np.append(np.full(len(self.table), NOTHING), [NOTHING, BACKGROUND])
+        index[np.flatnonzero(self.table.piece == piece)] = np.arange(len(table))
+        code = (np.where(own, index[region], NOTHING) + 2) << 8 | np.where(own, self.runs.value[some], IGNORE)
         runs = Runs((height, wide), self.runs.start[some] - top * wide, code).window(0, left, height, width)
         labels = Runs(runs.shape, runs.start, (runs.value & 255).astype(np.uint8))
         pieces = np.full(len(runs), piece, dtype=np.uint16)
@@ -177,7 +167,7 @@ class Regions:
         return self._border(np.append(chosen, [False, False])[self.region])[0]
 
     def borders(self, chosen: Where) -> tuple[Ints, Ints]:
-        """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and whose they are."""
+        """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and their regions."""
         within = np.append(chosen, [False, False])[self.region]
         pixels, key = self._border(np.where(within, self.region + 1, 0))
         return pixels, key - 1
@@ -189,7 +179,7 @@ class Regions:
 
 
 class RegionScanner:
-    """Takes strips of a mask from top to bottom. Labels that are ``outside`` and ignored pixels make no regions."""
+    """Takes strips of a mask from top to bottom. Labels in ``outside`` and ignored pixels make no regions."""
 
     def __init__(self, width: int, outside: Collection[int] = ()) -> None:
         self._width, self._height, self._outside = width, 0, tuple(outside)
@@ -204,21 +194,20 @@ class RegionScanner:
         pieces: NDArray[np.integer[Any]] | None = None,
         confidence: NDArray[np.number[Any]] | None = None,
     ) -> None:
-        """The next rows (n, width), the piece of each pixel (all of 0, if None), and how sure each is."""
+        """The next rows (n, width), the piece (0 if None) and the confidence of each pixel."""
         start = run_starts(rows) if pieces is None else run_starts(rows, pieces)
-        none = np.zeros(len(start), dtype=np.uint16)
         self._start.append(start + self._height * self._width)
         self._label.append(np.ascontiguousarray(rows).ravel()[start])
-        self._piece.append(none if pieces is None else np.ascontiguousarray(pieces).ravel()[start].astype(np.uint16))
+        piece = np.zeros(len(start)) if pieces is None else np.ascontiguousarray(pieces).ravel()[start]
+        self._piece.append(piece.astype(np.uint16))
         if confidence is not None:
-            sums = np.add.reduceat(np.ascontiguousarray(confidence).ravel(), start, dtype=np.float64)
-            self._confidence.append(sums)
+            self._confidence.append(np.add.reduceat(np.ascontiguousarray(confidence).ravel(), start, dtype=np.float64))
         self._height += len(rows)
 
     def regions(self, resolution: Resolution, full: float = 1.0) -> Regions:
-        """Those of all rows, which ends it; a confidence of ``full`` is certainty."""
-        kinds = (("start", np.int64), ("label", np.uint8), ("piece", np.uint16))
-        start, label, piece = (_taken(getattr(self, f"_{name}"), kind) for name, kind in kinds)
+        """The regions of all rows, after which the scanner is empty; a confidence of ``full`` is certainty."""
+        lists = ((self._start, np.int64), (self._label, np.uint8), (self._piece, np.uint16))
+        start, label, piece = (_taken(arrays, dtype) for arrays, dtype in lists)
         sums = _taken(self._confidence, np.float64) if self._confidence else None
         shape, outside = (self._height, self._width), np.zeros(256, dtype=bool)
         outside[[IGNORE, *self._outside]] = True
@@ -226,15 +215,15 @@ class RegionScanner:
         region, count = components(keyed, ~outside[label])
         region[region < 0] = np.where(label[region < 0] == IGNORE, NOTHING, BACKGROUND)
         table = _table(Runs(shape, start, label), piece, region, count, sums, full, resolution)
-        # New runs: what those above remember of their rows and lengths need not be kept.
+        # New runs: the cached rows and lengths of those above need not be kept.
         return Regions(Runs(shape, start, label), piece, region, table)
 
 
-def _taken(parts: list[Any], kind: Any) -> Any:
-    """The parts as one array; the list is emptied."""
-    whole = np.concatenate([np.zeros(0, kind), *parts])
-    parts.clear()
-    return whole
+def _taken(arrays: list[Any], dtype: Any) -> Any:
+    """The arrays as one; the list is emptied."""
+    joined = np.concatenate([np.zeros(0, dtype), *arrays])
+    arrays.clear()
+    return joined
 
 
 def scan_mask(
@@ -245,7 +234,9 @@ def scan_mask(
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
 ) -> Regions:
-    """The regions of a mask (H, W) that is one piece, strip by strip; ``schema`` says what is background."""
+    """The regions of a mask (H, W) that is one piece; refuses what is no label mask of ``schema``."""
+    if mask.ndim != 2 or mask.dtype != np.uint8:
+        raise DataError("this is no label mask", got=f"{mask.dtype} {mask.shape}", expected="uint8 (height, width)")
     outside = () if schema.background_index is None else (schema.background_index,)
     regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full)
     check_labels(regions, schema)
@@ -261,7 +252,7 @@ def scan(
     full: float = 1.0,
     rows: int | None = None,
 ) -> Regions:
-    """The regions of a mask (H, W) that may lie on disk; ``rows`` are read at a time."""
+    """The regions of a mask (H, W) that may lie on disk; it is read in strips of ``rows``."""
     height, width = mask.shape
     scanner, step = RegionScanner(width, outside), rows or strip_rows(width)
     for top in range(0, height if width else 0, step):
@@ -291,12 +282,12 @@ def _table(
     full: float,
     resolution: Resolution,
 ) -> RegionTable:
-    """The table of ``count`` regions; ``sums`` are those of the confidences by run."""
+    """The table of ``count`` regions; ``sums`` are the sums of confidences over each run."""
     own = np.flatnonzero(region >= 0)
     of, start, length = region[own], runs.start[own], runs.length[own]
     row, left = runs.row[own], runs.left[own]
     first, last = np.zeros((2, count), dtype=np.int64)
-    # The last of several values for one place stays.
+    # Of several values for one index the last one stays.
     first[of[::-1]], last[of] = np.arange(len(own))[::-1], np.arange(len(own))
     low, high = np.full(count, runs.shape[1]), np.zeros(count, dtype=np.int64)
     np.minimum.at(low, of, left)
@@ -304,6 +295,9 @@ def _table(
     pixels = np.bincount(of, length, count)
     middle = [np.bincount(of, at * length, count) / pixels for at in (row, left + (length - 1) / 2)]
     background, nothing, pairs, shared = _contacts(runs, piece, region, count)
+    outline = background + nothing + _edges(runs, region, count)
+    for end in (0, 1):
+        np.add.at(outline, pairs[:, end], shared)
     return RegionTable(
         resolution,
         number=np.arange(1, count + 1),
@@ -314,7 +308,7 @@ def _table(
         centroid=np.stack(middle, axis=1),
         box=np.stack([row[first], low, row[last] - row[first] + 1, high - low], axis=1),
         confidence=None if sums is None else np.bincount(of, sums[own], count) / pixels / full,
-        outline=background + nothing + _edges(runs, region, count) + _both_ends(pairs, shared, count),
+        outline=outline,
         background=background,
         nothing=nothing,
         contacts=pairs,
@@ -325,52 +319,45 @@ def _table(
 def _edges(runs: Runs, region: NDArray[np.int32], count: int) -> Ints:
     """(R, 2) sides at the edge of the mask."""
     (height, width), sides = runs.shape, np.zeros((count, 2), dtype=np.int64)
-    for at, way in ((runs.row == 0, 0), (runs.row == height - 1, 0), (runs.left == 0, 1), (runs.stop % width == 0, 1)):
-        edge = np.flatnonzero(at & (region >= 0))
-        np.add.at(sides[:, way], region[edge], 1 if way else runs.length[edge])
-    return sides
-
-
-def _both_ends(pairs: Ints, shared: Ints, count: int) -> Ints:
-    sides = np.zeros((count, 2), dtype=np.int64)
-    for end in (0, 1):
-        np.add.at(sides, pairs[:, end], shared)
+    edges = ((runs.row == 0, 0), (runs.row == height - 1, 0), (runs.left == 0, 1), (runs.stop % width == 0, 1))
+    for at_edge, direction in edges:
+        index = np.flatnonzero(at_edge & (region >= 0))
+        np.add.at(sides[:, direction], region[index], 1 if direction else runs.length[index])
     return sides
 
 
 def _contacts(
     runs: Runs, piece: NDArray[np.uint16], region: NDArray[np.int32], count: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Sides with background and with nothing, (R, 2) each; pairs of regions (C, 2) and the sides that they share."""
+    """Sides to background and to nothing, (R, 2) each; pairs of regions (C, 2) and the sides that they share."""
     background, nothing = np.zeros((2, count, 2), dtype=np.int64)
     codes, lengths = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
-    for one, other, length, way in _sides_between(runs):
+    for one, other, length, direction in _sides_between(runs):
+        # To a region, other pieces are nothing.
         apart = piece[one] != piece[other]
-        # What belongs to another piece is nothing to a region.
         here, there = region[one], region[other]
         for own, beyond in ((here, there), (there, here)):
             outer = np.where(apart, NOTHING, beyond)
             for sides, kind in ((background, BACKGROUND), (nothing, NOTHING)):
                 border = (own >= 0) & (outer == kind)
-                np.add.at(sides[:, way], own[border], length[border])
+                np.add.at(sides[:, direction], own[border], length[border])
         border = ~apart & (here != there) & (here >= 0) & (there >= 0)
         low, high = np.minimum(here, there)[border].astype(np.int64), np.maximum(here, there)[border]
-        code, place = np.unique(low * count + high, return_inverse=True)
+        code, index = np.unique(low * count + high, return_inverse=True)
         codes.append(code)
-        shared = np.zeros((len(code), 2), dtype=np.int64)
-        shared[:, way] = np.bincount(place, length[border], len(code))
-        lengths.append(shared)
-    code, place = np.unique(np.concatenate(codes), return_inverse=True)
+        lengths.append(np.zeros((len(code), 2), dtype=np.int64))
+        lengths[-1][:, direction] = np.bincount(index, length[border], len(code))
+    code, index = np.unique(np.concatenate(codes), return_inverse=True)
     shared = np.zeros((len(code), 2), dtype=np.int64)
-    np.add.at(shared, place, np.concatenate(lengths))
+    np.add.at(shared, index, np.concatenate(lengths))
     return background, nothing, np.stack(np.divmod(code, max(count, 1)), axis=1), shared
 
 
 def _sides_between(runs: Runs) -> Iterator[tuple[Ints, Ints, Ints, int]]:
-    """Pairs of runs, the number of sides between them, and how these lie (0 horizontal, 1 upright); some at a time."""
+    """Pairs of runs, the number of sides between them, and their direction (0 horizontal, 1 vertical), by strips."""
     for top, bottom in strips_of(runs):
         some = slice(*np.searchsorted(runs.start, [top * runs.shape[1], bottom * runs.shape[1]]))
-        beside = np.flatnonzero(runs.left[some][1:] != 0) + some.start
-        yield beside, beside + 1, np.ones(len(beside), dtype=np.int64), 1
+        left = np.flatnonzero(runs.left[some][1:] != 0) + some.start
+        yield left, left + 1, np.ones(len(left), dtype=np.int64), 1
         pairs = overlaps(runs, max(top, 1), max(bottom, 1))
         yield pairs.above, pairs.below, pairs.length, 0

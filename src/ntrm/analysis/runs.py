@@ -1,7 +1,7 @@
 """A mask as runs: stretches of one value along a row. Tissue has few of them for its many pixels.
 
-What a mask of millions of pixels says of its parts, their neighbours and their edges is told from some ten thousand
-runs, exactly as from the pixels.
+Components, neighbours, borders, dilation and combination of masks of millions of pixels are computed from some ten
+thousand runs, exactly as from the pixels.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ CONNECTIVITY = 4
 """Neighbours of a pixel that make one region with it: those that share a side. Pixels that touch at a corner do not."""
 STRIP_RUNS = 1 << 18
 """Runs that are compared with those of the next row together, about."""
+STRETCHES = 1 << 20
+"""Stretches of a dilated mask that are merged together, about."""
 
 
 class Overlaps(NamedTuple):
-    """Stretches along which a run lies above another; the runs are given by their numbers."""
+    """Stretches along which a run lies above another; the runs are given by their indices."""
 
     above: Ints
     below: Ints
@@ -36,7 +38,7 @@ class Overlaps(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs in reading order; together they cover the mask, and none goes on into the next row."""
+    """Runs in reading order; together they cover the mask, and none continues in the next row."""
 
     shape: tuple[int, int]
     start: Ints
@@ -59,7 +61,7 @@ class Runs:
 
     @cached_property
     def row(self) -> Ints:
-        """(n,) in which it lies."""
+        """(n,) row."""
         return self.start // max(self.shape[1], 1)
 
     @cached_property
@@ -67,21 +69,31 @@ class Runs:
         """(n,) first column."""
         return self.start - self.row * self.shape[1]
 
+    @property
+    def with_next(self) -> Ints:
+        """Indices of the runs that are not the last of their row: the next run is their right neighbour."""
+        return np.flatnonzero(self.left[1:] != 0)
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """All of them, for masks with few runs."""
+        return overlaps(self, 1, self.shape[0])
+
     def at(self, pixels: Ints) -> Ints:
-        """Numbers of the runs that hold these flattened indices."""
+        """Indices of the runs that hold these flattened pixel indices."""
         return np.searchsorted(self.start, pixels, side="right") - 1
 
     def relabelled(self, value: NDArray[Any]) -> Runs:
-        """The same mask with other values, one per run; runs that became equal are one."""
+        """The same mask with other values, one per run; neighbouring runs of equal value are merged."""
         kept = np.append(True, (value[1:] != value[:-1]) | (self.left[1:] == 0))[: len(self)]
         return Runs(self.shape, self.start[kept], value[kept])
 
     def dense(self) -> NDArray[Any]:
-        """The mask itself."""
+        """The mask as an array."""
         return np.repeat(self.value, self.length).reshape(self.shape)
 
     def window(self, top: int, left: int, height: int, width: int, stride: int = 1) -> Runs:
-        """A rectangle of the mask, of which every ``stride``-th row and column is taken."""
+        """Every ``stride``-th row and column of a rectangle of the mask."""
         some = slice(*np.searchsorted(self.start, [top * self.shape[1], (top + height) * self.shape[1]]))
         start, value = self.start[some], self.value[some]
         row = start // self.shape[1]
@@ -93,16 +105,6 @@ class Runs:
         kept = ((row - top) % stride == 0) & (first < last)
         runs = Runs((tall, wide), ((row - top) // stride * wide + first)[kept], value[kept])
         return runs.relabelled(runs.value)
-
-    @cached_property
-    def overlaps(self) -> Overlaps:
-        """All of them, for masks with few runs."""
-        return overlaps(self, 1, self.shape[0])
-
-    @property
-    def beside(self) -> Ints:
-        """Numbers of the runs that have another one at their right."""
-        return np.flatnonzero(self.left[1:] != 0)
 
 
 def runs_of(mask: NDArray[Any]) -> Runs:
@@ -132,68 +134,62 @@ def overlaps(runs: Runs, top: int, bottom: int) -> Overlaps:
     rows = np.array([top - 1, bottom - 1, top, bottom]) * width
     first_above, last_above, first_below, last_below = np.searchsorted(runs.start, rows).tolist()
     both = np.concatenate([runs.start[first_above:last_above] + width, runs.start[first_below:last_below]])
-    # Two rising sequences, which this kind of sorting merges. Rows begin with a run in each.
+    # Two rising sequences, which a stable sort merges. Rows begin with a run in each.
     order = np.argsort(both, kind="stable")
     cut, is_below = both[order], order >= last_above - first_above
     below, above = np.cumsum(is_below) + (first_below - 1), np.cumsum(~is_below) + (first_above - 1)
-    # Where both rows have a run that begins, the second of the two entries knows both.
+    # Where a run begins in both rows, the second of the two entries has both indices.
     last = np.flatnonzero(np.diff(cut, append=-1))
     cut = cut[last]
     return Overlaps(above[last], below[last], cut, np.diff(cut, append=bottom * width))
 
 
 def strips_of(runs: Runs) -> Iterator[tuple[int, int]]:
-    """First and last row (exclusive) of strips with not too many runs each."""
+    """First and last row (exclusive) of strips with about ``STRIP_RUNS`` runs each."""
     height = runs.shape[0]
     step = max(1, STRIP_RUNS * height // max(len(runs), 1))
     return ((top, min(top + step, height)) for top in range(0, height, step))
 
 
 def components(runs: Runs, inside: Where) -> tuple[NDArray[np.int32], int]:
-    """For each run the number of its connected region of one value, from 0 in reading order, and how many there are.
+    """For each run the number of its connected region of one value, from 0 in reading order, and the number of regions.
 
     Runs that are not ``inside`` have -1.
     """
-    beside = runs.beside
-    beside = beside[inside[beside] & (runs.value[beside] == runs.value[beside + 1])]
-    joined = [np.stack([beside, beside + 1])]
-    for top, bottom in strips_of(runs):
-        pairs = overlaps(runs, max(top, 1), max(bottom, 1))
-        same = inside[pairs.above] & (runs.value[pairs.above] == runs.value[pairs.below])
-        joined.append(np.stack([pairs.above[same], pairs.below[same]]).astype(np.int32))
-    found = connected(np.concatenate(joined, axis=1), len(runs))
-    first = np.full(len(runs) + 1, len(runs))
-    own = np.flatnonzero(inside)[::-1]
-    first[found[own]] = own  # the first run of a region is written last
-    real = np.flatnonzero(first < len(runs))
-    number = np.full(len(runs) + 1, -1, dtype=np.int32)
-    number[real[np.argsort(first[real])]] = np.arange(len(real))
-    return np.where(inside, number[found], np.int32(-1)), len(real)
-
-
-def connected(pairs: NDArray[np.integer[Any]], count: int) -> NDArray[np.int32]:
-    """(count,) which of the items 0 … ``count`` - 1 are joined by ``pairs`` (2, n), as numbers without order."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    left = runs.with_next
+    left = left[inside[left] & (runs.value[left] == runs.value[left + 1])]
     # int32 indices, or the library copies them.
-    one, other = pairs.astype(np.int32)
-    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
-    found: NDArray[np.int32] = connected_components(graph, directed=False)[1]
-    return found
+    pairs = [np.stack([left, left + 1]).astype(np.int32)]
+    for top, bottom in strips_of(runs):
+        touching = overlaps(runs, max(top, 1), max(bottom, 1))
+        same = inside[touching.above] & (runs.value[touching.above] == runs.value[touching.below])
+        pairs.append(np.stack([touching.above[same], touching.below[same]]).astype(np.int32))
+    one, other = np.concatenate(pairs, axis=1)
+    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (len(runs), len(runs)))
+    component: NDArray[np.int32] = connected_components(graph, directed=False)[1]
+    first = np.full(len(runs) + 1, len(runs))
+    own = np.flatnonzero(inside)[::-1]
+    first[component[own]] = own  # the first run of a region is written last
+    real = np.flatnonzero(first < len(runs))
+    number = np.full(len(runs) + 1, -1, dtype=np.int32)
+    number[real[np.argsort(first[real])]] = np.arange(len(real))
+    return np.where(inside, number[component], np.int32(-1)), len(real)
 
 
-def stretched(first: Ints, length: Ints) -> Ints:
-    """All numbers of stretches, each from its first on.
+def ranges(first: Ints, length: Ints) -> Ints:
+    """All integers of several ranges, one range after the other.
 
-    >>> stretched(np.array([3, 10]), np.array([2, 3])).tolist()
+    >>> ranges(np.array([3, 10]), np.array([2, 3])).tolist()
     [3, 4, 10, 11, 12]
     """
     return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
 
 
 def distinct(values: Ints) -> Ints:
-    """Each value once, rising; ``np.unique`` counts with a table of hashes, which takes far longer for positions.
+    """Each value once, rising; ``np.unique`` uses a hash table, which takes far longer for positions.
 
     >>> distinct(np.array([5, 3, 5])).tolist()
     [3, 5]
@@ -205,24 +201,86 @@ def distinct(values: Ints) -> Ints:
 def sides_of(runs: Runs, key: NDArray[Any]) -> tuple[Ints, Ints]:
     """Pixels (n,) with a side to a pixel of another key, and the way out (n, 2) as (rows, columns), once per side.
 
-    ``key`` is one number per run; pixels with a key of 0 have no sides. The edge of the mask is of key 0.
+    ``key`` is one number per run; pixels with a key of 0 have no sides. Beyond the edge of the mask the key is 0.
     """
-    (height, width), pairs = runs.shape, runs.overlaps
-    left, right = runs.beside + 1, runs.beside
-    differ = key[left] != key[right]
-    first, last = runs.start < width, runs.start >= (height - 1) * width
-    level = pairs.start, pairs.length, key[pairs.above] != key[pairs.below]
-    found = [
-        (runs.start[left[differ & (key[left] != 0)]], (0, -1)),
-        (runs.start[(runs.left == 0) & (key != 0)], (0, -1)),
-        (runs.stop[right[differ & (key[right] != 0)]] - 1, (0, 1)),
-        (runs.stop[(runs.stop % width == 0) & (key != 0)] - 1, (0, 1)),
-    ]
-    for own, back, way in ((key[pairs.below] != 0, 0, (-1, 0)), (key[pairs.above] != 0, width, (1, 0))):
-        border = level[2] & own
-        found.append((stretched(level[0][border] - back, level[1][border]), way))
-    for row, way in ((first, (-1, 0)), (last, (1, 0))):
-        edge = row & (key != 0)
-        found.append((stretched(runs.start[edge], runs.length[edge]), way))
-    ways = np.repeat(np.array([way for _, way in found]), [len(flat) for flat, _ in found], axis=0)
-    return np.concatenate([flat for flat, _ in found]), ways
+    (height, width), pairs, inside = runs.shape, runs.overlaps, key != 0
+    left = runs.with_next
+    opens, closes = inside.copy(), inside.copy()
+    opens[left + 1] &= key[left] != key[left + 1]
+    closes[left] &= key[left] != key[left + 1]
+    differ = key[pairs.above] != key[pairs.below]
+    up, down = differ & inside[pairs.below], differ & inside[pairs.above]
+    top, bottom = inside & (runs.row == 0), inside & (runs.row == height - 1)
+    sides = (
+        (runs.start[opens], (0, -1)),
+        (runs.stop[closes] - 1, (0, 1)),
+        (ranges(pairs.start[up], pairs.length[up]), (-1, 0)),
+        (ranges(pairs.start[down] - width, pairs.length[down]), (1, 0)),
+        (ranges(runs.start[top], runs.length[top]), (-1, 0)),
+        (ranges(runs.start[bottom], runs.length[bottom]), (1, 0)),
+    )
+    ways = np.repeat(np.array([way for _, way in sides]), [len(pixels) for pixels, _ in sides], axis=0)
+    return np.concatenate([pixels for pixels, _ in sides]), ways
+
+
+def dilated(runs: Runs, step: Floats, radius: float, *, value: bool = True) -> Runs:
+    """The mask (bool) of pixels within ``radius`` of those with ``value``; ``step`` is a pixel's (height, width)."""
+    chosen = runs.value == value
+    row, left, right = runs.row[chosen], runs.left[chosen], (runs.left + runs.length)[chosen]
+    most, (height, width) = int(radius / step[0] + 1e-9), runs.shape
+    away = np.arange(-most, most + 1)
+    # The disc's half width at each height; the 1e-9 is for radii of whole pixels.
+    half = (np.sqrt(np.maximum(radius**2 - (away * step[0]) ** 2, 0.0)) / step[1] + 1e-9).astype(np.int64)
+    before = np.searchsorted(row, np.arange(height + 1))  # runs in earlier rows
+    rows = max(1, STRETCHES * height // max(len(row) * len(away), 1))
+    starts, values = [], []
+    for top in range(0, height, rows):
+        tall = min(rows, height - top)
+        # At each vertical distance, only these runs reach the strip.
+        first, last = before[np.clip([top - away, top + tall - away], 0, height)]
+        index = ranges(first, last - first)
+        down, reach = (np.repeat(of, last - first) for of in (away - top, half))
+        strip = covering((tall, width), row[index] + down, left[index] - reach, right[index] + reach)
+        starts.append(strip.start + top * width)
+        values.append(strip.value)
+    return Runs(runs.shape, np.concatenate(starts), np.concatenate(values))
+
+
+def covering(shape: tuple[int, int], row: Ints, left: Ints, right: Ints) -> Runs:
+    """The mask (bool) of all pixels in any of these stretches; they may overlap and exceed the mask."""
+    height, width = shape
+    left, right = np.maximum(left, 0), np.minimum(right, width)
+    some = (row >= 0) & (row < height) & (left < right)
+    start, stop = row[some] * width + left[some], row[some] * width + right[some]
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(stop[order])
+    first = np.append(True, start[1:] > reach[:-1])[: len(start)]
+    start, stop = start[first], reach[np.append(first[1:], True)[: len(reach)]]
+    cut = distinct(np.concatenate([np.arange(height, dtype=np.int64) * width, start, stop[stop < height * width]]))
+    inside = np.searchsorted(start, cut, side="right") > np.searchsorted(stop, cut, side="right")
+    return Runs(shape, cut, inside).relabelled(inside)
+
+
+def combined(*masks: Runs) -> Runs:
+    """Masks of one shape as one: bit k of a value says whether the k-th mask holds the pixel."""
+    cut = distinct(np.concatenate([mask.start for mask in masks]))
+    code = np.zeros(len(cut), dtype=np.uint8)
+    for bit, mask in enumerate(masks):
+        code |= mask.value[mask.at(cut)].astype(np.uint8) << bit
+    return Runs(masks[0].shape, cut, code).relabelled(code)
+
+
+def framed(runs: Runs, rows: int, columns: int, outside: Any = False) -> Runs:
+    """The mask padded by rows and columns of ``outside`` on each side, or cropped if these are negative."""
+    tall, wide = (runs.shape[0] + 2 * rows, runs.shape[1] + 2 * columns)
+    left, right = np.maximum(runs.left + columns, 0), np.minimum(runs.left + runs.length + columns, wide)
+    row = runs.row + rows
+    kept = (row >= 0) & (row < tall) & (left < right)
+    start, stop = (row * wide + left)[kept], (row * wide + right)[kept]
+    # A row's first pixel and what follows its last run are frame, unless a run begins there.
+    cut = np.concatenate([np.arange(tall, dtype=np.int64) * wide, stop[stop < tall * wide], start])
+    value = np.concatenate([np.full(len(cut) - len(start), outside, runs.value.dtype), runs.value[kept]])
+    # The last of equal cuts counts: a run before the frame.
+    cut, last = np.unique(cut[::-1], return_index=True)
+    value = value[::-1][last]
+    return Runs((tall, wide), cut, value).relabelled(value)

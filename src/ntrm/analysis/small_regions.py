@@ -1,12 +1,10 @@
-"""Regions too small to be tissue, relabelled as what lies around them; strip by strip, as if the mask were in memory.
+"""Regions too small to be tissue get the labels around them. The mask is read and written in strips.
 
-A region (``ntrm.analysis.regions``) of less than so many pixels is small. Each of its pixels takes the tissue of the
-nearest pixel that is in no small region; of several, of the uppermost, then the leftmost. One that has none so near as
-``reach_of`` says stays as it is, which bounds how much of a mask must be known at once. Background is a tissue like the
-others; where the network did not look, there is nothing, which neither gives nor takes. Pieces have no say: a region is
-as large as it is in the whole mask.
-
-Memory grows with the outlines, not with the pixels.
+A region (``ntrm.analysis.regions``) with fewer pixels than a limit is small. Each of its pixels takes the label of the
+nearest pixel outside all small regions; among equally near ones the topmost counts, then the leftmost. A pixel without
+one within ``reach_of`` keeps its label, which bounds how much of a mask is needed at once. Background is a label like
+the others; ignored pixels neither change nor give their label. Pieces do not matter: the size of a region is that in
+the whole mask. Memory grows with the outlines, not with the pixels.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.regions import scan, strip_rows
-from ntrm.analysis.runs import Ints, Where, stretched
+from ntrm.analysis.runs import Ints, Where, ranges
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
@@ -28,9 +26,9 @@ from ntrm.core.mpp import Resolution
 Bytes = NDArray[np.uint8]
 
 REACH = 2.0
-"""In sides of a square as large as the least region: no small region that is not among others is so thick."""
+"""In sides of a square of the smallest area allowed: a small region that is not next to others is never so thick."""
 TOGETHER = 1 << 18
-"""Pixels whose nearest are looked for at a time, about."""
+"""Pixels that are relabelled together, about."""
 FAR = 1 << 60
 
 
@@ -48,19 +46,19 @@ class _Stretches(NamedTuple):
     """(n,) index of the first pixel in the flattened mask."""
     stop: Ints
     value: Bytes
-    """(n,) tissue."""
+    """(n,) label."""
     region: NDArray[np.int32]
 
     def chosen(self, which: Where | slice) -> _Stretches:
         return _Stretches(self.start[which], self.stop[which], self.value[which], self.region[which])
 
     def between(self, first: int, last: int) -> _Stretches:
-        """Those in whole rows, given by the indices of their first pixel and of the first one after them."""
+        """Those of some rows, given by the indices of the first pixel and of the first one after the last row."""
         return self.chosen(slice(*np.searchsorted(self.start, [first, last])))
 
 
 def reach_of(smallest: float) -> int:
-    """Pixels within which the nearest tissue must lie.
+    """Pixels within which the nearest label must lie.
 
     >>> reach_of(64), reach_of(1.5)
     (16, 3)
@@ -69,73 +67,71 @@ def reach_of(smallest: float) -> int:
 
 
 def write_without_small_regions(path: Path, labels: Bytes, smallest: float, rows: int | None = None) -> RemovedRegions:
-    """Write ``labels`` (H, W; may lie on disk) to a file as ``slide.bands`` keeps them, but without small regions.
+    """Write ``labels`` (H, W; may lie on disk) without small regions, in the format of ``inference.mask_store``.
 
-    ``smallest`` are the pixels that a region must have; ``rows`` are read at a time, which has no say in the result.
+    ``smallest`` are the pixels that a region must have. Strips have ``rows`` rows, which does not change the result.
     """
     (height, width), reach = labels.shape, reach_of(smallest)
-    small, tissue = find_small_regions(labels, smallest, rows)
+    small, others = find_small_regions(labels, smallest, rows)
     rows = rows or max(strip_rows(width), 2 * reach)
-    regions, pixels = [np.zeros(0, dtype=np.int32)], 0
+    regions, count = [np.zeros(0, dtype=np.int32)], 0
     with whole_file(path) as partial, partial.open("wb") as stream:
         for top in range(0, height, rows):
             strip = np.array(labels[top : top + rows])
-            around = tissue.between((top - reach) * width, (top + rows + reach) * width)
+            around = others.between((top - reach) * width, (top + rows + reach) * width)
             for some in _portions(small.between(top * width, (top + rows) * width)):
-                places, whose = (
-                    stretched(some.start, some.stop - some.start),
-                    np.repeat(some.region, some.stop - some.start),
-                )
-                value = _nearest(places, around, width, reach)
-                found = value != IGNORE
-                strip.reshape(-1)[places[found] - top * width] = value[found]
-                regions.append(np.unique(whose[found]))
-                pixels += int(np.count_nonzero(found))
+                length = some.stop - some.start
+                pixels = ranges(some.start, length)
+                value = _nearest(pixels, around, width, reach)
+                changed = value != IGNORE
+                strip.reshape(-1)[pixels[changed] - top * width] = value[changed]
+                regions.append(np.unique(np.repeat(some.region, length)[changed]))
+                count += int(np.count_nonzero(changed))
             if (strip != IGNORE).any():
-                # 255 + 1 overflows to 0, which is how nothing is stored.
+                # 255 + 1 overflows to 0, which is how ignored pixels are stored.
                 stream.write((strip + np.uint8(1)).data)
             else:
                 stream.seek(strip.size, os.SEEK_CUR)
         stream.truncate(height * width)
-    return RemovedRegions(len(np.unique(np.concatenate(regions))), pixels)
+    return RemovedRegions(len(np.unique(np.concatenate(regions))), count)
 
 
 def find_small_regions(labels: Bytes, smallest: float, rows: int | None = None) -> tuple[_Stretches, _Stretches]:
-    """The regions of less than ``smallest`` pixels, and all tissue that is in none of them."""
-    found = scan(labels, Resolution.square(1.0), rows=rows)
-    runs = found.runs
-    every = _Stretches(runs.start, runs.stop, runs.value, found.region)
-    # One more entry, which what is nothing finds.
-    small = np.append(found.table.pixels < smallest, False)[np.maximum(found.region, -1)]
-    return every.chosen(small), every.chosen(~small & (found.region >= 0))
+    """The regions of less than ``smallest`` pixels, and all other labelled pixels."""
+    regions = scan(labels, Resolution.square(1.0), rows=rows)
+    runs, region = regions.runs, regions.region
+    every = _Stretches(runs.start, runs.stop, runs.value, region)
+    # The last entry is that of ignored pixels.
+    small = np.append(regions.table.pixels < smallest, False)[np.maximum(region, -1)]
+    return every.chosen(small), every.chosen(~small & (region >= 0))
 
 
 def _portions(small: _Stretches) -> list[_Stretches]:
-    """About ``TOGETHER`` pixels each; none where there is nothing."""
+    """Portions of about ``TOGETHER`` pixels each."""
     if not len(small.start):
         return []
     before = np.cumsum(small.stop - small.start) // TOGETHER
     cuts = np.flatnonzero(np.diff(before)) + 1
-    return [_Stretches(*each) for each in zip(*(np.split(each, cuts) for each in small), strict=True)]
+    return [_Stretches(*columns) for columns in zip(*(np.split(column, cuts) for column in small), strict=True)]
 
 
-def _nearest(places: Ints, tissue: _Stretches, width: int, reach: int) -> Bytes:
-    """For each of some flattened indices the tissue nearest to it; ``IGNORE`` if there is none within ``reach``."""
+def _nearest(pixels: Ints, tissue: _Stretches, width: int, reach: int) -> Bytes:
+    """For each of some flattened indices the label nearest to it; ``IGNORE`` if there is none within ``reach``."""
     # One more at each end, too far from everything.
     start, stop = np.append(tissue.start, FAR), np.append(-FAR, tissue.stop)
-    best, value = np.full(len(places), reach**2 + 1), np.full(len(places), IGNORE, dtype=np.uint8)
-    column = places % width
-    active = np.arange(len(places))
+    best, value = np.full(len(pixels), reach**2 + 1), np.full(len(pixels), IGNORE, dtype=np.uint8)
+    column = pixels % width
+    active = np.arange(len(pixels))
     for away in range(reach + 1):
         active = active[best[active] >= away**2]
-        for down in (-away, away)[: 1 + (away > 0)]:
-            here, across = places[active] + down * width, column[active]
+        for down in sorted({-away, away}):
+            here, across = pixels[active] + down * width, column[active]
             following = np.searchsorted(tissue.start, here, side="right")
             left, right = np.maximum(here - (stop[following] - 1), 0), start[following] - here
             # Not beyond the ends of the row.
             left, right = np.where(left > across, FAR, left), np.where(right >= width - across, FAR, right)
             by = np.minimum(np.minimum(left, right), reach + 1) ** 2 + away**2
-            # Of equally near ones the uppermost: those above are above all before them, those below are not.
+            # Of equally near ones the topmost: rows above are higher than all rows before them, rows below are not.
             nearer = (by <= np.minimum(best[active], reach**2)) if down < 0 else (by < best[active])
             at = active[nearer]
             best[at] = by[nearer]

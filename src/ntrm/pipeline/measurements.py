@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.cancers import cancers_of
 from ntrm.analysis.graph import TissueGraph, graph_of
-from ntrm.analysis.measure import measurement_sentences, measurements
-from ntrm.analysis.measured import Measured
+from ntrm.analysis.measure import Measured, measurement_sentences, measurements
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
 from ntrm.analysis.regions import Regions, RegionScanner, RegionTable, check_labels, strip_rows
 from ntrm.analysis.small_regions import RemovedRegions

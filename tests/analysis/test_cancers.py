@@ -21,8 +21,6 @@ from ntrm.data.image_files import read_mask
 from ntrm.metrics import cancer_rule
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, score_cancers
 from ntrm.metrics.graph_agreement import interface_lengths
-from ntrm.phantom.generate import plan_sections
-from ntrm.phantom.layout import lay_slide
 
 MPP, OBLONG = Resolution.square(6.7), Resolution(x=5.0, y=8.0)
 REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "skin-masks"
@@ -30,12 +28,12 @@ SCALE = (8.0, 5.0)
 
 
 def literal(mask, classes, present):
-    """Pixels that count, part by part, and how many parts do not."""
+    """Pixels that count, region by region, and how many regions do not."""
     firm, others = [], []
     for label in classes:
-        parts, count = ndimage.label(mask == label)
-        for part in range(1, count + 1):
-            where = np.argwhere(parts == part)
+        regions, count = ndimage.label(mask == label)
+        for region in range(1, count + 1):
+            where = np.argwhere(regions == region)
             large = len(where) * 40e-6 >= SMALLEST_REGION_MM2 and label in present
             (firm if large else others).append(where)
     near = [w for w in others if any(far_apart(w, big, SCALE).min() <= NEST_UM for big in firm)]
@@ -103,8 +101,8 @@ def test_other_classes_are_not_known():
 def section(**squares):
     """Reticular dermis with a square of each named tissue: side in pixels, and what lies around it."""
     mask = np.full((80, 400), SKIN.index("RET"), dtype=np.uint8)
-    for place, (name, (side, around)) in enumerate(squares.items()):
-        top, left = 10, 10 + 120 * place
+    for index, (name, (side, around)) in enumerate(squares.items()):
+        top, left = 10, 10 + 120 * index
         mask[top - 2 : top + side + 2, left - 2 : left + side + 2] = SKIN.index(around)
         mask[top : top + side, left : left + side] = SKIN.index(name)
     return mask
@@ -244,15 +242,13 @@ def test_what_does_not_fit_is_refused(random):
             cancer_types(mask, wrong, SKIN, MPP)
 
 
-def test_the_rule_finds_the_cancers_of_phantoms(seed):
-    for plan in plan_sections(290, seed)[::60]:
-        slide = lay_slide(plan.seed, MPP.x, plan.cancer, 1)
-        there = {cancer for piece in slide.pieces for cancer in piece.truth.cancers}
-        found = by_name(slide.mask)
-        # A drawn truth names every pixel's cancer; what adds up to less than the rule asks for may be left out.
-        large = {name for name in there if (slide.mask == SKIN.index(name)).sum() * MPP.pixel_area_um2 / 1e6 > 0.2}
-        called = {name for name in CANCERS if found[name].present}
-        assert large <= called <= there, (plan.name, [each.reason for each in found.values()])
+def test_the_rule_finds_the_cancers_of_synthetic_sections(sections):
+    for section in sections:
+        there, findings = set(section.truth.cancers), by_name(section.mask)
+        # Ground truth names every pixel's cancer; what adds up to less than the rule asks for may be left out.
+        large = {name for name in there if (section.mask == SKIN.index(name)).sum() * MPP.pixel_area_um2 / 1e6 > 0.2}
+        called = {name for name in CANCERS if findings[name].present}
+        assert large <= called <= there, (section.seed, [finding.reason for finding in findings.values()])
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")

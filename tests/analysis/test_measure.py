@@ -12,7 +12,6 @@ from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.phantom.layout import layout
 
 MPP = Resolution.square(6.7)
 
@@ -165,10 +164,10 @@ def wrong_angle(value, true):
     return abs((value - true + 180) % 360 - 180) > 5
 
 
-def test_synthetic_sections_are_measured_as_they_were_made(seed):
-    """Of 5 fresh sections one may miss: one or two in a hundred do, where a tumour lines cut and surface alike."""
+def test_synthetic_sections_are_measured_as_they_were_made(sections):
+    """One may miss: one or two in a hundred do, where a tumour lines cut and surface alike."""
     missed = []
-    for section in map(layout, range(seed, seed + 5)):
+    for section in sections:
         truth, found = section.truth, measure_piece(section.mask, SKIN, MPP)
         wrong = (
             far_off(found.clearance.least, truth.clearance_um, wrong_length),

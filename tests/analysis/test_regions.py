@@ -1,4 +1,4 @@
-"""Regions of strips, of pieces and of the whole mask; who they are, ``segmentation/test_region_numbers`` asks scipy."""
+"""Regions of strips, of pieces and of the whole mask; ``pipeline/test_region_numbers`` compares them with scipy's."""
 
 import tracemalloc
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from ntrm.analysis import regions as module
-from ntrm.analysis.regions import BACKGROUND, NOTHING, RegionScanner, scan_mask
+from ntrm.analysis.regions import BACKGROUND, NOTHING, scan, scan_mask
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
@@ -33,32 +33,27 @@ def draw(random, height=40, width=30):
     return mask
 
 
-def scanned(mask, pieces, confidence, heights):
-    scanner, top = RegionScanner(mask.shape[1], [BKG]), 0
-    for height in heights:
-        strip = np.s_[top : top + height]
-        scanner.add(mask[strip], pieces[strip], confidence[strip])
-        top += height
-    return scanner.regions(MPP, 255.0)
+def scanned(mask, pieces, confidence, rows=None):
+    options = {"outside": [BKG], "confidence": confidence, "full": 255.0, "rows": rows}
+    return scan(mask, MPP, pieces=lambda top, height: pieces[top : top + height], **options)
 
 
-def test_the_strips_have_no_say(random):
+def test_the_height_of_the_strips_does_not_matter(random):
     mask, confidence = draw(random), random.integers(0, 256, (40, 30)).astype(np.uint8)
     pieces = np.kron([[0, 1], [2, 2]], np.ones((20, 15))).astype(np.uint16)
-    whole = scanned(mask, pieces, confidence, [len(mask)])
-    cuts = np.sort(random.choice(np.arange(1, len(mask)), 6, replace=False))
-    for heights in ([1] * len(mask), np.diff([0, *cuts, len(mask)]).tolist()):
-        found = scanned(mask, pieces, confidence, heights)
+    at_once = scanned(mask, pieces, confidence)
+    for rows in (1, *random.integers(2, 40, 2).tolist()):
+        found = scanned(mask, pieces, confidence, rows)
         np.testing.assert_array_equal(found.pixels, np.bincount(mask.ravel(), minlength=256))
-        np.testing.assert_array_equal(found.region, whole.region)
-        for name in whole.table.__dataclass_fields__:
-            np.testing.assert_array_equal(getattr(found.table, name), getattr(whole.table, name), name)
+        np.testing.assert_array_equal(found.region, at_once.region)
+        for name in at_once.table.__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(found.table, name), getattr(at_once.table, name), name)
 
 
 def test_a_piece_is_the_mask_without_all_others(random):
     mask, confidence = draw(random), random.integers(0, 256, (40, 30)).astype(np.uint8)
     pieces = np.kron(random.permutation(np.arange(12) % 3).reshape(4, 3), np.ones((10, 10))).astype(np.uint16)
-    every = scanned(mask, pieces, confidence, [17, 23])
+    every = scanned(mask, pieces, confidence, 17)
     for piece in range(3):
         rows, columns = (np.flatnonzero((pieces == piece).any(axis=axis)) for axis in (1, 0))
         top, left, height, width = rows[0], columns[0], np.ptp(rows) + 1, np.ptp(columns) + 1

@@ -14,28 +14,28 @@ from ntrm.core.labels import IGNORE
 from ntrm.inference.mask_store import DiskArray
 
 
-def is_speck(mask, smallest):
+def in_small(mask, smallest):
     """Pixels of regions that are too small, by an independent labelling; and the regions."""
     regions = label(mask.astype(int), background=IGNORE, connectivity=1)
     return (np.bincount(regions.ravel()) < smallest)[regions] & (regions > 0), regions
 
 
 def literally(mask, smallest):
-    """Every pixel of a speck compared with every other pixel; also which were given."""
-    specks, regions = is_speck(mask, smallest)
-    rows, columns = np.nonzero(~specks & (mask != IGNORE))
-    cleaned, given = mask.copy(), np.zeros(mask.shape, dtype=bool)
-    for row, column in zip(*np.nonzero(specks), strict=True):
-        by = (rows - row) ** 2 + (columns - column) ** 2
-        if len(by) and by.min() <= reach_of(smallest) ** 2:
+    """Every pixel of a small region compared with every other pixel; also how many regions and pixels changed."""
+    small, regions = in_small(mask, smallest)
+    rows, columns = np.nonzero(~small & (mask != IGNORE))
+    cleaned, changed = mask.copy(), np.zeros(mask.shape, dtype=bool)
+    for row, column in zip(*np.nonzero(small), strict=True):
+        squared = (rows - row) ** 2 + (columns - column) ** 2
+        if len(squared) and squared.min() <= reach_of(smallest) ** 2:
             # The first of equally near ones in reading order.
-            at = int(by.argmin())
-            cleaned[row, column], given[row, column] = mask[rows[at], columns[at]], True
-    return cleaned, (len(np.unique(regions[given])), int(given.sum()))
+            at = int(squared.argmin())
+            cleaned[row, column], changed[row, column] = mask[rows[at], columns[at]], True
+    return cleaned, (len(np.unique(regions[changed])), int(changed.sum()))
 
 
 def random_mask(random):
-    """Anything from noise to large patches, with nothing in places."""
+    """Anything from noise to large patches, with ignored rectangles."""
     height, width = (int(n) for n in random.integers(1, 60, 2))
     scale = random.uniform(0, 3)
     fields = [ndimage.gaussian_filter(random.normal(size=(height, width)), scale) for _ in range(4)]
@@ -49,45 +49,44 @@ def random_mask(random):
 
 
 def cleaned_by_file(folder, mask, smallest, rows=None):
-    given = write_without_small_regions(folder / "tidy.u8", mask, smallest, rows)
+    removed = write_without_small_regions(folder / "tidy.u8", mask, smallest, rows)
     with DiskArray(folder / "tidy.u8", *mask.shape, less=1) as stored:
-        return np.asarray(stored[:]), tuple(given)
+        return np.asarray(stored[:]), tuple(removed)
 
 
 def test_in_bands_of_any_height_it_is_the_mask_in_memory(tmp_path, random, monkeypatch):
     changed = 0
-    for _ in range(40):
+    for _ in range(25):
         mask, smallest = random_mask(random), float(random.choice([1.5, 2, 5, 9, 16, 40.5]))
         before = mask.copy()
         expected, numbers = literally(mask, smallest)
         for rows in (None, 1, *random.integers(1, 40, 2).tolist()):
             monkeypatch.setattr("ntrm.analysis.small_regions.TOGETHER", int(random.integers(1, 300)))
             monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", int(random.integers(1, 3000)))
-            found, given = cleaned_by_file(tmp_path, mask, smallest, rows)
+            found, removed = cleaned_by_file(tmp_path, mask, smallest, rows)
             np.testing.assert_array_equal(found, expected)
-            assert given == numbers
+            assert removed == numbers
         np.testing.assert_array_equal(mask, before)
-        changed += given[1]
+        changed += removed[1]
     assert changed
 
 
 def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(tmp_path, random):
     """As ``research/relation_scores.py`` does it, which has no bound."""
     mask = np.kron(random.integers(0, 3, (4, 5)), np.ones((20, 20))).astype(np.uint8)
-    places = random.integers(0, mask.size, 60)
-    mask.reshape(-1)[places] = random.integers(0, 4, len(places))
-    specks, _ = is_speck(mask, 16)
-    away, (rows, columns) = ndimage.distance_transform_edt(specks, return_indices=True)
+    mask.reshape(-1)[random.integers(0, mask.size, 60)] = random.integers(0, 4, 60)
+    small, _ = in_small(mask, 16)
+    away, (rows, columns) = ndimage.distance_transform_edt(small, return_indices=True)
     assert 0 < away.max() <= reach_of(16)
     found, _ = cleaned_by_file(tmp_path, mask, 16)
-    np.testing.assert_array_equal(found[~specks], mask[~specks])
+    np.testing.assert_array_equal(found[~small], mask[~small])
     # Of several that are equally near either may choose another: then both must be as near.
-    for row, column in zip(*np.nonzero(specks & (found != mask[rows, columns])), strict=True):
-        other = ~specks & (mask == found[row, column])
+    for row, column in zip(*np.nonzero(small & (found != mask[rows, columns])), strict=True):
+        other = ~small & (mask == found[row, column])
         assert ndimage.distance_transform_edt(~other)[row, column] == away[row, column]
 
 
-def test_nothing_is_left_that_is_small_where_specks_lie_apart(tmp_path):
+def test_nothing_small_is_left_where_small_regions_lie_apart(tmp_path):
     mask = np.full((40, 50), BKG, dtype=np.uint8)
     mask[10:30, 10:40] = NAMES.index("RET")
     mask[15:18, 15:20] = NAMES.index("SCC")  # 15 pixels
@@ -98,9 +97,9 @@ def test_nothing_is_left_that_is_small_where_specks_lie_apart(tmp_path):
     expected = mask.copy()
     expected[15:18, 15:20] = expected[26, 30:33] = NAMES.index("RET")
     expected[expected == NAMES.index("EPI")] = BKG
-    found, given = cleaned_by_file(tmp_path, mask, 16)
+    found, removed = cleaned_by_file(tmp_path, mask, 16)
     np.testing.assert_array_equal(found, expected)
-    assert given == (6, 15 + 3 + 1 + 3)
+    assert removed == (6, 15 + 3 + 1 + 3)
 
 
 def test_what_was_not_looked_at_neither_gives_nor_takes(tmp_path):
@@ -111,9 +110,9 @@ def test_what_was_not_looked_at_neither_gives_nor_takes(tmp_path):
     mask[12:14, 25] = 2  # at the edge of the tissue
     expected = mask.copy()
     expected[10, 27] = expected[12:14, 25] = 1
-    found, given = cleaned_by_file(tmp_path, mask, 9)
+    found, removed = cleaned_by_file(tmp_path, mask, 9)
     np.testing.assert_array_equal(found, expected)
-    assert given == (2, 3)
+    assert removed == (2, 3)
 
 
 @pytest.mark.parametrize("value", [2, IGNORE])
@@ -121,9 +120,9 @@ def test_a_mask_of_one_value_stays(tmp_path, value):
     mask = np.full((7, 9), value, dtype=np.uint8)
     # Also where all of it is one speck: there is nothing around it.
     for smallest in (4, 1000):
-        found, given = cleaned_by_file(tmp_path, mask, smallest)
+        found, removed = cleaned_by_file(tmp_path, mask, smallest)
         np.testing.assert_array_equal(found, mask)
-        assert given == (0, 0)
+        assert removed == (0, 0)
 
 
 def test_a_long_thin_region_that_winds_through_many_bands_is_one():

@@ -16,7 +16,7 @@ GROUPED = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4))
 
 @pytest.fixture
 def processor(monkeypatch):
-    """``processor(machine, capability)`` lets this machine pass for another."""
+    """``processor(machine, capability)`` makes this machine look like another."""
 
     def pretend(machine, capability="DEFAULT"):
         monkeypatch.setattr(platform, "machine", lambda: machine)
@@ -62,11 +62,11 @@ def test_the_gradients_are_the_same(processor, layout):
     torch.manual_seed(0)
     network = nn.Sequential(conv_bn_relu(3, 8, 7), nn.Conv2d(8, 8, 3, padding=2, dilation=2), conv_bn_relu(8, 4, 1))
     network.to(memory_format=layout)
-    pictures = torch.randn(2, 3, 20, 24).contiguous(memory_format=layout)
-    found = []
+    images = torch.randn(2, 3, 20, 24).contiguous(memory_format=layout)
+    gradients = []
     for machine in ("x86_64", "aarch64"):
         processor(machine)
-        loss = network(pictures).square().mean()
+        loss = network(images).square().mean()
         with fast_gradients(network):
-            found.append(torch.autograd.grad(loss, [*network.parameters()]))
-    torch.testing.assert_close(*found)
+            gradients.append(torch.autograd.grad(loss, [*network.parameters()]))
+    torch.testing.assert_close(*gradients)

@@ -1,5 +1,11 @@
+"""Files written whole or not at all, locks, and CSV text that no spreadsheet computes."""
+
+import csv
+import fcntl
+import io
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -8,9 +14,25 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ntrm.core.errors import DataError
-from ntrm.core.io import PARTIAL, check_writable, remove_partials, sha256_of, whole_file, write_json, write_text
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import (
+    PARTIAL,
+    by_column,
+    check_writable,
+    guarded,
+    holding,
+    original,
+    read_rows,
+    remove_partials,
+    rows_text,
+    sha256_of,
+    whole_file,
+    write_json,
+    write_text,
+)
 
 
 def test_a_block_that_fails_leaves_the_old_file(tmp_path):
@@ -116,3 +138,80 @@ def test_a_private_file_is_at_no_moment_readable_for_others(tmp_path, monkeypatc
     write_text(tmp_path / "table.csv", "a")
     assert modes[0] == stat.S_IMODE((tmp_path / "key.csv").stat().st_mode) == 0o600
     assert modes[1] & 0o400
+
+
+def test_a_lock_is_held_by_one(tmp_path):
+    path = tmp_path / "deep" / "lock"
+    with holding(path), pytest.raises(RefusedError, match="another process works"), holding(path):
+        pass
+    with holding(path), path.open("w") as stream, pytest.raises(BlockingIOError):
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_lock_goes_with_its_holder(tmp_path):
+    path = tmp_path / "lock"
+    with pytest.raises(KeyError), holding(path):
+        raise KeyError
+    with holding(path, wait=True):
+        assert path.exists()
+
+
+def test_a_file_is_no_folder_to_work_in(tmp_path):
+    (tmp_path / "letter.txt").write_text("Dear colleague")
+    for folder in (tmp_path / "letter.txt", tmp_path / "letter.txt" / "deeper"):
+        with pytest.raises(UsageError, match="the output is not a folder"), holding(folder / "lock"):
+            pass
+    assert (tmp_path / "letter.txt").read_text() == "Dear colleague"
+
+
+# --- CSV ---
+
+STARTS = "=+-@\t\r\n＝＋－＠"
+FORMULAS = ["=1+1", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "=", "-A", "+49 7", "-inf", "－1+1"]
+TEXTS = st.text(st.sampled_from(STARTS + "'\", \r\nä019.eE") | st.characters(codec="utf-8"), max_size=12)
+
+
+def read_by_others(text):
+    """What any other program reads."""
+    return [*csv.reader(io.StringIO(text, newline=""))]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_what_a_spreadsheet_would_compute_gets_an_apostrophe(text):
+    assert read_by_others(rows_text([[text, "x"]])) == [[f"'{text}", "x"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["-1", "-1.5", "+2", "-1e-05", "-1,5", "-", "++", "+++", "BCC", "'tis", "", "a=b", "1-2"]
+)
+def test_numbers_grades_and_other_texts_stay_as_they_are(text):
+    assert guarded(text) == original(text) == text
+
+
+def test_numbers_that_are_no_texts_stay_as_they_are():
+    assert rows_text([[-1, -0.5, -1e-300, float("-inf"), None, True]]) == "-1,-0.5,-1e-300,-inf,,True\n"
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(TEXTS, min_size=1, max_size=3), max_size=3))
+def test_every_text_comes_back_and_none_begins_like_a_formula(rows):
+    text = rows_text(rows)
+    assert [*read_rows(io.StringIO(text, newline=""))] == rows
+    cells = [cell for row in read_by_others(text) for cell in row]
+    assert len(cells) == sum(map(len, rows))
+    for cell in cells:
+        assert cell[:1] not in STARTS or re.fullmatch(r"[+-]*[0-9.,]*([eE][+-]?[0-9]+)?", cell)
+
+
+@given(TEXTS)
+def test_guarding_twice_is_undone_twice(text):
+    assert original(original(guarded(guarded(text)))) == text
+
+
+def test_blanks_go_before_the_apostrophe_is_looked_for():
+    assert [*read_rows([" '=a , b,c\n", "\n", " 'tis\n"], strip=True)] == [["=a", "b", "c"], ["'tis"]]
+
+
+def test_a_short_row_has_empty_cells_and_a_long_one_loses_what_has_no_column():
+    assert by_column("ab", ["1"]) == {"a": "1", "b": ""}
+    assert by_column("ab", ["1", "2", "3"]) == {"a": "1", "b": "2"}

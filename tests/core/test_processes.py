@@ -1,7 +1,9 @@
-"""A child gets what it needs by name, and no secret of anybody else's."""
+"""A child gets the variables it needs by name, and no secret of others; SIGTERM ends work like an interrupt."""
 
 import os
+import signal
 import subprocess
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,19 +11,13 @@ import pytest
 from tests.service.small import settings_of
 
 from ntrm.core import processes
-from ntrm.core.processes import MODEL, child_environment, module_environment
+from ntrm.core.processes import MODEL, child_environment, module_environment, terminated_like_interrupted
 from ntrm.service.jobs import supervisor
 from ntrm.training import run
 from ntrm.wsi.isolated import ReadingProcess
 
 SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}
-FOR_MODELS = {
-    "HF_TOKEN": "h",
-    "CUDA_VISIBLE_DEVICES": "1",
-    "https_proxy": "p",
-    "NTRM_WEIGHTS": "w",
-    "HF_HUB_OFFLINE": "1",
-}
+FOR_MODELS = {"HF_TOKEN": "h", "CUDA_VISIBLE_DEVICES": "1", "https_proxy": "p", "NTRM_WEIGHTS": "w"}
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +41,11 @@ def test_modules_are_found_where_the_parent_finds_them(monkeypatch):
 
 def test_the_process_that_reads_slides_holds_no_secret():
     process = ReadingProcess()
-    held = {entry.partition(b"=")[0].decode() for entry in _environ(process._child.pid).split(b"\0")}
+    environment = Path(f"/proc/{process._child.pid}/environ").read_bytes()
     process.close()
+    held = {entry.partition(b"=")[0].decode() for entry in environment.split(b"\0")}
     assert "PYTHONPATH" in held
     assert not {*SECRETS, *FOR_MODELS} & held
-
-
-def _environ(pid):
-    return Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path, monkeypatch):
@@ -67,9 +60,29 @@ def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path
 
 
 def test_git_is_told_nothing_but_where_home_is(monkeypatch):
-    given = {}
+    passed = {}
     done = subprocess.CompletedProcess([], 0, stdout="")
-    monkeypatch.setattr(run.subprocess, "run", lambda *_, env, **more: given.update(env) or done)
+    monkeypatch.setattr(run.subprocess, "run", lambda *_, env, **more: passed.update(env) or done)
     run.git_state()
-    assert given.get("HOME") == os.environ.get("HOME")
-    assert not {*SECRETS, *FOR_MODELS} & {*given}
+    assert passed.get("HOME") == os.environ.get("HOME")
+    assert not {*SECRETS, *FOR_MODELS} & {*passed}
+
+
+def test_sigterm_ends_the_work_like_an_interrupt():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), terminated_like_interrupted():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_other_threads_leave_the_signal_alone():
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def look():
+        with terminated_like_interrupted():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [before]

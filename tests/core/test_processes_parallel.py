@@ -19,7 +19,7 @@ def die(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_order_is_kept_and_errors_arrive_whole(jobs):
     assert list(parallel_map(refuse_three, [2, 0, 5, 1], jobs)) == [4, 0, 25, 1]
     with pytest.raises(DataError, match="take four") as caught:

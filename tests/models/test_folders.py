@@ -36,8 +36,8 @@ def test_what_is_no_folder_is_a_hub_id_or_refused(tmp_path, monkeypatch):
     for wrong in ("nope", "models/nope", "./a/b", "/nowhere/model", "a/b/c"):
         with pytest.raises(DataError, match="no such model"):
             local_folder(wrong)
-    monkeypatch.setattr(folders, "find_spec", lambda _: None)
-    with pytest.raises(RefusedError, match="hub"):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(RefusedError, match=r"ntrm\[hub\]"):
         local_folder("owner/name")
 
 
@@ -82,10 +82,10 @@ def asked(home, port, seconds, *names, **more):
 @pytest.fixture
 def home(tmp_path):
     """A cache of the hub's client that holds one model."""
-    place = tmp_path / "home" / "hub" / "models--some--model"
-    shutil.copytree(local_folder("bundled"), place / "snapshots" / ("0" * 40))
-    (place / "refs").mkdir()
-    (place / "refs" / "main").write_text("0" * 40)
+    model = tmp_path / "home" / "hub" / "models--some--model"
+    shutil.copytree(local_folder("bundled"), model / "snapshots" / ("0" * 40))
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0" * 40)
     return tmp_path / "home"
 
 
@@ -107,7 +107,7 @@ def test_a_hub_that_answers_is_left_to_its_client_and_one_that_is_off_limits_is_
         threading.Thread(target=server.serve_forever, daemon=True).start()
         (missing,) = asked(home, server.server_port, 120, "some/other")
         assert server.asked[0] == "HEAD /api/models/some/other"
-        assert any(each.startswith("GET /api/models/some/other") for each in server.asked)
+        assert any(request.startswith("GET /api/models/some/other") for request in server.asked)
         server.asked.clear()
         there, offline = asked(home, server.server_port, 120, "some/model", "some/other", HF_HUB_OFFLINE="1")
         assert server.asked == []
@@ -124,5 +124,6 @@ def test_nobody_there_is_not_silence(home):
     there, missing = asked(home, port, 120, "some/model", "some/other")
     assert there["folder"].endswith("0" * 40)
     assert "cannot be fetched from the hub" in missing["what"]
+    assert "local folder" in missing["hint"]
     # Addresses that nobody could ask are the client's to refuse.
     assert not any(folders._is_silent(wrong, "some/model") for wrong in ("ftp://127.0.0.1", "http://a:b@", "here"))

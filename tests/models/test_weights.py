@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
+from tests.models.trap import Trap
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
@@ -107,16 +108,6 @@ def test_weights_that_do_not_fit_are_refused_and_change_nothing(case, tmp_path):
     assert same_state(encoder, before)
 
 
-class Trap:
-    """A pickle that writes a file when it is loaded."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return (open, (str(self.path), "w"))
-
-
 @pytest.mark.parametrize("name", ["w.pth", "w.pt", "w.bin", "w.safetensors"])
 @pytest.mark.parametrize("zipped", [True, False], ids=["torch's archive", "bare pickle"])
 def test_a_file_that_wants_to_run_code_is_refused(name, zipped, tmp_path):
@@ -151,8 +142,8 @@ def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path)
     else:
         write(path, {"a": torch.zeros(3)})
     content = bytearray(path.read_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place : place + data.draw(st.integers(0, 30))] = data.draw(st.binary(max_size=4))
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at : at + data.draw(st.integers(0, 30))] = data.draw(st.binary(max_size=4))
     path.write_bytes(content)
     try:
         assert isinstance(read_tensors(path), dict)
@@ -163,16 +154,14 @@ def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path)
 # --- where weights come from ---
 
 
-def test_without_a_client_the_message_says_which_file_and_where(no_weights, monkeypatch):
+def test_without_a_client_the_message_says_which_file_and_where_and_there_it_is_found(no_weights, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(RefusedError) as caught:
-        load_encoder_weights(ResNetEncoder(), "imagenet")
+        find_weights("imagenet", "resnet18")
     assert "model.safetensors of timm/resnet18.tv_in1k" in str(caught.value)
-    assert str(no_weights / "resnet18-imagenet.safetensors") in str(caught.value)
-
-
-def test_what_the_message_asks_for_is_found(no_weights):
-    path = write(no_weights / "resnet18-imagenet.safetensors", thin_state())
+    path = no_weights / "resnet18-imagenet.safetensors"
+    assert str(path) in str(caught.value)
+    write(path, thin_state())
     assert find_weights("imagenet", "resnet18") == path
 
 
@@ -184,7 +173,7 @@ def test_offline_the_message_says_which_file_and_where(no_weights, monkeypatch):
 
     monkeypatch.setattr(hub, "hf_hub_download", unreachable)
     with pytest.raises(RefusedError, match="no connection") as caught:
-        load_encoder_weights(ResNetEncoder(), "imagenet")
+        find_weights("imagenet", "resnet18")
     assert "timm/resnet18.tv_in1k" in str(caught.value)
     assert str(no_weights) in str(caught.value)
 
@@ -245,5 +234,5 @@ def central_square(image):
 def test_the_whole_network_knows_what_it_sees(imagenet, picture, classes):
     encoder, weight, bias = imagenet
     features = encoder(central_square(getattr(skimage.data, picture)()))[4].mean(dim=(2, 3))
-    shares = (features @ weight.T + bias).softmax(dim=1)[0]
-    assert shares[sorted(classes)].sum() > 0.9
+    probabilities = (features @ weight.T + bias).softmax(dim=1)[0]
+    assert probabilities[sorted(classes)].sum() > 0.9

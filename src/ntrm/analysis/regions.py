@@ -12,7 +12,7 @@ docs/decisions/0019-one-region-engine.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,7 @@ from ntrm.core.mpp import Resolution
 
 STRIP_PIXELS = 1 << 20
 """Pixels of a mask that are read together."""
+PieceNumbers = Callable[[int, int], NDArray[np.integer[Any]]]
 BACKGROUND, NOTHING = -1, -2
 """In place of a region: background, and pixels that are ignored or lie beyond the mask."""
 
@@ -178,54 +179,6 @@ class Regions:
         return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1), runs.value[runs.at(flat)]
 
 
-class RegionScanner:
-    """Takes strips of a mask from top to bottom. Labels in ``outside`` and ignored pixels make no regions."""
-
-    def __init__(self, width: int, outside: Collection[int] = ()) -> None:
-        self._width, self._height, self._outside = width, 0, tuple(outside)
-        self._start: list[Ints] = []
-        self._label: list[Mask] = []
-        self._piece: list[NDArray[np.uint16]] = []
-        self._confidence: list[Floats] = []
-
-    def add(
-        self,
-        rows: Mask,
-        pieces: NDArray[np.integer[Any]] | None = None,
-        confidence: NDArray[np.number[Any]] | None = None,
-    ) -> None:
-        """The next rows (n, width), the piece (0 if None) and the confidence of each pixel."""
-        start = run_starts(rows) if pieces is None else run_starts(rows, pieces)
-        self._start.append(start + self._height * self._width)
-        self._label.append(np.ascontiguousarray(rows).ravel()[start])
-        piece = np.zeros(len(start)) if pieces is None else np.ascontiguousarray(pieces).ravel()[start]
-        self._piece.append(piece.astype(np.uint16))
-        if confidence is not None:
-            self._confidence.append(np.add.reduceat(np.ascontiguousarray(confidence).ravel(), start, dtype=np.float64))
-        self._height += len(rows)
-
-    def regions(self, resolution: Resolution, full: float = 1.0) -> Regions:
-        """The regions of all rows, after which the scanner is empty; a confidence of ``full`` is certainty."""
-        lists = ((self._start, np.int64), (self._label, np.uint8), (self._piece, np.uint16))
-        start, label, piece = (_taken(arrays, dtype) for arrays, dtype in lists)
-        sums = _taken(self._confidence, np.float64) if self._confidence else None
-        shape, outside = (self._height, self._width), np.zeros(256, dtype=bool)
-        outside[[IGNORE, *self._outside]] = True
-        keyed = Runs(shape, start, piece.astype(np.uint32) << 8 | label)
-        region, count = components(keyed, ~outside[label])
-        region[region < 0] = np.where(label[region < 0] == IGNORE, NOTHING, BACKGROUND)
-        table = _table(Runs(shape, start, label), piece, region, count, sums, full, resolution)
-        # New runs: the cached rows and lengths of those above need not be kept.
-        return Regions(Runs(shape, start, label), piece, region, table)
-
-
-def _taken(arrays: list[Any], dtype: Any) -> Any:
-    """The arrays as one; the list is emptied."""
-    joined = np.concatenate([np.zeros(0, dtype), *arrays])
-    arrays.clear()
-    return joined
-
-
 def scan_mask(
     mask: Mask,
     schema: LabelSchema,
@@ -233,13 +186,21 @@ def scan_mask(
     *,
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
+    pieces: PieceNumbers | None = None,
 ) -> Regions:
-    """The regions of a mask (H, W) that is one piece; refuses what is no label mask of ``schema``."""
+    """``scan`` with the background of ``schema`` outside; refuses what is no label mask of this schema."""
     if mask.ndim != 2 or mask.dtype != np.uint8:
         raise DataError("this is no label mask", got=f"{mask.dtype} {mask.shape}", expected="uint8 (height, width)")
     outside = () if schema.background_index is None else (schema.background_index,)
-    regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full)
-    check_labels(regions, schema)
+    regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full, pieces=pieces)
+    unknown = np.flatnonzero(regions.pixels[len(schema) : IGNORE])
+    if unknown.size:
+        raise DataError(
+            "the mask has labels that the schema does not know",
+            got=f"label {int(unknown[0]) + len(schema)}",
+            expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
+            hint="give the schema that the mask was made with",
+        )
     return regions
 
 
@@ -250,27 +211,45 @@ def scan(
     outside: Collection[int] = (),
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
+    pieces: PieceNumbers | None = None,
     rows: int | None = None,
 ) -> Regions:
-    """The regions of a mask (H, W) that may lie on disk; it is read in strips of ``rows``."""
-    height, width = mask.shape
-    scanner, step = RegionScanner(width, outside), rows or strip_rows(width)
-    for top in range(0, height if width else 0, step):
-        strip = np.s_[top : top + step]
-        scanner.add(np.asarray(mask[strip]), confidence=None if confidence is None else np.asarray(confidence[strip]))
-    return scanner.regions(resolution, full)
+    """The regions of a mask (H, W) that may lie on disk; it is read once, in strips of ``rows``.
+
+    Labels in ``outside`` and ignored pixels make no regions. A ``confidence`` (H, W) of ``full`` is certainty.
+    ``pieces(top, height)`` gives the piece of each pixel of some rows; without it, all have piece 0.
+    """
+    width = mask.shape[1]
+    height, step = mask.shape[0] if width else 0, rows or strip_rows(width)
+    starts, labels, numbers, sums = [], [], [], []
+    for top in range(0, height, step):
+        strip = np.ascontiguousarray(mask[top : top + step])
+        layers = [strip] if pieces is None else [strip, np.ascontiguousarray(pieces(top, len(strip)))]
+        start = run_starts(*layers)
+        starts.append(start + top * width)
+        labels.append(strip.ravel()[start])
+        number = np.zeros(len(start)) if pieces is None else layers[1].ravel()[start]
+        numbers.append(number.astype(np.uint16))
+        if confidence is not None:
+            values = np.ascontiguousarray(confidence[top : top + step]).ravel()
+            sums.append(np.add.reduceat(values, start, dtype=np.float64))
+    start, label, piece = _joined(starts, np.int64), _joined(labels, np.uint8), _joined(numbers, np.uint16)
+    shape, is_outside = (height, width), np.zeros(256, dtype=bool)
+    is_outside[[IGNORE, *outside]] = True
+    keyed = Runs(shape, start, piece.astype(np.uint32) << 8 | label)
+    region, count = components(keyed, ~is_outside[label])
+    region[region < 0] = np.where(label[region < 0] == IGNORE, NOTHING, BACKGROUND)
+    by_run = None if confidence is None else _joined(sums, np.float64)
+    table = _table(Runs(shape, start, label), piece, region, count, by_run, full, resolution)
+    # New runs: the cached rows and lengths of those above need not be kept.
+    return Regions(Runs(shape, start, label), piece, region, table)
 
 
-def check_labels(regions: Regions, schema: LabelSchema) -> None:
-    """Refuse a mask with labels that the schema does not know."""
-    unknown = np.flatnonzero(regions.pixels[len(schema) : IGNORE])
-    if unknown.size:
-        raise DataError(
-            "the mask has labels that the schema does not know",
-            got=f"label {int(unknown[0]) + len(schema)}",
-            expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
-            hint="give the schema that the mask was made with",
-        )
+def _joined(arrays: list[Any], dtype: Any) -> Any:
+    """The arrays as one; the list is emptied, so that memory does not hold both."""
+    joined = np.concatenate([np.zeros(0, dtype), *arrays])
+    arrays.clear()
+    return joined
 
 
 def _table(

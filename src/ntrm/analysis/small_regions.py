@@ -77,7 +77,7 @@ def write_without_small_regions(path: Path, labels: Bytes, smallest: float, rows
     regions, count = [np.zeros(0, dtype=np.int32)], 0
     with whole_file(path) as partial, partial.open("wb") as stream:
         for top in range(0, height, rows):
-            strip = np.array(labels[top : top + rows])
+            strip = np.array(labels[top : top + rows], order="C")
             around = others.between((top - reach) * width, (top + rows + reach) * width)
             for some in _portions(small.between(top * width, (top + rows) * width)):
                 length = some.stop - some.start

@@ -52,11 +52,11 @@ class Tissue:
 
 @dataclass(frozen=True)
 class DecodedMask:
-    """Indices read from an RGB mask, and how many pixels were not of an exact palette colour."""
+    """Indices read from an RGB mask, and the *strays*: pixels whose colour is not in the palette."""
 
     mask: Mask
     strays: int
-    """Pixels whose colour is not in the palette, whether they could be mapped or not."""
+    """All of them, whether they could be mapped or not."""
     ignored: int
     """Strays that became ``IGNORE``: white, near-white or too far from every class."""
     worst: tuple[tuple[RGB, int], ...] = ()
@@ -94,19 +94,14 @@ class LabelSchema:
 
     def index(self, name: str) -> int:
         """Index of the class called ``name``."""
-        try:
-            return self._index_by_name[name]
-        except KeyError:
-            raise choices_error("unknown class", name, self.names) from None
+        if name not in self.names:
+            raise choices_error("unknown class", name, self.names)
+        return self.names.index(name)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Short names in index order."""
         return tuple(tissue.name for tissue in self.tissues)
-
-    @cached_property
-    def _index_by_name(self) -> dict[str, int]:
-        return {tissue.name: tissue.index for tissue in self.tissues}
 
     @property
     def background_index(self) -> int | None:
@@ -133,11 +128,11 @@ class LabelSchema:
         table[: len(self)] = self.palette
         return table[np.asarray(mask)]
 
-    def decode(self, rgb: NDArray[np.uint8], distance: float | None = None) -> DecodedMask:
+    def decode(self, rgb: NDArray[np.uint8]) -> DecodedMask:
         """Indices of an RGB mask.
 
-        A palette colour is its class. Any other colour is a stray: it becomes the nearest class within ``distance``
-        (default: ``decode_distance``), or ``IGNORE`` where white is nearer still or every class is too far.
+        A palette colour is its class. Any other colour is a stray: it becomes the nearest class within
+        ``decode_distance``, or ``IGNORE`` where white is nearer still or every class is too far.
 
         >>> SKIN.decode(np.array([[[73, 0, 106], [74, 1, 106], [255, 255, 255]]], dtype=np.uint8)).mask.tolist()
         [[0, 0, 255]]
@@ -151,7 +146,7 @@ class LabelSchema:
         colours, run_of = np.unique(codes[starts], return_inverse=True)
         counts = np.bincount(run_of, weights=lengths, minlength=len(colours)).astype(np.int64)
         rgbs = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1)
-        index_of, exact = self._classify(rgbs, self.decode_distance if distance is None else distance)
+        index_of, exact = self._classify(rgbs)
         stray = np.flatnonzero(~exact)
         order = stray[np.argsort(counts[stray], kind="stable")[::-1]][:5]
         return DecodedMask(
@@ -169,11 +164,12 @@ class LabelSchema:
         smallest = gaps[np.triu_indices(len(self), 1)].min(initial=np.inf)
         return float(min(PALETTE_DISTANCE, smallest / 2))
 
-    def _classify(self, colours: NDArray[np.integer], distance: float) -> tuple[Mask, NDArray[np.bool_]]:
+    def _classify(self, colours: NDArray[np.integer]) -> tuple[Mask, NDArray[np.bool_]]:
+        """(n,) class of each of the colours (n, 3), and whether it is exactly the palette's."""
         gaps = np.linalg.norm(colours[:, None] - self.palette[None].astype(np.float64), axis=2)  # (colours, K)
         gap = gaps.min(axis=1)
         to_white = np.linalg.norm(colours - np.array(WHITE, dtype=np.float64), axis=1)
-        known = (gap == 0) | ((gap <= distance) & (gap < to_white))
+        known = (gap == 0) | ((gap <= self.decode_distance) & (gap < to_white))
         return np.where(known, gaps.argmin(axis=1), IGNORE).astype(np.uint8), gap == 0
 
     def remap_table(self, source: LabelSchema, names: dict[str, str] | None = None) -> NDArray[np.uint8]:
@@ -186,24 +182,20 @@ class LabelSchema:
         [9, 0]
         """
         rename = names or {}
-        unknown = sorted(set(rename) - set(source.names))
-        if unknown:
+        if unknown := sorted(set(rename) - set(source.names)):
             raise choices_error("the renaming names unknown classes", ", ".join(unknown), source.names)
         table = np.full(256, IGNORE, dtype=np.uint8)
-        lost = []
-        for tissue in source.tissues:
-            target = rename.get(tissue.name, tissue.name)
-            if target in self._index_by_name:
-                table[tissue.index] = self._index_by_name[target]
-            elif target:
-                lost.append(target)
-        if lost:
+        targets = [rename.get(name, name) for name in source.names]
+        if lost := [target for target in targets if target and target not in self.names]:
             raise RefusedError(
                 "classes without a counterpart",
                 got=", ".join(lost),
                 expected=", ".join(self.names),
                 hint="map each of them to a known class, or to the empty string for ignore",
             )
+        for index, target in enumerate(targets):
+            if target:
+                table[index] = self.index(target)
         return table
 
     def write_csv(self, path: Path) -> None:
@@ -220,9 +212,8 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
     if got != expected:
         hint = "number the rows of classes.csv 0, 1, 2, … without gaps"
         raise DataError("class indices must count up from 0", got=got, expected=expected, hint=hint)
-    for what, values in (("name", [t.name for t in tissues]), ("colour", [t.rgb for t in tissues])):
-        twice = sorted({str(v) for v in values if values.count(v) > 1})  # type: ignore[arg-type]
-        if twice:
+    for what, values in (("name", [t.name for t in tissues]), ("colour", [str(t.rgb) for t in tissues])):
+        if twice := sorted({value for value in values if values.count(value) > 1}):
             raise DataError(f"two classes share a {what}", got=", ".join(twice), hint=f"give each its own {what}")
     for tissue in tissues:
         if not re.fullmatch(r"[^\x00-\x1f,]{1,64}", tissue.name) or tissue.name != tissue.name.strip():

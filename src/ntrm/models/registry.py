@@ -25,22 +25,20 @@ from ntrm.models.weights import load_encoder_weights
 Builder = Callable[..., SegmentationModel]
 
 
-def _ntrm(
-    classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5", **variant: Any
-) -> SegmentationModel:
+def _paper(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5", **variant: Any) -> NTRM:
     return NTRM(classes, encoder, width, coarse, RelationConfig(**variant))
 
 
-def _control(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5") -> SegmentationModel:
+def _control(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5") -> NTRM:
     return NTRM(classes, encoder, width, coarse, relation=None)
 
 
-def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> SegmentationModel:
+def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> SegFormer:
     return SegFormer(classes, size, width, drop_path)
 
 
 ARCHITECTURES: dict[str, Builder] = {
-    "ntrm-paper": _ntrm,
+    "ntrm-paper": _paper,
     "ntrm-control": _control,
     "unet-resnet18": ResNetUNet,
     "unet-vgg16": VGGUNet,
@@ -109,7 +107,7 @@ def option_names(name: str) -> frozenset[str]:
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:
-    unknown, arch = sorted(options.keys() - option_names(name)), network_named(name)
+    arch, unknown = network_named(name), sorted(options.keys() - option_names(name))
     if not unknown:
         return
     takers = [other for other in ARCHITECTURES if option_names(other).issuperset(unknown)]

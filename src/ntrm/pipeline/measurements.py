@@ -16,7 +16,7 @@ from ntrm.analysis.cancers import cancers_of
 from ntrm.analysis.graph import TissueGraph, graph_of
 from ntrm.analysis.measure import Measured, measurement_sentences, measurements
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
-from ntrm.analysis.regions import Regions, RegionScanner, RegionTable, check_labels, strip_rows
+from ntrm.analysis.regions import Regions, RegionTable, scan_mask
 from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
@@ -60,17 +60,11 @@ def scan_slide(
     labels: Bytes, confidence: Bytes, pieces: PieceMap, *, schema: LabelSchema, resolution: Resolution
 ) -> Regions:
     """The regions of a slide's maps (H, W), which may lie on disk and are read once, in strips."""
-    height, width = labels.shape
-    scanner = RegionScanner(width, () if schema.background_index is None else (schema.background_index,))
-    rows = strip_rows(width)
-    for top in range(0, height, rows):
-        strip = np.s_[top : top + rows]
-        mask = np.asarray(labels[strip])
-        numbers = pieces.on_grid(resolution, Window(top, 0, len(mask), width))
-        scanner.add(mask, numbers, np.asarray(confidence[strip]))
-    regions = scanner.regions(resolution, FULL)
-    check_labels(regions, schema)
-    return regions
+
+    def numbers(top: int, height: int) -> NDArray[np.integer[Any]]:
+        return pieces.on_grid(resolution, Window(top, 0, height, labels.shape[1]))
+
+    return scan_mask(labels, schema, resolution, confidence=confidence, full=FULL, pieces=numbers)
 
 
 def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> Iterator[PieceFindings]:

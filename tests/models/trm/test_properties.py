@@ -1,5 +1,6 @@
 """What must hold for every draw: symmetries, batch independence, finite gradients, memory linear in the pixels."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -142,8 +143,7 @@ def test_gradients_are_finite_with_every_kind_of_absence(kind, masks, layer, see
         features, p = torch.randn(2, CHANNELS, 6, 8, requires_grad=True), presence_of(kind).requires_grad_()
         refined, graph = module(features, p)
         assert graph.presence.sum(dim=1).tolist() == [{"all absent": 0, "one present": 1, "all present": 4}[kind]] * 2
-        parts = [refined.square().sum(), graph.nodes.square().sum(), graph.edge_weights.sum()]
-        torch.autograd.backward(sum(parts))
+        (refined.square().sum() + graph.nodes.square().sum() + graph.edge_weights.sum()).backward()
         # Only soft masks are a function of p.
         tensors = {"features": features, **({"probabilities": p} if masks == "soft" else {})}
         for name, tensor in {**tensors, **dict(module.named_parameters())}.items():
@@ -167,7 +167,8 @@ class Sizes(TorchDispatchMode):
         return out
 
 
-def sizes_made(side, order="project-first", dim=32, classes=12, batch=2):
+@functools.cache
+def sizes_made(side, order="project-first", dim=32, classes=6, batch=2):
     """Elements of every tensor made by one forward pass on a (side, side) grid; no value is ever computed."""
     with FakeTensorMode(), torch.no_grad():
         module = TissueRelation(dim, classes, RelationConfig(order=order, dim=dim)).eval()
@@ -177,7 +178,7 @@ def sizes_made(side, order="project-first", dim=32, classes=12, batch=2):
     return sizes.made
 
 
-SIDES = (32, 64, 128, 256)
+SIDES = (16, 32, 64)
 
 
 @pytest.mark.parametrize("order", VARIANTS["order"])
@@ -187,13 +188,13 @@ def test_the_largest_tensor_is_a_feature_map(order):
 
 
 def elements_per_pixel(dim, classes):
-    """How all tensors together grow from each of four sizes to the next, per image and pixel."""
+    """How all tensors together grow from each size to the next, per image and pixel."""
     totals = [sum(sizes_made(side, dim=dim, classes=classes)) for side in SIDES]
     pixels = [2 * side**2 for side in SIDES]
     return np.diff(totals) / np.diff(pixels)
 
 
 def test_memory_is_linear_in_pixels_times_channels_and_tissues():
-    growth = elements_per_pixel(dim=32, classes=12)
+    growth = elements_per_pixel(dim=32, classes=6)
     assert growth == pytest.approx(growth[0])
-    assert elements_per_pixel(dim=64, classes=24) == pytest.approx(2 * growth)
+    assert elements_per_pixel(dim=64, classes=12) == pytest.approx(2 * growth)

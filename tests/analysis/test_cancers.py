@@ -77,8 +77,8 @@ def test_a_nest_near_the_tumour_counts():
     mask[40:55, 60:80] = SCC
     mask[70:73, 70:73] = SCC
     found = measure_piece(mask, SKIN, OBLONG)
-    assert found.clearance.deep.value_mm == pytest.approx(8.0 * (90 - 73) / 1000)
-    assert found.depth.value_mm == pytest.approx(8.0 * (73 - 20) / 1000)
+    assert found.clearance.deep.value == pytest.approx(8.0 * (90 - 73) / 1000)
+    assert found.depth.value == pytest.approx(8.0 * (73 - 20) / 1000)
 
 
 def test_a_cancer_that_is_not_present_has_no_depth():
@@ -87,7 +87,7 @@ def test_a_cancer_that_is_not_present_has_no_depth():
     mask[24:34, 120:150] = IEC
     found = measure_piece(mask, SKIN, OBLONG, present=["IEC"])
     assert found.depth.reason == ONLY_STRAYS
-    assert found.clearance.lateral.value_mm == pytest.approx(5.0 * 15 / 1000)
+    assert found.clearance.lateral.value == pytest.approx(5.0 * 15 / 1000)
     none = measure_piece(mask, SKIN, OBLONG, present=[])
     assert {none.clearance.deep.reason, none.clearance.lateral.reason, none.depth.reason} == {ONLY_STRAYS}
 

@@ -10,11 +10,9 @@ from tests.analysis.blocks import BCC, block
 
 from ntrm.analysis.graph import NO_TISSUE, OUTSIDE, tissue_graph
 from ntrm.analysis.measure import PURPOSE, measure_piece, measurement_sentences
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.inference.predictor import TissueRelations
-from ntrm.pipeline.relations_mean import RelationsMean
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)
@@ -112,42 +110,6 @@ def test_networkx_reads_the_document(random):
         SKIN.names[tissue] for tissue in graph.present
     }
     assert OUTSIDE in read
-
-
-def relations(random):
-    presence = random.random(K) < 0.6
-    adjacency = (random.random((K, K)) < 0.5) & presence[:, None] & presence[None]
-    np.fill_diagonal(adjacency, False)
-    attention = random.random((2, K, K)) * adjacency
-    area = presence * random.integers(1, 99, size=K)
-    nodes = np.zeros((K, 1))
-    weights = random.random((K, K)) * adjacency
-    return TissueRelations(SKIN.names, presence, area, adjacency, adjacency * 1.0, attention, weights, nodes)
-
-
-def weighted(pairs):
-    total = sum(area for _, area in pairs)
-    return sum(value * area for value, area in pairs) / total if total else 0.0
-
-
-def test_relations_of_windows_are_weighted_by_area(random):
-    windows, mean = [relations(random) for _ in range(4)], RelationsMean(SKIN.names)
-    assert mean.result() is None
-    for window in windows:
-        mean.add(window)
-    found = mean.result()
-    for i, j in itertools.product(range(K), repeat=2):
-        area = [w.area[j] for w in windows]
-        attention = [w.attention[:, i, j].mean() for w in windows]
-        assert found.attention[i, j] == pytest.approx(np.average(attention, weights=area) if any(area) else 0.0)
-        joined = [(w.edge_weights[i, j], w.area[j]) for w in windows if w.adjacency[i, j]]
-        assert found.edge_weight[i, j] == pytest.approx(weighted(joined))
-    mask = np.array([[0, 3]], dtype=np.uint8)
-    edge = tissue_graph(mask, MPP, SKIN, network=found).as_node_link()["edges"][0]
-    assert edge["attention_source_to_target"] == pytest.approx(found.attention[0, 3], abs=1e-6)
-    assert edge["edge_weight_target_to_source"] == pytest.approx(found.edge_weight[3, 0], abs=1e-6)
-    with pytest.raises(UsageError, match="other classes"):
-        RelationsMean(SKIN.names[:3]).add(windows[0])
 
 
 def test_plain_words():

@@ -24,13 +24,13 @@ def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
     wide = Resolution(x=5.0, y=8.0)
     found = measure_piece(mask, SKIN, wide)
     below, beside = 8.0 * (BOTTOM - (top + height)), 5.0 * min(left - LEFT, RIGHT - (left + width))
-    assert found.clearance.least.value_mm == pytest.approx(min(below, beside) / 1000)
+    assert found.clearance.least.value == pytest.approx(min(below, beside) / 1000)
     # The bend at a lower corner, 100 µm to either side, belongs to either margin: it must not be the nearer part.
     if beside**2 > 200 * below:
-        assert found.clearance.deep.value_mm == pytest.approx(below / 1000)
+        assert found.clearance.deep.value == pytest.approx(below / 1000)
     if below**2 > 200 * beside:
-        assert found.clearance.lateral.value_mm == pytest.approx(beside / 1000)
-    assert found.depth.value_mm == pytest.approx(8.0 * (top + height - TOP) / 1000)
+        assert found.clearance.lateral.value == pytest.approx(beside / 1000)
+    assert found.depth.value == pytest.approx(8.0 * (top + height - TOP) / 1000)
     assert found.orientation.value == pytest.approx(0.0, abs=0.5) or found.orientation.value > 359.5
 
 
@@ -43,13 +43,11 @@ def test_the_distances_are_those_of_brute_force(random):
     scale = (9.0, 4.0)
     found = measure_piece(mask, SKIN, Resolution(x=4.0, y=9.0))
     tumour = np.argwhere((mask == BCC) | (mask == SCC))
-    assert found.depth.value_mm == pytest.approx(
-        far_apart(tumour, found.outline.surface, scale).min(axis=1).max() / 1000
-    )
+    assert found.depth.value == pytest.approx(far_apart(tumour, found.outline.surface, scale).min(axis=1).max() / 1000)
     cut = found.outline.outer[~found.outline.is_surface]
     distances = far_apart(tumour, cut, scale)
     least = found.clearance.least
-    assert least.value_mm <= distances.min() / 1000 <= least.value_mm + 0.0091
+    assert least.value <= distances.min() / 1000 <= least.value + 0.0091
     (row, column), (to_row, to_column) = least.line
     assert mask[int(row), int(column)] in (BCC, SCC)
     assert mask[int(to_row), int(to_column)] == BKG
@@ -61,37 +59,37 @@ def test_turning_the_picture_turns_the_direction_and_nothing_else(turns, facing)
     mask[40:50, 60:80] = BCC
     found = measure_piece(np.rot90(mask, turns).copy(), SKIN, MPP)
     assert (found.orientation.value - facing + 180) % 360 - 180 == pytest.approx(0.0, abs=0.5)
-    assert found.depth.value_mm == pytest.approx(6.7 * 30 / 1000)
-    assert found.clearance.deep.value_mm == pytest.approx(6.7 * 40 / 1000)
-    assert found.clearance.lateral.value_mm == pytest.approx(6.7 * 45 / 1000)
+    assert found.depth.value == pytest.approx(6.7 * 30 / 1000)
+    assert found.clearance.deep.value == pytest.approx(6.7 * 40 / 1000)
+    assert found.clearance.lateral.value == pytest.approx(6.7 * 45 / 1000)
 
 
 def test_surface_tears_holes_loose_bits_and_worn_keratin_are_no_margin():
     mask = block()
     mask[TOP : TOP + 12, 80:100] = SCC
-    expected = measure_piece(mask, SKIN, MPP).clearance.least.value_mm
+    expected = measure_piece(mask, SKIN, MPP).clearance.least.value
     assert expected == pytest.approx(6.7 * (BOTTOM - TOP - 12) / 1000)
     mask[TOP - 5 : TOP, 85:95] = IGNORE  # the tumour is bare
     mask[40:44, 90:93] = BKG  # a hole
     mask[60:BOTTOM, 110:114] = BKG  # a tear from below
     mask[97:100, 70:80] = HYP  # a crumb
-    assert measure_piece(mask, SKIN, MPP).clearance.least.value_mm == pytest.approx(expected)
+    assert measure_piece(mask, SKIN, MPP).clearance.least.value == pytest.approx(expected)
 
 
 def test_keratin_that_reaches_down_does_not_lower_the_surface():
     mask = block()
     mask[TOP:60, 60:120] = SCC
-    plain = measure_piece(mask, SKIN, MPP).depth.value_mm
+    plain = measure_piece(mask, SKIN, MPP).depth.value
     mask[TOP:50, 80:92] = KER
-    assert measure_piece(mask, SKIN, MPP).depth.value_mm == pytest.approx(plain, abs=0.0068)
+    assert measure_piece(mask, SKIN, MPP).depth.value == pytest.approx(plain, abs=0.0068)
 
 
 def test_a_tumour_that_is_cut_through_has_no_clearance():
     mask = block()
     mask[80:BOTTOM, 50:60] = BCC
     found = measure_piece(mask, SKIN, MPP).clearance
-    assert (found.deep.value_mm, found.least) == (0.0, found.deep)
-    assert found.lateral.value_mm > 0.2
+    assert (found.deep.value, found.least) == (0.0, found.deep)
+    assert found.lateral.value > 0.2
 
 
 def without(mask, *labels):
@@ -103,7 +101,7 @@ def test_what_cannot_be_assessed_says_why():
     assert measure_piece(mask, SKIN, MPP).clearance.deep.reason == NO_TUMOUR
     assert measure_piece(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
     mask[TOP : TOP + 8, 60:80] = IEC
-    assert measure_piece(mask, SKIN, MPP).clearance.deep.value_mm is not None
+    assert measure_piece(mask, SKIN, MPP).clearance.deep.value is not None
     assert measure_piece(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
     mask[40:50, 60:80] = BCC
     edge = measure_piece(mask, SKIN, MPP, touches_edge=True)
@@ -114,7 +112,7 @@ def test_what_cannot_be_assessed_says_why():
     split[:, 100:110] = IGNORE
     split = measure_piece(split, SKIN, MPP)
     assert split.clearance.least.reason == FRAGMENTED
-    assert split.depth.value_mm == pytest.approx(0.0067 * 30)
+    assert split.depth.value == pytest.approx(0.0067 * 30)
     assert (split.orientation.value + 90) % 360 == pytest.approx(90, abs=1)
 
 

@@ -31,7 +31,7 @@ def test_fine_masks_are_thinned_and_keep_their_measures(monkeypatch):
     assert thinned.outline.stride == 3
     plain = measure_piece(mask, SKIN, MPP)
     for one, other in ((thinned.depth, plain.depth), (thinned.clearance.deep, plain.clearance.deep)):
-        assert one.value_mm == pytest.approx(other.value_mm, abs=0.0067)
+        assert one.value == pytest.approx(other.value, abs=0.0067)
 
 
 def test_a_pearl_at_the_cut_is_no_surface():

@@ -44,7 +44,7 @@ def test_a_piece_is_cut_off_if_its_mask_reaches_the_edge(gap, cut_off):
     if cut_off:
         assert found.measured["deep_clearance"].reason == SCAN_EDGE
     else:
-        assert found.measured["deep_clearance"].value_mm == pytest.approx(0.008 * (200 - gap - 120))
+        assert found.measured["deep_clearance"].value == pytest.approx(0.008 * (200 - gap - 120))
 
 
 def test_a_thin_spur_to_the_edge_cuts_nothing_off():
@@ -53,7 +53,7 @@ def test_a_thin_spur_to_the_edge_cuts_nothing_off():
     found = measured(mask)
     assert found.piece.touches_edge
     assert not found.touches_edge
-    assert found.measured["deep_clearance"].value_mm == pytest.approx(0.008 * (185 - 120))
+    assert found.measured["deep_clearance"].value == pytest.approx(0.008 * (185 - 120))
 
 
 def test_an_unsure_cancer_has_no_depth_and_cancers_are_those_of_the_whole_piece(random):

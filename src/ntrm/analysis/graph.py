@@ -65,7 +65,6 @@ class TissueGraph:
     contact_counts: Ints
     """(K + 1, K + 1) pairs of regions; with outside, the regions that border on it."""
     regions: RegionTable
-    network: NetworkRelations | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,7 +98,7 @@ class TissueGraph:
         about = {
             "units": {"area": "mm²", "length": "mm", "share": "1", "position": "px"},
             "mpp": {"x": self.resolution.x, "y": self.resolution.y},
-            "windows": None if self.network is None else self.network.windows,
+            "windows": None,
             "connectivity": CONNECTIVITY,
             "purpose": PURPOSE,
         }
@@ -138,7 +137,7 @@ class TissueGraph:
         return node if table.confidence is None else node | {"confidence": _round(table.confidence[region])}
 
     def _tissue_edge(self, i: int, j: int) -> dict[str, Any]:
-        edge: dict[str, Any] = {
+        return {
             "source": self.names[i],
             "target": self.names[j],
             "kind": "boundary",
@@ -147,12 +146,6 @@ class TissueGraph:
             "share_of_target": _round(self.boundary_share[j, i]),
             "contacts": int(self.contact_counts[i, j]),
         }
-        if self.network is None or j >= len(self.schema):
-            return edge
-        for key, values in (("attention", self.network.attention), ("edge_weight", self.network.edge_weight)):
-            edge[f"{key}_source_to_target"] = _round(values[i, j])
-            edge[f"{key}_target_to_source"] = _round(values[j, i])
-        return edge
 
     def _region_edge(self, contact: int) -> dict[str, Any]:
         one, other = self.regions.number[self.regions.contacts[contact]].tolist()
@@ -189,7 +182,6 @@ def tissue_graph(
     *,
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
-    network: NetworkRelations | None = None,
 ) -> TissueGraph:
     """The graph of a mask: its tissues and regions, with areas, and the borders between them, with lengths.
 
@@ -199,7 +191,6 @@ def tissue_graph(
         schema: what the indices mean.
         confidence: (H, W) confidence of each pixel.
         full: the confidence that means certainty.
-        network: relations of a network, to be added to the graph.
 
     >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), mpp=10)
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
@@ -208,13 +199,11 @@ def tissue_graph(
     resolution = mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
     if confidence is not None and confidence.shape != mask.shape:
         raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)
-    return graph_of(scan_mask(mask, schema, resolution, confidence=confidence, full=full).table, schema, network)
+    return graph_of(scan_mask(mask, schema, resolution, confidence=confidence, full=full).table, schema)
 
 
-def graph_of(regions: RegionTable, schema: LabelSchema, network: NetworkRelations | None = None) -> TissueGraph:
+def graph_of(regions: RegionTable, schema: LabelSchema) -> TissueGraph:
     """The graph of one piece from the table of its regions."""
-    if network is not None and network.names != schema.names:
-        raise DataError("relations of other classes", got=network.names, expected=schema.names)
     pixels = np.bincount(regions.tissue, regions.pixels, len(schema)).astype(np.float64)
     at_outside = regions.outside_mm > 0
     return TissueGraph(
@@ -224,7 +213,6 @@ def graph_of(regions: RegionTable, schema: LabelSchema, network: NetworkRelation
         _by_tissue(regions, len(schema), regions.contact_mm, regions.outside_mm),
         _by_tissue(regions, len(schema), np.ones(len(regions.contacts)), at_outside.astype(float)).astype(np.int64),
         regions,
-        network,
     )
 
 

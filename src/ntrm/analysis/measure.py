@@ -74,11 +74,6 @@ class Measured:
                 expected=f"a number from 0 in one of {', '.join(UNITS)}, or None and the reason",
             )
 
-    @property
-    def value_mm(self) -> float | None:
-        """The value, if it is a length."""
-        return self.value if self.unit == "mm" else None
-
     def shifted(self, row: float, column: float) -> Measured:
         """The same in the pixels of a larger mask, in which the piece begins at (row, column)."""
         if self.line is None:

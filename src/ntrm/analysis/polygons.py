@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ def outlines_of(regions: Regions) -> Iterator[Outlines]:
         first, last = last, max(last + 1, int(np.searchsorted(up_to, before + CORNERS, side="right")))
         chosen = corners
         if (first, last) != (0, count):
-            within = (corners.region >= first) & (corners.region < last)
+            within: Any = (corners.region >= first) & (corners.region < last)
             chosen = Corners(*(column[within] for column in corners))
         yield _linked(chosen._replace(region=chosen.region - first))
 
@@ -100,10 +100,11 @@ def _corners(regions: Regions) -> Corners:
     framed = Runs(regions.runs.shape, regions.runs.start, np.maximum(regions.region, -1))
     height = framed.shape[0]
     strips = [*strips_of(framed)] if len(regions.table) else []
-    dtypes = (np.int32, np.int32, np.int8, np.int8, np.int32)
+    dtypes: Any = (np.int32, np.int32, np.int8, np.int8, np.int32)
     none = Corners(*(np.zeros(0, dtype) for dtype in dtypes))
     turns = [_turns(*_around(framed, top, bottom + (bottom == height))) for top, bottom in strips]
-    return Corners(*(np.concatenate(column) for column in zip(none, *turns, strict=True)))
+    columns: Any = zip(none, *turns, strict=True)
+    return Corners(*(np.concatenate(column) for column in columns))
 
 
 def _around(runs: Runs, top: int, bottom: int) -> tuple[Ids, Ids, NDArray[np.int32]]:

@@ -50,6 +50,7 @@ def predicted_without(variant):
     return without
 
 
+@pytest.mark.usefixtures("seed")
 @pytest.mark.parametrize("variant", COMBINATIONS, ids=lambda variant: "-".join(map(str, variant.values())))
 def test_gradients_go_where_the_specification_says(variant):
     _, without = measured(variant)

@@ -70,8 +70,8 @@ class SegmentationModel(nn.Module):
 
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this network, with the reason, as its modules report them."""
-        modules = [(name, module) for name, module in self.named_children() if hasattr(module, "without_gradient")]
-        return {f"{name}.{key}": why for name, module in modules for key, why in module.without_gradient().items()}
+        modules: dict[str, Any] = {k: v for k, v in self.named_children() if hasattr(v, "without_gradient")}
+        return {f"{name}.{key}": why for name, own in modules.items() for key, why in own.without_gradient().items()}
 
     def describe(self, **changes: Any) -> Self:
         """Set fields of the config (µm/px, name, data …) and return the network."""

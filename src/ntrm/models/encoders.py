@@ -132,8 +132,7 @@ class ResNetEncoder(nn.Module):
 def make_encoder(name: str, width: float = 1.0) -> ResNetEncoder | TimmEncoder:
     """Encoder by name: ``resnet18``, ``resnet34``, ``resnet50`` or ``timm:<name>``."""
     if not isinstance(name, str):
-        expected = "resnet18, resnet34, resnet50 or timm:<name>"
-        raise UsageError("an encoder has a name", got=repr(name), expected=expected)
+        raise UsageError("an encoder has a name", got=repr(name), expected=f"{', '.join(RESNETS)} or timm:<name>")
     if name.startswith("timm:"):
         if width != 1.0:
             raise UsageError("timm encoders come in their own width", got=width, expected="width 1")

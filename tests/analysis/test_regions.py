@@ -8,7 +8,6 @@ from scipy import ndimage
 
 from ntrm.analysis import regions as module
 from ntrm.analysis.regions import BACKGROUND, NOTHING, scan, scan_mask
-from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 
@@ -81,11 +80,6 @@ def test_the_rim_is_what_an_erosion_takes_away(random):
     chosen = random.random(len(regions.table)) < 0.5
     within = np.repeat(np.append(chosen, [False, False])[regions.region], regions.runs.length).reshape(mask.shape)
     np.testing.assert_array_equal(regions.rim(chosen), np.argwhere(within & ~ndimage.binary_erosion(within, FOUR)))
-
-
-def test_unknown_labels_are_refused():
-    with pytest.raises(DataError, match="does not know"):
-        scan_mask(np.full((3, 4), len(SKIN), dtype=np.uint8), SKIN, MPP)
 
 
 def test_memory_does_not_grow_with_the_pixels(monkeypatch):

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
 
 def test_exit_codes_are_those_of_the_interface():
@@ -17,9 +17,3 @@ def test_errors_cross_process_borders_whole(kind):
     assert type(copy) is kind
     assert str(copy) == str(error)
     assert copy.hint == "do this"
-
-
-def test_an_unknown_name_lists_the_choices():
-    error = choices_error("unknown tissue", "X", ["EPI", "GLD"])
-    assert "EPI, GLD" in str(error)
-    assert error.exit_code == 2

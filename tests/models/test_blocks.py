@@ -11,7 +11,7 @@ from torch import nn
 
 from ntrm.core.errors import UsageError
 from ntrm.models import blocks
-from ntrm.models.blocks import DecoderBlock, check_input, conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.blocks import check_input, conv_bn_relu, initialise, scaled, upsample
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 5])
@@ -33,19 +33,6 @@ def test_upsampling_is_linear_between_pixel_centres(factor, random):
     expected = np.apply_along_axis(linear_between_centres, 0, expected, factor)
     ours = upsample(torch.as_tensor(image)[None, None], factor)[0, 0].numpy()
     np.testing.assert_allclose(ours, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("skip", [0, 3])
-def test_decoder_block_doubles_the_size(skip):
-    block = DecoderBlock(6, skip, 5)
-    fine = torch.randn(2, 3, 8, 12) if skip else None
-    assert block(torch.randn(2, 6, 4, 6), fine).shape == (2, 5, 8, 12)
-
-
-def test_the_skip_is_used(seed):
-    torch.manual_seed(seed)
-    block, coarse = DecoderBlock(6, 3, 5).eval(), torch.randn(1, 6, 4, 4)
-    assert not torch.equal(block(coarse, torch.zeros(1, 3, 8, 8)), block(coarse, torch.ones(1, 3, 8, 8)))
 
 
 def test_initial_values(seed):

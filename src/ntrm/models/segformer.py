@@ -48,7 +48,9 @@ def make_segformer(size: str, classes: int, width: float = 1.0, drop_path: float
         from transformers import SegformerConfig, SegformerForSemanticSegmentation
     except (ImportError, RuntimeError) as error:  # RuntimeError: transformers found a broken companion library
         raise UsageError("the Mix Transformer needs transformers", got=error, hint='pip install "ntrm[mit]"') from error
-    config = SegformerConfig(
+    make_config: Any = SegformerConfig  # the library is typed in parts only
+    make_network: Any = SegformerForSemanticSegmentation
+    config = make_config(
         depths=list(shape.depths),
         hidden_sizes=[heads * scaled(shape.head, width) for heads in HEADS],
         num_attention_heads=list(HEADS),
@@ -56,7 +58,7 @@ def make_segformer(size: str, classes: int, width: float = 1.0, drop_path: float
         drop_path_rate=drop_path,
         num_labels=classes,
     )
-    network: nn.Module = SegformerForSemanticSegmentation(config)
+    network: nn.Module = make_network(config)
     _install_hooks(network)
     return network
 

@@ -22,15 +22,13 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.data.layouts import MEASUREMENTS
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.inference.mask_store import BandStore
-from ntrm.inference.window_checkpoint import Checkpoint
+from ntrm.inference.mask_store import BandStore, Checkpoint
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import remember_failure
 from ntrm.training.checkpoint import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
-from ntrm.wsi.inputs import find_inputs
-from ntrm.wsi.naming import slide_ids
+from ntrm.wsi.inputs import find_inputs, slide_ids
 from ntrm.wsi.readers.formats import open_slide
 
 BANDS = (40, 30, {"slide": "a"})

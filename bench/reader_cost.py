@@ -27,8 +27,9 @@ from tests.wsi import making
 
 from ntrm.core.errors import NtrmError
 from ntrm.wsi.isolated import ReadingProcess
-from ntrm.wsi.readers.formats import SlideInfo, SlideReader, open_slide
+from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.openslide_reader import OpenSlideReader
+from ntrm.wsi.readers.reader import SlideInfo, SlideReader
 
 WINDOW = 512
 TILE = (256, 256)

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from tests.wsi.pictures import clean, out_of_focus
+from tests.wsi.pictures import clean, out_of_focus, tissue_of
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average
@@ -33,7 +33,6 @@ from ntrm.wsi.quality.checks import FLAGGED
 from ntrm.wsi.quality.focus import as_judged, blur_score, fine_detail, sample_windows
 from ntrm.wsi.quality.thumbnail import glass_colour
 from ntrm.wsi.readers.formats import open_slide
-from ntrm.wsi.tissue_mask import find_tissue
 
 BLURS = (0.0, 0.7, 1.0, 1.2, 1.7, 2.5)
 REAL = {"glas": (0.62, 1.24, 2.5), "gleason2019": (1.25, 2.5, 6.7)}
@@ -44,7 +43,7 @@ def phantom(seed: int) -> tuple[Any, list[Any]]:
     """Thumbnail and samples of a drawn section."""
     picture = clean(seed, PHANTOM_MPP)
     small = area_average(picture, 2, 2)
-    windows = sample_windows(find_tissue(small, 2 * PHANTOM_MPP), 2 * PHANTOM_MPP, PHANTOM_MPP, picture.shape[:2])
+    windows = sample_windows(tissue_of(small, 2 * PHANTOM_MPP), 2 * PHANTOM_MPP, PHANTOM_MPP, picture.shape[:2])
     return small, [picture[window.slices] for window in windows]
 
 
@@ -52,7 +51,7 @@ def real(path: Path, own_mpp: float, model_mpp: float) -> tuple[Any, list[Any]]:
     """The same of an image in a file."""
     grid = SlideGrid(open_slide(path), model_mpp, Resolution.square(own_mpp))
     small, mpp = thumbnail(grid, max(THUMBNAIL_MPP, model_mpp))
-    windows = sample_windows(find_tissue(small, mpp), mpp, grid.resolution, (grid.height, grid.width))
+    windows = sample_windows(tissue_of(small, mpp), mpp, grid.resolution, (grid.height, grid.width))
     read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
     return small, [as_judged(sample, grid.resolution) for sample in read]
 

@@ -29,9 +29,9 @@ from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.noise import derive
 from ntrm.phantom.render import Artefacts, expose, render
 from ntrm.wsi.quality import folds
-from ntrm.wsi.quality.folds import folds_in
-from ntrm.wsi.quality.thumbnail import Thumbnail, pen_in
-from ntrm.wsi.tissue_mask import tissue_in
+from ntrm.wsi.quality.folds import find_folds
+from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
+from ntrm.wsi.tissue_mask import find_tissue
 
 MPP, SHRUNK = 6.7, 2
 CONTRASTS = (0.2, 0.25, 0.3, 0.35, 0.4)
@@ -50,12 +50,12 @@ def scanned(picture: Any, seed: int) -> Thumbnail:
 
 
 def found_folds(seen: Thumbnail) -> dict[float, Any]:
-    pen = pen_in(seen)
-    tissue = seen.shrunk(tissue_in(seen, pen)) & ~pen
+    pen = find_pen(seen)
+    tissue = seen.downsampled(find_tissue(seen, pen)) & ~pen
     chosen, found = folds.LEAST_CONTRAST, {}
     for contrast in CONTRASTS:
         folds.LEAST_CONTRAST = contrast
-        found[contrast] = seen.spread(folds_in(seen.averaged, tissue, seen.coarse))
+        found[contrast] = seen.upsampled(find_folds(seen.averaged, tissue, seen.coarse))
     folds.LEAST_CONTRAST = chosen
     return found
 
@@ -66,7 +66,7 @@ def section(seed: int, cancer: str) -> dict[str, Any]:
     ink = Artefacts(ink=Artefacts.draw(derive(seed, "scan")).ink)
     picture = render(mask, MPP, seed, artefacts=ink)
     seen, true = scanned(picture, seed), shrunk(mask != BKG)
-    tissue, fat = tissue_in(seen, pen_in(seen)), shrunk(mask == SKIN.index("HYP"))
+    tissue, fat = find_tissue(seen, find_pen(seen)), shrunk(mask == SKIN.index("HYP"))
     row = {
         "missed": (true & ~tissue).sum() / true.sum(),
         "fat_missed": (fat & ~tissue).sum() / max(fat.sum(), 1),

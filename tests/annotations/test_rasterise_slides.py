@@ -22,7 +22,7 @@ class InMemory:
     def __init__(self, pixels):
         height, width, _ = pixels.shape
         self.pixels = pixels
-        self.info = SlideInfo("array", width, height, None, (SlideLevel(width, height, 1.0),), None, "array")
+        self.info = SlideInfo("array", "array", (SlideLevel(width, height, 1.0),))
 
     def read(self, x, y, width, height, level):
         assert level == 0

@@ -1,13 +1,21 @@
 import errno
 import os
 from itertools import pairwise
-
 import numpy as np
 import pytest
-
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.inference import mask_store
 from ntrm.inference.mask_store import BandStore, drop
+import numpy as np
+import pytest
+from ntrm.core.errors import DataError, UsageError
+from ntrm.inference.mask_store import DiskArray
+import errno
+import numpy as np
+import pytest
+from ntrm.core.errors import DataError
+from ntrm.inference import window_checkpoint
+from ntrm.inference.mask_store import Checkpoint, Checkpoints
 
 HEIGHT, WIDTH, PLAN = 50, 30, {"model": "a", "batch": 2}
 
@@ -140,3 +148,164 @@ def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, trut
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         assert store.done == 12
     np.testing.assert_array_equal(finished(tmp_path, truth), truth)
+
+
+@pytest.fixture
+def truth(random):
+    return random.integers(0, 256, [int(n) for n in random.integers(1, 40, 2)], dtype=np.uint8)
+
+
+@pytest.fixture
+def stored(tmp_path, truth):
+    (tmp_path / "map.u8").write_bytes((truth + np.uint8(1)).tobytes())
+    with DiskArray(tmp_path / "map.u8", *truth.shape, less=1) as found:
+        yield found
+
+
+def one_index(random, size):
+    if random.random() < 0.3:
+        return int(random.integers(-size, size))
+    low, high = (int(n) for n in random.integers(-size - 3, size + 4, 2))
+    return slice(
+        low if random.random() < 0.8 else None,
+        high if random.random() < 0.8 else None,
+        [None, 1, 2, 3][int(random.integers(4))],
+    )
+
+
+def test_it_is_indexed_like_an_array(stored, truth, random):
+    for _ in range(200):
+        rows, columns = (one_index(random, size) for size in truth.shape)
+        for index in (rows, (rows, columns), np.int64(rows) if isinstance(rows, int) else rows):
+            np.testing.assert_array_equal(stored[index], truth[index])
+            assert stored[index].dtype == np.uint8
+    np.testing.assert_array_equal(np.asarray(stored), truth)
+    np.testing.assert_array_equal(np.array([stored, stored]), [truth, truth])
+    assert (stored.shape, stored.ndim, stored.size, len(stored)) == (truth.shape, 2, truth.size, len(truth))
+    assert stored.dtype == np.uint8
+
+
+def test_whatever_would_go_wrong_silently_is_refused(stored, truth):
+    with pytest.raises(IndexError):
+        stored[truth.shape[0]]
+    for index in (truth > 3, [0], (0, 0, 0), None):
+        with pytest.raises(UsageError, match="rows and rectangles"):
+            stored[index]
+    with pytest.raises(UsageError, match="compared"):
+        assert stored == 3
+    with pytest.raises(TypeError):
+        np.add(truth, stored)
+
+
+def test_a_file_that_is_too_short_is_refused(tmp_path):
+    (tmp_path / "map.u8").write_bytes(b"12345")
+    with pytest.raises(DataError, match="too short"):
+        DiskArray(tmp_path / "map.u8", 2, 3)
+    (tmp_path / "map.u8").write_bytes(b"123456")
+    with DiskArray(tmp_path / "map.u8", 2, 3) as stored:
+        (tmp_path / "map.u8").write_bytes(b"1234")
+        with pytest.raises(DataError, match="shorter"):
+            stored[:]
+
+
+def draw(random, top):
+    arrays = {
+        "carry/3": random.random((3, 4, 5), dtype=np.float32),
+        "relations": random.random(7),
+        "pending/0.1": random.integers(0, 256, (2, 9), dtype=np.uint8),
+    }
+    return Checkpoint(top, top // 2, arrays)
+
+
+def assert_same(one, other):
+    assert (one.top, one.first) == (other.top, other.first)
+    assert one.arrays.keys() == other.arrays.keys()
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name])
+        assert array.dtype == other.arrays[name].dtype
+
+
+def test_the_latest_that_is_not_ahead_comes_back(tmp_path, random):
+    kept = [draw(random, top) for top in (10, 20, 30)]
+    store = Checkpoints(tmp_path, "plan")
+    assert store.load(100) is None
+    for checkpoint in kept:
+        store.save(checkpoint)
+    for done, expected in ((100, kept[2]), (30, kept[2]), (29, kept[1]), (20, kept[1])):
+        assert_same(Checkpoints(tmp_path, "plan").load(done), expected)
+    assert Checkpoints(tmp_path, "plan").load(19) is None
+    assert Checkpoints(tmp_path, "another").load(100) is None
+    # After going back to an older one, the next takes the place of the other.
+    store = Checkpoints(tmp_path, "plan")
+    store.load(29)
+    store.save(draw(random, 25))
+    assert Checkpoints(tmp_path, "plan").load(100).top == 25
+    assert Checkpoints(tmp_path, "plan").load(24).top == 20
+
+
+def test_no_damage_gets_through(tmp_path, random):
+    store = Checkpoints(tmp_path, "plan")
+    first, second = draw(random, 10), draw(random, 20)
+    store.save(first)
+    store.save(second)
+    path = tmp_path / window_checkpoint.FILES[1]
+    whole = path.read_bytes()
+    for _ in range(150):
+        damaged = bytearray(whole)
+        at = int(random.integers(0, len(whole)))
+        kind = random.choice(["cut", "flip", "add"])
+        if kind == "cut":
+            damaged = damaged[:at]
+        elif kind == "flip":
+            damaged[at] ^= int(random.integers(1, 256))
+        else:
+            damaged.insert(at, int(random.integers(0, 256)))
+        path.write_bytes(damaged)
+        assert_same(Checkpoints(tmp_path, "plan").load(100), first)
+    path.write_bytes(whole)
+    assert_same(Checkpoints(tmp_path, "plan").load(100), second)
+
+
+def test_a_head_that_asks_for_all_the_memory_is_not_believed(tmp_path, random):
+    Checkpoints(tmp_path, "plan").save(draw(random, 10))
+    path = tmp_path / window_checkpoint.FILES[0]
+    for old, new in ((b"[3, 4, 5]", b"[3000000, 4000000, 5]"), (b"float32", b"object"), (b"[7]", b"[-7]")):
+        Checkpoints(tmp_path, "plan").save(draw(random, 10))
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        assert Checkpoints(tmp_path, "plan").load(100) is None
+    path.write_bytes(b"[" * 100_000 + b"\n")
+    assert Checkpoints(tmp_path, "plan").load(100) is None
+
+
+def test_they_are_due_by_what_they_cost(tmp_path, random, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(window_checkpoint.time, "monotonic", lambda: clock[0])
+    store = Checkpoints(tmp_path, "plan")
+    assert store.due()
+
+    def slow(*_):
+        clock[0] += 0.5
+
+    real = window_checkpoint._write
+    monkeypatch.setattr(window_checkpoint, "_write", lambda *arguments: (slow(), real(*arguments))[1])
+    store.save(draw(random, 10))
+    for seconds, expected in ((5.0, False), (9.9, False), (10.1, True), (10.2, False), (20.2, True)):
+        clock[0] = seconds
+        assert store.due() is expected
+
+
+def test_a_full_disk_is_an_error_of_ours_and_the_last_one_stays(tmp_path, random, monkeypatch):
+    store, first = Checkpoints(tmp_path, "plan"), draw(random, 10)
+    store.save(first)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(window_checkpoint, "_write", full)
+    for top in (20, 30):
+        with pytest.raises(DataError, match="cannot write"):
+            store.save(draw(random, top))
+    assert_same(Checkpoints(tmp_path, "plan").load(100), first)
+    assert [path.name for path in tmp_path.iterdir()] == [window_checkpoint.FILES[0]]

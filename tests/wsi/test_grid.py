@@ -12,8 +12,22 @@ from ntrm.core.labels import WHITE
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average, shrunk_length
 from ntrm.wsi import grid as grid_module
-from ntrm.wsi.grid import SlideGrid, best_level, thumbnail
+from ntrm.wsi.grid import (
+    MOST_READ,
+    PIXELS_PER_BYTE,
+    READ_ANYWAY,
+    SUBPIXELS,
+    SlideCost,
+    SlideGrid,
+    best_level,
+    box_weights,
+    check_cost,
+    cost_of,
+    resample,
+    thumbnail,
+)
 from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 
 def whole(grid):
@@ -176,18 +190,17 @@ def test_the_record_is_plain_json(tmp_path, random):
 def test_thumbnails(tmp_path, random):
     image = making.tissue(random, 402, 600)
     slide = open_slide(making.write_ome(tmp_path / "a", image))
-    small, resolution = thumbnail(slide, 8.0)
+    small, resolution = thumbnail(SlideGrid(slide, 0.7), 8.0)
     assert small.shape == (25, 38, 3)
     assert resolution == Resolution(8.0, 8.0)
     np.testing.assert_allclose(small[:, :-1], area_average(image, 16, 16)[:, :-1], atol=3)
     again, _ = thumbnail(SlideGrid(slide, 1.0), 8.0)
     np.testing.assert_array_equal(again, small)
-    own, resolution = thumbnail(slide, 0.1)  # never finer than the slide
+    own, resolution = thumbnail(SlideGrid(slide, 0.7), 0.1)  # never finer than the slide
     np.testing.assert_array_equal(own, image)
     assert resolution == Resolution(0.5, 0.5)
-    with pytest.raises(RefusedError):
-        thumbnail(open_slide(making.write_png(tmp_path / "b", image)), 8.0)
-    given, resolution = thumbnail(SlideGrid(open_slide(tmp_path / "b"), 6.7, Resolution(5.0, 5.0)), 10.0)
+    png = open_slide(making.write_png(tmp_path / "b", image))
+    given, resolution = thumbnail(SlideGrid(png, 6.7, Resolution(5.0, 5.0)), 10.0)
     assert (given.shape, resolution) == ((201, 300, 3), Resolution(10.0, 10.0))
 
 
@@ -211,9 +224,9 @@ def test_what_a_thumbnail_read_is_not_read_again(write, tmp_path, random):
     plain = open_slide(write(tmp_path / "a.tif", image, **({} if write is making.write_strips else {"levels": 1})))
     slide = Counting(plain)
     grid = SlideGrid(slide, 0.5)
-    assert grid.keeps_whole_level
+    assert grid.caches_level
     small, resolution = thumbnail(grid, 1.3)
-    wanted, same = thumbnail(plain, 1.3)
+    wanted, same = thumbnail(SlideGrid(plain, 0.7), 1.3)
     np.testing.assert_array_equal(small, wanted)
     assert resolution == same
     assert sum(pixels for _, pixels in slide.asked) == 301 * 403
@@ -225,16 +238,16 @@ def test_what_a_thumbnail_read_is_not_read_again(write, tmp_path, random):
 def test_a_thumbnail_of_the_scanned_part_alone(tmp_path, random):
     slide = open_slide(making.write_scn(tmp_path / "a.scn", making.tissue(random, 256, 384)))
     assert slide.info.bounds is not None
+    wanted, _ = thumbnail(SlideGrid(slide, 0.7), 2.0)
     for model in (0.5, 1.0, 1.34):
-        small, _ = thumbnail(SlideGrid(slide, model), 2.0)
-        np.testing.assert_array_equal(small, thumbnail(slide, 2.0)[0])
+        np.testing.assert_array_equal(thumbnail(SlideGrid(slide, model), 2.0)[0], wanted)
 
 
 def test_a_level_that_is_resampled_or_too_large_is_read_anew(tmp_path, random, monkeypatch):
     slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 60, 80)))
-    assert not SlideGrid(slide, 0.7).keeps_whole_level
+    assert not SlideGrid(slide, 0.7).caches_level
     monkeypatch.setattr(grid_module, "CACHE_BYTES", 60 * 80 * 3 - 1)
-    assert not SlideGrid(slide, 0.5).keeps_whole_level
+    assert not SlideGrid(slide, 0.5).caches_level
 
 
 def test_what_is_forgotten_is_read_again(tmp_path, random):
@@ -247,3 +260,162 @@ def test_what_is_forgotten_is_read_again(tmp_path, random):
     grid.forget()
     assert np.array_equal(whole(grid), before)
     assert asked
+
+
+def literal(pixels, step_y, step_x, rows, columns):
+    """Means over the exact areas, one output pixel at a time."""
+    height, width = pixels.shape[:2]
+    out = np.zeros((rows, columns, 3))
+    for i in range(rows):
+        for j in range(columns):
+            total = area = 0.0
+            for y in range(height):
+                share_y = min(y + 1, (i + 1) * step_y) - max(y, i * step_y)
+                for x in range(width):
+                    share = max(0, share_y) * max(0, min(x + 1, (j + 1) * step_x) - max(x, j * step_x))
+                    total, area = total + share * pixels[y, x].astype(float), area + share
+            out[i, j] = total / area
+    return out
+
+
+@pytest.mark.parametrize(("step_y", "step_x"), [(2.0, 3.0), (1.0, 4.0), (1.5, 2.75), (3.21, 1.07)])
+def test_means_over_areas(step_y, step_x, random):
+    pixels = random.integers(0, 256, (17, 23, 3), dtype=np.uint8)
+    rows, columns = round(17 / step_y), round(23 / step_x)
+    down = box_weights(0, rows, step_y, 0, 17, 17)
+    across = box_weights(0, columns, step_x, 0, 23, 23)
+    found = resample(pixels[down.start :][: down.length, across.start :][:, : across.length], down, across)
+    exact = (step_y * SUBPIXELS).is_integer() and (step_x * SUBPIXELS).is_integer()
+    wanted = literal(pixels, step_y, step_x, rows, columns)
+    # A border off by half a subpixel moves at most 1/128 of two pixels' weight along each axis.
+    np.testing.assert_allclose(found, wanted, atol=0.501 if exact else 0.501 + 4 * 255 / 128 / min(step_y, step_x))
+
+
+def test_interpolation_where_the_input_is_coarser(random):
+    line = random.integers(0, 256, 9, dtype=np.uint8)
+    pixels = np.broadcast_to(line[None, :, None], (4, 9, 3))
+    step = 0.625
+    across, down = box_weights(0, 14, step, 0, 9, 9), box_weights(0, 4, 1, 0, 4, 4)
+    found = resample(pixels, down, across)[0, :, 0]
+    centres = (np.arange(14) + 0.5) * step - 0.5
+    np.testing.assert_allclose(found, np.interp(centres, np.arange(9), line), atol=0.501 + 255 / SUBPIXELS)
+
+
+def test_the_same_pixels_stay_the_same(random):
+    pixels = making.tissue(random, 30, 40)
+    boxes = box_weights(0, 30, 1.0, 0, 30, 30), box_weights(0, 40, 1.0, 0, 40, 40)
+    np.testing.assert_array_equal(resample(pixels, *boxes), pixels)
+
+
+def test_a_constant_stays_constant_to_the_border(random):
+    value = int(random.integers(0, 256))
+    pixels = np.full((53, 61, 3), value, dtype=np.uint8)
+    step = float(random.uniform(0.6, 9))
+    sides = [max(1, round(length / step)) for length in (53, 61)]
+    boxes = [box_weights(0, side, step, 0, length, length) for side, length in zip(sides, (53, 61), strict=True)]
+    part = pixels[boxes[0].start :][: boxes[0].length, boxes[1].start :][:, : boxes[1].length]
+    assert (resample(part, *boxes) == value).all()
+
+
+def test_large_boxes_are_summed_exactly(random):
+    pixels = np.full((2000, 1900, 3), 255, dtype=np.uint8)
+    pixels[0, 0] = 0
+    boxes = box_weights(0, 2, 1000.0, 0, 2000, 2000), box_weights(0, 2, 950.0, 0, 1900, 1900)
+    assert (resample(pixels, *boxes) == 255).all()
+
+
+def test_parts_of_an_axis_are_the_whole_axis(random):
+    step, origin = float(random.uniform(1, 7)), float(random.uniform(0, 5))
+    whole = box_weights(0, 30, step, origin, 30 * step, 400).weights.toarray()
+    start = box_weights(0, 30, step, origin, 30 * step, 400).start
+    for first in range(0, 30, 7):
+        part = box_weights(first, min(first + 7, 30), step, origin, 30 * step, 400)
+        at = part.start - start
+        np.testing.assert_array_equal(part.weights.toarray(), whole[first : first + 7, at : at + part.length])
+
+
+@pytest.mark.parametrize(("step_y", "step_x"), [(2, 2), (3, 5), (20, 13), (1, 3)])
+def test_blocks_of_whole_pixels_are_means_rounded_half_up(step_y, step_x, random):
+    pixels = random.integers(0, 256, (41, 53, 3), dtype=np.uint8)
+    rows, columns = -(-41 // step_y), -(-53 // step_x)
+    down, across = box_weights(0, rows, step_y, 0, 41, 41), box_weights(0, columns, step_x, 0, 53, 53)
+    assert (down.block, across.block) == (step_y, step_x)
+    found = resample(pixels, down, across)
+    for y in range(rows):
+        for x in range(columns):
+            block = pixels[y * step_y : (y + 1) * step_y, x * step_x : (x + 1) * step_x].reshape(-1, 3)
+            wanted = (2 * block.sum(axis=0, dtype=int) + len(block)) // (2 * len(block))
+            assert found[y, x].tolist() == wanted.tolist()
+
+
+def test_boxes_that_are_no_blocks_are_known_as_such():
+    assert box_weights(0, 5, 2.0, 0, 10, 10).block == 2
+    assert box_weights(0, 5, 2.0, 0.5, 10, 11).block == 0
+    assert box_weights(0, 4, 2.5, 0, 10, 10).block == 0
+    assert box_weights(0, 20, 0.5, 0, 10, 10).block == 0
+    assert box_weights(3, 5, 2.0, 0, 10, 10).block == 2
+    assert box_weights(0, 10, 1.0, 0, 10, 10).block == 1
+
+
+FINE, MODEL = Resolution.square(0.25), 6.7
+GB = 10**9
+
+
+def slide(width, height, factors=(1,), vendor="tiff", bounds=None):
+    levels = tuple(SlideLevel(-(-width // k), -(-height // k), float(k)) for k in factors)
+    return SlideInfo("tifffile", vendor, levels, (0.25, 0.25), bounds)
+
+
+PYRAMID = (1, 2, 4, 8, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("info", "mpp", "model_mpp", "size"),
+    [
+        pytest.param(slide(200_000, 100_000, PYRAMID), FINE, MODEL, GB, id="a glass at 40x"),
+        pytest.param(slide(200_000, 100_000, PYRAMID), FINE, 0.25, GB, id="for a fine model"),
+        pytest.param(slide(200_000, 100_000), FINE, MODEL, GB, id="without coarse levels"),
+        pytest.param(slide(400_000, 200_000, PYRAMID), Resolution.square(0.12), 0.25, GB, id="at 80x"),
+        pytest.param(slide(262_144, 262_144, PYRAMID), FINE, MODEL, 10**5, id="nearly all glass, with its levels"),
+        pytest.param(slide(200_000, 100_000, PYRAMID, "mirax"), FINE, 0.25, 10**5, id="in several files"),
+        pytest.param(slide(262_144, 262_144, bounds=(5, 5, 9_000, 9_000)), FINE, MODEL, 10**5, id="a scanned part"),
+        pytest.param(slide(15_000, 15_000), Resolution.square(6.7), MODEL, 10**5, id="a section of ten centimetres"),
+    ],
+)
+def test_slides_as_scanners_make_them_are_not_refused(info, mpp, model_mpp, size):
+    check_cost(info, mpp, model_mpp, size)
+
+
+@pytest.mark.parametrize(
+    ("info", "mpp", "size", "what"),
+    [
+        pytest.param(slide(262_144, 262_144), FINE, 66_000, "costs too much to read", id="66 kB, every pixel to read"),
+        pytest.param(slide(262_144, 262_144), FINE, 100 * GB, "costs too much to read", id="however large the file"),
+        pytest.param(slide(100_000, 100_000), FINE, 10**6, "more pixels than its file", id="few bytes"),
+        pytest.param(slide(100_000, 100_000), Resolution.square(6.7), GB, "larger than any glass", id="0.67 m wide"),
+        pytest.param(slide(2**24, 2**24, PYRAMID), FINE, GB, "larger than any glass", id="4 m wide"),
+    ],
+)
+def test_what_would_take_minutes_for_nothing_is_refused_with_a_hint(info, mpp, size, what):
+    with pytest.raises(RefusedError, match=what) as caught:
+        check_cost(info, mpp, MODEL, size)
+    assert caught.value.got
+    assert caught.value.expected
+    assert caught.value.hint
+
+
+def test_costs_are_the_pixels_of_the_levels_that_are_read():
+    # 26.8 and 53.6 times coarser than the slide: from levels 16 and 32.
+    wide, tall = 64_000, 32_000
+    coarse = -(-wide // 53.6) * -(-tall // 53.6)
+    assert cost_of(slide(wide, tall, PYRAMID), FINE, MODEL) == SlideCost(coarse, 2000 * 1000 + 4000 * 2000)
+    assert cost_of(slide(wide, tall), FINE, MODEL) == SlideCost(coarse, 2 * wide * tall)
+    # Where the model is finer than the slide, its grid counts.
+    assert cost_of(slide(1000, 1000), FINE, 0.125).read == 1000 * 1000 + 2000 * 2000
+
+
+def test_the_limits_leave_no_gap_between_them():
+    assert READ_ANYWAY < MOST_READ
+    least = MOST_READ / PIXELS_PER_BYTE
+    # Who wants to occupy a worker for the longest time has to send this much.
+    assert least > 50 * 2**20

@@ -1,10 +1,13 @@
 """A child process reads: the same pixels, and whatever kills it is one error of ours."""
 
+import json
 import os
 import signal
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +16,11 @@ from bench.fuzz_readers import fuzz
 from tests.wsi import making
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.mpp import Resolution
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.isolated import IsolatedReader, Limits, ReadingProcess, open_isolated
+from ntrm.wsi.isolated import IsolatedReader, Limits, ReaderPool, ReadingProcess, open_isolated
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
-from ntrm.wsi.readers.wire import describe, rebuild_error, rebuild_info
+from ntrm.wsi.readers.reading_process import describe_error, rebuild_error, rebuild_info
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def slide(tmp_path, random):
     return making.write_ome(tmp_path / "a.ome.tif", making.tissue(random, 200, 300), compression="zlib")
 
 
-def child(reader):
-    return reader._process._child
+def child(process):
+    return process._child
 
 
 def test_a_child_reads_what_this_process_would(slide, random):
@@ -41,7 +43,7 @@ def test_a_child_reads_what_this_process_would(slide, random):
     np.testing.assert_array_equal(SlideGrid(there, 1.34).read(0, 0, 64, 64), SlideGrid(here, 1.34).read(0, 0, 64, 64))
     there.close()
     there.close()
-    assert child(there).poll() is not None
+    assert child(there._process).poll() is not None
 
 
 def test_errors_arrive_as_they_were_raised(tmp_path):
@@ -66,7 +68,7 @@ def test_odd_names_reach_the_child(tmp_path, random):
 
 def test_a_killed_child_is_an_error_and_stays_one(slide):
     reader = open_isolated(slide)
-    os.kill(child(reader).pid, signal.SIGKILL)
+    os.kill(child(reader._process).pid, signal.SIGKILL)
     for _ in range(2):
         with pytest.raises(DataError, match="reading the slide failed") as caught:
             reader.read(0, 0, 50, 50, 0)
@@ -77,11 +79,11 @@ def test_a_child_that_stands_still_is_given_up(slide):
     process = ReadingProcess()
     reader = IsolatedReader(slide, process=process)
     process.limits = Limits(seconds=1)  # a busy machine may need longer to open the slide
-    os.kill(child(reader).pid, signal.SIGSTOP)
+    os.kill(child(reader._process).pid, signal.SIGSTOP)
     with pytest.raises(DataError, match="reading the slide failed") as caught:
         reader.read(0, 0, 50, 50, 0)
     assert "no answer within 1 s" in caught.value.got
-    assert child(reader).poll() == -signal.SIGKILL
+    assert child(reader._process).poll() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -125,9 +127,9 @@ def test_the_child_ends_with_its_parent(slide):
     process.open(slide)
     process._pipe.close()  # what the end of a parent does
     deadline = time.monotonic() + 300
-    while process._child.poll() is None and time.monotonic() < deadline:
+    while child(process).poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert process._child.poll() == 0
+    assert child(process).poll() == 0
 
 
 def test_modules_in_the_working_folder_are_not_run(slide, tmp_path, monkeypatch):
@@ -150,10 +152,10 @@ def test_impossible_requests_do_not_reach_the_child(slide):
 
 def test_what_crosses_the_border_is_the_same_on_both_sides():
     levels = (SlideLevel(40, 30, 1.0, (8, 8)), SlideLevel(20, 15, 2.0))
-    info = SlideInfo("openslide", 40, 30, Resolution(0.25, 0.5), levels, (1, 2, 30, 20), "leica", (0.25, 0.5))
-    assert rebuild_info(describe(info)) == info
+    info = SlideInfo("openslide", "leica", levels, (0.25, 0.5), (1, 2, 30, 20))
+    assert rebuild_info(json.loads(json.dumps(asdict(info)))) == info
     error = UsageError("wrong", got=3, expected="4", hint="count again")
-    again = rebuild_error(describe(error))
+    again = rebuild_error(describe_error(error))
     assert (type(again), str(again)) == (UsageError, str(error))
 
 
@@ -162,3 +164,61 @@ def test_damaged_files_of_every_kind_give_our_own_errors(tmp_path, random):
     assert found["failures"] == []
     assert found["outcomes"]["refused"] > 75
     assert found["outcomes"]["read"] > 40
+
+
+def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide):
+    expected = open_slide(slide)
+    with closing(ReaderPool(2)) as readers:
+        first = readers.waiting
+        one = readers.open(slide)
+        second = readers.waiting
+        other = readers.open(slide)
+        assert (one._process, other._process) == (first, second)
+        assert child(first).pid != child(second).pid
+        # Two were announced, so that no third one waits; a third slide is opened all the same.
+        assert readers.waiting is None
+        third = readers.open(slide)
+        for reader in (one, other, third):
+            assert reader.info == expected.info
+            np.testing.assert_array_equal(reader.read(3, 4, 30, 20, 0), expected.read(3, 4, 30, 20, 0))
+            reader.close()
+            assert child(reader._process).poll() is not None
+
+
+def test_one_that_dies_while_it_waits_costs_nothing(slide):
+    with closing(ReaderPool(1)) as readers:
+        waiting = readers.waiting
+        os.kill(child(waiting).pid, signal.SIGKILL)
+        child(waiting).wait()
+        reader = readers.open(slide)
+        assert reader._process is not waiting
+        assert reader.read(0, 0, 10, 10, 0).shape == (10, 10, 3)
+        reader.close()
+
+
+def test_what_waits_ends_with_the_pool_and_a_bad_slide_takes_its_child_along(tmp_path, slide):
+    with closing(ReaderPool(0)) as readers:
+        assert readers.waiting is None
+    (tmp_path / "b.svs").write_bytes(b"no slide")
+    with closing(ReaderPool(3)) as readers:
+        first = readers.waiting
+        with pytest.raises(DataError):
+            readers.open(tmp_path / "b.svs")
+        assert child(first).poll() is not None
+        readers.open(slide).close()
+        last = readers.waiting
+        assert last.alive
+    assert child(last).poll() is not None
+    readers.close()
+
+
+def test_where_no_child_can_be_started_ahead_the_slide_tells(slide, monkeypatch):
+    def fails(*_):
+        raise OSError("no more processes")
+
+    with monkeypatch.context() as full:
+        full.setattr("ntrm.wsi.isolated.ReadingProcess", fails)
+        readers = ReaderPool(1)
+    with closing(readers):
+        assert readers.waiting is None
+        readers.open(slide).close()

@@ -3,14 +3,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.wsi.pictures import BKG, BROWN, HAEMATOXYLIN, MPP, PENS, clean, marked, skin_mask, stained
+from tests.wsi.pictures import BKG, BROWN, HAEMATOXYLIN, MPP, PENS, clean, marked, skin_mask, stained, tissue_of
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
+from ntrm.data.tiles import Window, tile_windows
 from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.render import render
-from ntrm.wsi.tissue_mask import find_tissue
+from ntrm.wsi.tissue_mask import windows_with_tissue
 
 
 def shares(found, mask):
@@ -22,26 +23,26 @@ def shares(found, mask):
 def test_finds_the_tissue_of_a_slide_and_leaves_its_glass(seed):
     slide = lay_slide(seed, MPP, "SCC", pieces=2)
     picture = render(slide.mask, MPP, seed)
-    missed, taken = shares(find_tissue(picture, MPP), slide.mask)
+    missed, taken = shares(tissue_of(picture), slide.mask)
     assert missed < 0.004
     assert taken < 0.06
 
 
 def test_fat_is_not_lost(seed):
-    found = find_tissue(clean(seed), MPP)
+    found = tissue_of(clean(seed))
     # The least of 102 such sections was 0.970: fat frays at its lower edge.
     assert found[skin_mask() == SKIN.index("HYP")].mean() > 0.95
 
 
 def test_a_brown_stain_is_tissue_too(seed):
-    missed, taken = shares(find_tissue(stained(seed, HAEMATOXYLIN, BROWN), MPP), skin_mask())
+    missed, taken = shares(tissue_of(stained(seed, HAEMATOXYLIN, BROWN)), skin_mask())
     assert missed < 0.1
     assert taken < 0.2
 
 
 @pytest.mark.parametrize("pen", PENS)
 def test_pen_on_glass_is_no_tissue(seed, pen):
-    found = find_tissue(marked(clean(seed), slice(20, 200), slice(6, 28), pen), MPP)
+    found = tissue_of(marked(clean(seed), slice(20, 200), slice(6, 28), pen))
     assert found[:, :34].mean() < 0.02
     assert shares(found, skin_mask())[0] < 0.02
 
@@ -49,7 +50,7 @@ def test_pen_on_glass_is_no_tissue(seed, pen):
 @pytest.mark.parametrize("pen", PENS)
 def test_tissue_under_pen_stays_tissue(seed, pen):
     stroke = slice(150, 185)
-    found = find_tissue(marked(clean(seed), slice(0, 220), stroke, pen), MPP)
+    found = tissue_of(marked(clean(seed), slice(0, 220), stroke, pen))
     assert found[60:120, stroke].mean() > 0.95
     assert found[:20, stroke].mean() < 0.05
     assert found[200:, stroke].mean() < 0.05
@@ -61,7 +62,7 @@ def test_dust_and_the_edge_of_the_coverslip_are_no_tissue(seed, random):
     picture[205:208] *= 0.6
     for y, x in zip(random.integers(2, 12, 12), random.integers(30, 320, 12), strict=True):
         picture[y : y + 3, x : x + 3] *= 0.2
-    found = find_tissue(picture.astype(np.uint8), MPP)
+    found = tissue_of(picture.astype(np.uint8))
     assert not found[:, :40].any()
     assert not found[200:].any()
     assert not found[:20].any()
@@ -70,50 +71,50 @@ def test_dust_and_the_edge_of_the_coverslip_are_no_tissue(seed, random):
 def test_glass_alone_has_no_tissue(random):
     for level in (255, 241, 215):
         noise = random.normal(level, 2.0, (150, 200, 1)) + random.normal(0, 1.0, (150, 200, 3))
-        assert not find_tissue(np.clip(noise, 0, 255).astype(np.uint8), MPP).any()
+        assert not tissue_of(np.clip(noise, 0, 255).astype(np.uint8)).any()
 
 
 def test_white_beside_the_scan_changes_nothing(seed):
     picture = clean(seed)
     framed = np.full((picture.shape[0] + 80, picture.shape[1] + 80, 3), 255, dtype=np.uint8)
     framed[40:-40, 40:-40] = picture
-    found = find_tissue(framed, MPP)
-    assert (found[40:-40, 40:-40] == find_tissue(picture, MPP)).mean() > 0.98
+    found = tissue_of(framed)
+    assert (found[40:-40, 40:-40] == tissue_of(picture)).mean() > 0.98
     assert not found[:36].any()
 
 
 def test_a_picture_full_of_tissue_is_all_tissue(seed):
     picture = clean(seed)[52:110, 70:250]
-    assert find_tissue(np.ascontiguousarray(picture), MPP).mean() > 0.98
+    assert tissue_of(np.ascontiguousarray(picture)).mean() > 0.98
 
 
 def test_only_tissue_at_the_edge_touches_the_edge(seed):
     picture = clean(seed)
-    assert not find_tissue(np.ascontiguousarray(picture[:, 36:]), MPP)[:, 0].any()
-    assert find_tissue(np.ascontiguousarray(picture[:, 80:]), MPP)[60:110, 0].all()
+    assert not tissue_of(np.ascontiguousarray(picture[:, 36:]))[:, 0].any()
+    assert tissue_of(np.ascontiguousarray(picture[:, 80:]))[60:110, 0].all()
 
 
 def test_pixels_need_not_be_square(seed):
     picture = clean(seed)
     squeezed = np.ascontiguousarray(picture[:, ::2])
-    found = find_tissue(squeezed, Resolution(2 * MPP, MPP))
+    found = tissue_of(squeezed, Resolution(2 * MPP, MPP))
     missed, taken = shares(found, skin_mask()[:, ::2])
     assert missed < 0.02
     assert taken < 0.2
 
 
 def test_a_few_pixels_are_enough_to_answer():
-    assert find_tissue(np.full((1, 1, 3), 250, dtype=np.uint8), MPP).tolist() == [[False]]
-    assert find_tissue(np.zeros((2, 3, 3), dtype=np.uint8), MPP).shape == (2, 3)
+    assert tissue_of(np.full((1, 1, 3), 250, dtype=np.uint8)).tolist() == [[False]]
+    assert tissue_of(np.zeros((2, 3, 3), dtype=np.uint8)).shape == (2, 3)
 
 
 def test_refuses_what_is_no_picture_or_no_resolution():
     with pytest.raises(DataError, match="must be RGB"):
-        find_tissue(np.zeros((4, 4), dtype=np.uint8), MPP)
+        tissue_of(np.zeros((4, 4), dtype=np.uint8))
     with pytest.raises(DataError, match="must be RGB"):
-        find_tissue(np.zeros((0, 4, 3), dtype=np.uint8), MPP)
+        tissue_of(np.zeros((0, 4, 3), dtype=np.uint8))
     with pytest.raises(RefusedError, match="implausible"):
-        find_tissue(np.zeros((4, 4, 3), dtype=np.uint8), 0.0)
+        tissue_of(np.zeros((4, 4, 3), dtype=np.uint8), 0.0)
 
 
 def test_a_real_section_under_a_real_pen_is_tissue():
@@ -125,4 +126,66 @@ def test_a_real_section_under_a_real_pen_is_tissue():
     with Image.open(Path(folder) / "slides" / "pen-marks.png") as image:
         # About 2 µm/px: 754 pixels are 1.5 mm.
         picture = np.asarray(image.convert("RGB").resize((image.width // 6, image.height // 6), Image.Resampling.BOX))
-    assert find_tissue(picture, 12.0).mean() > 0.97
+    assert tissue_of(picture, 12.0).mean() > 0.97
+
+
+def brute_force(windows, tissue, thumb, model, margin_um):
+    """Every pixel of tissue as a rectangle in µm against every window as one."""
+    kept = []
+    for w in windows:
+        top, bottom = w.top * model.y - margin_um, (w.top + w.height) * model.y + margin_um
+        left, right = w.left * model.x - margin_um, (w.left + w.width) * model.x + margin_um
+        rows, columns = np.nonzero(tissue)
+        meets = (rows * thumb.y < bottom) & ((rows + 1) * thumb.y > top)
+        meets &= (columns * thumb.x < right) & ((columns + 1) * thumb.x > left)
+        if meets.any():
+            kept.append(w)
+    return tuple(kept)
+
+
+@pytest.mark.parametrize("margin", [0.0, 45.5])
+def test_agrees_with_every_pixel_against_every_window(random, margin):
+    thumb, model = Resolution(31.0, 26.3), Resolution(6.7, 7.3)
+    shape = (620, 810)
+    tissue = random.random((int(shape[0] * model.y / thumb.y) + 1, int(shape[1] * model.x / thumb.x) + 1)) < 0.003
+    windows = tile_windows(*shape, size=64, overlap=16)
+    kept = windows_with_tissue(windows, tissue, thumb, model, margin_um=margin)
+    assert kept == brute_force(windows, tissue, thumb, model, margin)
+    assert 0 < len(kept) < len(windows)
+
+
+def test_no_place_of_tissue_loses_a_window(random):
+    tissue = random.random((100, 100)) < 0.001
+    windows = tile_windows(400, 400, size=64, overlap=16)
+    kept = set(windows_with_tissue(windows, tissue, 13.4, 3.35))
+    fine = tissue.repeat(4, axis=0).repeat(4, axis=1)
+    assert all(window in kept for window in windows if fine[window.slices].any())
+
+
+def test_glass_alone_needs_no_window_and_tissue_alone_needs_all():
+    windows = tile_windows(300, 300, size=64, overlap=16)
+    assert windows_with_tissue(windows, np.zeros((150, 150), dtype=bool), 13.4, 6.7) == ()
+    assert windows_with_tissue(windows, np.ones((150, 150), dtype=bool), 13.4, 6.7) == windows
+    assert windows_with_tissue((), np.ones((150, 150), dtype=bool), 13.4, 6.7) == ()
+
+
+def test_a_section_smaller_than_the_window_is_one_window():
+    windows = tile_windows(20, 30, size=64)
+    tissue = np.zeros((10, 15), dtype=bool)
+    tissue[9, 14] = True
+    assert windows_with_tissue(windows, tissue, 13.4, 6.7) == windows
+
+
+def test_a_window_beyond_a_thumbnail_that_ends_early_looks_at_its_last_pixel():
+    tissue = np.zeros((10, 10), dtype=bool)
+    tissue[9, 9] = True
+    beyond = Window(205, 205, 10, 10)
+    assert windows_with_tissue((beyond,), tissue, 20.0, 1.0, margin_um=0) == (beyond,)
+
+
+def test_refuses_what_is_no_mask():
+    windows = tile_windows(20, 30, size=64)
+    with pytest.raises(DataError, match="no tissue mask"):
+        windows_with_tissue(windows, np.zeros((4, 4), dtype=np.uint8), 13.4, 6.7)
+    with pytest.raises(UsageError, match="margin"):
+        windows_with_tissue(windows, np.zeros((4, 4), dtype=bool), 13.4, 6.7, margin_um=-1)

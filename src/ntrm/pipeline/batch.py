@@ -18,9 +18,8 @@ from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate
-from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
+from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of, slide_ids, told_apart
 from ntrm.wsi.isolated import ReaderPool
-from ntrm.wsi.naming import slide_ids, told_apart
 
 CLUSTERS = ("ray",)
 

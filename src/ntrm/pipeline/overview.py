@@ -15,11 +15,10 @@ from ntrm.data.tiles import Window
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.pictures import sampled
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
-from ntrm.wsi.quality.checks import Quality, quality_of
+from ntrm.wsi.quality.checks import Quality, assess_quality, synthetic_fraction
 from ntrm.wsi.quality.focus import as_judged, sample_windows
-from ntrm.wsi.quality.synthetic_image import drawn_share
-from ntrm.wsi.quality.thumbnail import Thumbnail, pen_in
-from ntrm.wsi.tissue_mask import tissue_in, windows_with_tissue
+from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
+from ntrm.wsi.tissue_mask import find_tissue, windows_with_tissue
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +55,15 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
     """Find tissue, and have the slide judged in ``background``; refuses a poor one where that was asked for."""
     picture, resolution = thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp))
     seen = Thumbnail.of(picture, resolution)
-    pen = pen_in(seen)
-    tissue = tissue_in(seen, pen)
+    pen = find_pen(seen)
+    tissue = find_tissue(seen, pen)
     windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
     # Focus shows at the resolution that the network sees, not from afar.
     read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
     samples = [as_judged(sample, grid.resolution) for sample in read] or None
-    drawn = drawn_share(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
+    drawn = synthetic_fraction(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
-    judged = background.submit(quality_of, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
+    judged = background.submit(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
     overview = SlideOverview(picture, resolution, tissue, judged)
     if options.strict and overview.quality.serious:
         raise RefusedError(

@@ -24,9 +24,8 @@ from ntrm.pipeline.options import Identity, Options, check_out, claim
 from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.results.slide_state import BusyError, remember_failure, remembered
 from ntrm.results.tables import write_tables
-from ntrm.wsi.inputs import SlideInput
+from ntrm.wsi.inputs import SlideInput, without_name
 from ntrm.wsi.isolated import open_isolated
-from ntrm.wsi.naming import without_name
 from ntrm.wsi.readers.reader import SlideReader
 
 LONGEST = 600

@@ -23,8 +23,7 @@ from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.slide_state import alone, finished, forget_failure, remember
-from ntrm.wsi.cost import check_cost
-from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.grid import SlideGrid, check_cost
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader

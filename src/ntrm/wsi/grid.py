@@ -1,4 +1,12 @@
-"""A slide on the model's grid: square pixels of the model's µm/px, by exact means over boxes of pixels."""
+"""A slide on the model's grid: square pixels of the model's µm/px, whatever the scanner's; and what reading it costs.
+
+Pixel i of an axis is centred (i + ½)·f level-0 pixels from the edge of the scanned area, f = model µm/px over slide
+µm/px. It is the mean over max(f, 1) pixels of the best level around there: the exact area where the slide is finer than
+the model, linear interpolation where it is coarser, and the slide's own pixel where f = 1.
+
+The grid is computed in blocks at fixed positions that are cached, so that windows show the same pixels however they are
+cut, and overlapping windows are read once.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +22,33 @@ from ntrm.core.errors import RefusedError, check_number
 from ntrm.core.labels import WHITE
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import shrunk_length
-from ntrm.wsi.readers.array_cache import ArrayCache
-from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, Pixels, SlideInfo, SlideReader
+from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, ArrayCache, Pixels, SlideInfo, SlideReader
 
+CACHE_BYTES = 128 * 2**20
+"""Blocks of the grid that are cached."""
+BLOCK_PIXELS = 2048 * 2048
+"""Pixels of the slide that are read for one block, about: bounds the memory of a reading."""
+MAX_BLOCK = 512
+"""Longest side of a block of tiled slides, in pixels of the grid."""
+MAX_ROWS = 2**15
+"""Most rows that are read at once."""
+THUMBNAIL_MPP = 13.4
+"""µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
+LEAST_FACTOR = 0.5
+"""A slide more than twice as coarse as the model lacks what the model has learnt to see."""
 SUBPIXELS = 64
-"""Borders of boxes lie on this fraction of a pixel: all sums are whole numbers."""
+"""Borders of boxes lie on this fraction of a pixel: all sums are integers."""
+
+MOST_OVERVIEW = 2**27
+"""Pixels of a thumbnail: 155 mm squared, more than any glass has."""
+MOST_READ = 2**36
+"""Pixels to be read: some ten to twenty minutes for the reading alone."""
+READ_ANYWAY = 2**30
+"""So many pixels are read however small the file is."""
+PIXELS_PER_BYTE = 1000
+"""Plain glass takes a byte for 350 pixels at best (deflate), tissue one for 10 or 20."""
+SEVERAL_FILES = ("mirax", "hamamatsu", "dicom", "trestle")
+"""Formats whose pixels may lie in other files than the main one."""
 
 _BAND_VALUES = 4_000_000
 """Values that are turned into floats at a time."""
@@ -39,35 +69,29 @@ class Boxes:
         return int(self.weights.shape[1])
 
     @property
-    def whole(self) -> int:
-        """Input pixels of every box, one box behind the other, the last perhaps incomplete; 0 if it is not so."""
+    def block(self) -> int:
+        """Input pixels of every box if the boxes are adjacent blocks, the last perhaps incomplete; otherwise 0."""
         weights = self.weights
         count = int(weights.indptr[1])
-        one_behind_the_other = (
+        adjacent = (
             weights.nnz == len(weights.data) == self.length
             and (weights.data == SUBPIXELS).all()
             and (weights.indptr[:-1] == np.arange(weights.shape[0]) * count).all()
             and weights.shape[0] == -(-self.length // count)
         )
-        return count if one_behind_the_other else 0
+        return count if adjacent else 0
 
 
 def box_weights(first: int, stop: int, step: float, origin: float, extent: float, length: int) -> Boxes:
-    """Boxes of the output pixels ``first`` … ``stop`` along an axis.
+    """Boxes of the output pixels ``first`` to ``stop - 1`` along an axis of ``length`` input pixels.
 
-    Args:
-        first: first output pixel.
-        stop: output pixel after the last.
-        step: input pixels per output pixel.
-        origin: where output pixel 0 begins, in input pixels.
-        extent: input pixels from ``origin`` on that count.
-        length: of the input's axis.
+    There are ``step`` input pixels to an output pixel. Output pixel 0 begins at input pixel ``origin``, and ``extent``
+    input pixels count from there on.
 
     >>> box_weights(0, 2, 1.5, 0, 3, 3).weights.toarray().tolist()
     [[64.0, 32.0, 0.0], [0.0, 32.0, 64.0]]
     >>> box_weights(0, 4, 0.5, 0, 2, 2).weights.toarray().tolist()
     [[48.0, 0.0], [48.0, 16.0], [16.0, 48.0], [0.0, 48.0]]
-
     """
     centre = origin + (np.arange(first, stop) + 0.5) * step
     half = max(step, 1.0) / 2
@@ -89,10 +113,11 @@ def box_weights(first: int, stop: int, step: float, origin: float, extent: float
 def resample(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
     """(H, W, C) → (h, w, C): means over the boxes, rounded half up."""
     height, width, channels = pixels.shape
-    if down.whole == across.whole == 1:
+    block_y, block_x = down.block, across.block
+    if block_y == block_x == 1:
         return np.ascontiguousarray(pixels)
-    if down.whole and across.whole:
-        return _block_means(pixels, down.whole, across.whole)
+    if block_y and block_x:
+        return _block_means(pixels, block_y, block_x)
     rows = max(1, _BAND_VALUES * down.weights.shape[0] // (height * width * channels))
     areas = across.weights.sum(axis=1).astype(np.float64)  # (w,)
     columns = across.weights.astype(np.float64)
@@ -110,14 +135,14 @@ def resample(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
 
 
 def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
-    """Means over blocks of whole pixels, rounded half up; the last ones may be incomplete."""
+    """Means over blocks of ``down`` × ``across`` pixels, rounded half up; the last ones may be incomplete."""
     height, width, channels = pixels.shape
     # The numerator below, twice a sum and a size, has to fit.
     kind: type[np.unsignedinteger] = np.uint16 if 2 * 255 * down * across + down * across < 2**16 else np.uint32
     sums: NDArray[Any] = pixels[::down].astype(kind)
     for row in range(1, down):
-        part = pixels[row::down]
-        sums[: len(part)] += part
+        rows = pixels[row::down]
+        sums[: len(rows)] += rows
     tall = np.minimum(down, height - np.arange(0, height, down))
     wide = np.minimum(across, width - np.arange(0, width, across))
     areas = (tall[:, None] * wide).astype(kind)
@@ -131,39 +156,15 @@ def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
     return out
 
 
-# A slide on the model's grid: square pixels of the model's µm/px, whatever the scanner's.
-#
-# Pixel i of an axis lies around (i + ½)·f level-0 pixels from the scanned part's edge, f = model µm/px over slide
-# µm/px. It is the mean over max(f, 1) pixels of the best level around there: the exact area where the slide is finer
-# than the model, linear interpolation where it is coarser, and the slide's own pixel where f = 1.
-#
-# The grid is computed in blocks that lie at fixed places and are kept for a while, so that windows show the same pixels
-# however they are cut, and overlapping windows cost one reading.
-
-
-CACHE_BYTES = 128 * 2**20
-"""Blocks of the grid that are kept."""
-BLOCK_PIXELS = 2048 * 2048
-"""Pixels of the slide that are read for one block, about: bounds the memory of a reading."""
-MAX_BLOCK = 512
-"""Longest side of a block of tiled slides, in pixels of the grid."""
-MAX_ROWS = 2**15
-"""Most rows that are read at once."""
-THUMBNAIL_MPP = 13.4
-"""µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
-LEAST_FACTOR = 0.5
-"""A slide more than twice as coarse as the model lacks what the model has learnt to see."""
-
-
 class SlideGrid:
     """A slide as the model sees it; safe to use from several threads if the reader is."""
 
     def __init__(self, reader: SlideReader, model_mpp: float, mpp: Resolution | None = None) -> None:
         self.reader = reader
-        self.given = mpp is not None
-        """Whether µm/px came from outside and not from the file."""
         self.source = mpp or credible_resolution(reader.info)
+        """µm/px of the slide."""
         self.model_mpp = float(model_mpp)
+        self._mpp_from = "metadata" if mpp is None else "given"
         model = Resolution.square(self.model_mpp)
         _, _, wide, tall = reader.info.area
         self._fx = _snapped(model.x / self.source.x, wide)
@@ -171,7 +172,7 @@ class SlideGrid:
         _check_fine_enough(self.source, model, min(self._fx, self._fy))
         self.width, self.height = shrunk_length(wide, self._fx), shrunk_length(tall, self._fy)
         self.level = best_level(reader.info, self._fx, self._fy)
-        self._block = _block_shape(reader.info, self.level, (self.height, self.width), self._step)
+        self._block = _block_shape(reader.info, self.level, self.width, self._step)
         self._blocks = ArrayCache(CACHE_BYTES)
 
     @property
@@ -186,13 +187,10 @@ class SlideGrid:
         return self._fx, self._fy, float(left), float(top)
 
     @property
-    def keeps_whole_level(self) -> bool:
-        """Whether its blocks are the very pixels of a level of the slide, and all of them are kept."""
-        corner = [
-            value / scale for value, scale in zip(self.to_level0[2:], self.reader.info.scale(self.level), strict=True)
-        ]
-        whole = self._step == (1.0, 1.0) and all(value.is_integer() for value in corner)
-        return whole and 3 * self.height * self.width <= CACHE_BYTES
+    def caches_level(self) -> bool:
+        """Whether its blocks are the very pixels of a level of the slide, and all of them stay cached."""
+        same_pixels = self._step == (1.0, 1.0) and all(value.is_integer() for value in self.corner)
+        return same_pixels and 3 * self.height * self.width <= CACHE_BYTES
 
     @property
     def _step(self) -> tuple[float, float]:
@@ -200,99 +198,96 @@ class SlideGrid:
         sx, sy = self.reader.info.scale(self.level)
         return self._fy / sy, self._fx / sx
 
+    @property
+    def corner(self) -> tuple[float, float]:
+        """Top left of the scanned area in pixels of the level that is read: x, y."""
+        (left, top, *_), (sx, sy) = self.reader.info.area, self.reader.info.scale(self.level)
+        return left / sx, top / sy
+
     def read(self, top: int, left: int, height: int, width: int) -> Pixels:
         """(height, width, 3) of the grid; white beyond it."""
         check_number("height of a window", height, 1, MAX_ROWS, whole=True)
         check_number("width of a window", width, 1, MAX_SIDE, whole=True)
+        bottom, right = min(top + height, self.height), min(left + width, self.width)
+        first_row, first_column = max(top, 0), max(left, 0)
         out = np.empty((height, width, 3), dtype=np.uint8)
-        first_row, stop_row = max(top, 0), min(top + height, self.height)
-        first_column, stop_column = max(left, 0), min(left + width, self.width)
-        if (stop_row - first_row, stop_column - first_column) != (height, width):
+        if (bottom - first_row, right - first_column) != (height, width):
             out[:] = WHITE
-        if first_row >= stop_row or first_column >= stop_column:
+        if first_row >= bottom or first_column >= right:
             return out
         tall, wide = self._block
-        for row in range(first_row // tall, -(-stop_row // tall)):
-            for column in range(first_column // wide, -(-stop_column // wide)):
+        for row in range(first_row // tall, -(-bottom // tall)):
+            for column in range(first_column // wide, -(-right // wide)):
                 block = self._blocks.get((row, column), lambda r=row, c=column: self._read_block(r, c))  # type: ignore[misc]
-                y0, y1 = max(first_row, row * tall), min(stop_row, row * tall + block.shape[0])
-                x0, x1 = max(first_column, column * wide), min(stop_column, column * wide + block.shape[1])
-                part = block[y0 - row * tall : y1 - row * tall, x0 - column * wide : x1 - column * wide]
-                out[y0 - top : y1 - top, x0 - left : x1 - left] = part
+                y, x = row * tall, column * wide
+                y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
+                x0, x1 = max(first_column, x), min(right, x + block.shape[1])
+                out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
         return out
 
     def _read_block(self, row: int, column: int) -> Pixels:
         """A block of the grid, always computed from the same pixels of the slide."""
-        info = self.reader.info
+        info, this = self.reader.info, self.reader.info.levels[self.level]
         sx, sy = info.scale(self.level)
-        left0, top0, wide0, tall0 = info.area
-        step_y, step_x = self._step
-        (tall, wide), this = self._block, info.levels[self.level]
-        # The scanned part in pixels of the level; beyond it lies what no one scanned.
-        down = box_weights(row * tall, min((row + 1) * tall, self.height), step_y, top0 / sy, tall0 / sy, this.height)
-        across = box_weights(
-            column * wide, min((column + 1) * wide, self.width), step_x, left0 / sx, wide0 / sx, this.width
-        )
+        (tall, wide), (step_y, step_x), (left, top) = self._block, self._step, self.corner
+        # The scanned area in pixels of the level; nobody scanned what lies beyond.
+        bottom, right = min((row + 1) * tall, self.height), min((column + 1) * wide, self.width)
+        down = box_weights(row * tall, bottom, step_y, top, info.area[3] / sy, this.height)
+        across = box_weights(column * wide, right, step_x, left, info.area[2] / sx, this.width)
         x, y = round(across.start * this.downsample), round(down.start * this.downsample)
         return resample(self.reader.read(x, y, across.length, down.length, self.level), down, across)
 
     def forget(self) -> None:
-        """Let go of the blocks that are kept; to be called when no more is read."""
+        """Empty the cache; to be called when no more is read."""
         self._blocks = ArrayCache(CACHE_BYTES)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
+        slide = self.reader.info.as_dict()
         return {
             "height": self.height,
             "width": self.width,
             "mpp": [self.resolution.x, self.resolution.y],
             "slide_mpp": [self.source.x, self.source.y],
-            "slide_mpp_from": "given" if self.given else "metadata",
+            "slide_mpp_from": self._mpp_from,
             "level": self.level,
             "to_level0": list(self.to_level0),
-            "bounds": None if self.reader.info.bounds is None else list(self.reader.info.bounds),
-            "slide": self.reader.info.as_dict(),
+            "bounds": slide["bounds"],
+            "slide": slide,
         }
 
 
-class _Kept:
-    """Reads a slide from the blocks that a grid of it keeps: what is read for a thumbnail is not read again."""
+class _CachedReader:
+    """Reads a slide from the cached blocks of a grid: what is read for a thumbnail is not read again."""
 
     def __init__(self, grid: SlideGrid) -> None:
         self.info, self._grid = grid.reader.info, grid
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """As ``SlideReader.read``; only the level of the grid is at hand."""
+        """As ``SlideReader.read``; only the level of the grid is cached."""
         grid = self._grid
         if level != grid.level:
             return grid.reader.read(x, y, width, height, level)
         downsample = self.info.levels[level].downsample
-        left, top = (
-            round(value / scale) for value, scale in zip(grid.to_level0[2:], self.info.scale(level), strict=True)
-        )
+        left, top = (round(value) for value in grid.corner)
         return grid.read(round(y / downsample) - top, round(x / downsample) - left, height, width)
 
     def close(self) -> None:
         """The grid's reader stays open."""
 
 
-def thumbnail(source: SlideGrid | SlideReader, mpp: float) -> tuple[Pixels, Resolution]:
-    """The scanned part at ``mpp``, or at the slide's own µm/px where that is coarser, and its exact µm/px.
-
-    Of a reader, the file must know its µm/px; of a grid, those that the grid goes by count.
-    """
-    reader = source.reader if isinstance(source, SlideGrid) else source
-    own = source.source if isinstance(source, SlideGrid) else credible_resolution(reader.info)
-    kept = _Kept(source) if isinstance(source, SlideGrid) and source.keeps_whole_level else reader
-    grid = SlideGrid(kept, max(mpp, own.x, own.y), own)
-    rows = min(MAX_ROWS, max(1, BLOCK_PIXELS // grid.width))
-    tops = range(0, grid.height, rows)
-    bands = [grid.read(top, 0, min(rows, grid.height - top), grid.width) for top in tops]
-    return np.concatenate(bands), grid.resolution
+def thumbnail(grid: SlideGrid, mpp: float) -> tuple[Pixels, Resolution]:
+    """The scanned area at ``mpp``, or at the slide's own µm/px where that is coarser, and its exact µm/px."""
+    reader = _CachedReader(grid) if grid.caches_level else grid.reader
+    coarse = SlideGrid(reader, max(mpp, grid.source.x, grid.source.y), grid.source)
+    rows = min(MAX_ROWS, max(1, BLOCK_PIXELS // coarse.width))
+    tops = range(0, coarse.height, rows)
+    bands = [coarse.read(top, 0, min(rows, coarse.height - top), coarse.width) for top in tops]
+    return np.concatenate(bands), coarse.resolution
 
 
 def credible_resolution(info: SlideInfo) -> Resolution:
-    """µm/px of the file, or the refusal that says how to give it."""
+    """µm/px of the file, or an error that says how to give it."""
     if info.resolution is not None:
         return info.resolution
     stated = info.stated_mpp
@@ -307,21 +302,18 @@ def credible_resolution(info: SlideInfo) -> Resolution:
 def best_level(info: SlideInfo, factor_x: float, factor_y: float) -> int:
     """The coarsest level that is still at least as fine as the grid, else the finest."""
     slack = 1 + 1e-3  # sizes of levels are rounded
-    fine = [
-        number
-        for number in range(len(info.levels))
-        if info.scale(number)[0] <= factor_x * slack and info.scale(number)[1] <= factor_y * slack
-    ]
+    scales = [info.scale(number) for number in range(len(info.levels))]
+    fine = [number for number, (x, y) in enumerate(scales) if x <= factor_x * slack and y <= factor_y * slack]
     return max(fine, key=lambda number: info.levels[number].downsample, default=0)
 
 
 def _snapped(factor: float, length: int) -> float:
-    """A whole factor in place of one that differs by less than half a pixel over the whole slide.
+    """An integer factor in place of one that differs by less than half a pixel over all of the slide.
 
     µm/px in tags are rounded: 6.7 may come back as 6.70001, and resampling by 1.000001 would only blur.
     """
-    whole = max(1, round(factor))
-    return float(whole) if abs(factor - whole) * length / whole < 0.5 else factor
+    integer = max(1, round(factor))
+    return float(integer) if abs(factor - integer) * length / integer < 0.5 else factor
 
 
 def _check_fine_enough(source: Resolution, model: Resolution, factor: float) -> None:
@@ -334,11 +326,67 @@ def _check_fine_enough(source: Resolution, model: Resolution, factor: float) -> 
         )
 
 
-def _block_shape(info: SlideInfo, level: int, grid: tuple[int, int], step: tuple[float, float]) -> tuple[int, int]:
-    """Rows and columns of a block: whole rows of slides in strips, otherwise nearly square."""
+def _block_shape(info: SlideInfo, level: int, width: int, step: tuple[float, float]) -> tuple[int, int]:
+    """Rows and columns of a block: full rows of slides in strips, otherwise nearly square."""
     this = info.levels[level]
     if this.tile is not None and this.tile[0] >= this.width:
-        rows = BLOCK_PIXELS / this.width / step[0]
-        return min(MAX_BLOCK, max(1, int(rows))), grid[1]
-    side = math.sqrt(BLOCK_PIXELS)
-    return min(MAX_BLOCK, max(1, int(side / step[0]))), min(MAX_BLOCK, max(1, int(side / step[1])))
+        return min(MAX_BLOCK, max(1, int(BLOCK_PIXELS / this.width / step[0]))), width
+    rows, columns = (min(MAX_BLOCK, max(1, int(math.sqrt(BLOCK_PIXELS) / one))) for one in step)
+    return rows, columns
+
+
+@dataclass(frozen=True)
+class SlideCost:
+    """What a slide will cost, judged from its header before anything is read; in pixels.
+
+    A header of a few kilobytes can promise any number of pixels. Tissue is looked for in a thumbnail, which is held in
+    memory and read from the coarsest level that is fine enough: of a slide without coarse levels, that is every pixel.
+    Then the network's windows are read where there is tissue, at worst everywhere.
+    """
+
+    overview: int
+    """Of the thumbnail."""
+    read: int
+    """Of the file, for thumbnail and network, or on the model's grid where that has more."""
+
+
+def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> SlideCost:
+    """The cost with a model of ``model_mpp`` µm/px."""
+    overview, overview_read = _pixels_at(info, mpp, max(THUMBNAIL_MPP, model_mpp, mpp.x, mpp.y))
+    grid, grid_read = _pixels_at(info, mpp, model_mpp)
+    return SlideCost(overview, max(overview_read, overview) + max(grid_read, grid))
+
+
+def _pixels_at(info: SlideInfo, mpp: Resolution, goal: float) -> tuple[int, int]:
+    """Pixels of the scanned area at ``goal`` µm/px, and those of the level that they are made of."""
+    fx, fy = goal / mpp.x, goal / mpp.y
+    sx, sy = info.scale(best_level(info, fx, fy))
+    _, _, width, height = info.area
+    return math.ceil(width / fx) * math.ceil(height / fy), math.ceil(width / sx) * math.ceil(height / sy)
+
+
+def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) -> None:
+    """Refuse a slide that costs too much, or far more than a file of ``size`` bytes can be worth."""
+    cost = cost_of(info, mpp, model_mpp)
+    pixels = f"{info.width:,} × {info.height:,} pixels"
+    if cost.overview > MOST_OVERVIEW:
+        raise RefusedError(
+            "the slide is larger than any glass",
+            got=f"{pixels} of {mpp}, {info.width * mpp.x / 1000:,.0f} × {info.height * mpp.y / 1000:,.0f} mm",
+            expected=f"at most {MOST_OVERVIEW * (THUMBNAIL_MPP / 1000) ** 2:,.0f} mm²",
+            hint="correct its µm/px, or cut it into parts",
+        )
+    if cost.read > MOST_READ:
+        raise RefusedError(
+            "the slide costs too much to read",
+            got=f"{pixels} in {len(info.levels)} levels: {cost.read:,} to read",
+            expected=f"at most {MOST_READ:,}",
+            hint="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",
+        )
+    if cost.read > max(READ_ANYWAY, PIXELS_PER_BYTE * size) and info.vendor not in SEVERAL_FILES:
+        raise RefusedError(
+            "the slide has far more pixels than its file can hold",
+            got=f"{pixels} in {size:,} bytes: {cost.read:,} to read",
+            expected=f"at most {PIXELS_PER_BYTE:,} for each byte",
+            hint="save only the part that was scanned, with coarser levels (as OME-TIFF from QuPath has)",
+        )

@@ -1,18 +1,24 @@
-"""What to segment: files, folders and tables, as one list in a fixed order; slides told apart by content."""
+"""What to segment, from files, folders and tables, as one list in a fixed order; and how its outputs are named.
+
+Output names are safe on every file system, unique, and on request without any trace of the file's own name.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+import secrets
 import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.io import holding, rows_text, write_text
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import number, read_table
+from ntrm.data.csv_tables import is_good_name, number, read_table
 
 SUFFIXES = (
     *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
@@ -21,9 +27,20 @@ SUFFIXES = (
 """Of files that are a slide each."""
 SLIDE_SUFFIXES = (*SUFFIXES, ".dcm")
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
-
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
+KEY_COLUMNS = ("slide_id", "slide")
+FINGERPRINT_BYTES = 1 << 20
+"""Bytes at either end of a file that tell it from others."""
+LONGEST = 100
+"""Characters of an id: a path with some folders before it must fit everywhere."""
+
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+"""Names that some systems take for devices."""
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
+)
+"""Letters that are no letter with a mark."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +49,14 @@ class SlideInput:
 
     path: Path
     name: str
-    """How it was called in the input: tells apart slides of one file name."""
+    """Its name in the input: distinguishes slides of one file name."""
     slide_id: str | None = None
     """As the user wants its outputs named."""
     mpp: Resolution | None = None
     """Stated by the user; the file's own where None."""
     covariates: Mapping[str, str] = field(default_factory=dict)
     times: int = 1
-    """How often it was given; it is segmented once."""
+    """How often it occurs in the input; it is segmented once."""
     alone: bool = False
     """Whether no other file may be read with it; see ``open_slide``."""
 
@@ -50,18 +67,25 @@ def find_inputs(
     """Slides of files, folders and tables (``.csv``: slide, optionally slide_id, mpp, mpp_y, and covariates).
 
     ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
-    lies in ``out`` is a result: passed over in a folder, refused where it is named. The masks of a dataset are passed
-    over in a folder, too. A file that is given more than once, by whatever path, is taken once, and refused where it is
-    not said the same of it each time.
+    lies in ``out`` is a result: skipped in a folder, refused where it is named. The masks of a dataset are skipped in a
+    folder, too. A file that occurs more than once, by whatever path, is taken once, and refused where the entries
+    differ.
     """
     if not inputs:
         raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
-    found = _once(slide for each in inputs for slide in _expand(_spelt_as_on_disk(Path(each)), mpp, out))
-    if not found:
-        raise _nothing_found([Path(each) for each in inputs], out)
-    _check_apart(found, out)
-    _check_covariates(found)
-    return tuple(found)
+    slides = _merged(slide for path in inputs for slide in _expand(_spelt_as_on_disk(Path(path)), mpp, out))
+    if not slides:
+        raise _no_slide([Path(path) for path in inputs], out)
+    in_results = next((slide for slide in slides if _lies_in(slide.path, out)), None)
+    if in_results is not None:
+        raise RefusedError(
+            "a slide lies in the folder of the results",
+            got=in_results.path.name,
+            expected=f"slides outside {out}",
+            hint="choose another --out",
+        )
+    _check_covariates(slides)
+    return tuple(slides)
 
 
 def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInput, ...]:
@@ -74,13 +98,13 @@ def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInpu
     if shard is None:
         return tuple(slides)
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", shard)
-    part, parts = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not 1 <= part <= parts:
+    shard_number, shards = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= shard_number <= shards:
         raise UsageError("impossible shard", got=repr(shard), expected="I/N with I from 1 to N, such as 1/4")
-    return tuple(slides[part - 1 :: parts])
+    return tuple(slides[shard_number - 1 :: shards])
 
 
-def _nothing_found(inputs: Sequence[Path], out: Path | None) -> UsageError:
+def _no_slide(inputs: Sequence[Path], out: Path | None) -> UsageError:
     hint = "name the files themselves if they end otherwise"
     if any(_lies_in(path, out) for path in inputs):
         hint = "choose an --out that does not hold the slides: what lies in it is taken for results"
@@ -121,7 +145,7 @@ def _slides_in(folder: Path) -> Iterator[Path]:
 
 
 def _is_annotation(path: Path) -> bool:
-    """Whether a file is a mask of a dataset, whose images lie beside: the network would find tissue in it, too."""
+    """Whether a file is a mask of a dataset: the network would find tissue in it, too."""
     return path.parent.name == "Masks" and (path.parent.parent / "Images").is_dir()
 
 
@@ -132,13 +156,13 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
     for line, cells in enumerate(rows, start=2):
         if not cells["slide"] or "\0" in cells["slide"]:
             raise DataError(f"{table.name} has a row without a slide", got=f"row {line}")
-        _check_spelling(cells["slide"], f"{table.name}, row {line}")
+        where = f"{table.name}, row {line}"
+        _check_encoding(cells["slide"], where)
         try:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
-            raise type(error)(
-                f"{table.name}, row {line}: {error.what}", got=error.got, expected=error.expected, hint=error.hint
-            ) from error
+            what = f"{where}: {error.what}"
+            raise type(error)(what, got=error.got, expected=error.expected, hint=error.hint) from error
         yield SlideInput(
             path=_spelt_as_on_disk(table.parent / cells["slide"]),
             name=cells["slide"],
@@ -148,8 +172,8 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
         )
 
 
-def _check_spelling(name: str, where: str) -> None:
-    """A table is UTF-8 everywhere, the names of files are not: under some locales a name cannot even be asked for."""
+def _check_encoding(name: str, where: str) -> None:
+    """A table is always UTF-8, file names are not: some locales cannot even encode the name."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError as error:
@@ -162,17 +186,13 @@ def _check_spelling(name: str, where: str) -> None:
 
 
 def _spelt_as_on_disk(path: Path) -> Path:
-    """A path whose letters with marks are typed as one character and lie on the disk as two, or the other way round."""
-    if not _is_there(path):
-        for form in ("NFC", "NFD"):
-            other = Path(unicodedata.normalize(form, str(path)))
-            if _is_there(other):
-                return other
-    return path
+    """The path as the disk has it: letters with marks may be one character or two (NFC, NFD)."""
+    spellings = (path, *(Path(unicodedata.normalize(form, str(path))) for form in ("NFC", "NFD")))
+    return next((spelling for spelling in spellings if _exists(spelling)), path)
 
 
-def _is_there(path: Path) -> bool:
-    """Whether a file exists. One whose name no disk can hold does not; it is no reason to give up the other rows."""
+def _exists(path: Path) -> bool:
+    """False also for a name that no disk can hold: the other rows are still good."""
     try:
         return path.exists()
     except OSError:
@@ -181,18 +201,6 @@ def _is_there(path: Path) -> bool:
 
 def _lies_in(path: Path, folder: Path | None) -> bool:
     return folder is not None and path.absolute().resolve().is_relative_to(folder.absolute().resolve())
-
-
-def _check_apart(slides: Sequence[SlideInput], out: Path | None) -> None:
-    """Results never overwrite what was given."""
-    inside = [slide for slide in slides if _lies_in(slide.path, out)]
-    if inside:
-        raise RefusedError(
-            "a slide lies in the folder of the results",
-            got=inside[0].path.name,
-            expected=f"slides outside {out}",
-            hint="choose another --out",
-        )
 
 
 def _check_covariates(slides: Sequence[SlideInput]) -> None:
@@ -208,24 +216,17 @@ def _check_covariates(slides: Sequence[SlideInput]) -> None:
         )
 
 
-def _once(slides: Iterable[SlideInput]) -> list[SlideInput]:
-    """Each file once, whichever way leads to it."""
-    found: dict[Path, SlideInput] = {}
+def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
+    """Each file once, whichever path leads to it."""
+    by_path: dict[Path, SlideInput] = {}
     for slide in slides:
         path = slide.path.absolute().resolve()
-        before = found.get(path)
+        before = by_path.get(path)
         if before is None:
-            found[path] = slide
+            by_path[path] = slide
             continue
-        differing = [
-            what
-            for what, one, other in (
-                ("slide_id", before.slide_id, slide.slide_id),
-                ("µm/px", before.mpp, slide.mpp),
-                ("covariates", before.covariates, slide.covariates),
-            )
-            if one != other
-        ]
+        fields = {"slide_id": "slide_id", "mpp": "µm/px", "covariates": "covariates"}
+        differing = [text for name, text in fields.items() if getattr(before, name) != getattr(slide, name)]
         if differing:
             raise UsageError(
                 "a slide is given twice, and not alike",
@@ -233,26 +234,148 @@ def _once(slides: Iterable[SlideInput]) -> list[SlideInput]:
                 expected="each slide once",
                 hint="keep one of its rows; name a table's slides in the table only",
             )
-        found[path] = replace(before, times=before.times + 1)
-    return [*found.values()]
-
-
-# Slide files told apart by their content; needs nothing that segments, so that a web server can use it, too.
-
-
-ENDS = 1 << 20
-"""Bytes at either end of a file that tell it from others."""
+        by_path[path] = replace(before, times=before.times + 1)
+    return [*by_path.values()]
 
 
 def source_fingerprint(path: Path) -> str | None:
-    """Tells one slide file from another without its name: size, first and last bytes; None where there is no file."""
+    """Identifies a slide file without its name: SHA-256 of size, first and last bytes; None where there is no file."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
             digest = hashlib.sha256(str(size).encode())
-            for start in (0, max(size - ENDS, 0)):
+            for start in (0, max(size - FINGERPRINT_BYTES, 0)):
                 stream.seek(start)
-                digest.update(stream.read(ENDS))
+                digest.update(stream.read(FINGERPRINT_BYTES))
     except OSError:
         return None
     return digest.hexdigest()
+
+
+def safe_name(text: str) -> str:
+    """A folder name for ``text``: as it is if that is safe, else cleaned and made unique by a piece of its hash.
+
+    >>> safe_name("BCC_1"), safe_name("../été 7")
+    ('BCC_1', 'ete_7-99319878')
+    >>> safe_name("Größe")[:6]
+    'Grosse'
+    """
+    if _is_safe(text):
+        return text
+    # One name for both spellings of letters with marks: a disk of another system has the other.
+    text = unicodedata.normalize("NFC", text)
+    plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-") or "slide"
+    return _with_hash(cleaned, text)
+
+
+def _is_safe(name: str) -> bool:
+    return is_good_name(name) and len(name) <= LONGEST and not _RESERVED.fullmatch(name)
+
+
+def _with_hash(name: str, text: str) -> str:
+    short_hash = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{name[: LONGEST - 9]}-{short_hash}"
+
+
+def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
+    """An id for each slide: the user's, a random one that ``key_file`` explains, or one made of the file's name.
+
+    They depend on nothing but the inputs (and the key file), so that the next run finds the same ones.
+    """
+    bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
+    if bad:
+        raise UsageError(
+            "a slide_id that is no safe name", got=repr(bad[0]), expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -"
+        )
+    if key_file is None:
+        return _unique_ids(slides)
+    if _lies_in(key_file, out):
+        raise RefusedError(
+            "the key to the pseudonyms would lie among the results",
+            got=key_file,
+            expected=f"a file outside {out}",
+            hint="choose a place that is not given away with the results",
+        )
+    with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
+        return _pseudonyms(slides, key_file)
+
+
+def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
+    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
+    path = slide.path
+    names = {str(path), str(path.absolute()), str(path.resolve()), slide.name, path.name, path.stem}
+    if len(path.parent.name) > 2:
+        names |= {str(path.parent), str(path.parent.absolute())}
+    for name in sorted((name for name in names if len(name) > 2), key=len, reverse=True):
+        text = text.replace(name, slide_id)
+    return text
+
+
+def _unique_ids(slides: Sequence[SlideInput]) -> list[str]:
+    ids = _plain_ids(slides)
+    for group in _same_ids(ids):
+        names = {index: slides[index].name for index in group}
+        if len(set(names.values())) < len(names):
+            names = _path_ends(slides, group)
+        for index, name in names.items():
+            if slides[index].slide_id is None:
+                ids[index] = _with_hash(ids[index], name)
+    twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
+    if twice:
+        raise UsageError(
+            "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
+        )
+    return ids
+
+
+def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:
+    return [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
+
+
+def told_apart(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
+    """Ids of slides of one name, each with as much of its path as distinguishes it from the others."""
+    ends = [_path_ends(slides, group) for group in _same_ids(_plain_ids(slides))]
+    return {ids[index]: end for group in ends for index, end in group.items() if not slides[index].slide_id}
+
+
+def _same_ids(ids: Sequence[str]) -> list[list[int]]:
+    """Groups of slides of one id; some file systems ignore case."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, name in enumerate(ids):
+        groups[name.lower()].append(index)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
+    """The shortest ends of paths that differ: a drive may be mounted elsewhere next time."""
+    paths = {index: slides[index].path.absolute().resolve() for index in group}
+    for length in range(2, max(len(path.parts) for path in paths.values()) + 1):
+        ends = {index: "/".join(path.parts[-length:]) for index, path in paths.items()}
+        if len(set(ends.values())) == len(ends):
+            return ends
+    return {index: str(path) for index, path in paths.items()}
+
+
+def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
+    known = _read_key(key_file)
+    paths = [str(slide.path.absolute().resolve()) for slide in slides]
+    for path in paths:
+        if path not in known:
+            taken = {name.lower() for name in known.values()}
+            random_ids = iter(lambda: f"slide-{secrets.token_hex(5)}", "")
+            known[path] = next(name for name in random_ids if name not in taken)
+    write_text(key_file, rows_text([KEY_COLUMNS, *((known[path], path) for path in sorted(known))]), private=True)
+    return [known[path] for path in paths]
+
+
+def _read_key(key_file: Path) -> dict[str, str]:
+    if not key_file.exists():
+        return {}
+    rows = read_table(key_file, KEY_COLUMNS)
+    ids = [row["slide_id"] for row in rows]
+    if not all(_is_safe(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
+        raise DataError(
+            f"{key_file.name} is no key to pseudonyms", expected="columns slide_id,slide, every id safe and there once"
+        )
+    return {row["slide"]: row["slide_id"] for row in rows}

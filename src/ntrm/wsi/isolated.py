@@ -24,11 +24,10 @@ import numpy as np
 from ntrm.core.errors import DataError, check_number
 from ntrm.core.processes import module_command, module_environment
 from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
-from ntrm.wsi.readers.wire import rebuild_error, rebuild_info
+from ntrm.wsi.readers.reading_process import rebuild_error, rebuild_info
 
 _START_SECONDS = 120
 """A new process may wait for a busy machine before it can answer at all."""
-_HINT = "the file is damaged or hostile; copy it again from the scanner, or convert it in QuPath to OME-TIFF"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class ReadingProcess:
             try:
                 return rebuild_info(answer["info"])
             except (LookupError, TypeError, ValueError) as error:
-                raise self._end("an answer that makes no sense") from error
+                raise self._failed("an answer that makes no sense") from error
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """Pixels of the slide that is open."""
@@ -78,33 +77,32 @@ class ReadingProcess:
         with self._lock:
             answer = self._ask({"read": [int(x), int(y), width, height, level]})
             if answer.get("pixels") != [height, width, 3]:
-                raise self._end("pixels of another shape")
+                raise self._failed("pixels of another shape")
             try:
                 self._pipe.recv_bytes_into(pixels.data.cast("B"))
             except (EOFError, OSError, ValueError) as error:
-                raise self._end(self._death()) from error
+                raise self._failed(self._cause_of_death()) from error
         return pixels
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if not self.alive:
-            raise self._end(self._death())
+            raise self._failed(self._cause_of_death())
         wait = self.limits.seconds + 2 + (_START_SECONDS if self._fresh else 0)
         try:
             self._pipe.send_bytes(json.dumps(request).encode())
             if not self._pipe.poll(wait):
-                raise self._end(f"no answer within {self.limits.seconds} s")
+                raise self._failed(f"no answer within {self.limits.seconds} s")
             answer = dict(json.loads(self._pipe.recv_bytes(2**20)))
         except (EOFError, OSError, ValueError, TypeError, RecursionError) as error:
-            raise self._end(self._death()) from error
+            raise self._failed(self._cause_of_death()) from error
         self._fresh = False
         if "error" in answer:
             raise rebuild_error(answer["error"])
         if "memory" in answer:
-            raise self._end(f"more than {self.limits.memory_mb} MB of memory wanted")
+            raise self._failed(f"more than {self.limits.memory_mb} MB of memory wanted")
         return answer
 
-    def _death(self) -> str:
-        """How the child ended, in words."""
+    def _cause_of_death(self) -> str:
         try:
             code = self._child.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -114,13 +112,14 @@ class ReadingProcess:
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"the reading process ended ({cause})"
 
-    def _end(self, found: str) -> DataError:
+    def _failed(self, got: str) -> DataError:
+        """End the child; the error to raise."""
         self.close()
         return DataError(
             "reading the slide failed",
-            got=found,
+            got=got,
             expected=f"at most {self.limits.memory_mb} MB and {self.limits.seconds} s for a region",
-            hint=_HINT,
+            hint="the file is damaged or hostile; copy it again from the scanner, or convert it in QuPath to OME-TIFF",
         )
 
     def close(self) -> None:
@@ -128,20 +127,33 @@ class ReadingProcess:
         self._finalizer()
 
 
+def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        module_command("ntrm.wsi.readers.reading_process", pipe.fileno(), limits.memory_mb * 2**20, limits.seconds),
+        pass_fds=[pipe.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
+    pipe.close()
+    if child.poll() is None:
+        child.kill()
+    child.wait()
+
+
 class IsolatedReader:
     """A ``SlideReader`` whose reading happens in a child process; safe to use from several threads.
 
-    ``info`` has width and height in pixels, the µm/px (``resolution``), levels and the scanned part. Use it in a
+    ``info`` has width and height in pixels, the µm/px (``resolution``), levels and the scanned area. Use it in a
     ``with`` block, or close it.
     """
 
     def __init__(
-        self,
-        path: Path,
-        limits: Limits | None = None,
-        process: ReadingProcess | None = None,
-        *,
-        alone: bool = False,
+        self, path: Path, limits: Limits | None = None, process: ReadingProcess | None = None, *, alone: bool = False
     ) -> None:
         self._process = process or ReadingProcess(limits)
         try:
@@ -166,13 +178,6 @@ class IsolatedReader:
         self.close()
 
 
-def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
-    pipe.close()
-    if child.poll() is None:
-        child.kill()
-    child.wait()
-
-
 def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = False) -> IsolatedReader:
     """Open a slide in a child process; with ``alone`` the slide must be one file."""
     return IsolatedReader(Path(path), limits, alone=alone)
@@ -188,28 +193,11 @@ def open_slide(path: str | Path) -> IsolatedReader:
     return open_isolated(Path(path))
 
 
-def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        module_command("ntrm.wsi.readers.reading_process", pipe.fileno(), limits.memory_mb * 2**20, limits.seconds),
-        pass_fds=[pipe.fileno()],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
-
-
-# Reading processes started ahead: a child takes longer to start than to open a slide.
-
-
 class ReaderPool:
-    """Opens slides as ``open_isolated`` does, each in a child of its own; the next child is already there.
+    """Opens slides as ``open_isolated`` does, each in its own child; the next child is started ahead.
 
-    Args:
-        slides: how many will be opened at most; no child is started ahead for more.
-        limits: what one slide may cost.
-
-    ``waiting`` is the child that was started ahead, if there is one.
+    Starting a child takes longer than opening a slide. ``slides`` is how many will be opened at most: no child is
+    started ahead for more. ``waiting`` is the child that was started ahead, if there is one.
     """
 
     def __init__(self, slides: int, limits: Limits | None = None) -> None:
@@ -235,6 +223,6 @@ class ReaderPool:
 
     def _prepare(self) -> None:
         if self._left > 0 and self.waiting is None:
-            # Where none can be started now, the slide that needs one will tell.
+            # Where none can be started now, the slide that needs one will say so.
             with suppress(OSError):
                 self.waiting = ReadingProcess(self._limits)

@@ -1,13 +1,13 @@
-"""The pieces of tissue on a slide, found in its tissue mask and numbered as one reads: row by row, left to right.
+"""The pieces of tissue on a slide, found in its tissue mask and numbered row by row, from left to right.
 
-A section that tore or whose fat hardly shows is still one piece: what lies closer together than the least gap that a
-hand leaves between sections belongs together.
+A section that tore or whose fat hardly shows is still one piece: fragments closer together than the least gap that is
+left between sections by hand belong together.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,12 @@ from scipy import ndimage
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import BoolMask, near, regions_of
+from ntrm.wsi.quality.morphology import BoolMask, Indices, dilated, label_regions
 from ntrm.wsi.quality.thumbnail import as_resolution
 
 PieceLabels = NDArray[np.uint16]
+Box = tuple[int, int, int, int]
+"""Top, left, height, width."""
 
 JOINED_UM = 350.0
 """Fragments closer together than this are one piece."""
@@ -33,9 +35,9 @@ class Piece:
     """One piece of tissue on a slide."""
 
     number: int
-    """From 1, as one reads."""
-    bbox: tuple[int, int, int, int]
-    """Top, left, height, width in pixels of the tissue mask."""
+    """From 1, in reading order."""
+    bbox: Box
+    """In pixels of the tissue mask."""
     area_mm2: float
     touches_edge: bool
     """Cut off by the edge of the scan, perhaps: what lies beyond is not known."""
@@ -59,12 +61,7 @@ class Piece:
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {
-            "number": self.number,
-            "bbox": list(self.bbox),
-            "area_mm2": self.area_mm2,
-            "touches_edge": self.touches_edge,
-        }
+        return {**asdict(self), "bbox": list(self.bbox)}
 
 
 def find_pieces(tissue: BoolMask, mpp: float | Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
@@ -80,27 +77,28 @@ def find_pieces(tissue: BoolMask, mpp: float | Resolution) -> tuple[tuple[Piece,
         raise DataError("no tissue mask", got=f"{tissue.dtype} {tissue.shape}", expected="bool (height, width)")
     scale = as_resolution(mpp)
     # Half the distance on either side: two fragments grow together when the gap is less than the whole.
-    joined, _ = regions_of(near(tissue, JOINED_UM / 2, scale))
+    joined, _ = label_regions(dilated(tissue, JOINED_UM / 2, scale))
     labels = np.where(tissue, joined, 0)
     areas = np.bincount(labels.ravel()) * (scale.pixel_area_um2 / 1e6)
-    found = [region for region in range(1, len(areas)) if areas[region] >= LEAST_MM2]
-    if len(found) > MOST_PIECES:
-        raise DataError("too many pieces on one slide", got=len(found), expected=f"at most {MOST_PIECES}")
-    boxes = ndimage.find_objects(labels)
-    order = reading_order([_bbox(boxes[region - 1]) for region in found])
+    large = np.flatnonzero(areas >= LEAST_MM2).tolist()
+    large = [region for region in large if region > 0]
+    if len(large) > MOST_PIECES:
+        raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
+    found = ndimage.find_objects(labels)
+    boxes = {region: _bbox(*found[region - 1]) for region in large}
+    ordered = [large[index] for index in reading_order([*boxes.values()])]
     numbers = np.zeros(len(areas), dtype=np.uint16)
-    pieces = []
-    for number, place in enumerate(order, start=1):
-        region = found[place]
-        numbers[region] = number
-        box = _bbox(boxes[region - 1])
-        pieces.append(Piece(number, box, round(float(areas[region]), 6), _at_edge(box, tissue.shape)))
-    return tuple(pieces), np.asarray(numbers[labels])
+    numbers[ordered] = np.arange(1, len(ordered) + 1)
+    pieces = tuple(
+        Piece(number, boxes[region], round(float(areas[region]), 6), _at_edge(boxes[region], tissue.shape))
+        for number, region in enumerate(ordered, start=1)
+    )
+    return pieces, np.asarray(numbers[labels])
 
 
 @dataclass(frozen=True, eq=False)
 class PieceMap:
-    """The pieces of a slide, found once, and where each lies: (H, W) numbers on the grid of the tissue mask."""
+    """The pieces of a slide, found once, and their numbers (H, W) on the grid of the tissue mask."""
 
     pieces: tuple[Piece, ...]
     numbers: PieceLabels
@@ -112,7 +110,7 @@ class PieceMap:
         return cls(*find_pieces(tissue, mpp), as_resolution(mpp))
 
     def on_grid(self, grid_mpp: float | Resolution, window: Window) -> PieceLabels:
-        """Which piece lies where in a window of another grid of the slide: (window.height, window.width)."""
+        """Numbers of the pieces in a window of another grid of the slide: (window.height, window.width)."""
         goal = as_resolution(grid_mpp)
         rows = _nearest(window.top, window.height, goal.y / self.mpp.y, self.numbers.shape[0])
         columns = _nearest(window.left, window.width, goal.x / self.mpp.x, self.numbers.shape[1])
@@ -122,10 +120,10 @@ class PieceMap:
         return np.asarray(wide[rows - first])
 
 
-def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:
-    """BoolMask of boxes (top, left, height, width) row by row, and from left to right in a row.
+def reading_order(boxes: list[Box]) -> list[int]:
+    """Indices of boxes row by row, and from left to right in a row.
 
-    A row is what has its middle beside the row's topmost box: a few pixels up or down change nothing.
+    A row is all boxes whose centre is level with the row's topmost box: a few pixels up or down change nothing.
 
     >>> reading_order([(12, 0, 30, 10), (10, 50, 30, 10), (60, 20, 30, 10)])
     [0, 1, 2]
@@ -140,11 +138,11 @@ def reading_order(boxes: list[tuple[int, int, int, int]]) -> list[int]:
     return order
 
 
-def _nearest(start: int, length: int, factor: float, size: int) -> NDArray[np.int64]:
-    """Pixels under the middles of ``length`` pixels of another grid."""
-    places = np.floor((start + np.arange(length) + 0.5) * factor).astype(np.int64)
+def _nearest(start: int, length: int, factor: float, size: int) -> Indices:
+    """Pixels under the centres of ``length`` pixels of another grid."""
+    indices = np.floor((start + np.arange(length) + 0.5) * factor).astype(np.int64)
     # The coarser grid may end a fraction of a pixel before the finer one.
-    return np.asarray(np.clip(places, 0, size - 1), dtype=np.int64)
+    return np.asarray(np.clip(indices, 0, size - 1), dtype=np.int64)
 
 
 def _stretched(start: int, length: int, factor: float, size: int) -> tuple[int, int]:
@@ -152,11 +150,10 @@ def _stretched(start: int, length: int, factor: float, size: int) -> tuple[int, 
     return low, max(low + 1, min(math.ceil((start + length) * factor - 1e-6), size))
 
 
-def _bbox(box: tuple[slice, slice]) -> tuple[int, int, int, int]:
-    rows, columns = box
+def _bbox(rows: slice, columns: slice) -> Box:
     return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
 
 
-def _at_edge(box: tuple[int, int, int, int], shape: tuple[int, ...]) -> bool:
+def _at_edge(box: Box, shape: tuple[int, ...]) -> bool:
     top, left, height, width = box
     return top == 0 or left == 0 or top + height == shape[0] or left + width == shape[1]

@@ -1,21 +1,21 @@
-"""Where the tissue lies on a slide, from a small picture of it, and which windows see any.
+"""The tissue on a slide, found in its thumbnail, and which windows show any.
 
 Light that passes tissue loses colour; light that passes dust, a coverslip's edge or an uneven lamp only loses
 brightness. With the optical density d of each channel against the slide's own glass, averaged over the width of a
-cell, a place is plainly tissue where
+cell, a pixel is plainly tissue where
 
     max(d_red, d_green, d_blue) − min(d_red, d_green, d_blue) > a little
 
-What is plainly tissue or plainly dark is then set aside, so that it does not shine over the glass beside it, and the
-faint rest is looked at in wider averages: where it has colour, or texture that glass has not, and is not plainly grey,
-it is tissue, too, if it hangs together with what plainly is. So fat is found, which is nearly white: the walls of its
-cells are pink, but few, and JPEG takes most of so faint a colour away. Pens are told by what they absorb (``pen.py``).
+What is plainly tissue or plainly dark is then masked out, so that it does not blur into the glass around it, and the
+faint rest is examined in wider averages: where it has colour, or texture that glass has not, and is not plainly grey,
+it is tissue, too, if it is connected with what plainly is. So fat is found, which is nearly white: the walls of its
+cells are pink, but few, and JPEG removes most of so faint a colour. Pen marks are recognised by what they absorb
+(``thumbnail.find_pen``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,41 +27,41 @@ from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
     BoolMask,
     Floats,
+    Indices,
     blurred,
-    near,
-    regions_of,
-    shrunk,
-    spread,
+    dilated,
+    downsampled,
+    label_regions,
+    pixels_inside,
+    upsampled,
     without_holes,
-    without_specks,
+    without_small_regions,
 )
-from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, as_resolution, pen_in
-
-WHITE = 255
+from ntrm.wsi.quality.thumbnail import Thumbnail, as_resolution
 
 STRONG = 0.04
 """Colour (a difference of optical densities) of what is plainly tissue."""
 LEAST_PURITY = 0.15
 """Colour over density: less is dirt, however dark it is."""
 DARK = 0.08
-"""Density of dirt, and of surgical ink, that would spoil the averages beside it."""
-BESIDE_UM = 40.0
-"""The faint rest is looked at this far from what is plainly tissue or dark: nearer, that blurs into it."""
+"""Density of dirt, and of surgical ink, that would spoil the averages around it."""
+NEAR_UM = 40.0
+"""The faint rest is examined this far from what is plainly tissue or dark: nearer, that blurs into it."""
 
 WEAK, AVERAGED_UM = 0.011, 30.0
 """Colour of the faintest tissue, and the standard deviation of its average: about a fat cell."""
 FAINT, NOISE_FACTOR = (0.0026, 0.006), 3.0
 """Texture (standard deviation of the density) of fat: this factor above that of glass, within these limits."""
 CLIPPED = 0.03
-"""Denser places count as this dense in the texture: the walls of fat cells are no denser."""
+"""Denser pixels count as this dense in the texture: the walls of fat cells are no denser."""
 WIDER_UM, WIDER_PURITY, TOO_FAINT = 80.0, 0.2, 0.02
 """Average to look for colour in what has texture, how pure it must be, and the density below which nobody can tell."""
 WIDER_STEP = 2
 """That average is taken of every second row and column."""
-LEAST_SHARE = 0.05
-"""An average over less than this share of its weights tells nothing."""
+LEAST_WEIGHT = 0.05
+"""An average over less than this fraction of its weights means nothing."""
 GLASS_DENSITY = 0.015
-"""Pixels less dense than this tell how noisy the glass is."""
+"""The noise of the glass is measured in pixels less dense than this."""
 
 MARGIN_UM = 14.0
 """Tissue is taken to reach this much further: its border lies anywhere in a pixel of the coarser grid."""
@@ -70,102 +70,86 @@ HOLE_MM2 = 0.3
 SPECK_MM2 = 0.015
 """Anything smaller is dust."""
 BESIDE_PEN_UM = 100.0
-"""Average of what is seen beside a pen's stroke, to tell whether it was drawn over tissue or over glass."""
+"""Average of what is seen next to a pen's stroke, which decides whether it was drawn over tissue or over glass."""
+WINDOW_MARGIN_UM = 60.0
+"""Windows this near to tissue count, too: the mask was found in a coarser picture."""
 
 
-def find_tissue(thumbnail: Picture, mpp: float | Resolution) -> BoolMask:
-    """Where tissue lies in a picture (H, W, 3) of a slide at ``mpp`` µm/px, ``grid.THUMBNAIL_MPP`` or about that.
+def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
+    """(H, W) tissue of a thumbnail at about ``grid.THUMBNAIL_MPP`` with pen marks ``pen`` (coarser grid).
 
     Generous by some 25 µm. Pen on glass, dust and the coverslip's edge are no tissue; under a pen's stroke there is
     taken to be tissue where there is tissue on both sides of it.
     """
-    seen = Thumbnail.of(thumbnail, mpp)
-    return tissue_in(seen, pen_in(seen))
-
-
-def tissue_in(seen: Thumbnail, pen: BoolMask) -> BoolMask:
-    """The same of what was seen, with the strokes of a pen on its coarser grid."""
-    scale = seen.coarse
-    most, colour = _most_and_colour(seen.averaged)
-    plain = (colour > STRONG) & (colour > LEAST_PURITY * most) & ~pen
-    dark = (most > DARK) & ~plain & ~pen
-    beside = near(plain, BESIDE_UM, scale)
-    aside = beside | near(dark, BESIDE_UM, scale)
-    faint = _faint(seen, aside, pen)
+    scale = thumbnail.coarse
+    density, colour = _density_and_colour(thumbnail.averaged)
+    plain = (colour > STRONG) & (colour > LEAST_PURITY * density) & ~pen
+    dark = (density > DARK) & ~plain & ~pen
+    near_plain = dilated(plain, NEAR_UM, scale)
+    excluded = near_plain | dilated(dark, NEAR_UM, scale)
+    faint = _faint(thumbnail, excluded, pen)
     # Between what is plain, or the ink on a margin, and what is faint lies tissue, too.
-    between = aside & near(faint, BESIDE_UM, scale)
-    tissue = _connected(beside | faint | between, plain) & (plain | faint | between)
+    between = excluded & dilated(faint, NEAR_UM, scale)
+    tissue = _connected(near_plain | faint | between, plain) & (plain | faint | between)
     if pen.any():
         tissue = _under_pen(tissue, pen, scale)
-    tissue = without_holes(without_specks(tissue, SPECK_MM2, scale), HOLE_MM2, scale)
-    return _widened(seen.spread(tissue), seen.scale)
+    tissue = without_holes(without_small_regions(tissue, SPECK_MM2, scale), HOLE_MM2, scale)
+    return _widened(thumbnail.upsampled(tissue), thumbnail.scale)
 
 
-def _most_and_colour(planes: tuple[Floats, Floats, Floats]) -> tuple[Floats, Floats]:
-    """Density, the largest of the channels, and colour: both (H, W)."""
+def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """The largest density of the channels, and its difference from the smallest: both (H, W)."""
     red, green, blue = planes
-    most = np.maximum(np.maximum(red, green), blue)
-    return most, most - np.minimum(np.minimum(red, green), blue)
+    highest = np.maximum(np.maximum(red, green), blue)
+    return highest, highest - np.minimum(np.minimum(red, green), blue)
 
 
-class _Average(NamedTuple):
-    """Averages of the places that count, and of them only."""
-
-    counted: Floats
-    share: Floats
-    um: float
-    scale: Resolution
-
-    @classmethod
-    def over(cls, places: BoolMask, um: float, scale: Resolution) -> _Average:
-        counted = places.astype(np.float32)
-        return cls(counted, np.maximum(blurred(counted, um, scale), LEAST_SHARE), um, scale)
-
-    def of(self, plane: Floats) -> Floats:
-        return blurred(plane * self.counted, self.um, self.scale) / self.share
+def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
+    """Averages of the pixels that count (1 of 0 and 1), and of them only."""
+    weight = np.maximum(blurred(counted, um, scale), LEAST_WEIGHT)
+    return [blurred(plane, um, scale) / weight for plane in planes]
 
 
-def _faint(seen: Thumbnail, aside: BoolMask, pen: BoolMask) -> BoolMask:
-    """Where something lies on the glass that is neither dirt nor plainly tissue, be it nearly white."""
-    scale, picture = seen.coarse, seen.picture
+def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
+    """What lies on the glass and is neither dirt nor plainly tissue, even if it is nearly white."""
+    rest = ~excluded & ~pen
     # Readers paint what was never scanned pure white.
-    unscanned = np.minimum(np.minimum(picture[..., 0], picture[..., 1]), picture[..., 2]) == WHITE
-    rest = ~aside & ~pen
+    red, green, blue = (thumbnail.picture[..., k] for k in range(3))
+    unscanned = np.minimum(np.minimum(red, green), blue) == 255
     if unscanned.any():
-        rest &= shrunk(unscanned, seen.factors) == 0
-    close = _Average.over(rest, AVERAGED_UM, scale)
-    red, green, blue = (close.of(plane) for plane in seen.planes)
-    most, colour = _most_and_colour((red, green, blue))
-    coloured = (colour > WEAK) & (colour > LEAST_PURITY * most)
-    return np.asarray(rest & (coloured | (_textured(seen, close, rest) & _no_dirt(seen, rest))))
-
-
-def _textured(seen: Thumbnail, close: _Average, rest: BoolMask) -> BoolMask:
-    green = np.clip(seen.density[..., 1], -CLIPPED, CLIPPED)
-    mean, square = close.of(shrunk(green, seen.factors)), close.of(shrunk(green * green, seen.factors))
+        rest &= downsampled(unscanned, thumbnail.factors) == 0
+    clipped = np.clip(thumbnail.density[..., 1], -CLIPPED, CLIPPED)
+    moments = (downsampled(clipped, thumbnail.factors), downsampled(clipped * clipped, thumbnail.factors))
+    counted = rest.astype(np.float32)
+    planes = [plane * counted for plane in (*thumbnail.planes, *moments)]
+    *averages, mean, square = _masked_averages(planes, counted, AVERAGED_UM, thumbnail.coarse)
+    density, colour = _density_and_colour(averages)
+    coloured = (colour > WEAK) & (colour > LEAST_PURITY * density)
     texture = np.sqrt(np.maximum(square - mean * mean, 0))
-    red, green, blue = (np.abs(plane) for plane in seen.planes)
+    textured = _is_textured(thumbnail, texture, rest) & _no_dirt(thumbnail, rest)
+    return np.asarray(rest & (coloured | textured))
+
+
+def _is_textured(thumbnail: Thumbnail, texture: Floats, rest: BoolMask) -> BoolMask:
+    red, green, blue = (np.abs(plane) for plane in thumbnail.planes)
     glass = rest & (np.maximum(np.maximum(red, green), blue) < GLASS_DENSITY)
     noise = float(np.median(texture[glass])) if glass.any() else 0.0
     return np.asarray(texture > np.clip(NOISE_FACTOR * noise, *FAINT))
 
 
-def _no_dirt(seen: Thumbnail, rest: BoolMask) -> BoolMask:
+def _no_dirt(thumbnail: Thumbnail, rest: BoolMask) -> BoolMask:
     # So wide an average needs no fine grid.
-    scale = Resolution(seen.coarse.x * WIDER_STEP, seen.coarse.y * WIDER_STEP)
-    counted, factors = rest.astype(np.float32), (WIDER_STEP, WIDER_STEP)
-    share = np.maximum(blurred(shrunk(counted, factors), WIDER_UM, scale), LEAST_SHARE)
-    red, green, blue = (
-        np.asarray(blurred(shrunk(plane * counted, factors), WIDER_UM, scale) / share, np.float32)
-        for plane in seen.planes
-    )
-    most, colour = _most_and_colour((red, green, blue))
-    return spread((colour > WIDER_PURITY * most) | (most < TOO_FAINT), factors, rest.shape)
+    scale, factors = thumbnail.coarse.downsampled(WIDER_STEP), (WIDER_STEP, WIDER_STEP)
+    counted = rest.astype(np.float32)
+    planes = [downsampled(plane * counted, factors) for plane in thumbnail.planes]
+    averages = _masked_averages(planes, downsampled(counted, factors), WIDER_UM, scale)
+    density, colour = _density_and_colour(averages)
+    return upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, rest.shape)
 
 
 def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
-    """Regions of ``weak`` that hold a ``strong`` place."""
-    regions, sizes = regions_of(weak)
+    """Regions of ``weak`` that hold a ``strong`` pixel."""
+    regions, sizes = label_regions(weak)
     kept = np.zeros(len(sizes), dtype=bool)
     kept[regions[strong]] = True
     kept[0] = False
@@ -173,7 +157,7 @@ def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
 
 
 def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
-    """Under a stroke lies what lies nearest beside it."""
+    """With what lies nearest to a stroke also under it."""
     if pen.all():
         return np.zeros_like(tissue)
     seen = blurred((~pen).astype(np.float32), BESIDE_PEN_UM, scale)
@@ -186,17 +170,10 @@ def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
 
 def _widened(tissue: BoolMask, scale: Resolution) -> BoolMask:
     """With its margin; but only what itself lies at the picture's edge touches that edge."""
-    wide = near(tissue, MARGIN_UM, scale)
+    wide = dilated(tissue, MARGIN_UM, scale)
     for edge in ((0,), (-1,), (slice(None), 0), (slice(None), -1)):
         wide[edge] = tissue[edge]
     return wide
-
-
-# Windows that see tissue: the others need no network.
-
-
-WINDOW_MARGIN_UM = 60.0
-"""Windows this near to tissue count, too: the mask was found in a coarser picture."""
 
 
 def windows_with_tissue(
@@ -207,10 +184,10 @@ def windows_with_tissue(
     *,
     margin_um: float = WINDOW_MARGIN_UM,
 ) -> tuple[Window, ...]:
-    """Those of ``windows`` (pixels of ``model_mpp``) that see some of ``tissue`` (pixels of ``thumb_mpp``), in order.
+    """Those of ``windows`` (pixels of ``model_mpp``) that show some of ``tissue`` (pixels of ``thumb_mpp``), in order.
 
-    Both grids start at the same corner of the slide. Since every window over a place of tissue is kept, the places of
-    tissue come out the same as with all windows.
+    Both grids start at the same corner of the slide. Since every window over a pixel of tissue is kept, tissue is
+    predicted as with all windows.
 
     >>> tissue = np.zeros((50, 50), dtype=bool)
     >>> tissue[40, 40] = True
@@ -225,32 +202,18 @@ def windows_with_tissue(
     if not windows:
         return ()
     thumb, model = as_resolution(thumb_mpp), as_resolution(model_mpp)
-    places = np.array([(w.top, w.left, w.height, w.width) for w in windows], dtype=np.float64).T
-    rows = _covered(places[0], places[2], model.y, thumb.y, margin_um, tissue.shape[0])
-    columns = _covered(places[1], places[3], model.x, thumb.x, margin_um, tissue.shape[1])
-    seen = _counts(tissue, rows, columns) > 0
-    return tuple(window for window, sees in zip(windows, seen, strict=True) if sees)
+    tops, lefts, heights, widths = np.array([(w.top, w.left, w.height, w.width) for w in windows], dtype=np.float64).T
+    top, bottom = _covered(tops, heights, model.y, thumb.y, margin_um, tissue.shape[0])
+    left, right = _covered(lefts, widths, model.x, thumb.x, margin_um, tissue.shape[1])
+    counts = pixels_inside(tissue, top, bottom, left, right)
+    return tuple(window for window, count in zip(windows, counts, strict=True) if count)
 
 
 def _covered(
     start: NDArray[np.float64], length: NDArray[np.float64], model: float, thumb: float, margin: float, size: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and one past the last pixel of the thumbnail that the windows touch, at least one each."""
+) -> tuple[Indices, Indices]:
+    """First and one past the last pixel of the thumbnail that the windows touch, at least one."""
     # A pixel that is touched by rounding noise alone does no harm: one window too many.
-    first = np.floor((start * model - margin) / thumb).astype(np.int64)
-    first = np.clip(first, 0, size - 1)
+    first = np.clip(np.floor((start * model - margin) / thumb).astype(np.int64), 0, size - 1)
     stop = np.ceil(((start + length) * model + margin) / thumb).astype(np.int64)
     return first, np.clip(stop, first + 1, size)
-
-
-def _counts(
-    tissue: BoolMask,
-    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
-    columns: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> NDArray[np.int64]:
-    """Pixels of tissue in each rectangle, from one table of sums however many windows there are."""
-    sums = np.zeros((tissue.shape[0] + 1, tissue.shape[1] + 1), dtype=np.int64)
-    np.cumsum(tissue, axis=0, out=sums[1:, 1:])
-    np.cumsum(sums[1:, 1:], axis=1, out=sums[1:, 1:])
-    (top, bottom), (left, right) = rows, columns
-    return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left])

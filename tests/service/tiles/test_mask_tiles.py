@@ -10,7 +10,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import write_mask_ome_tiff
 from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.mask_tiles import BORDER, MaskGrid, MaskLayers
-from ntrm.wsi.readers.array_cache import ArrayCache
+from ntrm.wsi.readers.reader import ArrayCache
 
 
 def blobs(random, height, width):

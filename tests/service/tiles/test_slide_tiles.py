@@ -8,7 +8,7 @@ from tests.wsi import making
 from ntrm.service.tiles import slide_tiles
 from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
 from ntrm.wsi.isolated import Limits
-from ntrm.wsi.readers.array_cache import ArrayCache
+from ntrm.wsi.readers.reader import ArrayCache
 
 FOREVER = float("inf")
 

@@ -1,16 +1,46 @@
+import io
+
 import numpy as np
 import pytest
-from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, clean, folded, marked, out_of_focus, stained, undisturbed
+from PIL import Image
+from tests.wsi.pictures import (
+    BROWN,
+    HAEMATOXYLIN,
+    MPP,
+    PENS,
+    clean,
+    folded,
+    marked,
+    out_of_focus,
+    skin_mask,
+    stained,
+    tissue_of,
+    undisturbed,
+)
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.wsi.quality.checks import COLUMNS, NO_TISSUE, Grade, Quality, assess, quality_of
+from ntrm.core.labels import SKIN
+from ntrm.data.resample import area_average
+from ntrm.wsi.quality.checks import (
+    COLOURS,
+    COLUMNS,
+    FLAGGED,
+    LEAST_PIXELS,
+    NO_TISSUE,
+    Grade,
+    Quality,
+    assess_quality,
+    few_colours,
+    flat_fraction,
+)
 from ntrm.wsi.quality.focus import sample_windows
-from ntrm.wsi.quality.thumbnail import Thumbnail, pen_in
-from ntrm.wsi.tissue_mask import find_tissue
+from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 
 
-def judged(picture, **more):
-    return assess(picture, find_tissue(picture, MPP), MPP, **more)
+def judged(picture, tissue=None, **more):
+    thumbnail = Thumbnail.of(picture, MPP)
+    tissue = tissue_of(picture) if tissue is None else tissue
+    return assess_quality(thumbnail, tissue, find_pen(thumbnail), **more)
 
 
 def test_clean_sections_raise_no_flag(seed):
@@ -41,12 +71,12 @@ def test_a_scan_without_colour_is_not_he(seed):
 def test_a_blurred_section_is_out_of_focus(seed):
     picture = clean(seed, 6.7)
     thumbnail = picture.reshape(220, 2, 330, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
-    tissue = find_tissue(thumbnail, MPP)
+    tissue = tissue_of(thumbnail)
     windows = sample_windows(tissue, MPP, 6.7, picture.shape[:2], size=128)
     sharp = [picture[window.slices] for window in windows]
-    assert not assess(thumbnail, tissue, MPP, samples=sharp).out_of_focus.flag
+    assert not judged(thumbnail, tissue, samples=sharp).out_of_focus.flag
     blurred = [out_of_focus(sample, 1.7) for sample in sharp]
-    assert assess(thumbnail, tissue, MPP, samples=blurred).out_of_focus.flag
+    assert judged(thumbnail, tissue, samples=blurred).out_of_focus.flag
 
 
 def test_a_coarse_blur_shows_in_the_thumbnail_itself(seed):
@@ -98,16 +128,15 @@ def test_a_scan_coarser_than_the_model_is_told():
 
 def test_of_a_mask_nothing_else_is_said(seed):
     picture = marked(clean(seed), slice(0, 220), slice(150, 180), "blue")
-    tissue, seen = find_tissue(picture, MPP), Thumbnail.of(picture, MPP)
-    assert len(quality_of(seen, tissue, pen_in(seen), drawn=0.9).warnings) >= 1
-    assert not quality_of(seen, tissue, pen_in(seen), drawn=0.9).drawn.flag
-    (said,) = quality_of(seen, tissue, pen_in(seen), drawn=0.99).warnings
+    assert len(judged(picture, drawn=0.9).warnings) >= 1
+    assert not judged(picture, drawn=0.9).drawn.flag
+    (said,) = judged(picture, drawn=0.99).warnings
     assert said.startswith("not a stained section: 99%")
 
 
 def test_refuses_what_does_not_fit():
     with pytest.raises(DataError, match="does not fit"):
-        assess(np.zeros((4, 4, 3), dtype=np.uint8), np.zeros((4, 5), dtype=bool), MPP)
+        judged(np.zeros((4, 4, 3), dtype=np.uint8), np.zeros((4, 5), dtype=bool))
     with pytest.raises(UsageError, match="impossible score"):
         Grade(1.5, True)
 
@@ -118,3 +147,73 @@ def test_folds_alone_are_not_serious():
     for name in ("not_he", "out_of_focus", "pen", "drawn"):
         assert Quality(**{"not_he": fine, "out_of_focus": fine, "folds": fine, "pen": fine, name: bad}).serious
     assert Quality(fine, fine, fine, fine, has_tissue=False).serious
+
+
+MASK = SKIN.colourise(skin_mask())
+
+
+def compressed(picture, quality):
+    stream = io.BytesIO()
+    Image.fromarray(picture).save(stream, format="JPEG", quality=quality)
+    with Image.open(stream) as image:
+        return np.asarray(image)
+
+
+def flat_by_hand(picture):
+    """The same by comparing every pixel with its neighbours."""
+    same, judged = 0, 0
+    for y in range(1, picture.shape[0] - 1):
+        for x in range(1, picture.shape[1] - 1):
+            colour = picture[y, x].astype(int)
+            if colour.max() == 0 or (colour.min() >= 180 and np.ptp(colour) <= 25):
+                continue
+            judged += 1
+            same += bool((picture[y - 1 : y + 2, x - 1 : x + 2] == picture[y, x]).all())
+    return same / judged if judged else 0.0
+
+
+def test_flat_pixels_are_those_whose_neighbours_all_have_their_colour(random):
+    blocks = random.integers(0, 4, (6, 5, 3), dtype=np.uint8) * 80
+    picture = blocks.repeat(random.integers(1, 6, 6), axis=0).repeat(random.integers(1, 6, 5), axis=1)
+    assert flat_fraction([picture]) == pytest.approx(flat_by_hand(picture))
+    # Two pictures count by their pixels.
+    noise = random.integers(0, 256, (30, 20, 3), dtype=np.uint8)
+    assert flat_fraction([noise]) < 0.01
+    assert flat_fraction([picture[:2], noise]) == flat_fraction([noise]), "what has no inside tells nothing"
+
+
+def test_few_colours_cover_what_the_commonest_do(random):
+    colours = random.permutation(256)[: COLOURS + 8]
+    times = random.integers(50, 200, len(colours))
+    pixels = np.stack([np.full(times.sum(), 99), np.repeat(colours, times), np.full(times.sum(), 7)], axis=1)
+    picture = random.permutation(pixels).astype(np.uint8)[None]
+    expected = np.sort(times)[-COLOURS:].sum() / times.sum()
+    assert few_colours([picture]) == pytest.approx(expected)
+    assert few_colours([picture[:, :400], picture[:, 400:]]) == pytest.approx(expected)
+    assert few_colours([picture[:, : LEAST_PIXELS - 1]]) == 0.0
+    assert few_colours([]) == 0.0
+
+
+def test_masks_have_few_flat_colours_at_any_scale():
+    assert few_colours([MASK]) == 1.0
+    for factor in (1, 2, 3):
+        assert flat_fraction([area_average(MASK, factor, factor)]) > 0.3
+    labels = np.repeat(skin_mask()[..., None], 3, axis=2)
+    assert few_colours([labels]) == 1.0, "bare indices, nearly black"
+
+
+@pytest.mark.parametrize("quality", [None, 90, 50, 20])
+def test_sections_have_not_even_when_they_were_compressed(seed, quality):
+    picture = clean(seed, 6.7)
+    picture = picture if quality is None else compressed(picture, quality)
+    assert flat_fraction([picture]) < 0.01
+    assert few_colours([picture]) < 0.7 * FLAGGED["drawn"]
+
+
+def test_blank_glass_and_the_black_beside_it_are_not_drawn(random):
+    flat = np.full((80, 90, 3), 244, dtype=np.uint8)
+    noisy = random.normal(240, 2, (80, 90, 3)).astype(np.uint8)
+    for glass in (flat, noisy):
+        framed = np.pad(glass, ((9, 9), (9, 9), (0, 0)))
+        assert [flat_fraction([each]) for each in (glass, framed)] == [0.0, 0.0]
+        assert [few_colours([each]) for each in (glass, framed)] == [0.0, 0.0]

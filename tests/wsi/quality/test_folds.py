@@ -4,9 +4,15 @@ from tests.wsi.pictures import BKG, MPP, creased, folded, skin_mask, undisturbed
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import render
 from ntrm.wsi.quality.folds import find_folds
-from ntrm.wsi.quality.thumbnail import optical_density
+from ntrm.wsi.quality.morphology import blurred, downsampled
+from ntrm.wsi.quality.thumbnail import AVERAGED_UM, optical_density
 
-SCALE = Resolution.square(MPP)
+COARSE = Resolution.square(2 * MPP)
+
+
+def folds(density, tissue):
+    planes = [blurred(downsampled(density[..., k], (2, 2)), AVERAGED_UM, COARSE) for k in range(3)]
+    return find_folds(planes, downsampled(tissue, (2, 2)) > 0.5, COARSE)
 
 
 def plain(random, height=150, width=250):
@@ -22,8 +28,7 @@ def test_a_band_of_twice_the_density_is_a_fold(random):
         tissue = np.ones(density.shape[:2], dtype=bool)
         if turned:
             density, tissue = density.transpose(1, 0, 2), tissue.T
-        found, coarse = find_folds(density, tissue, SCALE)
-        assert coarse == Resolution.square(2 * MPP)
+        found = folds(density, tissue)
         where = found.T if turned else found
         assert where[35:40].any(axis=0).mean() > 0.7
         assert not where[:28].any()
@@ -33,21 +38,21 @@ def test_a_band_of_twice_the_density_is_a_fold(random):
 def test_a_band_of_another_hue_is_no_fold(random):
     density = plain(random)
     density[70:80] *= (6, 2, 2)
-    assert not find_folds(density, np.ones(density.shape[:2], dtype=bool), SCALE)[0].any()
+    assert not folds(density, np.ones(density.shape[:2], dtype=bool)).any()
 
 
 def test_a_border_between_tissues_is_no_fold(random):
     density = plain(random)
     density[70:] *= 2
-    assert not find_folds(density, np.ones(density.shape[:2], dtype=bool), SCALE)[0].any()
+    assert not folds(density, np.ones(density.shape[:2], dtype=bool)).any()
 
 
 def test_a_short_band_and_an_even_section_are_no_fold(random):
     density = plain(random)
     tissue = np.ones(density.shape[:2], dtype=bool)
-    assert not find_folds(density, tissue, SCALE)[0].any()
+    assert not folds(density, tissue).any()
     density[70:80, 100:125] *= 2
-    assert not find_folds(density, tissue, SCALE)[0].any()
+    assert not folds(density, tissue).any()
 
 
 def test_a_bluer_band_is_no_fold_and_a_fold_of_blue_tissue_is(random):
@@ -55,11 +60,11 @@ def test_a_bluer_band_is_no_fold_and_a_fold_of_blue_tissue_is(random):
     density = plain(random)
     density[70:80] = density[70:80] * 2 + np.float32([0.1, 0, 0])
     tissue = np.ones(density.shape[:2], dtype=bool)
-    assert not find_folds(density, tissue, SCALE)[0].any()
+    assert not folds(density, tissue).any()
     density = plain(random)
     density[:, 90:160] += np.float32([0.12, 0.1, 0.05])
     density[70:80] *= 2
-    assert find_folds(density, tissue, SCALE)[0][35:40].any(axis=0).mean() > 0.7
+    assert folds(density, tissue)[35:40].any(axis=0).mean() > 0.7
 
 
 def test_a_band_along_the_surface_is_no_fold(random):
@@ -69,10 +74,10 @@ def test_a_band_along_the_surface_is_no_fold(random):
     density[52:62] *= 2
     tissue = np.ones(density.shape[:2], dtype=bool)
     tissue[:40] = False
-    assert not find_folds(density, tissue, SCALE)[0].any()
+    assert not folds(density, tissue).any()
     density, tissue = plain(random), np.ones(density.shape[:2], dtype=bool)
     density[52:62] *= 2
-    assert find_folds(density, tissue, SCALE)[0].any(), "the same in the middle of tissue"
+    assert folds(density, tissue).any(), "the same in the middle of tissue"
 
 
 def test_finds_most_folds_in_stained_sections(seed):
@@ -80,7 +85,7 @@ def test_finds_most_folds_in_stained_sections(seed):
     hits = 0
     for k in range(5):
         picture = folded(undisturbed(seed + k), slice(82, 92), slice(70, 260))
-        found, _ = find_folds(optical_density(picture), tissue, SCALE)
+        found = folds(optical_density(picture), tissue)
         hits += found[40:47].any(axis=0).sum() > 30
         assert not found[~tissue[::2, ::2]].any()
     # Measured: 60 of 60.
@@ -93,16 +98,16 @@ def test_finds_folds_drawn_at_random(seed, random):
     hits = alarms = 0
     for k in range(3):
         picture = render(mask, MPP, seed + k)
-        alarms += find_folds(optical_density(picture), mask != BKG, SCALE)[0].any()
+        alarms += folds(optical_density(picture), mask != BKG).any()
         for _ in range(4):
             with_fold, band = creased(picture, mask, random, length_um=(1500, 3000))
-            found, _ = find_folds(optical_density(with_fold), mask != BKG, SCALE)
+            found = folds(optical_density(with_fold), mask != BKG)
             hits += (found & band[::2, ::2]).sum() > 0.3 * found.sum() > 0
     assert hits >= 3
     assert alarms <= 2
 
 
 def test_a_picture_of_a_few_pixels_has_no_fold():
-    found, _ = find_folds(np.full((3, 5, 3), 0.2, dtype=np.float32), np.ones((3, 5), dtype=bool), SCALE)
+    found = folds(np.full((3, 5, 3), 0.2, dtype=np.float32), np.ones((3, 5), dtype=bool))
     assert found.shape == (2, 3)
     assert not found.any()

@@ -3,25 +3,25 @@ from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
 from ntrm.wsi.quality.morphology import (
-    around,
     blurred,
-    near,
+    bounding_box,
+    dilated,
+    downsampled,
+    label_regions,
     opened,
-    regions_of,
-    shrunk,
-    spread,
+    upsampled,
     without_holes,
-    without_specks,
+    without_small_regions,
 )
 
 SCALE = Resolution(10.0, 20.0)
 
 
-def places(random):
+def blobs(random):
     return ndimage.gaussian_filter(random.standard_normal((60, 80)), 2) > 0.1
 
 
-def test_near_is_the_distance_to_the_nearest_place(random):
+def test_dilation_reaches_all_pixels_within_the_distance(random):
     some = random.random((20, 25)) < 0.02
     some[3, 4] = True
     ys, xs = np.nonzero(some)
@@ -29,15 +29,15 @@ def test_near_is_the_distance_to_the_nearest_place(random):
     distance = np.min([np.hypot((y - a) * 20.0, (x - b) * 10.0) for a, b in zip(ys, xs, strict=True)], axis=0)
     # A few pixels, many, and none at all.
     for um in (45.0, 130.0, 9.0):
-        assert np.array_equal(near(some, um, SCALE), distance <= um)
-    assert not near(np.zeros((3, 3), dtype=bool), 1e9, SCALE).any()
+        assert np.array_equal(dilated(some, um, SCALE), distance <= um)
+    assert not dilated(np.zeros((3, 3), dtype=bool), 1e9, SCALE).any()
 
 
-def test_specks_and_holes_are_those_of_scipy(random):
-    some, area = places(random), SCALE.pixel_area_um2 / 1e6
+def test_small_regions_and_holes_are_those_of_scipy(random):
+    some, area = blobs(random), SCALE.pixel_area_um2 / 1e6
     regions, count = ndimage.label(some, structure=np.ones((3, 3)))
     sizes = ndimage.sum_labels(some, regions, np.arange(count + 1))
-    assert np.array_equal(without_specks(some, 20 * area, SCALE), some & (sizes[regions] >= 20))
+    assert np.array_equal(without_small_regions(some, 20 * area, SCALE), some & (sizes[regions] >= 20))
     holes = ndimage.binary_fill_holes(some) & ~some
     numbers, count = ndimage.label(holes)
     sizes = ndimage.sum_labels(holes, numbers, np.arange(count + 1))
@@ -65,7 +65,7 @@ def test_an_average_keeps_the_sum_and_follows_the_scale(random):
 
 
 def test_regions_connect_diagonally():
-    regions, sizes = regions_of(np.eye(4, dtype=bool))
+    regions, sizes = label_regions(np.eye(4, dtype=bool))
     assert regions.max() == 1
     assert sizes.tolist() == [12, 4]
 
@@ -82,19 +82,19 @@ def test_opening_is_that_of_discs_placed_one_by_one(random):
     assert np.array_equal(opened(some, 50.0, SCALE), kept & some)
 
 
-def test_the_part_around_places_holds_all_that_is_near():
+def test_the_box_holds_all_within_the_distance():
     some = np.zeros((50, 60), dtype=bool)
     some[20, 30] = some[22, 33] = True
-    rows, columns = around(some, 45.0, SCALE)
+    rows, columns = bounding_box(some, 45.0, SCALE)
     assert (rows, columns) == (slice(17, 26), slice(25, 39))
-    assert around(some & False, 45.0, SCALE) is None
+    assert bounding_box(some & False, 45.0, SCALE) is None
 
 
 def test_means_of_blocks_against_the_loop(random):
     plane = random.random((11, 13)).astype(np.float32)
-    found = shrunk(plane, (3, 2))
+    found = downsampled(plane, (3, 2))
     padded = np.pad(plane, ((0, 1), (0, 1)), mode="edge")
     for y in range(4):
         for x in range(7):
             assert np.isclose(found[y, x], padded[3 * y : 3 * y + 3, 2 * x : 2 * x + 2].mean(), atol=1e-6)
-    assert spread(found > 0.5, (3, 2), (11, 13)).shape == (11, 13)
+    assert upsampled(found > 0.5, (3, 2), (11, 13)).shape == (11, 13)

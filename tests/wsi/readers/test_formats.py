@@ -12,7 +12,8 @@ from tests.wsi import making
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.readers.formats import SlideInfo, SlideLevel, open_slide
+from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 openslide = pytest.importorskip("openslide")
 
@@ -82,7 +83,7 @@ def test_levels_are_those_written(write, tmp_path, random):
 
 def test_a_rounded_level_keeps_its_true_scale():
     levels = (SlideLevel(403, 301, 1.0), SlideLevel(100, 75, (4.03 + 301 / 75) / 2), SlideLevel(31, 25, 12.5))
-    info = SlideInfo("tifffile", 403, 301, None, levels, None, "tiff")
+    info = SlideInfo("tifffile", "tiff", levels)
     assert info.scale(1) == (4.0, 4.0)
     assert info.scale(2) == (403 / 31, 301 / 25)
 

@@ -1,8 +1,21 @@
+"""µm per pixel as files state them, in every unit, believed only where a microscope could have them."""
+
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ntrm.wsi.readers.reader import in_short
+from ntrm.core.mpp import Resolution
+from ntrm.wsi.readers.reader import (
+    ArrayCache,
+    anonymous,
+    credible,
+    mpp_from_aperio,
+    mpp_from_dpi,
+    mpp_from_ome,
+    mpp_from_tags,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,4 +32,83 @@ from ntrm.wsi.readers.reader import in_short
     ],
 )
 def test_errors_lose_the_files_name_and_no_part_of_a_word(name, said, expected):
-    assert in_short(ValueError(said), Path("/scans") / name) == f"ValueError: {expected}"
+    assert anonymous(ValueError(said), Path("/scans") / name) == f"ValueError: {expected}"
+
+
+class Tags(dict):
+    def valueof(self, name, default=None):
+        return self.get(name, default)
+
+
+def test_units_of_ome_and_the_mpp_of_aperio():
+    assert mpp_from_ome('<Pixels PhysicalSizeX="0.00025" PhysicalSizeXUnit="mm" PhysicalSizeY="250" '
+                    'PhysicalSizeYUnit="nm">') == (0.25, 0.25)  # fmt: skip
+    assert mpp_from_ome('<Pixels PhysicalSizeX="1" PhysicalSizeXUnit="pixel" PhysicalSizeY="1">') is None
+    assert mpp_from_ome('<Plane PhysicalSizeX="1" PhysicalSizeY="1">') is None
+    assert mpp_from_ome('<Pixels PhysicalSizeX="nan" PhysicalSizeY="1">') is None
+    assert mpp_from_aperio("Aperio Image|AppMag = 20|MPP = 0.4990|Left = 1") == (0.499, 0.499)
+    assert mpp_from_aperio("Other|MPP = 0.4990") is None
+
+
+@pytest.mark.parametrize("stated", [None, (0.01, 0.01), (25.0, 25.0), (0.25, 10.0), (float("inf"), 1.0)])
+def test_what_no_microscope_has_is_not_credible(stated):
+    assert credible(stated) is None
+
+
+def test_what_a_microscope_has_is_credible():
+    assert credible((0.25, 0.5)) == Resolution(0.25, 0.5)
+
+
+def test_tags_need_a_real_unit():
+    per_cm = {"XResolution": (20_000, 1), "YResolution": (40_000, 2)}
+    assert mpp_from_tags(Tags(per_cm, ResolutionUnit=3)) == (0.5, 0.5)
+    assert mpp_from_tags(Tags(per_cm, ResolutionUnit=2)) == (1.27, 1.27)
+    assert mpp_from_tags(Tags(per_cm, ResolutionUnit=1)) is None
+    assert mpp_from_tags(Tags(per_cm)) is None
+    assert mpp_from_tags(Tags(per_cm, ResolutionUnit=3, XResolution=(5, 0))) is None
+    assert mpp_from_tags(Tags(per_cm, ResolutionUnit=3, XResolution=(0, 5))) is None
+
+
+def test_dots_per_inch():
+    assert mpp_from_dpi((2540, 5080)) == (10.0, 5.0)
+    assert mpp_from_dpi((0, 5080)) is None
+    assert mpp_from_dpi(None) is None
+
+
+def made(log, key, size=100):
+    log.append(key)
+    return np.full(size, key, dtype=np.uint8)
+
+
+def test_what_was_used_longest_ago_goes_first():
+    cache, log = ArrayCache(250), []
+    for key in (1, 2, 1, 3, 1, 2):
+        assert (cache.get(key, lambda key=key: made(log, key)) == key).all()
+        assert cache.nbytes <= 250
+    assert log == [1, 2, 3, 2]
+    cache.clear()
+    assert cache.nbytes == 0
+
+
+def test_an_array_larger_than_all_is_kept_alone():
+    cache, log = ArrayCache(50), []
+    cache.get(1, lambda: made(log, 1))
+    cache.get(1, lambda: made(log, 1))
+    cache.get(2, lambda: made(log, 2))
+    assert log == [1, 2]
+    assert cache.nbytes == 100
+
+
+def test_nobody_writes_into_what_others_read():
+    found = ArrayCache(1000).get(1, lambda: made([], 1))
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 3
+
+
+def test_threads_get_their_own_key_and_the_count_of_bytes_holds(random):
+    cache = ArrayCache(550)
+    keys = [int(key) for key in random.integers(0, 20, 3000)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda key: int(cache.get(key, lambda: made([], key))[5]), keys))
+    assert found == keys
+    assert cache.nbytes == 500

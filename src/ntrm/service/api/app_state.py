@@ -43,7 +43,7 @@ from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
 from ntrm.service.tiles.region_finder import RegionFinder
 from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
 from ntrm.wsi.isolated import Limits
-from ntrm.wsi.readers.array_cache import ArrayCache
+from ntrm.wsi.readers.reader import ArrayCache
 
 _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0

@@ -19,7 +19,7 @@ from ntrm.data.image_files import open_tiff
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.service.core.problems import missing
 from ntrm.service.tiles.geometry import Box, DeepZoom
-from ntrm.wsi.readers.array_cache import ArrayCache
+from ntrm.wsi.readers.reader import ArrayCache
 from ntrm.wsi.readers.tiff import RandomAccess
 
 Labels = NDArray[np.uint8]

@@ -17,8 +17,7 @@ from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.wsi.grid import best_level, box_weights, resample
 from ntrm.wsi.isolated import Limits, ReadingProcess
-from ntrm.wsi.readers.array_cache import ArrayCache
-from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
+from ntrm.wsi.readers.reader import ArrayCache, Pixels, SlideInfo, check_request
 
 QUALITY = 85
 MOST_PIXELS = 2**23

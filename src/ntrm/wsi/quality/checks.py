@@ -1,7 +1,11 @@
 """Whether a slide is fit for the network: a scan, stained with H&E, in focus, flat and unmarked.
 
 Every column has a score from 0, none of it, to 1, and a flag. Flags make warnings; what to do about them is the
-caller's choice. All but the focus and the colours of a mask is seen in the thumbnail.
+caller's choice. All but the focus and the colours of a mask is judged in the thumbnail.
+
+A mask, unlike a scan, has few colours, and these exactly. Scans have no flat areas (a pixel and its neighbours of one
+exact colour) but for very strong compression. Where what was read anyway has some, the slide's own pixels decide: 32
+colours cover all of a mask, and no scan. Glass and the black next to it are left out: an empty slide is flat, too.
 """
 
 from __future__ import annotations
@@ -10,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.mpp import Resolution
+from ntrm.data.tiles import Window
+from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.quality.focus import blur_score, fine_detail
-from ntrm.wsi.quality.folds import folds_in
+from ntrm.wsi.quality.folds import find_folds
 from ntrm.wsi.quality.morphology import BoolMask
-from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, pen_in
+from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, is_glass
 
 COLUMNS = ("not_he", "out_of_focus", "folds", "pen", "drawn")
 
@@ -37,13 +43,22 @@ TOLERATED = 1.1
 """Times the model's µm/px up to which nobody sees a difference."""
 
 DYED = 0.08
-"""Least density of a place whose dye can be told."""
+"""Least density of a pixel whose dye can be identified."""
 HE_RED, HE_BLUE = 0.82, 0.78
 """Red and blue over green density of mixtures of haematoxylin and eosin are below these; brown (DAB) absorbs more blue,
 haematoxylin without eosin more red."""
 
 MOST_WEIGHT = 2.0
-"""Times the usual density that a place counts at most."""
+"""Times the median density that a pixel counts at most."""
+
+LEAST_FLAT = 0.01
+"""Flat fraction from which on the slide's own pixels are looked at: scans had 0.001, masks 0.02 and more."""
+COLOURS = 32
+"""No schema has more tissues."""
+LEAST_PIXELS = 1000
+"""Fewer pixels have few colours whatever they show."""
+SIDE_PX = 512
+"""Largest side of what is read of the slide's own pixels in a window."""
 
 
 @dataclass(frozen=True)
@@ -105,20 +120,8 @@ class Quality:
         return {**self.columns, "has_tissue": self.has_tissue, "warnings": list(self.warnings)}
 
 
-def assess(
-    thumbnail: Picture, tissue: BoolMask, mpp: float | Resolution, *, samples: Sequence[Picture] | None = None
-) -> Quality:
-    """Quality of a slide from its thumbnail (H, W, 3) at ``mpp`` µm/px and the tissue (H, W) found in it.
-
-    ``samples`` are windows at the model's resolution (``sample_windows`` says which) ``as_judged``, where the focus is
-    seen; without them it is judged in the thumbnail, which shows a coarse blur only.
-    """
-    seen = Thumbnail.of(thumbnail, mpp)
-    return quality_of(seen, tissue, pen_in(seen), samples=samples)
-
-
-def quality_of(
-    seen: Thumbnail,
+def assess_quality(
+    thumbnail: Thumbnail,
     tissue: BoolMask,
     pen: BoolMask,
     *,
@@ -126,23 +129,29 @@ def quality_of(
     drawn: float = 0.0,
     enlarged: float = 1.0,
 ) -> Quality:
-    """The same of what was seen, with the strokes of a pen on its coarser grid, and with its ``drawn_share``."""
-    if tissue.shape != seen.shape or tissue.dtype != np.bool_:
+    """Quality of a slide from its thumbnail, the tissue (H, W) and the pen marks (coarser grid) found in it.
+
+    ``samples`` are windows at the model's resolution (``sample_windows`` says which) ``as_judged``, where the focus is
+    seen; without them it is judged in the thumbnail, which shows a coarse blur only. ``drawn`` is the slide's
+    ``synthetic_fraction``, ``enlarged`` as in ``Quality``.
+    """
+    if tissue.shape != thumbnail.shape or tissue.dtype != np.bool_:
         raise DataError(
             "the tissue mask does not fit the thumbnail",
             got=f"{tissue.dtype} {tissue.shape}",
-            expected=f"bool {seen.shape}",
+            expected=f"bool {thumbnail.shape}",
         )
-    coarse = seen.shrunk(tissue)
+    coarse = thumbnail.downsampled(tissue)
     if samples is None:
-        details = [fine_detail(seen.picture, tissue & ~seen.spread(pen))]
+        details = [fine_detail(thumbnail.picture, tissue & ~thumbnail.upsampled(pen))]
     else:
-        details = [fine_detail(sample, glass=seen.glass) for sample in samples]
+        details = [fine_detail(sample, glass=thumbnail.glass) for sample in samples]
+    folds = find_folds(thumbnail.averaged, coarse & ~pen, thumbnail.coarse)
     return Quality(
-        not_he=_grade("not_he", _foreign(seen, coarse, pen)),
+        not_he=_grade("not_he", _foreign_stain(thumbnail, coarse, pen)),
         out_of_focus=_grade("out_of_focus", blur_score(details) or 0.0),
-        folds=_grade("folds", _share(folds_in(seen.averaged, coarse & ~pen, seen.coarse), coarse)),
-        pen=_grade("pen", _share(pen, coarse | pen)),
+        folds=_grade("folds", folds.sum() / max(coarse.sum(), 1)),
+        pen=_grade("pen", pen.sum() / max((coarse | pen).sum(), 1)),
         has_tissue=bool(tissue.any()),
         drawn=_grade("drawn", drawn),
         enlarged=enlarged,
@@ -150,21 +159,78 @@ def quality_of(
 
 
 def _grade(name: str, score: float) -> Grade:
-    return Grade(round(score, 4), score >= FLAGGED[name])
+    return Grade(round(float(score), 4), bool(score >= FLAGGED[name]))
 
 
-def _foreign(seen: Thumbnail, tissue: BoolMask, pen: BoolMask) -> float:
-    """Share of the tissue's density that no mixture of haematoxylin and eosin has."""
-    red, green, blue = seen.averaged
+def _foreign_stain(thumbnail: Thumbnail, tissue: BoolMask, pen: BoolMask) -> float:
+    """Fraction of the tissue's density that no mixture of haematoxylin and eosin has."""
+    red, green, blue = thumbnail.averaged
     dyed = np.maximum(np.maximum(red, green), blue) > DYED
     # A scan without colours has no tissue that could be found: then whatever is dark is judged.
-    places = dyed & ~pen & (tissue if tissue.any() else True)
-    total = (red + green + blue)[places].clip(min=0)
-    # Ink over dense tissue is not always known for ink: a few places, far denser than any stain, must not decide.
+    judged = dyed & ~pen & (tissue if tissue.any() else True)
+    total = (red + green + blue)[judged].clip(min=0)
+    # Ink over dense tissue is not always recognised: a few pixels, far denser than any stain, must not decide.
     weight = np.minimum(total, MOST_WEIGHT * np.median(total)) if total.size else total
-    foreign = ((red > HE_RED * green) | (blue > HE_BLUE * green))[places]
+    foreign = ((red > HE_RED * green) | (blue > HE_BLUE * green))[judged]
     return float(weight[foreign].sum() / weight.sum()) if weight.any() else 0.0
 
 
-def _share(part: BoolMask, whole: BoolMask) -> float:
-    return float(part.sum()) / max(float(whole.sum()), 1.0)
+def synthetic_fraction(grid: SlideGrid, windows: Sequence[Window], pictures: Sequence[Picture]) -> float:
+    """Fraction of a slide that has few flat colours.
+
+    ``pictures`` were read of it already; its own pixels are read in the ``windows`` of the grid if these have flat
+    areas.
+    """
+    if flat_fraction(pictures) < LEAST_FLAT:
+        return 0.0
+    return few_colours([_own_pixels(grid, window) for window in windows])
+
+
+def flat_fraction(pictures: Sequence[Picture]) -> float:
+    """Fraction of the pixels whose eight neighbours have the very same colour.
+
+    >>> flat_fraction([np.full((9, 9, 3), (181, 9, 130), dtype=np.uint8)])
+    1.0
+    """
+    flat, judged = 0, 0
+    for picture in pictures:
+        if min(picture.shape[:2]) >= 3:
+            inner = _is_judged(picture)[1:-1, 1:-1]
+            flat += int((_flat(_codes(picture)) & inner).sum())
+            judged += int(inner.sum())
+    return flat / judged if judged else 0.0
+
+
+def few_colours(pictures: Sequence[Picture]) -> float:
+    """Fraction of the pixels that have one of the commonest colours of all the pictures; 0 where there are too few."""
+    codes = [_codes(picture)[_is_judged(picture)] for picture in pictures]
+    counts = np.unique(np.concatenate(codes), return_counts=True)[1] if codes else np.zeros(0, dtype=np.int64)
+    total = int(counts.sum())
+    return float(np.sort(counts)[-COLOURS:].sum() / total) if total >= LEAST_PIXELS else 0.0
+
+
+def _own_pixels(grid: SlideGrid, window: Window) -> Picture:
+    """The middle of a window as it is in the file: resampling would mix colours."""
+    scale_x, scale_y, left, top = grid.to_level0
+    width, height = (
+        max(1, min(SIDE_PX, int(side * scale))) for side, scale in ((window.width, scale_x), (window.height, scale_y))
+    )
+    x = left + scale_x * (window.left + window.width / 2) - width / 2
+    y = top + scale_y * (window.top + window.height / 2) - height / 2
+    return grid.reader.read(int(x), int(y), width, height, 0)
+
+
+def _is_judged(picture: Picture) -> BoolMask:
+    return np.asarray(~is_glass(picture) & picture.any(axis=2))
+
+
+def _codes(picture: Picture) -> NDArray[np.uint32]:
+    red, green, blue = (picture[..., k].astype(np.uint32) for k in range(3))
+    return np.asarray(red << 16 | green << 8 | blue)
+
+
+def _flat(codes: NDArray[np.uint32]) -> BoolMask:
+    """Whether all nine are equal, of every pixel but the outermost."""
+    rows = (codes[1:-1] == codes[:-2]) & (codes[1:-1] == codes[2:])
+    columns = (codes[:, 1:-1] == codes[:, :-2]) & (codes[:, 1:-1] == codes[:, 2:])
+    return np.asarray(rows[:, 1:-1] & columns[1:-1] & columns[:-2] & columns[2:])

@@ -4,11 +4,11 @@ Twice the thickness is twice the optical density of every channel: a fold is a n
 than the tissue on either side of it, whatever tissues it crosses. What it has more than its sides has their hue: a
 hair follicle or the epidermis is a dense band, too, but bluer than the dermis beside it.
 
-With the green density g, averaged over more than a nucleus, a place lies on a band at an angle by
+With the green density g, averaged over more than a nucleus, the contrast of a pixel against both sides of a band is
 
     log g − log max(g to the left, g to the right)
 
-averaged along the band (its sides being tissue). A fold has about log 2 of it.
+averaged along the band (its sides being tissue). A fold has a contrast of about log 2.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.quality.morphology import BoolMask, Floats, around, blurred, regions_of, shrunk
-from ntrm.wsi.quality.thumbnail import AVERAGED_UM, GRID_UM, Densities
+from ntrm.wsi.quality.morphology import BoolMask, Floats, Indices, bounding_box, label_regions
 
 ORIENTATIONS = 12
 FLANKS_UM = (120.0, 180.0, 245.0)
@@ -32,65 +31,58 @@ HALF_LENGTH_UM, STEP_UM = 450.0, 56.0
 LEAST_FLANK = 0.05
 """Both sides are tissue of at least this density."""
 CONTRAST = (-0.5, 0.9)
-"""A single place counts for no less and no more: -0.5 is no band at all, and three layers have 1.1."""
+"""Limits of what a single pixel counts: -0.5 is no band at all, and three layers have 1.1."""
 LEAST_CONTRAST = 0.25
-"""What a fold has, averaged along it."""
+"""Contrast of a fold, averaged along it."""
 NO_DENSITY = 0.01
 """Added before the logarithm is taken: less cannot be measured."""
 BLUER = 0.03
-"""A place whose red over green density is so much more than that of both its sides lies on no fold."""
+"""A pixel whose red over green density is so much more than that of both its sides lies on no fold."""
 MOST_RED = 0.08
-"""Red density that a fold has beyond the hue of its sides, as a share of the green it has more than they."""
+"""Red density that a fold has beyond the hue of its sides, as a fraction of the green it has more than they."""
 BORDER_UM, MOST_BORDER = 420.0, 0.8
-"""A band of which more than this share has glass so near on one side only follows the skin's surface: epidermis."""
+"""A band of which more than this fraction has glass so near on one side only follows the skin's surface: epidermis."""
 LEAST_LENGTH_UM, LEAST_MM2 = 900.0, 0.12
 """Shorter and smaller bands are something else."""
 
 Planes = tuple[Floats, Floats, Floats]
-Where = tuple[NDArray[np.int64], NDArray[np.int64]]
+Positions = tuple[Indices, Indices]
+"""Rows and columns."""
 
 
-def find_folds(density: Densities, tissue: BoolMask, scale: Resolution) -> tuple[BoolMask, Resolution]:
-    """Where folds lie, on a coarser grid than ``density`` (H, W, 3) and ``tissue`` (H, W), and that grid's µm/px."""
-    factors = max(1, round(GRID_UM / scale.y)), max(1, round(GRID_UM / scale.x))
-    coarse = Resolution(scale.x * factors[1], scale.y * factors[0])
-    red, green, blue = (blurred(shrunk(density[..., k], factors), AVERAGED_UM, coarse) for k in range(3))
-    return folds_in((red, green, blue), shrunk(tissue, factors) > 0.5, coarse), coarse
-
-
-def folds_in(planes: Planes, tissue: BoolMask, scale: Resolution) -> BoolMask:
-    """The same from averaged densities (H, W) on a grid of about ``GRID_UM``."""
+def find_folds(planes: Planes, tissue: BoolMask, scale: Resolution) -> BoolMask:
+    """Pixels of folds, from averaged densities (H, W) and the tissue on a grid of about ``thumbnail.GRID_UM``."""
     folds = np.zeros(tissue.shape, dtype=bool)
-    part = around(tissue, BORDER_UM, scale)
-    if part is not None:
-        red, green, blue = (np.maximum(plane[part], 0) for plane in planes)
-        folds[part] = _folds((red, green, blue), tissue[part], scale)
+    box = bounding_box(tissue, BORDER_UM, scale)
+    if box is not None:
+        red, green, blue = (np.maximum(plane[box], 0) for plane in planes)
+        folds[box] = _folds((red, green, blue), tissue[box], scale)
     return folds
 
 
 def _folds(planes: Planes, tissue: BoolMask, scale: Resolution) -> BoolMask:
     contrast, angles = _strongest(planes, scale)
-    regions, sizes = regions_of(tissue & (contrast > LEAST_CONTRAST))
+    regions, sizes = label_regions(tissue & (contrast > LEAST_CONTRAST))
     kept = np.zeros(len(sizes), dtype=bool)
     for number, (rows, columns) in enumerate(ndimage.find_objects(regions), start=1):
         length = math.hypot((rows.stop - rows.start) * scale.y, (columns.stop - columns.start) * scale.x)
         if length >= LEAST_LENGTH_UM and sizes[number] * scale.pixel_area_um2 >= LEAST_MM2 * 1e6:
             y, x = np.nonzero(regions[rows, columns] == number)
-            places = y + rows.start, x + columns.start
+            band = y + rows.start, x + columns.start
             kept[number] = (
-                _redder(planes, places, angles[places], scale) <= MOST_RED
-                and _along_border(tissue, places, angles[places], scale) <= MOST_BORDER
+                _redder(planes, band, angles[band], scale) <= MOST_RED
+                and _along_border(tissue, band, angles[band], scale) <= MOST_BORDER
             )
     return np.asarray(kept[regions])
 
 
 def _strongest(planes: Planes, scale: Resolution) -> tuple[Floats, NDArray[np.uint8]]:
-    """The most contrast of any orientation at each place, and the number of that orientation."""
+    """The highest contrast of any orientation at each pixel, and the number of that orientation."""
     red, green, _ = planes
     logs, hue = np.log(green + np.float32(NO_DENSITY)), red / (green + np.float32(NO_DENSITY))
-    # Beside glass nothing is a band: as if the glass were infinitely dense.
-    flanks = _Shifts.over(np.where(green < LEAST_FLANK, np.float32(9), logs), max(FLANKS_UM), scale, beyond=9.0)
-    hues = _Shifts.over(hue + np.float32(BLUER), max(FLANKS_UM), scale, beyond=0.0)
+    # Next to glass nothing is a band: as if the glass were infinitely dense.
+    flanks = _Shifted.over(np.where(green < LEAST_FLANK, np.float32(9), logs), max(FLANKS_UM), scale, beyond=9.0)
+    hues = _Shifted.over(hue + np.float32(BLUER), max(FLANKS_UM), scale, beyond=0.0)
     strongest = np.full(logs.shape, CONTRAST[0], dtype=np.float32)
     numbers = np.zeros(logs.shape, dtype=np.uint8)
     for number in range(ORIENTATIONS):
@@ -101,8 +93,8 @@ def _strongest(planes: Planes, scale: Resolution) -> tuple[Floats, NDArray[np.ui
     return strongest, numbers
 
 
-def _contrast(logs: Floats, hue: Floats, flanks: _Shifts, hues: _Shifts, number: int, scale: Resolution) -> Floats:
-    """How much denser a place is than both sides of a band, of whatever width, that runs at one angle."""
+def _contrast(logs: Floats, hue: Floats, flanks: _Shifted, hues: _Shifted, number: int, scale: Resolution) -> Floats:
+    """How much denser a pixel is than both sides of a band, of whatever width, that runs at one angle."""
     contrast = np.full(logs.shape, CONTRAST[0], dtype=np.float32)
     for flank in FLANKS_UM:
         down, right = _offset(number, 0.0, flank, scale)
@@ -114,7 +106,7 @@ def _contrast(logs: Floats, hue: Floats, flanks: _Shifts, hues: _Shifts, number:
 
 
 def _averaged_along(contrast: Floats, number: int, scale: Resolution) -> Floats:
-    along = _Shifts.over(contrast, HALF_LENGTH_UM, scale, beyond=CONTRAST[0])
+    along = _Shifted.over(contrast, HALF_LENGTH_UM, scale, beyond=CONTRAST[0])
     steps = int(HALF_LENGTH_UM / STEP_UM)
     total = np.zeros_like(contrast)
     for step in range(-steps, steps + 1):
@@ -122,65 +114,62 @@ def _averaged_along(contrast: Floats, number: int, scale: Resolution) -> Floats:
     return total / np.float32(2 * steps + 1)
 
 
-def _redder(planes: Planes, places: Where, angles: NDArray[np.uint8], scale: Resolution) -> float:
-    """Red density that a region has beyond the hue of its sides, as a share of its further green."""
+def _redder(planes: Planes, band: Positions, angles: NDArray[np.uint8], scale: Resolution) -> float:
+    """Red density that a band has beyond the hue of its sides, as a fraction of the green it has more than they."""
     red, green, _ = planes
-    best, surplus, further = np.full(len(angles), -np.inf), np.zeros(len(angles)), np.zeros(len(angles))
+    best, more_red, more_green = np.full(len(angles), -np.inf), np.zeros(len(angles)), np.zeros(len(angles))
     for flank in FLANKS_UM:
-        sides = _sides(places, angles, flank, scale, red.shape)
-        one, other = green[sides[0]], green[sides[1]]
-        contrast = green[places] / (np.maximum(one, other) + NO_DENSITY)
-        more = green[places] - (one + other) / 2
-        hue = (red[sides[0]] + red[sides[1]]) / (one + other + NO_DENSITY)
+        one, other = _sides(band, angles, flank, scale, red.shape)
+        contrast = green[band] / (np.maximum(green[one], green[other]) + NO_DENSITY)
+        both = green[one] + green[other]
+        hue = (red[one] + red[other]) / (both + NO_DENSITY)
         better = contrast > best
         best[better] = contrast[better]
-        further[better] = more[better]
-        surplus[better] = (red[places] - hue * green[places])[better]
-    return float(surplus.sum() / max(further.sum(), 1e-6))
+        more_green[better] = (green[band] - both / 2)[better]
+        more_red[better] = (red[band] - hue * green[band])[better]
+    return float(more_red.sum() / max(more_green.sum(), 1e-6))
 
 
-def _along_border(tissue: BoolMask, places: Where, angles: NDArray[np.uint8], scale: Resolution) -> float:
-    """Share of a region that has glass on one side, and on one only."""
+def _along_border(tissue: BoolMask, band: Positions, angles: NDArray[np.uint8], scale: Resolution) -> float:
+    """Fraction of a band that has glass on one side, and on one only."""
     # Beyond the picture's edge lies what lies at it.
-    one, other = (tissue[side] for side in _sides(places, angles, BORDER_UM, scale, tissue.shape))
+    one, other = (tissue[side] for side in _sides(band, angles, BORDER_UM, scale, tissue.shape))
     return float((one != other).mean())
 
 
 def _sides(
-    places: Where, angles: NDArray[np.uint8], um: float, scale: Resolution, shape: tuple[int, ...]
-) -> tuple[Where, Where]:
-    """Places that lie ``um`` away on either side of a band."""
-    offsets = np.array([_offset(number, 0.0, um, scale) for number in range(ORIENTATIONS)])[angles].T
-    return _moved(places, offsets, shape), _moved(places, -offsets, shape)
-
-
-def _moved(places: Where, offsets: NDArray[np.int64], shape: tuple[int, ...]) -> Where:
-    y, x = (np.clip(place + offset, 0, size - 1) for place, offset, size in zip(places, offsets, shape, strict=True))
-    return y, x
+    band: Positions, angles: NDArray[np.uint8], um: float, scale: Resolution, shape: tuple[int, ...]
+) -> list[Positions]:
+    """Positions ``um`` away on either side of a band, inside the picture."""
+    down, right = np.array([_offset(number, 0.0, um, scale) for number in range(ORIENTATIONS)])[angles].T
+    return [
+        (np.clip(band[0] + sign * down, 0, shape[0] - 1), np.clip(band[1] + sign * right, 0, shape[1] - 1))
+        for sign in (1, -1)
+    ]
 
 
 def _offset(number: int, along_um: float, across_um: float, scale: Resolution) -> tuple[int, int]:
-    """Rows and columns from a place to one that lies so far along and across a band."""
+    """Rows and columns from a pixel to one that lies so far along and across a band."""
     angle = number * math.pi / ORIENTATIONS
     down = along_um * math.sin(angle) + across_um * math.cos(angle)
     right = along_um * math.cos(angle) - across_um * math.sin(angle)
     return round(down / scale.y), round(right / scale.x)
 
 
-class _Shifts(NamedTuple):
-    """A plane with a border, so that it can be seen from other places without being copied."""
+class _Shifted(NamedTuple):
+    """A plane with a border, so that shifted views of it need no copy."""
 
     plane: Floats
     border: tuple[int, int]
     shape: tuple[int, int]
 
     @classmethod
-    def over(cls, plane: Floats, um: float, scale: Resolution, *, beyond: float) -> _Shifts:
+    def over(cls, plane: Floats, um: float, scale: Resolution, *, beyond: float) -> _Shifted:
         down, right = math.ceil(um / scale.y), math.ceil(um / scale.x)
         padded = np.pad(plane, ((down, down), (right, right)), constant_values=beyond)
         return cls(padded, (down, right), (plane.shape[0], plane.shape[1]))
 
     def at(self, down: int, right: int) -> Floats:
-        """What lies so many rows and columns further."""
+        """The plane shifted by so many rows and columns."""
         top, left = self.border[0] + down, self.border[1] + right
         return self.plane[top : top + self.shape[0], left : left + self.shape[1]]

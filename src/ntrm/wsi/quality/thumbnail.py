@@ -1,4 +1,4 @@
-"""A slide's thumbnail, the colour of its glass, its optical density, and pen strokes: measured once for every check."""
+"""A slide's thumbnail, the colour of its glass, its optical density, and pen marks: measured once for every check."""
 
 from __future__ import annotations
 
@@ -11,21 +11,37 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.quality.morphology import BoolMask, Floats, blurred, near, opened, shrunk, spread
+from ntrm.wsi.quality.morphology import BoolMask, Floats, blurred, dilated, downsampled, opened, upsampled
 
 Picture = NDArray[np.uint8]
 Densities = NDArray[np.float32]
 
-BRIGHTEST_SHARE = 0.002
-"""Where a picture shows no glass, so many of its brightest pixels stand for it."""
-LEAST_LIGHT, MOST_TINT = 180, 25
+LEAST_BRIGHTNESS, MOST_TINT = 180, 25
 """Glass is at least so bright, and its channels differ by at most so much."""
-LEAST_SHARE = 0.005
+LEAST_FRACTION = 0.005
 """Fewer bright pixels than this are no glass."""
+BRIGHTEST_FRACTION = 0.002
+"""Where a picture shows no glass, so many of its brightest pixels stand for it."""
 MOST_PIXELS = 500_000
-"""Of larger pictures, every second (third …) row and column tells the glass's colour."""
+"""Of larger pictures, every second (third …) row and column determines the glass's colour."""
 LEAST_PEAK = 0.2
-"""Of the peaks at least this high, beside the highest, the brightest is glass; pale fat is a darker one."""
+"""Of the peaks at least this fraction of the highest, the brightest is glass; pale fat is a darker one."""
+
+GRID_UM = 26.8
+"""µm/px, about, of the coarser grid: a pen's stroke, a fold and a cell of fat are all wider."""
+AVERAGED_UM = 18.0
+"""Nuclei and specks of dirt vanish in this average; strokes do not."""
+
+LEAST_DENSITY = 0.12
+"""A pen's stroke is at least so dense."""
+OPAQUE = 0.4
+"""Black and red strokes are at least so dense: paler grey is a shadow, paler red is eosin."""
+HALF_WIDTH_UM = 100.0
+"""Half the least width of a stroke. Surgical ink is a thinner crust, and belongs to the tissue it sits on."""
+RIM_UM = 150.0
+"""A stroke's paler rim is so wide at most."""
+FRINGE_UM = 45.0
+"""Around that the ink fades into the glass, too pale for its hue to be measured."""
 
 
 def glass_colour(picture: Picture) -> NDArray[np.float32]:
@@ -35,25 +51,25 @@ def glass_colour(picture: Picture) -> NDArray[np.float32]:
     [240.0, 241.0, 243.0]
     """
     red, green, blue = _sampled_planes(picture)
-    darkest, brightest = np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
+    darkest, brightest = _extremes(red, green, blue)
     bright = _bright(red, green, blue)
     # Readers paint what was never scanned pure white: no measure of the lamp where there is any true glass.
     scanned = bright & (darkest < 255)
-    glass = scanned if scanned.mean() > LEAST_SHARE else bright
-    if glass.mean() <= LEAST_SHARE:
+    glass = scanned if scanned.mean() > LEAST_FRACTION else bright
+    if glass.mean() <= LEAST_FRACTION:
         # Tissue only: the lamp is taken to be white, as bright as the brightest channel.
-        level = max(float(np.quantile(brightest, 1 - BRIGHTEST_SHARE)), LEAST_LIGHT)
+        level = max(float(np.quantile(brightest, 1 - BRIGHTEST_FRACTION)), LEAST_BRIGHTNESS)
         return np.full(3, level, dtype=np.float32)
     colours = [plane[glass] for plane in (red, green, blue)]
-    light = sum((plane.astype(np.uint16) for plane in colours[1:]), colours[0].astype(np.uint16))
-    around = np.abs(light.astype(np.int16) - _brightest_peak(light)) <= 6
+    brightness = sum((plane.astype(np.int16) for plane in colours[1:]), colours[0].astype(np.int16))
+    around = np.abs(brightness - _brightest_peak(brightness)) <= 6
     return np.array([np.median(plane[around]) for plane in colours], dtype=np.float32)
 
 
 def optical_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> Densities:
     """(H, W, 3) decadic optical density against the picture's own glass; a little below 0 where it is brighter.
 
-    Each channel lies by itself in memory. ``glass`` (3,) is its colour, where it is known from elsewhere.
+    Each channel is contiguous in memory. ``glass`` (3,) is its colour, where it is known from elsewhere.
 
     >>> glass = np.full((10, 10, 3), 249, dtype=np.uint8)
     >>> glass[0, 0] = 24
@@ -71,7 +87,7 @@ def green_density(picture: Picture, glass: NDArray[np.float32] | None = None) ->
     return _density(picture[..., 1], float(colour[1]))
 
 
-def is_glass(picture: Picture) -> NDArray[np.bool_]:
+def is_glass(picture: Picture) -> BoolMask:
     """(H, W): where a picture (H, W, 3) is as bright and as colourless as glass.
 
     >>> is_glass(np.array([[[240, 241, 243], [240, 150, 200]]], dtype=np.uint8)).tolist()
@@ -80,9 +96,13 @@ def is_glass(picture: Picture) -> NDArray[np.bool_]:
     return _bright(*(picture[..., k] for k in range(3)))
 
 
-def _bright(red: NDArray[np.uint8], green: NDArray[np.uint8], blue: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    darkest, brightest = np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
-    return np.asarray((darkest >= LEAST_LIGHT) & (brightest - darkest <= MOST_TINT))
+def _bright(*channels: Picture) -> BoolMask:
+    darkest, brightest = _extremes(*channels)
+    return np.asarray((darkest >= LEAST_BRIGHTNESS) & (brightest - darkest <= MOST_TINT))
+
+
+def _extremes(red: Picture, green: Picture, blue: Picture) -> tuple[Picture, Picture]:
+    return np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
 
 
 def _density(plane: NDArray[np.uint8], glass: float) -> NDArray[np.float32]:
@@ -111,27 +131,18 @@ def _sampled_planes(picture: Picture) -> list[NDArray[np.uint8]]:
     return [np.ascontiguousarray(picture[::step, ::step, k]) for k in range(3)]
 
 
-def _brightest_peak(light: NDArray[np.uint16]) -> int:
+def _brightest_peak(brightness: NDArray[np.int16]) -> int:
     """Sum of the three channels at the brightest high peak of the histogram."""
-    counts = np.bincount(light, minlength=3 * 255 + 1).astype(np.float64)
+    counts = np.bincount(brightness, minlength=3 * 255 + 1).astype(np.float64)
     smooth = np.convolve(counts, np.ones(7), mode="same")
     neighbours = np.maximum(np.roll(smooth, 1), np.roll(smooth, -1))
     peaks = np.flatnonzero((smooth >= neighbours) & (smooth >= LEAST_PEAK * smooth.max()))
     return int(peaks[-1])
 
 
-# A slide's thumbnail, and what more than one judgement needs of it: measured once, on a coarser grid.
-
-
-GRID_UM = 26.8
-"""µm/px, about, of the coarser grid: a pen's stroke, a fold and a cell of fat are all wider."""
-AVERAGED_UM = 18.0
-"""Nuclei and dots of dirt go under in this average; strokes do not."""
-
-
 @dataclass(frozen=True, eq=False)
 class Thumbnail:
-    """A picture (H, W, 3) of a slide at ``scale``, and its optical densities."""
+    """A picture (H, W, 3) of a slide at ``scale`` µm/px, and its optical densities, also on a coarser grid."""
 
     picture: Picture
     scale: Resolution
@@ -171,7 +182,7 @@ class Thumbnail:
     @cached_property
     def planes(self) -> tuple[Floats, Floats, Floats]:
         """Red, green and blue densities on the coarser grid."""
-        red, green, blue = (shrunk(self.density[..., k], self.factors) for k in range(3))
+        red, green, blue = (downsampled(self.density[..., k], self.factors) for k in range(3))
         return red, green, blue
 
     @cached_property
@@ -180,43 +191,18 @@ class Thumbnail:
         red, green, blue = (blurred(plane, AVERAGED_UM, self.coarse) for plane in self.planes)
         return red, green, blue
 
-    def shrunk(self, places: BoolMask) -> BoolMask:
-        """BoolMask of the picture on the coarser grid, by majority."""
-        return np.asarray(shrunk(places, self.factors) > 0.5)
+    def downsampled(self, mask: BoolMask) -> BoolMask:
+        """A mask of the picture on the coarser grid, by majority."""
+        return np.asarray(downsampled(mask, self.factors) > 0.5)
 
-    def spread(self, places: BoolMask) -> BoolMask:
-        """BoolMask of the coarser grid in the picture."""
-        return spread(places, self.factors, self.shape)
-
-
-# Strokes of a pen on a slide, over glass or over tissue, told by the light they absorb and by their width.
+    def upsampled(self, mask: BoolMask) -> BoolMask:
+        """A mask of the coarser grid on the picture's."""
+        return upsampled(mask, self.factors, self.shape)
 
 
-LEAST_DENSITY = 0.12
-"""A stroke is at least so dense."""
-OPAQUE = 0.4
-"""Black and red strokes are at least so dense: paler grey is a shadow, paler red is eosin."""
-HALF_WIDTH_UM = 100.0
-"""Half the least width of a stroke. Surgical ink is a thinner crust, and belongs to the tissue it sits on."""
-RIM_UM = 150.0
-"""A stroke's paler rim is so wide at most."""
-FRINGE_UM = 45.0
-"""Around that the ink fades into the glass, too pale for its hue to be told."""
-
-
-def find_pen(thumbnail: Picture, mpp: float | Resolution) -> BoolMask:
-    """Where strokes of a pen lie in a picture (H, W, 3) of a slide at ``mpp`` µm/px."""
-    seen = Thumbnail.of(thumbnail, mpp)
-    return seen.spread(pen_in(seen))
-
-
-def pen_in(seen: Thumbnail) -> BoolMask:
-    """The same on the coarser grid of what was seen."""
-    return pen_strokes(*seen.averaged, seen.coarse)
-
-
-def pen_strokes(red: Floats, green: Floats, blue: Floats, scale: Resolution) -> BoolMask:
-    """The same from optical densities (H, W), averaged over more than a nucleus."""
+def find_pen(thumbnail: Thumbnail) -> BoolMask:
+    """Pen marks, over glass or over tissue, on the coarser grid: found by what they absorb and by their width."""
+    (red, green, blue), scale = thumbnail.averaged, thumbnail.coarse
     # No dye of tissue absorbs red most: these are blue, green and violet pens.
     cold = (red > 1.15 * green) & (red > 1.15 * blue) & (red > LEAST_DENSITY)
     # Black absorbs all alike, where haematoxylin spares blue and diaminobenzidine (brown) spares red.
@@ -228,4 +214,4 @@ def pen_strokes(red: Floats, green: Floats, blue: Floats, scale: Resolution) -> 
     if not core.any():
         return core
     paler = (cold | black | scarlet) & (np.maximum(red, green) > LEAST_DENSITY)
-    return near(core | (paler & near(core, RIM_UM, scale)), FRINGE_UM, scale)
+    return dilated(core | (paler & dilated(core, RIM_UM, scale)), FRINGE_UM, scale)

@@ -1,8 +1,14 @@
-"""Open a slide by what it contains, never by its name's ending, and judge which further files it may bring along.
+"""Open a slide by its content, never by the ending of its name, and check the further files that it may bring along.
+
+| content | reader |
+|---|---|
+| a scanner's format that OpenSlide knows (SVS, NDPI, MRXS, SCN, DICOM …), tiled TIFF | OpenSlide (``open_directly``) |
+| OME-TIFF, TIFF in strips, TIFF that OpenSlide does not know | tifffile |
+| PNG, JPEG | Pillow |
 
 A VMS file is a text that names others by path, an MRXS slide has an index of that kind, and a DICOM slide is whatever
-lies in its folder. What such a file names comes back as pixels, and a pipe holds its reader for ever. So a slide may
-bring along regular files of its own folder, and nothing at all where it has to be one file.
+lies in its folder. The pixels of a named file are shown, and a named pipe blocks its reader for ever. So a slide may
+bring along regular files of its own folder, and none at all where it has to be a single file.
 """
 
 from __future__ import annotations
@@ -12,111 +18,48 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from PIL.Image import Image
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+
 from ntrm.core.errors import DataError
-from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
-from ntrm.wsi.readers.reader import SlideInfo, SlideLevel, SlideReader, damaged, opening
+from ntrm.data.image_files import JPEG, PNG, Header, check_complete, over_white, read_header
+from ntrm.wsi.readers.openslide_reader import GENERIC, OpenSlideReader, open_directly, openslide_vendor
+from ntrm.wsi.readers.reader import (
+    Pixels,
+    SlideInfo,
+    SlideLevel,
+    SlideReader,
+    anonymous,
+    check_request,
+    decoding,
+    mpp_from_dpi,
+    opening,
+    read_padded,
+    unreadable,
+)
+from ntrm.wsi.readers.tiff import TiffReader, is_ome
 
 MIRAX = "mirax"
-VENDORS = frozenset(
-    {"aperio", "generic-tiff", "hamamatsu", "leica", "philips", "sakura", "trestle", "ventana", "zeiss"}
+SINGLE_FILE_VENDORS = frozenset(
+    {"aperio", GENERIC, "hamamatsu", "leica", "philips", "sakura", "trestle", "ventana", "zeiss"}
 )
 """OpenSlide's formats that are one file; of Hamamatsu's only NDPI, which is a TIFF."""
-SEVERAL = frozenset({"dicom", MIRAX})
+MULTI_FILE_VENDORS = frozenset({"dicom", MIRAX})
 
 INDEX = "Slidedat.ini"
 MAX_INDEX_BYTES = 2**20
-"""As OpenSlide has it; of a VMS file it reads less."""
-_NAMING = re.compile(
-    rb"^[^\S\n]*(?:ImageFile|MapFile|MacroImage|OptimisationFile|FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", re.M
-)
-"""Keys of VMS, VMU and MRXS that name a file, in whatever group they stand."""
-
-
-def is_mirax(path: Path) -> bool:
-    """Whether OpenSlide would look into the folder beside a file to tell what the file is."""
-    return path.suffix.lower() == ".mrxs"
-
-
-def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> None:
-    """Refuse a slide of ``vendor`` that brings files along which it may not.
-
-    Args:
-        path: the slide's main file.
-        vendor: as OpenSlide calls it.
-        tiff: whether the main file is a TIFF.
-        alone: whether the slide has to be one file.
-
-    Raises:
-        DataError: without the name of any file.
-
-    """
-    several = vendor in SEVERAL or (vendor == "hamamatsu" and not tiff)
-    if vendor not in VENDORS | SEVERAL:
-        raise damaged("a scanner's format that is not known to be safe")
-    with opening(path):
-        if alone and (several or any(os.path.lexists(other) for other in _companions(path, vendor, tiff))):
-            raise DataError(
-                "a slide of several files",
-                got=f"the main file of a {vendor} slide",
-                expected="a slide that is one file",
-                hint="convert it in QuPath to OME-TIFF; a slide of several files can only be named by its path",
-            )
-        own = {path.parent.resolve(), path.resolve().parent}
-        for other in _companions(path, vendor, tiff):
-            _check_inside(other, own)
-
-
-def _companions(path: Path, vendor: str, tiff: bool) -> Iterator[Path]:
-    if vendor == MIRAX:
-        folder = path.with_suffix("")
-        yield folder / INDEX
-        # The index has been judged by now.
-        yield from _named_in(folder / INDEX, folder)
-    elif vendor == "dicom":
-        yield from (Path(entry.path) for entry in os.scandir(path.parent) if not entry.is_dir())
-    elif vendor == "trestle":
-        # OpenSlide cuts the path, not the name, at its last point.
-        macro = Path(re.sub(r"\.[^.]*$", "", str(path)) + ".Full")
-        yield from [macro] if os.path.lexists(macro) else []
-    elif vendor == "hamamatsu" and not tiff:
-        yield from _named_in(path, path.parent)
-
-
-def _named_in(index: Path, folder: Path) -> Iterator[Path]:
-    """Files that a text of keys and values names."""
-    if not index.exists():
-        return
-    with index.open("rb") as stream:
-        text = stream.read(MAX_INDEX_BYTES + 1)
-    if len(text) > MAX_INDEX_BYTES:
-        raise damaged("an index of other files that is too large")
-    for match in _NAMING.finditer(text):
-        name = match[1].removesuffix(b"\r")
-        if b"\0" in name or b"\\" in name:
-            raise damaged("an index that names other files in a way no scanner does")
-        if name:
-            # As OpenSlide puts them together: a path from the root on lies in the folder, too.
-            yield folder / os.fsdecode(name.lstrip(b"/"))
-
-
-def _check_inside(other: Path, own: set[Path]) -> None:
-    target = other.resolve()
-    if not any(target.is_relative_to(folder) for folder in own):
-        raise damaged("a slide that names a file outside its own folder", "put all files of the slide into one folder")
-    if target.exists() and not target.is_file():
-        raise damaged("a slide that names a folder or a device as one of its files")
-
-
-# Open a slide by what it contains, never by its name's ending. | content | reader | |---|---| | a scanner's format that
-# OpenSlide knows (SVS, NDPI, MRXS, SCN, DICOM …), tiled TIFF | OpenSlide (see ``direct``) | | OME-TIFF, TIFF in strips,
-# TIFF that OpenSlide does not know | tifffile | | PNG, JPEG | Pillow |
-
-
-__all__ = ["SlideInfo", "SlideLevel", "SlideReader", "open_slide"]
+"""OpenSlide's own limit; of a VMS file it reads less."""
+MAX_PIXELS = 200_000_000
+"""Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel."""
 
 _TIFF = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 _IMAGE = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
-_GENERIC = "generic-tiff"
+_FILE_KEYS = re.compile(
+    rb"^[^\S\n]*(?:ImageFile|MapFile|MacroImage|OptimisationFile|FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", re.M
+)
+"""Keys of VMS, VMU and MRXS that name a file, in whatever group they stand."""
 
 
 def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
@@ -133,7 +76,8 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     path = Path(path).absolute()
     start = _first_bytes(path)
     tiff = start.startswith(_TIFF)
-    if is_mirax(path):
+    if path.suffix.lower() == ".mrxs":
+        # Before OpenSlide looks into the folder of that name to tell what the file is.
         check_companions(path, MIRAX, tiff=tiff, alone=alone)
     # MRXS comes first: its main file is an ordinary JPEG.
     vendor = openslide_vendor(path)
@@ -144,32 +88,163 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     if vendor is not None:
         return OpenSlideReader(path)
     if start.startswith(_IMAGE):
-        from ntrm.wsi.readers.image import ImageReader
-
         return ImageReader(path)
-    raise damaged("an empty file" if not start else "a file of no known kind")
+    raise unreadable("an empty file" if not start else "a file of no known kind")
 
 
 def _first_bytes(path: Path) -> bytes:
     with opening(path):
         if path.exists() and not path.is_file():
             # Opening a pipe would wait for ever.
-            raise damaged("a folder or a device", "name the slide's main file")
+            raise unreadable("a folder or a device", "name the slide's main file")
         with path.open("rb") as stream:
             return stream.read(8)
 
 
 def _open_tiff(path: Path, vendor: str | None) -> SlideReader:
-    from ntrm.wsi.readers.openslide_reader import open_directly
-    from ntrm.wsi.readers.tiff import TiffReader, is_ome
-
-    if vendor is None or (vendor == _GENERIC and is_ome(path)):
+    if vendor is None or (vendor == GENERIC and is_ome(path)):
         # OpenSlide would take an OME-TIFF for a plain one and miss the levels of its pyramid.
         return TiffReader(path)
     try:
         return open_directly(path)
     except DataError:
-        if vendor != _GENERIC:
+        if vendor != GENERIC:
             raise
         # Compressions that OpenSlide does not know may still be tifffile's.
         return TiffReader(path)
+
+
+def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> None:
+    """Refuse a slide that brings along files which it may not; the ``DataError`` names no file.
+
+    Args:
+        path: the slide's main file.
+        vendor: as OpenSlide calls it.
+        tiff: whether the main file is a TIFF.
+        alone: whether the slide has to be one file.
+
+    """
+    if vendor not in SINGLE_FILE_VENDORS | MULTI_FILE_VENDORS:
+        raise unreadable("a scanner's format that is not known to be safe")
+    several = vendor in MULTI_FILE_VENDORS or (vendor == "hamamatsu" and not tiff)
+    with opening(path):
+        if alone and (several or any(os.path.lexists(other) for other in _companions(path, vendor, tiff))):
+            raise DataError(
+                "a slide of several files",
+                got=f"the main file of a {vendor} slide",
+                expected="a slide that is one file",
+                hint="convert it in QuPath to OME-TIFF; a slide of several files can only be named by its path",
+            )
+        folders = {path.parent.resolve(), path.resolve().parent}
+        for other in _companions(path, vendor, tiff):
+            _check_inside(other, folders)
+
+
+def _companions(path: Path, vendor: str, tiff: bool) -> Iterator[Path]:
+    if vendor == MIRAX:
+        folder = path.with_suffix("")
+        yield folder / INDEX
+        # The caller has checked the index by now.
+        yield from _files_named_in(folder / INDEX, folder)
+    elif vendor == "dicom":
+        yield from (Path(entry.path) for entry in os.scandir(path.parent) if not entry.is_dir())
+    elif vendor == "trestle":
+        # OpenSlide cuts the path, not the name, at its last point.
+        macro = Path(re.sub(r"\.[^.]*$", "", str(path)) + ".Full")
+        yield from [macro] if os.path.lexists(macro) else []
+    elif vendor == "hamamatsu" and not tiff:
+        yield from _files_named_in(path, path.parent)
+
+
+def _files_named_in(index: Path, folder: Path) -> Iterator[Path]:
+    """Files that a text of keys and values names."""
+    if not index.exists():
+        return
+    with index.open("rb") as stream:
+        text = stream.read(MAX_INDEX_BYTES + 1)
+    if len(text) > MAX_INDEX_BYTES:
+        raise unreadable("an index of other files that is too large")
+    for match in _FILE_KEYS.finditer(text):
+        name = match[1].removesuffix(b"\r")
+        if b"\0" in name or b"\\" in name:
+            raise unreadable("an index that names other files in a way no scanner does")
+        if name:
+            # Joined as OpenSlide does: an absolute path lies in the folder, too.
+            yield folder / os.fsdecode(name.lstrip(b"/"))
+
+
+def _check_inside(other: Path, folders: set[Path]) -> None:
+    target = other.resolve()
+    if not any(target.is_relative_to(folder) for folder in folders):
+        raise unreadable(
+            "a slide that names a file outside its own folder", "put all files of the slide into one folder"
+        )
+    if target.exists() and not target.is_file():
+        raise unreadable("a slide that names a folder or a device as one of its files")
+
+
+class ImageReader:
+    """A PNG or JPEG image, decoded whole and held in memory; safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        header = _checked_header(path)
+        plugin = PngImageFile if header.kind == PNG else JpegImageFile
+        # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
+        with opening(path), plugin(path) as image:
+            # Only JFIF's own units are a resolution; Pillow reads further ones from cameras' tags.
+            has_unit = header.kind == PNG or image.info.get("jfif_unit") in {1, 2}
+            stated = mpp_from_dpi(image.info.get("dpi")) if has_unit else None
+            image.load()
+            # Transparency may lie in a chunk of its own and for one colour only.
+            transparent = image.mode == "P" or "transparency" in image.info
+            # Leaving the block closes the file; the pixels stay.
+            self._image: Image = image.convert("RGBA") if transparent else image
+        if self._image.mode not in {"RGB", "RGBA"}:
+            raise _not_rgb(header)
+        if self._image.size != (header.width, header.height):
+            raise unreadable("an image of another size than its header says")
+        levels = (SlideLevel(header.width, header.height, 1.0),)
+        self.info = SlideInfo("pillow", header.kind.lower(), levels, stated)
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """Pixels of the image, transparent ones on white."""
+        check_request(self.info, width, height, level)
+        return read_padded(self.info.levels[0], x, y, width, height, self._crop)
+
+    def _crop(self, left: int, top: int, width: int, height: int) -> Pixels:
+        with decoding(self._path):
+            pixels = np.asarray(self._image.crop((left, top, left + width, top + height)))
+        return over_white(pixels) if pixels.shape[2] == 4 else pixels
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._image.close()
+
+
+def _checked_header(path: Path) -> Header:
+    """The header of a complete file that is not too large; errors without the file's name."""
+    try:
+        header = read_header(path)
+        check_complete(path, header)
+    except DataError as error:
+        cause = error.__cause__
+        raise unreadable(anonymous(cause, path) if isinstance(cause, Exception) else str(error.got)) from error
+    if header.kind not in {PNG, JPEG}:
+        raise unreadable(f"a {header.kind} file where PNG or JPEG was expected")
+    if header.width * header.height > MAX_PIXELS:
+        raise DataError(
+            "image too large to be decoded whole",
+            got=f"{header.kind} of {header.width} × {header.height} pixels",
+            expected=f"at most {MAX_PIXELS:,} pixels",
+            hint="convert it to a tiled TIFF, which is read in pieces",
+        )
+    if header.pixels not in {"8-bit RGB", "8-bit RGB with alpha", "palette"}:
+        raise _not_rgb(header)
+    return header
+
+
+def _not_rgb(header: Header) -> DataError:
+    return DataError(
+        "image is not 8-bit RGB", got=f"{header.kind}, {header.pixels}", expected="8-bit RGB", hint="convert it to RGB"
+    )

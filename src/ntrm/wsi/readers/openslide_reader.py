@@ -15,19 +15,22 @@ from ntrm.wsi.readers.reader import (
     SlideInfo,
     SlideLevel,
     SlideReader,
-    believed,
     check_request,
-    damaged,
-    guarded,
-    in_short,
-    numbers,
-    on_glass,
+    decoding,
     opening,
+    positive_pair,
+    read_padded,
+    unreadable,
 )
 from ntrm.wsi.readers.tiff import TiffReader
 
+GENERIC = "generic-tiff"
+DIRECT_VENDORS = (GENERIC, "aperio")
+COMPRESSIONS = frozenset({1, 5, 7, 8, 32946})
+"""None, LZW, JPEG, deflate under both of its numbers."""
+TRIAL_PX = 32
 MAX_TILE_PIXELS = 2**26
-"""Largest tile that OpenSlide is asked for: it ends the process if the memory does not suffice."""
+"""Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice."""
 
 
 def openslide_vendor(path: Path) -> str | None:
@@ -36,12 +39,9 @@ def openslide_vendor(path: Path) -> str | None:
         import openslide
     except (ImportError, OSError):  # the Python part may be there without the library
         return None
-    with opening(path):
-        try:
-            found = openslide.OpenSlide.detect_format(path)
-        except openslide.OpenSlideError as error:
-            raise damaged(in_short(error, path)) from error
-    return None if found is None else str(found)
+    with opening(path, openslide.OpenSlideError):
+        vendor = openslide.OpenSlide.detect_format(path)
+    return None if vendor is None else str(vendor)
 
 
 class OpenSlideReader:
@@ -53,57 +53,48 @@ class OpenSlideReader:
         # In full, so that it is recognised in messages.
         path = self._path = path.absolute()
         self._closed = False
-        self._errors = openslide.OpenSlideError
-        with opening(path):
-            try:
-                self._slide = openslide.OpenSlide(path)
-                self.info = _info(self._slide)
-                self._background = _background(self._slide.properties)
-            except openslide.OpenSlideError as error:
-                raise damaged(in_short(error, path)) from error
+        self._error = openslide.OpenSlideError
+        with opening(path, self._error):
+            self._slide = openslide.OpenSlide(path)
+            self.info = _info(self._slide)
+            self._background = _background(self._slide.properties)
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """Pixels as OpenSlide gives them; what was never scanned has the slide's own background colour."""
         check_request(self.info, width, height, level)
         this = self.info.levels[level]
-        # OpenSlide counts places in level-0 pixels; its own downsample leads there and back.
+        # OpenSlide counts positions in level-0 pixels; its own downsample leads there and back.
         left, top = round(x / this.downsample), round(y / this.downsample)
 
         def inside(column: int, row: int, wide: int, tall: int) -> Pixels:
-            corner = (x, y) if (column, row) == (left, top) else self._corner(column, row, level)
+            corner = x, y
+            if (column, row) != (left, top):
+                corner = round(column * this.downsample), round(row * this.downsample)
             return self._read(corner, level, (wide, tall))
 
-        return on_glass((this.width, this.height), left, top, width, height, inside)
-
-    def _corner(self, column: int, row: int, level: int) -> tuple[int, int]:
-        downsample = self.info.levels[level].downsample
-        return round(column * downsample), round(row * downsample)
+        return read_padded(this, left, top, width, height, inside)
 
     def _read(self, corner: tuple[int, int], level: int, size: tuple[int, int]) -> Pixels:
-        path = self._path
-        with guarded(path):
+        # OpenSlide refuses everything after its first error; a new handle would meet the same damage.
+        with decoding(self._path, self._error):
             if self._closed:
                 raise ValueError("the slide is closed")
-            try:
-                region = np.asarray(self._slide.read_region(corner, level, size))
-            except self._errors as error:
-                # OpenSlide refuses everything after its first error; a new handle would meet the same damage.
-                raise damaged(in_short(error, path)) from error
-        return _over(region, self._background)
+            region = np.asarray(self._slide.read_region(corner, level, size))
+        return _over_background(region, self._background)
 
     def close(self) -> None:
-        """Give the file back; twice does no harm."""
+        """Close the file; twice does no harm."""
         if not self._closed:
             self._closed = True
             self._slide.close()
 
 
-def _over(region: Pixels, background: tuple[int, int, int]) -> Pixels:
-    alpha = region[..., 3]
+def _over_background(region: Pixels, background: tuple[int, int, int]) -> Pixels:
+    """(H, W, 4) with straight alpha → (H, W, 3)."""
+    alpha = region[..., 3:].astype(np.uint16)
     pixels = np.ascontiguousarray(region[..., :3])
     if alpha.min() < 255:
-        share = alpha[..., None].astype(np.uint16)
-        mixed = pixels * share + np.array(background, dtype=np.uint16) * (255 - share)
+        mixed = pixels * alpha + np.array(background, dtype=np.uint16) * (255 - alpha)
         pixels = ((mixed + 127) // 255).astype(np.uint8)
     return pixels
 
@@ -111,30 +102,25 @@ def _over(region: Pixels, background: tuple[int, int, int]) -> Pixels:
 def _background(properties: Any) -> tuple[int, int, int]:
     text = properties.get("openslide.background-color", "")
     try:
-        value = int(text, 16) if len(text) == 6 else 0xFFFFFF
+        red, green, blue = bytes.fromhex(text) if len(text) == 6 else WHITE
     except ValueError:
         return WHITE
-    return value >> 16 & 255, value >> 8 & 255, value & 255
+    return red, green, blue
 
 
 def _info(slide: Any) -> SlideInfo:
     properties = slide.properties
+    sizes = zip(slide.level_dimensions, slide.level_downsamples, strict=True)
     levels = tuple(
         SlideLevel(int(width), int(height), float(downsample), _tile(properties, number))
-        for number, ((width, height), downsample) in enumerate(
-            zip(slide.level_dimensions, slide.level_downsamples, strict=True)
-        )
+        for number, ((width, height), downsample) in enumerate(sizes)
     )
-    stated = numbers(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y"))
     return SlideInfo(
-        reader="openslide",
-        width=levels[0].width,
-        height=levels[0].height,
-        resolution=believed(stated),
-        levels=levels,
-        bounds=_bounds(properties, levels[0]),
+        "openslide",
         vendor=str(properties.get("openslide.vendor", "unknown")),
-        stated_mpp=stated,
+        levels=levels,
+        stated_mpp=positive_pair(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y")),
+        bounds=_bounds(properties, levels[0]),
     )
 
 
@@ -144,12 +130,12 @@ def _tile(properties: Any, number: int) -> tuple[int, int] | None:
         return None
     wide, tall = int(sides[0]), int(sides[1])
     if wide * tall > MAX_TILE_PIXELS:
-        raise damaged(f"tiles of {wide} × {tall} pixels")
+        raise unreadable(f"tiles of {wide} × {tall} pixels")
     return wide, tall
 
 
 def _bounds(properties: Any, full: SlideLevel) -> tuple[int, int, int, int] | None:
-    """The scanned part; a part that reaches beyond the slide by rounding is cut to it."""
+    """The scanned area, cut to the slide where it reaches beyond it by rounding."""
     stated = [properties.get(f"openslide.bounds-{key}") for key in ("x", "y", "width", "height")]
     if any(value is None for value in stated):
         return None
@@ -157,29 +143,19 @@ def _bounds(properties: Any, full: SlideLevel) -> tuple[int, int, int, int] | No
     return x, y, min(width, full.width - x), min(height, full.height - y)
 
 
-# Slides that OpenSlide describes and tifffile decodes: the same pixels for a fraction of the time.
-#
-# OpenSlide draws every region on a canvas with transparency, which costs several times what decoding does. For plain
-# tiled TIFF and Aperio's JPEG files the tiles are the canvas, provided that
-#
-# - the level lies at a whole factor, and the region at a whole pixel of it: elsewhere OpenSlide interpolates,
-# - no tile is missing: OpenSlide fills gaps in its own way,
-# - the compression is one whose decoders agree to the last bit (JPEG 2000 is as slow either way, and is left alone),
-# - and a few windows, read both ways when the slide is opened, are the same.
-#
-# All else is left to OpenSlide, and µm/px, levels and bounds are those that it tells; but for plain TIFF with a pyramid
-# that OpenSlide does not see (in SubIFDs), which is tifffile's alone: a large slide without its levels takes minutes.
-
-
-GENERIC = "generic-tiff"
-VENDORS = (GENERIC, "aperio")
-COMPRESSIONS = frozenset({1, 5, 7, 8, 32946})
-"""None, LZW, JPEG, deflate under both of its numbers."""
-TRIAL_PX = 32
-
-
 class DirectReader:
-    """Reads some levels from their tiles and the others through OpenSlide; safe to use from several threads."""
+    """Reads some levels from their tiles and the others through OpenSlide; safe to use from several threads.
+
+    OpenSlide draws every region on a canvas with transparency, which costs several times what decoding does. For plain
+    tiled TIFF and Aperio's JPEG files the tiles are the canvas, provided that
+
+    - the level lies at an integer factor, and the region at an integer pixel of it: elsewhere OpenSlide interpolates,
+    - no tile is missing: OpenSlide fills gaps in its own way,
+    - the compression is one whose decoders agree to the last bit (JPEG 2000 is as slow either way, and is left alone),
+    - and a few windows, read both ways when the slide is opened, are the same.
+
+    All else is left to OpenSlide, and so are µm/px, levels and bounds.
+    """
 
     def __init__(self, slide: OpenSlideReader, tiff: TiffReader, levels: frozenset[int]) -> None:
         self.info = replace(slide.info, reader="openslide+tifffile")
@@ -194,21 +170,25 @@ class DirectReader:
         return reader.read(x, y, width, height, level)
 
     def close(self) -> None:
-        """Give the file back; twice does no harm."""
+        """Close the file; twice does no harm."""
         self._slide.close()
         self._tiff.close()
 
 
 def open_directly(path: Path) -> SlideReader:
-    """A slide that OpenSlide knows, read from its tiles as far as that gives the same pixels."""
+    """A slide that OpenSlide knows, read from its tiles as far as that gives the same pixels.
+
+    A plain TIFF with a pyramid that OpenSlide does not see (in SubIFDs) is read by tifffile alone: a large slide
+    without its levels takes minutes.
+    """
     slide = OpenSlideReader(path)
-    if slide.info.vendor not in VENDORS:
+    if slide.info.vendor not in DIRECT_VENDORS:
         return slide
     try:
         tiff = TiffReader(path)
     except NtrmError:
         return slide
-    if slide.info.vendor == GENERIC and _sees_more(tiff, slide):
+    if slide.info.vendor == GENERIC and _has_more_levels(tiff.info, slide.info):
         slide.close()
         return tiff
     try:
@@ -223,18 +203,17 @@ def open_directly(path: Path) -> SlideReader:
     return slide
 
 
-def _sees_more(tiff: TiffReader, slide: OpenSlideReader) -> bool:
-    """Whether it is the same picture with more levels."""
-    own, theirs = tiff.info, slide.info
-    return (own.width, own.height) == (theirs.width, theirs.height) and len(own.levels) > len(theirs.levels)
+def _has_more_levels(ours: SlideInfo, theirs: SlideInfo) -> bool:
+    same_size = (ours.width, ours.height) == (theirs.width, theirs.height)
+    return same_size and len(ours.levels) > len(theirs.levels)
 
 
 def _is_same(slide: OpenSlideReader, tiff: TiffReader, number: int) -> bool:
     if number >= len(tiff.info.levels):
         return False
     theirs, ours = slide.info.levels[number], tiff.info.levels[number]
-    sizes = [(level.width, level.height, level.downsample) for level in (theirs, ours)]
-    if sizes[0] != sizes[1] or not theirs.downsample.is_integer() or not tiff.holds_all(number, COMPRESSIONS):
+    same_size = (theirs.width, theirs.height, theirs.downsample) == (ours.width, ours.height, ours.downsample)
+    if not same_size or not theirs.downsample.is_integer() or not tiff.holds_all(number, COMPRESSIONS):
         return False
     trials = _trials(theirs, tiff.fullest(number))
     return all(np.array_equal(slide.read(*region, number), tiff.read(*region, number)) for region in trials)
@@ -243,5 +222,5 @@ def _is_same(slide: OpenSlideReader, tiff: TiffReader, number: int) -> bool:
 def _trials(level: SlideLevel, fullest: tuple[int, int]) -> list[tuple[int, int, int, int]]:
     """Windows in the first corner, in the middle, in the last corner and where a level has most to show."""
     width, height = min(TRIAL_PX, level.width), min(TRIAL_PX, level.height)
-    places = [((level.width - width) * k // 2, (level.height - height) * k // 2) for k in range(3)]
-    return [(int(x * level.downsample), int(y * level.downsample), width, height) for x, y in (*places, fullest)]
+    corners = [((level.width - width) * k // 2, (level.height - height) * k // 2) for k in range(3)]
+    return [(int(x * level.downsample), int(y * level.downsample), width, height) for x, y in (*corners, fullest)]

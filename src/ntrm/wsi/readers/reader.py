@@ -1,4 +1,4 @@
-"""What every reader of slides gives, and what guards all of them.
+"""What every slide reader provides: levels, µm/px, pixels, errors, and a cache of decoded arrays.
 
 Nothing here carries a file's free text: no comments, no names, no label or macro images. Errors name no file either,
 since file names can identify a patient; whoever opened the slide knows which one it was.
@@ -10,11 +10,13 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,11 +31,24 @@ Pixels = NDArray[np.uint8]
 
 MAX_SIDE = 2**24
 """Pixels along one side beyond which a header is damaged: a slide of 76 mm has 1.5 million at 0.05 µm/px."""
-
 MAX_READ_PIXELS = 2**27
-"""Most pixels asked for at once; more would not fit beside a network."""
+"""Most pixels read at once; more would not fit into memory together with a network."""
+COARSEST_MPP = 20.0
+"""Above this a resolution tag is a printer's (72 dpi means 353 µm/px), not a microscope's."""
+MAX_ANISOTROPY = 4.0
+"""Pixels more oblong than this come from damaged tags; line scanners stay far below."""
+
+StatedMpp = tuple[float, float] | None
+"""µm/px along x and y as a file states them, credible or not."""
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|b'[^']*'")
+_MICROMETRES = {
+    **dict.fromkeys(("", "µm", "μm", "um", "micron", "&#181;m", "&#xB5;m", "&#956;m"), 1.0),
+    "nm": 1e-3,
+    "mm": 1e3,
+    "cm": 1e4,
+    "m": 1e6,
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,7 @@ class SlideLevel:
     height: int
     downsample: float
     tile: tuple[int, int] | None = None
-    """Width and height of the pieces in which the file holds it, where known: reading less costs as much."""
+    """Width and height of the file's own tiles or strips, where known: reading less costs as much."""
 
     def __post_init__(self) -> None:
         check_number("width of a level", self.width, 1, MAX_SIDE, whole=True)
@@ -54,24 +69,20 @@ class SlideLevel:
 
 @dataclass(frozen=True)
 class SlideInfo:
-    """What is known of a slide; numbers and fixed words only."""
+    """Metadata of a slide; numbers and fixed words only."""
 
     reader: str
     """``openslide``, ``openslide+tifffile``, ``tifffile`` or ``pillow``."""
-    width: int
-    height: int
-    resolution: Resolution | None
-    """µm/px of level 0; None where the file does not tell, or nothing that a microscope could have."""
-    levels: tuple[SlideLevel, ...]
-    bounds: tuple[int, int, int, int] | None
-    """The scanned part (x, y, width, height) in level-0 pixels, where a file has one."""
     vendor: str
-    stated_mpp: tuple[float, float] | None = None
-    """What the file says of µm/px even if it cannot be believed, for the message that refuses it."""
+    levels: tuple[SlideLevel, ...]
+    """From the full resolution to the coarsest."""
+    stated_mpp: StatedMpp = None
+    bounds: tuple[int, int, int, int] | None = None
+    """The scanned area (x, y, width, height) in level-0 pixels, where the file has one."""
 
     def __post_init__(self) -> None:
-        if not self.levels or (self.levels[0].width, self.levels[0].height) != (self.width, self.height):
-            raise DataError("a slide without its full resolution", got=f"{len(self.levels)} levels")
+        if not self.levels:
+            raise DataError("a slide without its full resolution", got="0 levels")
         if self.bounds is not None:
             x, y, width, height = self.bounds
             inside = min(x, y) >= 0 and x + width <= self.width and y + height <= self.height
@@ -83,41 +94,54 @@ class SlideInfo:
                 )
 
     @property
+    def width(self) -> int:
+        """Of level 0, in pixels."""
+        return self.levels[0].width
+
+    @property
+    def height(self) -> int:
+        """Of level 0, in pixels."""
+        return self.levels[0].height
+
+    @property
+    def resolution(self) -> Resolution | None:
+        """µm/px of level 0; None where the file does not state it, or states what no microscope has."""
+        return credible(self.stated_mpp)
+
+    @property
     def area(self) -> tuple[int, int, int, int]:
-        """The scanned part, or the whole slide."""
+        """The scanned area (x, y, width, height), or all of the slide."""
         return self.bounds or (0, 0, self.width, self.height)
 
     def scale(self, level: int) -> tuple[float, float]:
         """Level-0 pixels per pixel of ``level`` along x and y.
 
-        A level's size is rounded, so that the ratio of sizes is slightly off; a whole ratio that explains the size is
+        A level's size is rounded, so the ratio of sizes is slightly off; an integer ratio that explains the size is
         the true one.
         """
         this = self.levels[level]
-        whole = round(this.downsample)
-        if _explains(whole, self.width, this.width) and _explains(whole, self.height, this.height):
-            return float(whole), float(whole)
+        factor = round(this.downsample)
+        sizes = ((self.width, this.width), (self.height, this.height))
+        if factor >= 1 and all(size in {full // factor, -(-full // factor)} for full, size in sizes):
+            return float(factor), float(factor)
         return self.width / this.width, self.height / this.height
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
+        mpp = self.resolution
         return {
             "reader": self.reader,
             "vendor": self.vendor,
             "width": self.width,
             "height": self.height,
-            "mpp": None if self.resolution is None else [self.resolution.x, self.resolution.y],
+            "mpp": None if mpp is None else [mpp.x, mpp.y],
             "bounds": None if self.bounds is None else list(self.bounds),
             "levels": [{"width": one.width, "height": one.height, "downsample": one.downsample} for one in self.levels],
         }
 
 
-def _explains(whole: int, full: int, size: int) -> bool:
-    return whole >= 1 and size in {full // whole, -(-full // whole)}
-
-
 class SlideReader(Protocol):
-    """A slide that is open."""
+    """An open slide."""
 
     info: SlideInfo
 
@@ -126,45 +150,48 @@ class SlideReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the file back; closing twice does no harm."""
+        """Close the file; closing twice does no harm."""
         ...
 
 
-def damaged(found: str, hint: str = "") -> DataError:
+def unreadable(got: str, hint: str = "") -> DataError:
     """Error for a file that cannot be read."""
     return DataError(
         "cannot read the slide",
-        got=found,
+        got=got,
         expected="a sound slide that OpenSlide reads, or an 8-bit RGB TIFF, PNG or JPEG",
         hint=hint or "copy the file again from the scanner, or convert it in QuPath to OME-TIFF",
     )
 
 
 @contextmanager
-def guarded(path: Path) -> Iterator[None]:
-    """Turn whatever a decoder raises into our own error, without what it may quote from the file or its name."""
+def decoding(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Turn whatever a decoder raises into our own error, without what it may quote from the file or its name.
+
+    ``errors`` are further ones that it is known to raise.
+    """
     try:
         yield
     except PermissionError as error:
-        raise damaged("no permission to read it", "change the file's permissions") from error
+        raise unreadable("no permission to read it", "change the file's permissions") from error
     except FileNotFoundError as error:
-        raise damaged("there is no such file", "check the path; was the drive taken away?") from error
+        raise unreadable("there is no such file", "check the path; was the drive taken away?") from error
     except MemoryError as error:
-        raise damaged("more memory wanted than there is", "write it again as a tiled TIFF of 8-bit RGB") from error
-    except BROKEN as error:
-        raise damaged(in_short(error, path)) from error
+        raise unreadable("more memory wanted than there is", "write it again as a tiled TIFF of 8-bit RGB") from error
+    except (*BROKEN, *errors) as error:
+        raise unreadable(anonymous(error, path)) from error
 
 
 @contextmanager
-def opening(path: Path) -> Iterator[None]:
-    """``guarded``, and without what libraries warn or log of a header, which may quote it.
+def opening(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    """``decoding``, and without what libraries warn or log about a header, which may quote it.
 
-    Warnings are silenced for the whole process meanwhile, so that this is for opening, not for reading in threads.
+    Warnings are silenced for the whole process meanwhile: this is for opening, not for reading in threads.
     """
     log = logging.getLogger("tifffile")
     log.addFilter(_mute)
     try:
-        with guarded(path), warnings.catch_warnings():
+        with decoding(path, *errors), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -175,12 +202,12 @@ def _mute(_record: logging.LogRecord) -> bool:
     return False
 
 
-def in_short(error: Exception, path: Path) -> str:
-    """What an error says, on one line, without the file's name and anything quoted, which may be from the header.
+def anonymous(error: Exception, path: Path) -> str:
+    """An error's message on one line, without the file's name and anything quoted, which may be from the header.
 
-    >>> in_short(ValueError("/scans/Jane Doe.svs: cannot parse 'Jane Doe' as a date"), Path("/scans/Jane Doe.svs"))
+    >>> anonymous(ValueError("/scans/Jane Doe.svs: cannot parse 'Jane Doe' as a date"), Path("/scans/Jane Doe.svs"))
     'ValueError: …: cannot parse … as a date'
-    >>> in_short(ValueError("invalid in.tif"), Path("in.tif"))
+    >>> anonymous(ValueError("invalid in.tif"), Path("in.tif"))
     'ValueError: invalid …'
     """
     kind = type(error).__name__
@@ -188,11 +215,11 @@ def in_short(error: Exception, path: Path) -> str:
         return f"{kind}: {error.strerror}"
     text = str(error)
     for spelling in (str(path.absolute()), str(path), path.name, path.stem):
-        # Where no letter adjoins it: "a" stands in most words. Alone, a single character is no name.
+        # Only where no letter adjoins: "a" occurs in most words. A single character alone is no name.
         if len(spelling) > 1:
             text = re.sub(rf"(?<![^\W\d_]){re.escape(spelling)}(?![^\W\d_])", "…", text)
     lines = _QUOTED.sub("…", text).splitlines()
-    # A path in another spelling may hold blanks: nothing behind its first stroke is safe.
+    # A path in another spelling may hold blanks: nothing after its first slash is safe.
     line = lines[0].split("/", 1)[0] if lines else ""
     return f"{kind}: {line[:160]}" if line else kind
 
@@ -205,52 +232,60 @@ def check_request(info: SlideInfo, width: int, height: int, level: int) -> None:
     check_number("number of pixels of a region", width * height, 1, MAX_READ_PIXELS, whole=True)
 
 
-def on_glass(
-    size: tuple[int, int],
-    left: int,
-    top: int,
-    width: int,
-    height: int,
-    read: Callable[[int, int, int, int], Pixels],
+def read_padded(
+    level: SlideLevel, left: int, top: int, width: int, height: int, read: Callable[[int, int, int, int], Pixels]
 ) -> Pixels:
-    """A rectangle of a level of ``size`` (width, height), read where there is something and white elsewhere.
-
-    All numbers are pixels of the level. ``read`` takes left, top, width, height of a part that lies inside.
-    """
-    right, bottom = min(left + width, size[0]), min(top + height, size[1])
-    first_column, first_row = max(left, 0), max(top, 0)
-    if (first_column, first_row, right, bottom) == (left, top, left + width, top + height):
+    """A rectangle in pixels of a level: ``read(left, top, width, height)`` where it lies inside, white elsewhere."""
+    x0, y0 = max(left, 0), max(top, 0)
+    x1, y1 = min(left + width, level.width), min(top + height, level.height)
+    if (x0, y0, x1, y1) == (left, top, left + width, top + height):
         return read(left, top, width, height)
     out = np.full((height, width, 3), WHITE, dtype=np.uint8)
-    if right > first_column and bottom > first_row:
-        part = read(first_column, first_row, right - first_column, bottom - first_row)
-        out[first_row - top : bottom - top, first_column - left : right - left] = part
+    if x1 > x0 and y1 > y0:
+        out[y0 - top : y1 - top, x0 - left : x1 - left] = read(x0, y0, x1 - x0, y1 - y0)
     return out
 
 
-# µm per pixel from what a file says of itself: believed where a microscope could have it, never guessed.
+class ArrayCache:
+    """The arrays used last, as many as fit into ``capacity`` bytes; safe to use from several threads."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        """Bytes. The array used last stays even if it alone is larger."""
+        self.nbytes = 0
+        """Bytes held."""
+        self._arrays: OrderedDict[Hashable, Pixels] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Pixels]) -> Pixels:
+        """The array of ``key``, made if it is not held. Nobody may write into it."""
+        with self._lock:
+            cached = self._arrays.get(key)
+            if cached is not None:
+                self._arrays.move_to_end(key)
+                return cached
+        # Without the lock: two threads may make the same array, which costs time and nothing else.
+        made = make()
+        made.setflags(write=False)
+        with self._lock:
+            if key not in self._arrays:
+                self._arrays[key] = made
+                self.nbytes += made.nbytes
+            while self.nbytes > self.capacity and len(self._arrays) > 1:
+                self.nbytes -= self._arrays.popitem(last=False)[1].nbytes
+        return made
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._arrays.clear()
+            self.nbytes = 0
 
 
-COARSEST_MPP = 20.0
-"""Above this a resolution tag is a printer's (72 dpi says 353 µm/px), not a microscope's."""
-MAX_ANISOTROPY = 4.0
-"""Pixels more oblong than this come from damaged tags; line scanners stay far below."""
+def credible(stated: StatedMpp) -> Resolution | None:
+    """The µm/px a file states, unless no microscope has them (72 dpi means 353 µm/px); never guessed.
 
-Stated = tuple[float, float] | None
-
-_MICROMETRES = {
-    **dict.fromkeys(("", "µm", "μm", "um", "micron", "&#181;m", "&#xB5;m", "&#956;m"), 1.0),
-    "nm": 1e-3,
-    "mm": 1e3,
-    "cm": 1e4,
-    "m": 1e6,
-}
-
-
-def believed(stated: Stated) -> Resolution | None:
-    """A resolution, unless the numbers cannot be a microscope's (72 dpi says 353 µm/px).
-
-    >>> believed((0.25, 0.5)), believed((352.8, 352.8))
+    >>> credible((0.25, 0.5)), credible((352.8, 352.8))
     (Resolution(x=0.25, y=0.5), None)
     """
     if stated is None or not all(PLAUSIBLE_MPP[0] <= value <= COARSEST_MPP for value in stated):
@@ -258,7 +293,7 @@ def believed(stated: Stated) -> Resolution | None:
     return Resolution(*stated) if max(stated) <= MAX_ANISOTROPY * min(stated) else None
 
 
-def numbers(x: object, y: object) -> Stated:
+def positive_pair(x: object, y: object) -> StatedMpp:
     """Two positive numbers from numbers or texts, or None."""
     try:
         values = float(str(x)), float(str(y))
@@ -267,43 +302,40 @@ def numbers(x: object, y: object) -> Stated:
     return values if all(math.isfinite(value) and value > 0 for value in values) else None
 
 
-def from_ome(xml: str) -> Stated:
+def mpp_from_ome(xml: str) -> StatedMpp:
     """PhysicalSizeX and Y of the first image of an OME-XML document.
 
-    >>> from_ome('<Pixels PhysicalSizeX="500" PhysicalSizeXUnit="nm" PhysicalSizeY="0.5"/>')
+    >>> mpp_from_ome('<Pixels PhysicalSizeX="500" PhysicalSizeXUnit="nm" PhysicalSizeY="0.5"/>')
     (0.5, 0.5)
     """
     # Without a parser: the document is large in some files and hostile in others.
     pixels = re.search(r"<(?:\w+:)?Pixels\b[^>]*", xml)
-    found = []
-    for axis in "XY":
-        value = re.search(rf'\bPhysicalSize{axis}="([^"]*)"', pixels[0] if pixels else "")
-        unit = re.search(rf'\bPhysicalSize{axis}Unit="([^"]*)"', pixels[0] if pixels else "")
-        factor = _MICROMETRES.get(unit[1] if unit else "")
-        size = numbers(value[1], 1) if value else None
-        if factor is None or size is None:
-            return None
-        found.append(round(size[0] * factor, 9))
-    return found[0], found[1]
+    attributes = dict(re.findall(r'\b(PhysicalSize[XY](?:Unit)?)="([^"]*)"', pixels[0] if pixels else ""))
+    sizes = positive_pair(*(attributes.get(f"PhysicalSize{axis}") for axis in "XY"))
+    factors = [_MICROMETRES.get(attributes.get(f"PhysicalSize{axis}Unit", "")) for axis in "XY"]
+    if sizes is None or None in factors:
+        return None
+    x, y = (round(size * factor, 9) for size, factor in zip(sizes, factors, strict=True) if factor)
+    return x, y
 
 
-def from_tags(tags: Any) -> Stated:
+def mpp_from_tags(tags: Any) -> StatedMpp:
     """XResolution, YResolution and ResolutionUnit of a TIFF page; without a real unit they mean nothing."""
     micrometres = {2: 25_400, 3: 10_000}.get(int(tags.valueof("ResolutionUnit", 0)))
     ratios = [tags.valueof(f"{axis}Resolution", (0, 1)) for axis in "XY"]
     if micrometres is None or any(ratio[0] == 0 or ratio[1] == 0 for ratio in ratios):
         return None
-    return numbers(*(float(micrometres / Fraction(*ratio)) for ratio in ratios))
+    return positive_pair(*(float(micrometres / Fraction(*ratio)) for ratio in ratios))
 
 
-def from_aperio(description: str) -> Stated:
+def mpp_from_aperio(description: str) -> StatedMpp:
     """The MPP entry of an Aperio description."""
-    found = re.search(r"\|\s*MPP\s*=\s*([0-9.]+)", description)
-    return numbers(found[1], found[1]) if found and description.startswith("Aperio") else None
+    entry = re.search(r"\|\s*MPP\s*=\s*([0-9.]+)", description)
+    return positive_pair(entry[1], entry[1]) if entry and description.startswith("Aperio") else None
 
 
-def from_dots(dots: object, unit_is_real: bool) -> Stated:
-    """Dots per inch as Pillow tells them for PNG and JPEG files."""
-    if not unit_is_real or not isinstance(dots, tuple) or len(dots) != 2 or min(dots) <= 0:
+def mpp_from_dpi(dpi: object) -> StatedMpp:
+    """Dots per inch as Pillow gives them for PNG and JPEG files."""
+    if not isinstance(dpi, tuple) or len(dpi) != 2 or min(dpi) <= 0:
         return None
-    return numbers(*(25_400 / float(value) for value in dots))
+    return positive_pair(*(25_400 / float(value) for value in dpi))

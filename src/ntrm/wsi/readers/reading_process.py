@@ -1,7 +1,7 @@
-"""The child process that reads slides for ``ntrm.wsi.isolated``; started as a module, never imported by the rest.
+"""The child process that reads slides for ``ntrm.wsi.isolated``, and the JSON that goes between the two.
 
-Answers are JSON and bare pixels, never pickles: what a hostile file may have turned this process into must not be able
-to run anything in its parent.
+Answers are JSON and bare pixels, never pickles, and are checked on arrival: whatever a hostile file has turned the
+child into must not be able to run anything in its parent.
 """
 
 from __future__ import annotations
@@ -10,16 +10,56 @@ import json
 import os
 import signal
 import sys
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ntrm.core.errors import NtrmError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.processes import limit_memory
-from ntrm.wsi.readers.formats import SlideReader, open_slide
-from ntrm.wsi.readers.wire import describe
+from ntrm.wsi.readers.reader import SlideInfo, SlideLevel, SlideReader
+
+_ERRORS: dict[str, type[NtrmError]] = {kind.__name__: kind for kind in (DataError, RefusedError, UsageError)}
+_TEXTS = ("what", "got", "expected", "hint")
+
+
+def describe_error(error: NtrmError) -> dict[str, Any]:
+    """An error as a JSON document."""
+    values = {key: getattr(error, key) for key in _TEXTS}
+    return {"kind": type(error).__name__} | {key: None if text is None else str(text) for key, text in values.items()}
+
+
+def rebuild_error(document: dict[str, Any]) -> NtrmError:
+    """What ``describe_error`` made of an error."""
+    kind = _ERRORS.get(str(document.get("kind")), DataError)
+    what, got, expected, hint = (document.get(key) for key in _TEXTS)
+    return kind(str(what), got=got, expected=expected, hint=str(hint or ""))
+
+
+def rebuild_info(document: dict[str, Any]) -> SlideInfo:
+    """What ``dataclasses.asdict`` made of a ``SlideInfo``; ``LookupError``, ``TypeError``, ``ValueError`` otherwise."""
+    return SlideInfo(
+        reader=str(document["reader"]),
+        vendor=str(document["vendor"]),
+        levels=tuple(
+            SlideLevel(level["width"], level["height"], float(level["downsample"]), _numbers(int, level["tile"], 2))
+            for level in document["levels"]
+        ),
+        stated_mpp=_numbers(float, document["stated_mpp"], 2),
+        bounds=_numbers(int, document["bounds"], 4),
+    )
+
+
+def _numbers(kind: type, values: Any, count: int) -> Any:
+    """None, or so many numbers as a tuple."""
+    if values is None:
+        return None
+    numbers = tuple(kind(value) for value in values)
+    if len(numbers) != count:
+        raise ValueError(f"{len(numbers)} numbers")
+    return numbers
 
 
 def main(arguments: list[str]) -> None:
@@ -41,29 +81,35 @@ def main(arguments: list[str]) -> None:
             try:
                 reader = _serve(pipe, request, reader)
             except NtrmError as error:
-                pipe.send_bytes(json.dumps({"error": describe(error)}).encode())
+                _send(pipe, {"error": describe_error(error)})
             except MemoryError:
-                pipe.send_bytes(json.dumps({"memory": True}).encode())
+                _send(pipe, {"memory": True})
             signal.alarm(0)
 
 
 def _serve(pipe: Connection, request: dict[str, Any], reader: SlideReader | None) -> SlideReader | None:
     """Do what is asked; returns the reader that is open afterwards."""
+    from ntrm.wsi.readers.formats import open_slide  # the parent needs no decoders
+
     if "open" in request:
         if reader is not None:
             reader.close()
         reader = open_slide(Path(os.fsdecode(bytes.fromhex(request["open"]))), alone=request["alone"])
-        pipe.send_bytes(json.dumps({"info": describe(reader.info)}).encode())
+        _send(pipe, {"info": asdict(reader.info)})
     elif reader is not None:
         pixels = np.ascontiguousarray(reader.read(*request["read"]))
-        pipe.send_bytes(json.dumps({"pixels": list(pixels.shape)}).encode())
+        _send(pipe, {"pixels": list(pixels.shape)})
         pipe.send_bytes(pixels.data.cast("B"))
     return reader
 
 
+def _send(pipe: Connection, answer: dict[str, Any]) -> None:
+    pipe.send_bytes(json.dumps(answer).encode())
+
+
 def _load_libraries() -> None:
     """Before memory is limited: libraries reserve far more than they use, and are no part of a slide's cost."""
-    for name in ("imagecodecs", "openslide", "tifffile", "PIL.PngImagePlugin", "PIL.JpegImagePlugin"):
+    for name in ("imagecodecs", "openslide", "tifffile", "ntrm.wsi.readers.formats"):
         try:
             __import__(name)
         except (ImportError, OSError):

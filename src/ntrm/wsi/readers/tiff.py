@@ -13,27 +13,33 @@ import tifffile
 
 from ntrm.core.errors import DataError
 from ntrm.data.image_files import open_tiff, over_white
-from ntrm.wsi.readers.array_cache import ArrayCache
 from ntrm.wsi.readers.reader import (
     MAX_SIDE,
+    ArrayCache,
     Pixels,
     SlideInfo,
     SlideLevel,
-    Stated,
-    believed,
     check_request,
-    damaged,
-    from_aperio,
-    from_ome,
-    from_tags,
-    guarded,
-    on_glass,
+    decoding,
+    mpp_from_aperio,
+    mpp_from_ome,
+    mpp_from_tags,
     opening,
+    read_padded,
+    unreadable,
 )
+
+CACHE_BYTES = 96 * 2**20
+"""Decoded pieces that are kept, since neighbouring regions share them."""
+MAX_PIECE_BYTES = 2**28
+"""Largest strip or tile that is decoded; a file that is one compressed strip has to be decoded whole."""
+
+_JPEG = (6, 7, 34892, 33007)
+_EMPTY = 255
 
 
 class RandomAccess:
-    """An open file without a position; given back when closed or no longer used.
+    """An open file without a position; closed at the latest when no longer used.
 
     A memory map would be simpler, but a file that shrinks under it kills the process.
     """
@@ -46,87 +52,60 @@ class RandomAccess:
         """Exactly ``count`` bytes."""
         if not self._finalizer.alive:  # the number may already be another file's
             raise ValueError("the file is closed")
-        parts, left = [], count
+        chunks, left = [], count
         while left and (data := os.pread(self._descriptor, left, offset + count - left)):
-            parts.append(data)
+            chunks.append(data)
             left -= len(data)
         if left:
-            raise damaged("a strip or tile beyond the end of the file", "copy the file again; it was cut short")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            raise unreadable("a strip or tile beyond the end of the file", "copy the file again; it was cut short")
+        return b"".join(chunks)
 
     def close(self) -> None:
-        """Give the file back; twice does no harm."""
+        """Close the file; twice does no harm."""
         self._finalizer()
 
 
-# One page of a TIFF file: which of its strips or tiles a rectangle touches, and their pixels.
-
-
-MAX_PIECE_BYTES = 2**28
-"""Largest strip or tile that is decoded; a file that is one compressed strip has to be decoded whole."""
-
-_JPEG = (6, 7, 34892, 33007)
-_EMPTY = 255
-
-
 class Plane:
-    """Pixels of a page."""
+    """The pixels of a page; only the strips or tiles (pieces) that a rectangle touches are read and decoded."""
 
     def __init__(self, page: Any, file: RandomAccess, pieces: ArrayCache) -> None:
         key = page.keyframe
         self.width, self.height = int(key.imagewidth), int(key.imagelength)
-        separate = key.planarconfig == 2
         self.samples = int(key.samplesperpixel)
-        self._per_piece = 1 if separate else self.samples
-        self._planes = self.samples if separate else 1
-        tall = int(key.tilelength if key.is_tiled else key.rowsperstrip)
-        wide = int(key.tilewidth if key.is_tiled else self.width)
-        self.piece = wide, tall if key.is_tiled else min(tall, self.height)
-        """Width and height of a strip or tile."""
-        self._file, self._pieces = file, pieces
-        self._check(key)
-        self._offsets, self._counts = tuple(page.dataoffsets), tuple(page.databytecounts)
-        self._check_table()
-        self._decode = key.decode
-        self._options = {"jpegtables": page.jpegtables, "jpegheader": key.jpegheader} if self._jpeg(key) else {}
-        self._raw = self._is_raw(key)
+        separate = key.planarconfig == 2
+        self._per_piece, self._planes = (1, self.samples) if separate else (self.samples, 1)
         self._compression, self._tiled = int(key.compression), bool(key.is_tiled)
-
-    @staticmethod
-    def _jpeg(key: Any) -> bool:
-        return key.compression in _JPEG
+        wide, tall = (key.tilewidth, key.tilelength) if self._tiled else (self.width, key.rowsperstrip)
+        self.piece = int(wide), int(tall) if self._tiled else min(int(tall), self.height)
+        """Width and height of a strip or tile."""
+        self._check(key)
+        self._across, self._down = -(-self.width // self.piece[0]), -(-self.height // self.piece[1])
+        self._offsets, self._counts = tuple(page.dataoffsets), tuple(page.databytecounts)
+        expected, count = self._across * self._down * self._planes, min(len(self._offsets), len(self._counts))
+        if count < expected:
+            raise unreadable(
+                f"{count} of {expected} strips or tiles", "copy the file again; the transfer was cut short"
+            )
+        self._file, self._pieces = file, pieces
+        self._decode = key.decode
+        is_jpeg = self._compression in _JPEG
+        self._options = {"jpegtables": page.jpegtables, "jpegheader": key.jpegheader} if is_jpeg else {}
+        # Whether pixels lie in the file as they are, so that a section of a row can be read by itself.
+        self._raw = self._compression == key.predictor == key.fillorder == 1 and not key.is_subsampled
 
     def _check(self, key: Any) -> None:
         if not (0 < self.width <= MAX_SIDE and 0 < self.height <= MAX_SIDE and min(self.piece) > 0):
-            raise damaged(f"a size of {self.width} × {self.height} in pieces of {self.piece[0]} × {self.piece[1]}")
+            raise unreadable(f"a size of {self.width} × {self.height} in pieces of {self.piece[0]} × {self.piece[1]}")
         if max(self.piece) > MAX_SIDE or key.imagedepth != 1 or key.bitspersample != 8:
-            raise damaged("pieces that no 8-bit image can have")
-        if key.compression != 1 and key.compression not in tifffile.TIFF.DECOMPRESSORS:
-            raise damaged(f"an unknown TIFF compression, {int(key.compression)}")
-
-    def _check_table(self) -> None:
-        wanted = self._across * self._down * self._planes
-        found = min(len(self._offsets), len(self._counts))
-        if found < wanted:
-            raise damaged(f"{found} of {wanted} strips or tiles", "copy the file again; the transfer was cut short")
-
-    @property
-    def _across(self) -> int:
-        return -(-self.width // self.piece[0])
-
-    @property
-    def _down(self) -> int:
-        return -(-self.height // self.piece[1])
-
-    def _is_raw(self, key: Any) -> bool:
-        """Whether pixels lie in the file as they are, so that a row's part can be read by itself."""
-        return bool(key.compression == 1 and key.predictor == 1 and key.fillorder == 1 and not key.is_subsampled)
+            raise unreadable("pieces that no 8-bit image can have")
+        if self._compression != 1 and key.compression not in tifffile.TIFF.DECOMPRESSORS:
+            raise unreadable(f"an unknown TIFF compression, {self._compression}")
 
     def holds_all(self, compressions: Container[int]) -> bool:
         """Whether it is RGB in tiles, all of them there, of one of these compressions."""
-        wanted = self._across * self._down
-        whole = min(self._offsets[:wanted], default=0) > 0 and min(self._counts[:wanted], default=0) > 0
-        return self._tiled and self._per_piece == 3 and whole and self._compression in compressions
+        count = self._across * self._down
+        complete = min(self._offsets[:count], default=0) > 0 and min(self._counts[:count], default=0) > 0
+        return self._tiled and self._per_piece == 3 and complete and self._compression in compressions
 
     def fullest(self) -> tuple[int, int]:
         """Column and row at which the strip or tile of most bytes begins."""
@@ -142,28 +121,28 @@ class Plane:
             for column in range(left // wide, -(-(left + width) // wide)):
                 y0, y1 = max(top, row * tall), min(top + height, (row + 1) * tall)
                 x0, x1 = max(left, column * wide), min(left + width, (column + 1) * wide)
-                goal = out[y0 - top : y1 - top, x0 - left : x1 - left]
+                target = out[y0 - top : y1 - top, x0 - left : x1 - left]
+                inside = y0 - row * tall, y1 - row * tall, x0 - column * wide, x1 - column * wide
                 for plane in range(self._planes):
                     index = (plane * self._down + row) * self._across + column
-                    where = y0 - row * tall, y1 - row * tall, x0 - column * wide, x1 - column * wide
-                    goal[..., plane : plane + self._per_piece] = self._part(index, *where)
+                    target[..., plane : plane + self._per_piece] = self._read_piece(index, *inside)
         return out
 
-    def _part(self, index: int, y0: int, y1: int, x0: int, x1: int) -> Pixels:
+    def _read_piece(self, index: int, y0: int, y1: int, x0: int, x1: int) -> Pixels:
         """Rows y0 … y1 and columns x0 … x1 of a strip or tile."""
         if self._offsets[index] <= 0 or self._counts[index] <= 0:
             return np.full((y1 - y0, x1 - x0, self._per_piece), _EMPTY, dtype=np.uint8)
         if self._raw:
             return self._rows(index, y0, y1, x0, x1)
-        whole = self._pieces.get((id(self), index), lambda: self._decoded(index))
-        if whole.shape[0] < y1 or whole.shape[1] < x1:
-            raise damaged("a strip or tile that is smaller than it should be")
-        return whole[y0:y1, x0:x1]
+        piece = self._pieces.get((id(self), index), lambda: self._decoded(index))
+        if piece.shape[0] < y1 or piece.shape[1] < x1:
+            raise unreadable("a strip or tile that is smaller than it should be")
+        return piece[y0:y1, x0:x1]
 
     def _rows(self, index: int, y0: int, y1: int, x0: int, x1: int) -> Pixels:
         row_bytes = self.piece[0] * self._per_piece
         if y1 * row_bytes > self._counts[index]:
-            raise damaged("a strip or tile that is smaller than it should be")
+            raise unreadable("a strip or tile that is smaller than it should be")
         length = (x1 - x0) * self._per_piece
         start = self._offsets[index] + x0 * self._per_piece
         if length == row_bytes:
@@ -190,22 +169,13 @@ class Plane:
                 "a compression that needs a further library", got="imagecodecs is missing", hint="install imagecodecs"
             ) from error
         if piece is None or piece.ndim != 4 or piece.dtype != np.uint8 or piece.shape[3] != self._per_piece:
-            raise damaged("a strip or tile of another kind than its header says")
+            raise unreadable("a strip or tile of another kind than its header says")
         return np.array(piece[0])
 
     def _bytes(self, offset: int, count: int) -> bytes:
         if count > 4 * MAX_PIECE_BYTES:
-            raise damaged(f"a strip or tile of {count} bytes")
+            raise unreadable(f"a strip or tile of {count} bytes")
         return self._file.read(offset, count)
-
-
-# TIFF of any size, read in pieces: OME-TIFF with its pyramid, plain strips and tiles.
-#
-# tifffile finds the pages and decodes the pieces; bytes are read here, only those of the pieces that a region touches.
-
-
-CACHE_BYTES = 96 * 2**20
-"""Decoded pieces that are kept, since neighbouring regions share them."""
 
 
 def is_ome(path: Path) -> bool:
@@ -222,21 +192,18 @@ class TiffReader:
         self._pieces = ArrayCache(CACHE_BYTES)
         with opening(path), open_tiff(path) as tif:
             self._file = RandomAccess(path)
-            series = _first_image(tif)
-            self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in series.levels])
-            stated = _stated(tif)
+            if not len(tif.pages) or not len(tif.series):
+                # The directory is often written last, so that a cut file has lost it.
+                raise unreadable("no image directory where the header points to")
+            self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in tif.series[0].levels])
+            first: Any = tif.pages.first
+            stated = (
+                mpp_from_ome(tif.ome_metadata or "") or mpp_from_aperio(first.description) or mpp_from_tags(first.tags)
+            )
             vendor = "ome-tiff" if tif.is_ome else "aperio" if tif.is_svs else "tiff"
         full = self._levels[0][0]
-        self.info = SlideInfo(
-            reader="tifffile",
-            width=full.width,
-            height=full.height,
-            resolution=believed(stated),
-            levels=tuple(_level(planes[0], full) for planes in self._levels),
-            bounds=None,
-            vendor=vendor,
-            stated_mpp=stated,
-        )
+        levels = tuple(_level(planes[0], full) for planes in self._levels)
+        self.info = SlideInfo("tifffile", vendor, levels, stated)
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """Pixels of a region; pieces that were never written are white, as OpenSlide has them."""
@@ -245,12 +212,12 @@ class TiffReader:
         left, top = round(x / this.downsample), round(y / this.downsample)
 
         def inside(column: int, row: int, wide: int, tall: int) -> Pixels:
-            with guarded(self._path):
-                parts = [plane.read(column, row, wide, tall) for plane in self._levels[level]]
-                pixels = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+            with decoding(self._path):
+                planes = [plane.read(column, row, wide, tall) for plane in self._levels[level]]
+                pixels = planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
             return over_white(pixels) if pixels.shape[2] == 4 else pixels
 
-        return on_glass((this.width, this.height), left, top, width, height, inside)
+        return read_padded(this, left, top, width, height, inside)
 
     def holds_all(self, level: int, compressions: Container[int]) -> bool:
         """Whether a level is one plane of RGB in tiles, all of them there, of one of these compressions."""
@@ -262,34 +229,23 @@ class TiffReader:
         return self._levels[level][0].fullest()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
         self._pieces.clear()
-
-
-def _first_image(tif: Any) -> Any:
-    if not len(tif.pages) or not len(tif.series):
-        # The directory is often written last, so that a cut file has lost it.
-        raise damaged("no image directory where the header points to")
-    return tif.series[0]
-
-
-def _stated(tif: Any) -> Stated:
-    first = tif.pages.first
-    return from_ome(tif.ome_metadata or "") or from_aperio(first.description) or from_tags(first.tags)
 
 
 def _planes(level: Any, file: RandomAccess, pieces: ArrayCache) -> list[Plane]:
     """One plane with three or four samples a pixel, or three planes with one."""
     pages = [page for page in level.pages if page is not None]
-    axes = "".join(axis for axis, length in zip(level.axes, level.shape, strict=True) if length > 1 or axis in "YX")
-    shape = tuple(length for axis, length in zip(level.axes, level.shape, strict=True) if length > 1 or axis in "YX")
+    sizes = [(axis, length) for axis, length in zip(level.axes, level.shape, strict=True) if length > 1 or axis in "YX"]
+    axes, shape = "".join(axis for axis, _ in sizes), tuple(length for _, length in sizes)
     colours = {"YXS": shape[-1], "SYX": shape[0], "CYX": shape[0]}.get(axes, 0)
-    wanted_pages = 3 if axes == "CYX" and len(pages) == 3 else 1
+    separate = axes == "CYX" and len(pages) == 3
     first = pages[0].keyframe if pages else None
-    if first is None or colours not in {3, 4} or first.dtype != np.uint8 or len(pages) != wanted_pages:
-        raise _not_rgb(axes, shape, first)
-    if wanted_pages == 1 and first.photometric not in {tifffile.PHOTOMETRIC.RGB, tifffile.PHOTOMETRIC.YCBCR}:
+    is_rgb = (
+        first is not None and colours in {3, 4} and first.dtype == np.uint8 and len(pages) == (3 if separate else 1)
+    )
+    if not is_rgb or not (separate or first.photometric in {tifffile.PHOTOMETRIC.RGB, tifffile.PHOTOMETRIC.YCBCR}):
         raise _not_rgb(axes, shape, first)
     return [Plane(page, file, pieces) for page in pages]
 
@@ -305,18 +261,15 @@ def _not_rgb(axes: str, shape: tuple[int, ...], page: Any) -> DataError:
 
 
 def _pyramid(levels: list[list[Plane]]) -> list[list[Plane]]:
-    """The levels that are smaller than the one before; anything else is no pyramid."""
+    """Levels smaller than the one before and of the same aspect ratio: a preview or a label is no level."""
     kept = levels[:1]
+    full = levels[0][0]
     for planes in levels[1:]:
-        smaller = planes[0].width < kept[-1][0].width and planes[0].height < kept[-1][0].height
-        if smaller and _has_shape_of(planes[0], kept[0][0]):
+        level, previous = planes[0], kept[-1][0]
+        same_ratio = abs(level.width * full.height - level.height * full.width) <= 2 * max(full.width, full.height)
+        if level.width < previous.width and level.height < previous.height and same_ratio:
             kept.append(planes)
     return kept
-
-
-def _has_shape_of(level: Plane, full: Plane) -> bool:
-    """Whether the sides have the same ratio, as far as whole pixels can: a preview or a label may have another."""
-    return abs(level.width * full.height - level.height * full.width) <= 2 * max(full.width, full.height)
 
 
 def _level(plane: Plane, full: Plane) -> SlideLevel:

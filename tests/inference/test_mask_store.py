@@ -1,38 +1,30 @@
 import errno
 import os
 from itertools import pairwise
+
 import numpy as np
 import pytest
-from ntrm.core.errors import DataError, RefusedError
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.inference import mask_store
-from ntrm.inference.mask_store import BandStore, drop
-import numpy as np
-import pytest
-from ntrm.core.errors import DataError, UsageError
-from ntrm.inference.mask_store import DiskArray
-import errno
-import numpy as np
-import pytest
-from ntrm.core.errors import DataError
-from ntrm.inference import window_checkpoint
-from ntrm.inference.mask_store import Checkpoint, Checkpoints
+from ntrm.inference.mask_store import BandStore, Checkpoint, Checkpoints, DiskArray, drop
 
 HEIGHT, WIDTH, PLAN = 50, 30, {"model": "a", "batch": 2}
 
 
 @pytest.fixture
-def truth(random):
+def rows(random):
     return random.integers(0, 256, (2, HEIGHT, WIDTH), dtype=np.uint8)
 
 
-def fill(store, truth, tops):
+def fill(store, rows, tops):
     for top, bottom in pairwise(tops):
-        store.append(top, {"labels": truth[0, top:bottom], "confidence": truth[1, top:bottom]})
+        store.append(top, {"labels": rows[0, top:bottom], "confidence": rows[1, top:bottom]})
 
 
-def finished(folder, truth):
+def finished(folder, rows):
     with BandStore.opened(folder, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, truth, [store.done, HEIGHT] if not store.complete else [HEIGHT])
+        fill(store, rows, [store.done, HEIGHT] if not store.complete else [HEIGHT])
         return maps(store)
 
 
@@ -41,27 +33,27 @@ def maps(store):
     return np.array([np.asarray(store.map("labels")) + np.uint8(1), np.asarray(store.map("confidence"))])
 
 
-def test_rows_come_back_as_they_went(tmp_path, truth):
+def test_rows_come_back_as_they_went(tmp_path, rows):
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         with pytest.raises(DataError, match="not finished"):
             store.map("labels")
-        fill(store, truth, [0, 7, 8, 50])
+        fill(store, rows, [0, 7, 8, 50])
         assert store.complete
-    np.testing.assert_array_equal(finished(tmp_path, truth), truth)
+    np.testing.assert_array_equal(finished(tmp_path, rows), rows)
     drop(tmp_path)
     assert not tmp_path.exists()
 
 
-def test_rows_that_are_there_are_not_written_again(tmp_path, truth, random):
+def test_rows_that_are_there_are_not_written_again(tmp_path, rows, random):
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, truth, [0, 20])
+        fill(store, rows, [0, 20])
         other = random.integers(0, 256, (2, HEIGHT, WIDTH), dtype=np.uint8)
-        other[:, 20:] = truth[:, 20:]
+        other[:, 20:] = rows[:, 20:]
         fill(store, other, [0, 10, 35, 50])  # as a resumed run hands them out
-        np.testing.assert_array_equal(maps(store), truth)
+        np.testing.assert_array_equal(maps(store), rows)
         with pytest.raises(DataError, match="do not follow"):
-            store.append(51, {"labels": truth[0, :1], "confidence": truth[1, :1]})
-    for wrong in ({"labels": truth[0]}, {"labels": truth[0], "confidence": truth[1, :, 1:]}, {}):
+            store.append(51, {"labels": rows[0, :1], "confidence": rows[1, :1]})
+    for wrong in ({"labels": rows[0]}, {"labels": rows[0], "confidence": rows[1, :, 1:]}, {}):
         with (
             BandStore.opened(tmp_path / "new", HEIGHT, WIDTH, PLAN) as store,
             pytest.raises(DataError, match="do not follow"),
@@ -70,9 +62,9 @@ def test_rows_that_are_there_are_not_written_again(tmp_path, truth, random):
 
 
 @pytest.mark.parametrize("file", ["journal.jsonl", "labels.u8", "confidence.u8"])
-def test_whatever_a_dead_process_left_the_next_one_goes_on(tmp_path, truth, random, file):
+def test_whatever_a_dead_process_left_the_next_one_goes_on(tmp_path, rows, random, file):
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, truth, [0, 12, 24, 36])
+        fill(store, rows, [0, 12, 24, 36])
     path = tmp_path / file
     content = bytearray(path.read_bytes())
     at = int(random.integers(0, len(content)))
@@ -90,8 +82,8 @@ def test_whatever_a_dead_process_left_the_next_one_goes_on(tmp_path, truth, rand
         assert store.done in (0, 12, 24, 36)
         assert damage != "tail" or store.done == 36
         assert damage == "tail" or file == "journal.jsonl" or store.done == at // WIDTH // 12 * 12
-        fill(store, truth, [store.done, 45])
-    np.testing.assert_array_equal(finished(tmp_path, truth), truth)
+        fill(store, rows, [store.done, 45])
+    np.testing.assert_array_equal(finished(tmp_path, rows), rows)
 
 
 def test_rows_of_nothing_take_no_room(tmp_path):
@@ -110,9 +102,9 @@ def test_rows_of_nothing_take_no_room(tmp_path):
         assert [int(labels[row, 5]) for row in (0, 99, 100, 101, 299)] == [255, 255, 0, 255, 255]
 
 
-def test_a_journal_that_promises_too_much_is_not_believed(tmp_path, truth):
+def test_a_journal_that_promises_too_much_is_not_believed(tmp_path, rows):
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, truth, [0, 12])
+        fill(store, rows, [0, 12])
     with (tmp_path / "journal.jsonl").open("a") as stream:
         stream.write('{"top": 12, "rows": 1000000000000000, "labels": 1, "confidence": 1}\n')
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
@@ -123,9 +115,9 @@ def test_a_journal_that_promises_too_much_is_not_believed(tmp_path, truth):
         assert store.done == 12
 
 
-def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, truth):
+def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, rows):
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, truth, [0, 12])
+        fill(store, rows, [0, 12])
     for height, width, plan in ((HEIGHT, WIDTH, {**PLAN, "batch": 4}), (HEIGHT + 1, WIDTH, PLAN)):
         with pytest.raises(RefusedError, match="another model"), BandStore.opened(tmp_path, height, width, plan):
             pass
@@ -133,32 +125,32 @@ def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, truth):
         assert store.done == 12
 
 
-def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, truth, monkeypatch):
+def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, rows, monkeypatch):
     real = os.fsync
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, truth, [0, 12])
+        fill(store, rows, [0, 12])
 
         def full(_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(mask_store.os, "fsync", full)
         with pytest.raises(DataError, match="cannot keep"):
-            fill(store, truth, [12, 24])
+            fill(store, rows, [12, 24])
         monkeypatch.setattr(mask_store.os, "fsync", real)
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         assert store.done == 12
-    np.testing.assert_array_equal(finished(tmp_path, truth), truth)
+    np.testing.assert_array_equal(finished(tmp_path, rows), rows)
 
 
 @pytest.fixture
-def truth(random):
+def values(random):
     return random.integers(0, 256, [int(n) for n in random.integers(1, 40, 2)], dtype=np.uint8)
 
 
 @pytest.fixture
-def stored(tmp_path, truth):
-    (tmp_path / "map.u8").write_bytes((truth + np.uint8(1)).tobytes())
-    with DiskArray(tmp_path / "map.u8", *truth.shape, less=1) as found:
+def stored(tmp_path, values):
+    (tmp_path / "map.u8").write_bytes((values + np.uint8(1)).tobytes())
+    with DiskArray(tmp_path / "map.u8", *values.shape, less=1) as found:
         yield found
 
 
@@ -173,28 +165,28 @@ def one_index(random, size):
     )
 
 
-def test_it_is_indexed_like_an_array(stored, truth, random):
+def test_it_is_indexed_like_an_array(stored, values, random):
     for _ in range(200):
-        rows, columns = (one_index(random, size) for size in truth.shape)
+        rows, columns = (one_index(random, size) for size in values.shape)
         for index in (rows, (rows, columns), np.int64(rows) if isinstance(rows, int) else rows):
-            np.testing.assert_array_equal(stored[index], truth[index])
+            np.testing.assert_array_equal(stored[index], values[index])
             assert stored[index].dtype == np.uint8
-    np.testing.assert_array_equal(np.asarray(stored), truth)
-    np.testing.assert_array_equal(np.array([stored, stored]), [truth, truth])
-    assert (stored.shape, stored.ndim, stored.size, len(stored)) == (truth.shape, 2, truth.size, len(truth))
+    np.testing.assert_array_equal(np.asarray(stored), values)
+    np.testing.assert_array_equal(np.array([stored, stored]), [values, values])
+    assert (stored.shape, stored.ndim, stored.size, len(stored)) == (values.shape, 2, values.size, len(values))
     assert stored.dtype == np.uint8
 
 
-def test_whatever_would_go_wrong_silently_is_refused(stored, truth):
+def test_whatever_would_go_wrong_silently_is_refused(stored, values):
     with pytest.raises(IndexError):
-        stored[truth.shape[0]]
-    for index in (truth > 3, [0], (0, 0, 0), None):
+        stored[values.shape[0]]
+    for index in (values > 3, [0], (0, 0, 0), None):
         with pytest.raises(UsageError, match="rows and rectangles"):
             stored[index]
     with pytest.raises(UsageError, match="compared"):
         assert stored == 3
     with pytest.raises(TypeError):
-        np.add(truth, stored)
+        np.add(values, stored)
 
 
 def test_a_file_that_is_too_short_is_refused(tmp_path):
@@ -248,7 +240,7 @@ def test_no_damage_gets_through(tmp_path, random):
     first, second = draw(random, 10), draw(random, 20)
     store.save(first)
     store.save(second)
-    path = tmp_path / window_checkpoint.FILES[1]
+    path = tmp_path / mask_store.CHECKPOINT_FILES[1]
     whole = path.read_bytes()
     for _ in range(150):
         damaged = bytearray(whole)
@@ -268,7 +260,7 @@ def test_no_damage_gets_through(tmp_path, random):
 
 def test_a_head_that_asks_for_all_the_memory_is_not_believed(tmp_path, random):
     Checkpoints(tmp_path, "plan").save(draw(random, 10))
-    path = tmp_path / window_checkpoint.FILES[0]
+    path = tmp_path / mask_store.CHECKPOINT_FILES[0]
     for old, new in ((b"[3, 4, 5]", b"[3000000, 4000000, 5]"), (b"float32", b"object"), (b"[7]", b"[-7]")):
         Checkpoints(tmp_path, "plan").save(draw(random, 10))
         content = path.read_bytes()
@@ -281,15 +273,15 @@ def test_a_head_that_asks_for_all_the_memory_is_not_believed(tmp_path, random):
 
 def test_they_are_due_by_what_they_cost(tmp_path, random, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(window_checkpoint.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(mask_store.time, "monotonic", lambda: clock[0])
     store = Checkpoints(tmp_path, "plan")
     assert store.due()
 
     def slow(*_):
         clock[0] += 0.5
 
-    real = window_checkpoint._write
-    monkeypatch.setattr(window_checkpoint, "_write", lambda *arguments: (slow(), real(*arguments))[1])
+    real = mask_store._write_checkpoint
+    monkeypatch.setattr(mask_store, "_write_checkpoint", lambda *arguments: (slow(), real(*arguments))[1])
     store.save(draw(random, 10))
     for seconds, expected in ((5.0, False), (9.9, False), (10.1, True), (10.2, False), (20.2, True)):
         clock[0] = seconds
@@ -303,9 +295,9 @@ def test_a_full_disk_is_an_error_of_ours_and_the_last_one_stays(tmp_path, random
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(window_checkpoint, "_write", full)
+    monkeypatch.setattr(mask_store, "_write_checkpoint", full)
     for top in (20, 30):
         with pytest.raises(DataError, match="cannot write"):
             store.save(draw(random, top))
     assert_same(Checkpoints(tmp_path, "plan").load(100), first)
-    assert [path.name for path in tmp_path.iterdir()] == [window_checkpoint.FILES[0]]
+    assert [path.name for path in tmp_path.iterdir()] == [mask_store.CHECKPOINT_FILES[0]]

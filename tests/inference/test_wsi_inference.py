@@ -6,10 +6,9 @@ import torch
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.data.tiles import Window
-from ntrm.inference.mask_store import MAPS, BandStore
+from ntrm.inference.mask_store import MAPS, BandStore, Checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
-from ntrm.inference.window_checkpoint import Checkpoints
 from ntrm.inference.wsi_inference import read_tile, stream
 from ntrm.models.registry import create
 from ntrm.pipeline.relations_mean import RelationsMean

@@ -15,7 +15,8 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.data.cache import CachedSection, TileCache
 from ntrm.data.dataset import Case
 from ntrm.evaluation.interfaces import InterfaceCounts
-from ntrm.inference.predictor import Image, Predictor
+from ntrm.inference.network_runner import Image
+from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitched, Stitching, most_probable, stitch
 from ntrm.metrics.boundary import BoundaryAgreement
 from ntrm.metrics.calibration import CalibrationCounts

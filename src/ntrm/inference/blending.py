@@ -1,8 +1,8 @@
-"""Weighted windows into finished blocks of a section, holding no more than can still change.
+"""Blend weighted windows into finished blocks of a section, holding no more than can still change.
 
 Windows come row by row and from left to right. Columns that no later window of the row can touch are finished: their
-upper rows, down to where the next row of windows begins, are given back, and the others are carried over. So what is
-held is a strip around the window under way and, over the width, the rows that two rows of windows share.
+upper rows, down to where the next row of windows begins, are returned as blocks, and the others are carried over. So
+what is held is a strip around the current window and, over the width, the rows that two rows of windows share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ntrm.core.errors import UsageError
 from ntrm.data.tiles import Window
 
 BLOCK = 4096
-"""Columns given back together: enough to keep a device busy, few enough to hold many classes of them."""
+"""Columns of a block: enough to keep a device busy, few enough to hold many classes of them."""
 
 
 class Block(NamedTuple):
@@ -29,21 +29,21 @@ class Block(NamedTuple):
     height: int
     width: int
     values: Tensor | None
-    """(C, height, width) on the device of the windows, all 0 where no window was; None if there was none at all."""
+    """(C, height, width) on the windows' device, 0 where no window was; None if there was none at all."""
 
 
 class Carry(NamedTuple):
     """All that a blender holds between two rows of windows."""
 
     top: int
-    """Rows above this one have been given back."""
+    """Rows above this one are finished."""
     blocks: Mapping[int, Tensor]
-    """(C + 1, rows, columns) sums and, last, their divisors, by number of the block; blocks without any are not there.
-    These tensors are never written to again."""
+    """(C + 1, rows, columns) sums and, last, their divisors, by number of the block, where there are any. These
+    tensors are never written to again."""
 
 
 class Blender:
-    """Sums weighted windows and gives blocks back once no later window can touch them.
+    """Sums weighted windows and returns blocks once no later window can touch them.
 
     Args:
         channels: C of the windows' values.
@@ -68,69 +68,68 @@ class Blender:
     ) -> None:
         self.height, self.width = height, width
         self.top = 0
-        """First row of which nothing has been given back."""
+        """First row that is not finished."""
         self._weights = weights.to(device)
         side = len(weights)
         self._tall = min(side, height)
         self._block = max(block, side)
         self._following = dict(pairwise([*sorted(set(tops)), height]))
         self.row: int | None = None
-        """Where the row of windows under way begins; None between two rows."""
+        """Top of the current row of windows; None between two rows."""
         self._at = 0
-        # The block under way and as much of the next as its windows can reach into; the last channel is the divisor.
+        # The current block and as much of the next as its windows can reach into; the last channel is the divisor.
         self._strip = torch.zeros(channels + 1, self._tall, min(self._block + side, width), device=device)
         self._weighted = torch.empty(channels, side, side, device=device)
         self._clean = True
         self._carried: dict[int, Tensor] = {}
         self._reach: dict[int, int] = {}
-        """Row to which the windows of a block reach."""
+        """The row to which the windows of a block reach."""
 
     def add(self, window: Window, values: Tensor) -> Iterator[Block]:
-        """Blend in ``values`` (C, S, S) of a window; yields what is finished by this."""
+        """Blend in ``values`` (C, S, S) of a window; yields the blocks that are finished by this."""
         if window.top != self.row:
             self._check_follows(window)
             yield from self.finish_row()
-            yield from self._nothing(window.top)
+            yield from self._empty_rows(window.top)
             self.row, self._at = window.top, 0
             self._load(0)
         if window.left < self._at * self._block:
             raise UsageError("windows must come from left to right", got=window, expected="a window further right")
         while window.left >= (self._at + 1) * self._block:
             yield self._finish_block(window.top)
-        weights = self._weights[: window.height, : window.width]
+        inside = (..., slice(window.height), slice(window.width))
         left = window.left - self._at * self._block
-        place = self._strip[:, : window.height, left : left + window.width]
-        # Not in one step with the sum: a fused one may round otherwise at other places of the strip.
-        weighted = self._weighted[:, : window.height, : window.width]
-        place[:-1] += torch.mul(values[:, : window.height, : window.width], weights, out=weighted)
-        place[-1] += weights
+        target = self._strip[:, : window.height, left : left + window.width]
+        # Not in one step with the sum: a fused one may round differently elsewhere in the strip.
+        target[:-1] += torch.mul(values[inside], self._weights[inside], out=self._weighted[inside])
+        target[-1] += self._weights[inside]
         self._clean = False
         for block in range(window.left // self._block, (window.left + window.width - 1) // self._block + 1):
             self._reach[block] = window.top + window.height
 
     def finish_row(self) -> Iterator[Block]:
-        """What is left of the row of windows under way; nothing between two rows."""
+        """The remaining blocks of the current row of windows; none between two rows."""
         if self.row is None:
             return
         row, stop = self.row, self._following[self.row]
         while self._at * self._block < self.width:
             yield self._finish_block(row)
         self.top, self.row = min(stop, row + self._tall), None
-        yield from self._nothing(stop)
+        yield from self._empty_rows(stop)
 
     def finish(self) -> Iterator[Block]:
-        """All that is left of the section."""
+        """The remaining blocks of the section."""
         yield from self.finish_row()
-        yield from self._nothing(self.height)
+        yield from self._empty_rows(self.height)
 
     def carry(self) -> Carry:
-        """What must be kept to go on from here, between two rows of windows."""
+        """All that is needed to continue from here, between two rows of windows."""
         if self.row is not None:
             raise UsageError("a row of windows is under way", got=f"row {self.row}", expected="finish_row() before")
         return Carry(self.top, dict(self._carried))
 
     def resume(self, carry: Carry) -> None:
-        """Go on from where another blender of the same section was."""
+        """Continue where another blender of the same section stopped."""
         self.top = carry.top
         self._carried = {number: block.to(self._strip.device) for number, block in carry.blocks.items()}
         self._reach = {number: carry.top + block.shape[1] for number, block in carry.blocks.items()}
@@ -143,7 +142,7 @@ class Blender:
             raise UsageError("windows must come row by row", got=window, expected=f"a window from row {first} on")
 
     def _finish_block(self, row: int) -> Block:
-        """Give the block under way back, carry over what is not finished of it, and go on to the next."""
+        """Return the current block, carry over its unfinished rows, and go on to the next."""
         left = self._at * self._block
         width = min(self._block, self.width - left)
         rows = min(self._following[row] - row, self._tall)
@@ -165,7 +164,7 @@ class Blender:
         """Move the strip on by a block."""
         kept = max(self._strip.shape[2] - self._block, 0)
         if not self._clean:
-            # A copy, since source and goal may overlap.
+            # A copy, since source and target may overlap.
             last = self._strip[:, :, self._block :].clone()
             self._strip.zero_()
             self._strip[:, :, :kept] = last
@@ -183,12 +182,12 @@ class Blender:
             skip = max(start - left, 0)
             if carried is None or skip >= carried.shape[2]:
                 continue
-            part = carried[:, :, skip : self._strip.shape[2] - left]
+            values = carried[:, :, skip : self._strip.shape[2] - left]
             begin = left + skip
-            self._strip[:, : part.shape[1], begin : begin + part.shape[2]] = part
+            self._strip[:, : values.shape[1], begin : begin + values.shape[2]] = values
             self._clean = False
 
-    def _nothing(self, stop: int) -> Iterator[Block]:
+    def _empty_rows(self, stop: int) -> Iterator[Block]:
         """Rows up to ``stop`` that no window has touched, a window's height at a time."""
         while self.top < stop:
             rows = min(stop - self.top, len(self._weights))

@@ -1,7 +1,12 @@
-"""Finished rows of a slide on disk, each with its checksum in a journal, read back as arrays where asked for.
+"""Finished rows of a slide on disk, and checkpoints of what is still held in memory: a killed run continues from there.
 
-Used like an array, but unlike a memory map it takes no memory of its own: pages of a mapped file count as the
-process's, and a pass over a large slide would count in full.
+Rows go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no
+room where a whole band is nothing. Only after all are safely on the disk are they entered in the journal, a line with
+checksums. Whatever was being written when the process died is past the end of the journal and is overwritten; a torn
+last line or rows that no longer match their checksums end the journal there.
+
+Checkpoints alternate between two files, each written under a temporary name and renamed, with a checksum at its end:
+one that is damaged does not count, and the other is used. A checkpoint is never ahead of the journal.
 """
 
 from __future__ import annotations
@@ -10,26 +15,47 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import remove_partials
-from ntrm.inference.window_checkpoint import Checkpoints
+from ntrm.core.io import remove_partials, whole_file
 
 Bytes = NDArray[np.uint8]
 Index = int | slice | tuple[int | slice, ...]
 
+FORMAT = "ntrm-bands/2"
+JOURNAL = "journal.jsonl"
+LABELS, CONFIDENCE, COARSE = "labels", "confidence", "coarse"
+TIDY = "tidy"
+"""Labels without small regions: made of the finished rows, and so not in the journal."""
+MAPS = (LABELS, CONFIDENCE)
+OFFSETS = {LABELS: 1, COARSE: 1, TIDY: 1}
+"""Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
+
+CHECKPOINT_FORMAT = "ntrm-checkpoint/1"
+CHECKPOINT_FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
+CHECKPOINT_PAUSE = 20
+"""A checkpoint is due once this many times as long has passed as the last one took: it never holds up the network."""
+DTYPES = ("float32", "float64", "uint8")
+MAX_HEAD = 1 << 24
+CRC_BYTES = 4
+
 
 class DiskArray:
-    """(H, W) bytes of a file without header; ``less`` is taken off each of them, below 0 turning to 255."""
+    """(H, W) bytes of a file without header, less ``less`` (below 0 wraps to 255), read where they are indexed.
+
+    Used like an array, but unlike a memory map it takes no memory of its own: pages of a mapped file count as the
+    process's, and a pass over a large slide would count in full.
+    """
 
     ndim: ClassVar = 2
     dtype: ClassVar = np.dtype(np.uint8)
@@ -54,15 +80,15 @@ class DiskArray:
 
     def __getitem__(self, index: Index) -> Any:
         """A copy of rows, or of a rectangle: slices and whole numbers, as for an array."""
-        both = index if isinstance(index, tuple) else (index,)
-        if len(both) > 2 or not all(isinstance(each, slice | int | np.integer) for each in both):
+        axes = index if isinstance(index, tuple) else (index,)
+        if len(axes) > 2 or not all(isinstance(axis, slice | int | np.integer) for axis in axes):
             raise UsageError("only rows and rectangles can be read from a map on disk", got=index)
-        rows, columns = (_whole(each, size) for each, size in zip((*both, slice(None))[:2], self.shape, strict=True))
+        rows, columns = (_range_and_rest(*one) for one in zip((*axes, slice(None))[:2], self.shape, strict=True))
         return self._read(rows[0], columns[0])[rows[1], columns[1]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        whole = self._read(*(range(size) for size in self.shape))
-        return whole if dtype is None else whole.astype(dtype)
+        values = self._read(*(range(size) for size in self.shape))
+        return values if dtype is None else values.astype(dtype)
 
     def __eq__(self, other: object) -> bool:
         raise UsageError("a map on disk cannot be compared as a whole", hint="read its rows, and compare those")
@@ -73,16 +99,16 @@ class DiskArray:
         out: Bytes = np.empty((len(rows), len(columns)), dtype=np.uint8)
         if out.size == 0:
             return out
-        whole = len(columns) == self.shape[1]
-        # Rows over the whole width lie together in the file.
-        for place, row in [(out, rows.start)] if whole else zip(out, rows, strict=True):
-            self._fill(place, row * self.shape[1] + columns.start)
+        # Rows over the full width are contiguous in the file.
+        contiguous = len(columns) == self.shape[1]
+        for target, row in [(out, rows.start)] if contiguous else zip(out, rows, strict=True):
+            self._fill(target, row * self.shape[1] + columns.start)
         if self._less:
             out -= self._less
         return out
 
-    def _fill(self, place: Bytes, offset: int) -> None:
-        left = place.reshape(-1).data
+    def _fill(self, target: Bytes, offset: int) -> None:
+        left = target.reshape(-1).data
         while left:
             got = os.preadv(self._file, [left], offset)
             if got <= 0:
@@ -98,42 +124,20 @@ class DiskArray:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _whole(each: int | slice, size: int) -> tuple[range, int | slice]:
-    """The stretch to read, and what to take of it."""
-    if isinstance(each, slice):
-        wanted = range(size)[each]
-        if len(wanted) == 0:
-            return range(0), slice(None)
-        first, last = sorted((wanted[0], wanted[-1]))
-        return range(first, last + 1), slice(None, None, each.step)
-    place = range(size)[each]
-    return range(place, place + 1), 0
-
-
-# Finished rows of a slide on disk, each with its checksums in a journal: what a killed run did is not done again.
-#
-# Rows go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no
-# room where a whole band is nothing. Only after all are safely on the disk does the journal name them, in a line of its
-# own with checksums. Whatever was under way when the process died is past the end of the journal and is overwritten; a
-# torn last line or rows that no longer match their checksums end the journal there.
-
-
-FORMAT = "ntrm-bands/2"
-JOURNAL = "journal.jsonl"
-LABELS, CONFIDENCE, COARSE = "labels", "confidence", "coarse"
-TIDY = "tidy"
-"""Labels without specks: made of the finished rows, and so not named in the journal."""
-MAPS = (LABELS, CONFIDENCE)
-OFFSETS = {LABELS: 1, COARSE: 1, TIDY: 1}
-"""Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
-
-Band = NDArray[np.uint8]
+def _range_and_rest(index: int | slice, size: int) -> tuple[range, int | slice]:
+    """The contiguous range to read of an axis, and the index of what is wanted in it."""
+    if not isinstance(index, slice):
+        position = range(size)[index]
+        return range(position, position + 1), 0
+    wanted = range(size)[index]
+    if len(wanted) == 0:
+        return range(0), slice(None)
+    first, last = sorted((wanted[0], wanted[-1]))
+    return range(first, last + 1), slice(None, None, index.step)
 
 
 def fingerprint(document: Any) -> str:
@@ -142,7 +146,7 @@ def fingerprint(document: Any) -> str:
 
 
 class BandStore:
-    """Rows of one slide from the top down. ``done`` rows are safe; ``append`` adds the next ones."""
+    """Rows of one slide from the top down. ``done`` rows are on disk; ``append`` adds the next ones."""
 
     def __init__(self, folder: Path, height: int, width: int, plan: Any, names: Sequence[str] = MAPS) -> None:
         self.folder = folder
@@ -173,8 +177,8 @@ class BandStore:
         """Whether every row is there."""
         return self.done == self.height
 
-    def append(self, top: int, bands: Mapping[str, Band]) -> None:
-        """Add the rows that follow, of every map; those at the front which are done already are left out."""
+    def append(self, top: int, bands: Mapping[str, Bytes]) -> None:
+        """Add the rows that follow, of every map; rows that are done already are left out."""
         skip = self.done - top
         shapes = {band.shape for band in bands.values()}
         if skip < 0 or {*bands} != {*self.names} or len(shapes) != 1 or next(iter(shapes))[1] != self.width:
@@ -188,18 +192,18 @@ class BandStore:
                 content = np.ascontiguousarray(bands[name][skip:], dtype=np.uint8)
                 line[name] = zlib.crc32(content.data)
                 _write(self._streams[name], content)
-            _write(self._streams["journal"], np.frombuffer((json.dumps(line) + "\n").encode(), dtype=np.uint8))
+            self._write_journal(line)
         self.done += rows
 
     def map(self, name: str) -> DiskArray:
-        """One map of the whole slide; labels are class indices, 255 for nothing. It closes with the store."""
+        """One map of the slide; labels are class indices, 255 for nothing. It closes with the store."""
         if not self.complete:
             raise DataError("the slide is not finished", got=f"{self.done} rows", expected=f"{self.height}")
         self._maps.append(DiskArray(self.path(name), self.height, self.width, less=OFFSETS.get(name, 0)))
         return self._maps[-1]
 
     def path(self, name: str) -> Path:
-        """Where a map lies."""
+        """The file of a map."""
         return self.folder / f"{name}.u8"
 
     def _open(self) -> None:
@@ -217,17 +221,19 @@ class BandStore:
             self._streams[name] = _for_update(self.path(name))
         self._streams["journal"] = _for_update(journal)
         end = self._verified(lines)
-        # Nothing of a torn line may stay before the next one, nor rows that the journal does not name.
+        # Nothing of a torn line may stay before the next one, nor rows that are not in the journal.
         ends = {"journal": end, **dict.fromkeys(self.names, self.done * self.width)}
         for name, length in ends.items():
             self._streams[name].truncate(length)
             self._streams[name].seek(length)
         if not lines:
-            head = (json.dumps(self._head) + "\n").encode()
-            _write(self._streams["journal"], np.frombuffer(head, dtype=np.uint8))
+            self._write_journal(self._head)
+
+    def _write_journal(self, line: Mapping[str, Any]) -> None:
+        _write(self._streams["journal"], np.frombuffer((json.dumps(line) + "\n").encode(), dtype=np.uint8))
 
     def _verified(self, lines: list[tuple[dict[str, Any], int]]) -> int:
-        """Count the rows that are as the journal says; returns where its part about them ends."""
+        """Count the rows that are as the journal says; returns where its lines about them end."""
         end = lines[0][1] if lines else 0
         for line, line_end in lines[1:]:
             rows = line.get("rows")
@@ -242,10 +248,8 @@ class BandStore:
         return end
 
     def _close(self) -> None:
-        for stream in self._streams.values():
-            stream.close()
-        for each in self._maps:
-            each.close()
+        for opened in (*self._streams.values(), *self._maps):
+            opened.close()
 
 
 def drop(folder: Path) -> None:
@@ -263,7 +267,7 @@ def _own_errors() -> Iterator[None]:
 
 
 def _lines(journal: Path) -> list[tuple[dict[str, Any], int]]:
-    """The lines up to the first that is not whole, each with the byte at which it ends."""
+    """The lines up to the first that is incomplete, each with the byte at which it ends."""
     lines: list[tuple[dict[str, Any], int]] = []
     end = 0
     if not journal.exists():
@@ -285,13 +289,127 @@ def _for_update(path: Path) -> BinaryIO:
     return path.open("r+b", buffering=0)
 
 
-def _write(stream: BinaryIO, content: Band) -> None:
-    """All of it, and on the disk, not in the system's memory."""
+def _write(stream: BinaryIO, content: Bytes) -> None:
+    """All of it, and to the disk itself, not to the system's memory."""
     if content.any():
         left = content.data.cast("B")
         while left:
             left = left[stream.write(left) :]
     else:
-        # Nothing at all becomes a hole in the file, where the system knows such.
+        # Nothing at all becomes a hole in the file, where the file system has such.
         stream.truncate(stream.seek(content.size, os.SEEK_CUR))
     os.fsync(stream.fileno())
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """All that is needed to continue."""
+
+    top: int
+    """Rows above this one are finished."""
+    first: int
+    """Window at which to begin predicting."""
+    arrays: Mapping[str, NDArray[Any]] = field(repr=False)
+
+
+class Checkpoints:
+    """The checkpoints of one slide; ``plan`` is the fingerprint of all that has a say in its results."""
+
+    def __init__(self, folder: Path, plan: str) -> None:
+        self._folder, self._plan = folder, plan
+        self._next = 0
+        self._last = -float("inf")
+        self._cost = 0.0
+
+    def due(self) -> bool:
+        """Whether it is time for another one; if so, it is taken as begun."""
+        now = time.monotonic()
+        if now - self._last < CHECKPOINT_PAUSE * self._cost:
+            return False
+        self._last = now
+        return True
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Replace the older of the two."""
+        start = time.monotonic()
+        with whole_file(self._folder / CHECKPOINT_FILES[self._next]) as partial, partial.open("wb") as stream:
+            _write_checkpoint(stream, checkpoint, self._plan)
+        self._next = 1 - self._next
+        self._cost = time.monotonic() - start
+
+    def load(self, done: int) -> Checkpoint | None:
+        """The latest good one that is not ahead of ``done`` rows; None to begin from the top."""
+        tops = {number: self._top(self._folder / name) for number, name in enumerate(CHECKPOINT_FILES)}
+        usable = [number for number, top in tops.items() if 0 <= top <= done]
+        for number in sorted(usable, key=lambda number: -tops[number]):
+            checkpoint = _read_checkpoint(self._folder / CHECKPOINT_FILES[number])
+            if checkpoint is not None:
+                self._next = 1 - number
+                return checkpoint
+        return None
+
+    def _top(self, path: Path) -> int:
+        """``top`` of the checkpoint in a file; -1 where there is none of this plan."""
+        with suppress(OSError, ValueError, RecursionError), path.open("rb") as stream:
+            head = _read_head(stream)
+            if head.get("plan") == self._plan:
+                return int(head["top"])
+        return -1
+
+
+def _write_checkpoint(stream: BinaryIO, checkpoint: Checkpoint, plan: str) -> None:
+    arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
+    described = [[name, str(array.dtype), list(array.shape)] for name, array in arrays.items()]
+    head = {
+        "format": CHECKPOINT_FORMAT,
+        "plan": plan,
+        "top": checkpoint.top,
+        "first": checkpoint.first,
+        "arrays": described,
+    }
+    line = json.dumps(head).encode() + b"\n"
+    crc = 0
+    for content in (line, *(array.data.cast("B") for array in arrays.values() if array.size)):
+        stream.write(content)
+        crc = zlib.crc32(content, crc)
+    stream.write(crc.to_bytes(CRC_BYTES, "little"))
+
+
+def _read_head(stream: BinaryIO) -> dict[str, Any]:
+    """The first line; a ``ValueError`` if it is none of ours."""
+    head = json.loads(stream.readline(MAX_HEAD))
+    types = {"top": int, "first": int, "arrays": list}
+    if not isinstance(head, dict) or head.get("format") != CHECKPOINT_FORMAT:
+        raise ValueError("no checkpoint")
+    if not all(isinstance(head.get(key), kind) for key, kind in types.items()):
+        raise ValueError("no checkpoint")
+    return head
+
+
+def _read_checkpoint(path: Path) -> Checkpoint | None:
+    """The checkpoint, if every byte is as it was written."""
+    with suppress(OSError, ValueError, TypeError, MemoryError, RecursionError), path.open("rb") as stream:
+        crc = zlib.crc32(stream.readline(MAX_HEAD))
+        stream.seek(0)
+        head = _read_head(stream)
+        # Whatever the head says, no more memory is allocated than the file can fill.
+        left = path.stat().st_size - stream.tell() - CRC_BYTES
+        arrays = {}
+        for name, array in _allocated(head["arrays"], left):
+            if stream.readinto(array.data.cast("B")) != array.nbytes:
+                return None
+            crc = zlib.crc32(array.data.cast("B"), crc)
+            arrays[str(name)] = array
+        if stream.read() == crc.to_bytes(CRC_BYTES, "little"):
+            return Checkpoint(head["top"], head["first"], arrays)
+    return None
+
+
+def _allocated(described: list[Any], left: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, kind, shape in described:
+        if kind not in DTYPES or not all(isinstance(size, int) and size > 0 for size in shape):
+            raise ValueError("unknown array")
+        left -= int(np.prod(shape, dtype=object)) * np.dtype(kind).itemsize
+        if left < 0:
+            raise ValueError("more than the file holds")
+        yield name, np.empty(shape, dtype=kind)

@@ -6,9 +6,9 @@ At a pixel x covered by the windows w ∈ C(x), each with probabilities p_w and 
 
 The divisor is the sum of the very weights that were added, whichever windows there were. Weights fall smoothly towards
 the rim of a window, where a network sees least around a pixel. What a window shows beyond the section is glass: the
-network sees it, nothing of it is blended in.
+network sees it, but it is not blended in.
 
-Windows go row by row and from left to right, so that only what can still change is held, on the predictor's device.
+Windows are predicted row by row, from left to right, so that only what can still change is held, on the device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ntrm.core.errors import check_number
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.inference.blending import Blender, Block, Carry
-from ntrm.inference.predictor import Floats, Image, Prediction, Predictor, check_image
+from ntrm.inference.network_runner import Floats, Image, NetworkRunner, check_image
 from ntrm.models.base import TissueGraph
 
 A_QUARTER = -1
@@ -58,14 +58,14 @@ class Stitching:
         check_number("overlap of windows", self.overlap, 0, self.window - 1, whole=True)
 
     def windows(self, height: int, width: int) -> tuple[Window, ...]:
-        """Where the windows lie, row by row."""
+        """Positions of the windows, row by row."""
         return tile_windows(height, width, size=self.window, overlap=self.overlap)
 
     def weights(self) -> Tensor:
         """(S, S) blending weights: the product of a raised-cosine ramp over the overlap along each axis."""
         ramp = max(1, min(self.overlap, self.window // 2))
-        place = torch.arange(self.window, dtype=torch.float64)
-        from_rim = torch.minimum(place, self.window - 1 - place) + 0.5
+        index = torch.arange(self.window, dtype=torch.float64)
+        from_rim = torch.minimum(index, self.window - 1 - index) + 0.5
         rise = torch.sin(math.pi / 2 * (from_rim / ramp).clamp(max=1)) ** 2
         along = LEAST_WEIGHT + (1 - LEAST_WEIGHT) * rise if self.overlap else torch.ones_like(rise)
         return torch.outer(along, along).float()
@@ -100,7 +100,7 @@ class RowEnd(NamedTuple):
 
 
 def blended_blocks(
-    predictor: Predictor,
+    predictor: NetworkRunner,
     height: int,
     width: int,
     read: Callable[[Window], Image],
@@ -117,12 +117,12 @@ def blended_blocks(
         predictor: the network; its ``batch`` is how many windows are predicted at a time.
         height: of the section.
         width: of the section.
-        read: gives the tile (S, S, 3) under a window, with glass beyond the section.
-        stitching: windows of the network's own size with a quarter overlapping, if not given.
-        windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; all if not given.
-        coarse: also blend what the coarse head says, as further channels.
-        graphs: is given the tissue graphs of windows, on the device, never those of two rows of windows together.
-        begin: the end of the row after which to begin; from the top if not given.
+        read: returns the tile (S, S, 3) under a window, with glass beyond the section.
+        stitching: default: windows of the network's own size that overlap by a quarter.
+        windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
+        coarse: also blend the coarse head's probabilities, as further channels.
+        graphs: called with the tissue graphs of windows, on the device, never those of two rows of windows together.
+        begin: the end of the row after which to begin; default: from the top.
 
     """
     stitching = stitching or Stitching(predictor.config.window)
@@ -140,27 +140,26 @@ def blended_blocks(
     while start < len(todo):
         some, first = todo[start : start + predictor.batch], start
         start += len(some)
-        out = predictor.probabilities(
-            np.stack([read(window) for window in some]), coarse=coarse, graph=graphs is not None
-        )
+        tiles = np.stack([read(window) for window in some])
+        out = predictor.probabilities(tiles, coarse=coarse, graph=graphs is not None)
         maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
-        for part in _by_row(some):
-            if some[part.start].top < done:
+        for row in _by_row(some):
+            top, following = some[row.start].top, first + row.stop
+            if top < done:
                 continue
             if graphs is not None and out.graph is not None:
-                graphs(TissueGraph(*(each[part] for each in out.graph)))
-            for window, values in zip(some[part], maps[part], strict=True):
+                graphs(TissueGraph(*(values[row] for values in out.graph)))
+            for window, values in zip(some[row], maps[row], strict=True):
                 yield from blender.add(window, values)
-            following = first + part.stop
-            if following < len(todo) and todo[following].top != some[part.start].top:
+            if following < len(todo) and todo[following].top != top:
                 yield from blender.finish_row()
-                yield RowEnd(blender.carry(), start if part.stop == len(some) else first)
+                yield RowEnd(blender.carry(), start if row.stop == len(some) else first)
     yield from (blender or blend(predictor.config.classes)).finish()
 
 
 def _by_row(windows: Sequence[Window]) -> Iterator[slice]:
-    """Those of each row of windows."""
+    """The slice of each row of windows."""
     start = 0
     for _, some in groupby(windows, key=lambda window: window.top):
         stop = start + len([*some])
@@ -169,7 +168,7 @@ def _by_row(windows: Sequence[Window]) -> Iterator[slice]:
 
 
 def blended_rows(
-    predictor: Predictor,
+    predictor: NetworkRunner,
     height: int,
     width: int,
     read: Callable[[Window], Image],
@@ -179,33 +178,32 @@ def blended_rows(
     coarse: bool = False,
 ) -> Iterator[Rows]:
     """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory."""
-    waiting: list[Block] = []
+    row: list[Block] = []
     for block in blended_blocks(predictor, height, width, read, stitching=stitching, windows=windows, coarse=coarse):
-        if isinstance(block, RowEnd):
-            continue
-        waiting.append(block)
-        if block.left + block.width == width:
-            yield _joined(waiting, predictor)
-            waiting = []
+        if isinstance(block, Block):
+            row.append(block)
+            if block.left + block.width == width:
+                yield _joined(row, predictor)
+                row = []
 
 
-def _joined(blocks: Sequence[Block], predictor: Predictor) -> Rows:
-    """Blocks beside each other as rows."""
+def _joined(blocks: Sequence[Block], predictor: NetworkRunner) -> Rows:
+    """Adjacent blocks as rows."""
     classes = predictor.config.classes
     channels = max((len(block.values) for block in blocks if block.values is not None), default=classes)
-    parts = [
+    values = [
         torch.zeros(channels, block.height, block.width, device=predictor.device)
         if block.values is None
         else block.values
         for block in blocks
     ]
-    whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
-    return Rows(blocks[0].top, whole[:classes], whole[classes:] if channels > classes else None)
+    row = values[0] if len(values) == 1 else torch.cat(values, dim=2)
+    return Rows(blocks[0].top, row[:classes], row[classes:] if channels > classes else None)
 
 
 @dataclass(frozen=True, eq=False)
 class Stitched:
-    """What a network says about a whole section."""
+    """A network's prediction of a whole section."""
 
     mask: Image
     """(H, W) index of the most probable class; 255 where no window was."""
@@ -220,7 +218,7 @@ class Stitched:
 
 
 def stitch(
-    predictor: Predictor,
+    predictor: NetworkRunner,
     image: Image,
     *,
     stitching: Stitching | None = None,
@@ -231,7 +229,7 @@ def stitch(
     """Predict a whole section: ``image`` is (H, W, 3) uint8 in memory or a memory map, of any size.
 
     ``coarse`` adds the coarse head's mask, ``probabilities`` the probabilities themselves (4·K bytes a pixel).
-    ``watch`` is shown the probabilities while they are on the device, rows by rows: to count what need not leave it.
+    ``watch`` is called with the probabilities while they are on the device, for counts that can be made there.
     """
     check_image(image)
     height, width = image.shape[:2]
@@ -252,30 +250,14 @@ def stitch(
     return Stitched(**canvas)
 
 
-def predict_in_windows(predictor: Predictor, image: Image, *, coarse: bool = False) -> Prediction:
-    """What ``Predictor.predict`` gives for an image larger than the network's window; 4·K bytes a pixel."""
-    height, width = image.shape[:2]
-    maps: dict[str, Floats] = {}
-    rows_of_image = blended_rows(predictor, height, width, lambda window: cut(image, window, fill=GLASS), coarse=coarse)
-    for rows in rows_of_image:
-        for name, part in (("probabilities", rows.final), ("coarse", rows.coarse)):
-            if part is not None:
-                whole = maps.setdefault(name, np.empty((len(part), height, width), dtype=np.float32))
-                whole[:, rows.slice] = part.cpu().numpy()
-    if not np.isfinite(maps["probabilities"]).all():
-        raise predictor.broken_network()
-    mask = maps["probabilities"].argmax(axis=0).astype(np.uint8)
-    return Prediction(maps["probabilities"], mask, predictor.config.schema, coarse=maps.get("coarse"))
-
-
 def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:
     """(K, H, W) → (H, W) the highest probability, and as uint8 the index of its class; ignore where all are 0.
 
     >>> strongest(torch.tensor([[[0.2, 0.0]], [[0.8, 0.0]]]))[1].tolist()
     [[1, 255]]
     """
-    on_processor = probabilities.device.type == "cpu"
-    highest, chosen = _running_maximum(probabilities) if on_processor else probabilities.max(dim=0)
+    on_cpu = probabilities.device.type == "cpu"
+    highest, chosen = _running_maximum(probabilities) if on_cpu else probabilities.max(dim=0)
     return highest, torch.where(highest > 0, chosen, IGNORE).to(torch.uint8)
 
 
@@ -285,7 +267,7 @@ def most_probable(probabilities: Tensor) -> Tensor:
 
 
 def _running_maximum(values: Tensor) -> tuple[Tensor, Tensor]:
-    """``values.max(dim=0)``, the first of equals, in a third of its time on processors."""
+    """``values.max(dim=0)``, the first of equals, in a third of its time on CPUs."""
     highest = values[0].clone()
     chosen = torch.zeros(highest.shape, dtype=torch.uint8)
     for number, value in enumerate(values[1:], start=1):

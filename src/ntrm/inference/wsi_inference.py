@@ -1,6 +1,9 @@
-"""One slide from its windows to finished rows on disk: reading, network and writing at the same time.
+"""One slide from its windows to finished rows on disk: reading, network and writing at the same time, memory bounded.
 
-Tasks are done one after the other, so that a checkpoint is written after all rows that it takes for finished.
+Windows are read ahead by one thread and rows are written by another, while the network works on those between. What is
+held is what can still change, some windows ahead and some blocks behind, however large the slide. Between two rows of
+windows that can be saved as a checkpoint, too, so that a killed run continues from there; the writing thread does its
+tasks in order, so that a checkpoint is written after all rows that it takes for finished.
 """
 
 from __future__ import annotations
@@ -19,13 +22,12 @@ from torch import Tensor
 
 from ntrm.data.tiles import GLASS, Window
 from ntrm.inference.blending import Block, Carry
-from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, BandStore
-from ntrm.inference.predictor import Image, Predictor
+from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, BandStore, Checkpoint
+from ntrm.inference.network_runner import Image, NetworkRunner
 from ntrm.inference.sliding_window import RowEnd, Stitching, blended_blocks, most_probable, strongest
-from ntrm.inference.window_checkpoint import Checkpoint
 from ntrm.models.base import TissueGraph
 
-BEHIND = 8
+MOST_WAITING = 8
 """Tasks that may wait: more would only fill the memory if the disk is the slowest."""
 
 FULL = 255
@@ -34,13 +36,11 @@ FULL = 255
 CARRY, RELATIONS, PENDING = "carry/", "relations", "pending/"
 """Names of the arrays in a checkpoint."""
 
-Bytes = NDArray[np.uint8]
-
 
 class BlockSink(Protocol):
     """Takes the probabilities of every block, from the top down and in a row of blocks from the left."""
 
-    def put(self, top: int, left: int, height: int, width: int, values: Bytes | None) -> None:
+    def put(self, top: int, left: int, height: int, width: int, values: Image | None) -> None:
         """(K, height, width), or None where there is nothing."""
         ...
 
@@ -48,128 +48,20 @@ class BlockSink(Protocol):
         """There is no more."""
         ...
 
-    def state(self) -> dict[str, Bytes]:
+    def state(self) -> dict[str, Image]:
         """What it holds in memory."""
         ...
 
-    def restore(self, state: Mapping[str, Bytes] | None) -> None:
-        """Go on from there, or begin."""
+    def restore(self, state: Mapping[str, Image] | None) -> None:
+        """Continue from there, or begin."""
         ...
 
 
-class _Packed(NamedTuple):
-    """A block in bytes, still on the device."""
-
-    block: Block
-    maps: Tensor | None
-    """(maps and perhaps K, height, width)."""
-    sound: Tensor | None
-    """Whether all numbers are numbers."""
-
-
-class Writer:
-    """Puts blocks into ``store`` as whole rows, and their probabilities into ``sink``."""
-
-    def __init__(self, store: BandStore, predictor: Predictor, sink: BlockSink | None) -> None:
-        self._store, self._predictor, self._sink = store, predictor, sink
-        self._band: dict[str, Bytes] = {}
-
-    def pack(self, block: Block) -> _Packed:
-        """To be called where the network runs: nothing here waits for the device."""
-        if block.values is None:
-            return _Packed(block._replace(values=None), None, None)
-        classes = self._predictor.config.classes
-        final, coarse = block.values[:classes], block.values[classes:]
-        highest, chosen = strongest(final)
-        # 255 + 1 overflows to 0 in a byte: just what nothing is stored as.
-        maps = {LABELS: chosen + 1, CONFIDENCE: _as_bytes(highest)}
-        if len(coarse):
-            maps[COARSE] = most_probable(coarse) + 1
-        layers = torch.stack([maps[name] for name in self._store.names])
-        if self._sink is not None:
-            layers = torch.cat([layers, _as_bytes(final)])
-        return _Packed(block._replace(values=None), layers, torch.isfinite(highest.sum()))
-
-    def put(self, packed: _Packed) -> None:
-        """To be called behind: write the rows once the block at their end is there."""
-        block, names = packed.block, self._store.names
-        if packed.sound is not None and not bool(packed.sound):
-            raise self._predictor.broken_network()
-        layers = None if packed.maps is None else packed.maps.cpu().numpy()
-        if block.left == 0:
-            self._band = {name: np.zeros((block.height, self._store.width), dtype=np.uint8) for name in names}
-        if layers is not None:
-            for name, layer in zip(names, layers, strict=False):
-                self._band[name][:, block.left : block.left + block.width] = layer
-        if self._sink is not None:
-            rest = None if layers is None else layers[len(names) :]
-            self._sink.put(block.top, block.left, block.height, block.width, rest)
-        if block.left + block.width == self._store.width:
-            self._store.append(block.top, self._band)
-            self._band = {}
-
-    def save(self, end: RowEnd, relations: Tensor | None) -> None:
-        """To be called behind: write a checkpoint."""
-        arrays = {f"{CARRY}{number}": part.cpu().numpy() for number, part in end.carry.blocks.items()}
-        if relations is not None:
-            arrays[RELATIONS] = relations.cpu().numpy()
-        if self._sink is not None:
-            if end.carry.top == self._store.height:
-                self._sink.finish()
-            arrays |= {f"{PENDING}{name}": array for name, array in self._sink.state().items()}
-        self._store.checkpoints.save(Checkpoint(end.carry.top, end.first, arrays))
-
-
-def _as_bytes(probabilities: Tensor) -> Tensor:
-    return (probabilities.clamp(0, 1) * FULL).round().to(torch.uint8)
-
-
-def part_of(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """The arrays whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-@contextmanager
-def working_behind() -> Iterator[Callable[..., None]]:
-    """A function that has calls made by a thread, one after the other; errors come out at the next call or the end."""
-    waiting: deque[Future[Any]] = deque()
-    failed = Event()
-
-    def work(function: Callable[..., None], *arguments: Any) -> None:
-        # What comes after a failure must not be written: it would not follow.
-        if not failed.is_set():
-            failed.set()
-            function(*arguments)
-            failed.clear()
-
-    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-write") as pool:
-
-        def call(function: Callable[..., None], *arguments: Any) -> None:
-            while len(waiting) >= BEHIND or (waiting and waiting[0].done()):
-                waiting.popleft().result()
-            waiting.append(pool.submit(work, function, *arguments))
-
-        # Where reading or the network fails, the pool still does what is waiting: it need not be done again.
-        yield call
-        for each in waiting:
-            each.result()
-
-
-# One slide from its windows to finished rows on disk: reading, network and writing at the same time, memory bounded.
-#
-# Windows are read ahead by one thread and rows are written behind by another, while the network works on those between.
-# What is held is what can still change, some windows ahead and some blocks behind, however large the slide. Between two
-# rows of windows that can be put on disk, too, so that a killed run goes on from there.
-
-
-__all__ = ["FULL", "PixelGrid", "Sums", "read_tile", "reading_ahead", "stream"]
-
-
 class Sums(Protocol):
-    """What is added up over the tissue graphs of the windows, on the device where they are."""
+    """Sums over the tissue graphs of the windows, on the device where they are."""
 
     def add_graphs(self, graphs: TissueGraph) -> None:
-        """Take those of some windows in."""
+        """Add those of some windows."""
         ...
 
     def state(self) -> Tensor:
@@ -177,7 +69,7 @@ class Sums(Protocol):
         ...
 
     def restore(self, state: Tensor) -> None:
-        """Go on from such a copy."""
+        """Continue from such a copy."""
         ...
 
 
@@ -199,8 +91,106 @@ class PixelGrid(Protocol):
         ...
 
 
+class _Packed(NamedTuple):
+    """A block in bytes, still on the device."""
+
+    block: Block
+    maps: Tensor | None
+    """(maps and perhaps K, height, width)."""
+    finite: Tensor | None
+    """Whether all values are finite."""
+
+
+class Writer:
+    """Puts blocks into ``store`` as whole rows, and their probabilities into ``sink``."""
+
+    def __init__(self, store: BandStore, predictor: NetworkRunner, sink: BlockSink | None) -> None:
+        self._store, self._predictor, self._sink = store, predictor, sink
+        self._band: dict[str, Image] = {}
+
+    def pack(self, block: Block) -> _Packed:
+        """To be called in the network's thread: nothing here waits for the device."""
+        if block.values is None:
+            return _Packed(block, None, None)
+        classes = self._predictor.config.classes
+        final, coarse = block.values[:classes], block.values[classes:]
+        highest, chosen = strongest(final)
+        # 255 + 1 overflows to 0 in a byte: just what nothing is stored as.
+        maps = {LABELS: chosen + 1, CONFIDENCE: _as_bytes(highest)}
+        if len(coarse):
+            maps[COARSE] = most_probable(coarse) + 1
+        layers = torch.stack([maps[name] for name in self._store.names])
+        if self._sink is not None:
+            layers = torch.cat([layers, _as_bytes(final)])
+        return _Packed(block._replace(values=None), layers, torch.isfinite(highest.sum()))
+
+    def put(self, packed: _Packed) -> None:
+        """To be called in the writing thread: write the rows once the block at their end is there."""
+        block, names = packed.block, self._store.names
+        if packed.finite is not None and not bool(packed.finite):
+            raise self._predictor.broken_network()
+        layers = None if packed.maps is None else packed.maps.cpu().numpy()
+        if block.left == 0:
+            self._band = {name: np.zeros((block.height, self._store.width), dtype=np.uint8) for name in names}
+        if layers is not None:
+            for name, layer in zip(names, layers, strict=False):
+                self._band[name][:, block.left : block.left + block.width] = layer
+        if self._sink is not None:
+            probabilities = None if layers is None else layers[len(names) :]
+            self._sink.put(block.top, block.left, block.height, block.width, probabilities)
+        if block.left + block.width == self._store.width:
+            self._store.append(block.top, self._band)
+            self._band = {}
+
+    def save(self, end: RowEnd, relations: Tensor | None) -> None:
+        """To be called in the writing thread: write a checkpoint."""
+        arrays = {f"{CARRY}{number}": block.cpu().numpy() for number, block in end.carry.blocks.items()}
+        if relations is not None:
+            arrays[RELATIONS] = relations.cpu().numpy()
+        if self._sink is not None:
+            if end.carry.top == self._store.height:
+                self._sink.finish()
+            arrays |= {f"{PENDING}{name}": array for name, array in self._sink.state().items()}
+        self._store.checkpoints.save(Checkpoint(end.carry.top, end.first, arrays))
+
+
+def _as_bytes(probabilities: Tensor) -> Tensor:
+    return (probabilities.clamp(0, 1) * FULL).round().to(torch.uint8)
+
+
+def _with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def background_writer() -> Iterator[Callable[..., None]]:
+    """A function that has calls made by a thread, in order; their errors are raised at the next call or at the end."""
+    waiting: deque[Future[Any]] = deque()
+    failed = Event()
+
+    def work(function: Callable[..., None], *arguments: Any) -> None:
+        # What comes after a failure must not be written: it would not follow.
+        if not failed.is_set():
+            failed.set()
+            function(*arguments)
+            failed.clear()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-write") as pool:
+
+        def call(function: Callable[..., None], *arguments: Any) -> None:
+            while len(waiting) >= MOST_WAITING or (waiting and waiting[0].done()):
+                waiting.popleft().result()
+            waiting.append(pool.submit(work, function, *arguments))
+
+        # Where reading or the network fails, the pool still does what is waiting: it need not be done again.
+        yield call
+        for task in waiting:
+            task.result()
+
+
 def stream(
-    predictor: Predictor,
+    predictor: NetworkRunner,
     grid: PixelGrid,
     store: BandStore,
     *,
@@ -211,8 +201,8 @@ def stream(
 ) -> Iterator[int]:
     """Predict what ``store`` does not have yet, and put it there; yields every row of the slide once it is predicted.
 
-    ``windows`` are some of ``stitching.windows``, in their order; where none is, every map is 0. ``sums`` and ``sink``
-    end as if everything had been predicted in one go.
+    ``windows`` are some of ``stitching.windows``, in their order; where there is none, every map is 0. ``sums`` and
+    ``sink`` end as if everything had been predicted in one run.
     """
     last = store.checkpoints.load(store.done)
     begin = _restored(last, sums, sink)
@@ -222,7 +212,7 @@ def stream(
         return
     todo = windows[0 if begin is None else begin.first :]
     writer = Writer(store, predictor, sink)
-    with reading_ahead(grid, todo, 2 * predictor.batch) as read, working_behind() as behind:
+    with reading_ahead(grid, todo, 2 * predictor.batch) as read, background_writer() as write:
         events = blended_blocks(
             predictor,
             grid.height,
@@ -236,17 +226,17 @@ def stream(
         )
         for event in events:
             if isinstance(event, Block):
-                behind(writer.put, writer.pack(event))
+                write(writer.put, writer.pack(event))
                 if event.left + event.width == grid.width:
                     yield from range(event.top, event.top + event.height)
             elif store.checkpoints.due():
-                behind(writer.save, event, None if sums is None else sums.state())
+                write(writer.save, event, None if sums is None else sums.state())
         end = RowEnd(Carry(grid.height, {}), len(windows))
-        behind(writer.save, end, None if sums is None else sums.state())
+        write(writer.save, end, None if sums is None else sums.state())
 
 
 def _restored(last: Checkpoint | None, sums: Sums | None, sink: BlockSink | None) -> RowEnd | None:
-    """Where to go on, with ``sums`` and ``sink`` as they were then."""
+    """Where to continue, with ``sums`` and ``sink`` as they were then."""
     if last is None:
         if sink is not None:
             sink.restore(None)
@@ -254,17 +244,14 @@ def _restored(last: Checkpoint | None, sums: Sums | None, sink: BlockSink | None
     if sums is not None:
         sums.restore(torch.from_numpy(last.arrays[RELATIONS]))
     if sink is not None:
-        sink.restore(part_of(last.arrays, PENDING))
-    carried = part_of(last.arrays, CARRY)
-    blocks = {int(number): torch.from_numpy(array) for number, array in carried.items()}
+        sink.restore(_with_prefix(last.arrays, PENDING))
+    blocks = {int(number): torch.from_numpy(array) for number, array in _with_prefix(last.arrays, CARRY).items()}
     return RowEnd(Carry(last.top, blocks), last.first)
 
 
 @contextmanager
-def reading_ahead(
-    grid: PixelGrid, windows: Sequence[Window], ahead: int
-) -> Iterator[Callable[[Window], NDArray[np.uint8]]]:
-    """A function that gives the windows' tiles in their order, read by a thread before they are asked for."""
+def reading_ahead(grid: PixelGrid, windows: Sequence[Window], ahead: int) -> Iterator[Callable[[Window], Image]]:
+    """A function that returns the windows' tiles in order, read ahead by a thread."""
     waiting: deque[Future[Image]] = deque()
     left = iter(windows)
     with ThreadPoolExecutor(1, thread_name_prefix="ntrm-read") as pool:

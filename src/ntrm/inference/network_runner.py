@@ -1,0 +1,205 @@
+"""A network on a device: batches of images in, probabilities out, smaller batches where memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from ntrm.core.devices import choose_device, choose_layout, choose_precision
+from ntrm.core.errors import NtrmError, UsageError
+from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
+from ntrm.models.config import ModelConfig
+
+GLASS = 255
+"""Padding: empty glass is white, and a network has seen plenty of it. Mirrored tissue would join the graph."""
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
+"""How allocators other than CUDA's, which has an error of its own, say that memory has run out."""
+
+Image = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Images = TypeVar("Images", Sequence[Image], Tensor)
+Result = TypeVar("Result")
+
+
+class NetworkRunner:
+    """Runs a network on batches; ``Predictor`` adds images of any size.
+
+    The arguments are those of ``Predictor``. ``batch`` is halved when memory runs out, and stays so.
+    """
+
+    def __init__(
+        self,
+        network: SegmentationModel,
+        device: str = "auto",
+        *,
+        precision: str = "auto",
+        batch: int = 16,
+        compile: bool = False,  # noqa: A002 (torch's own word for it)
+    ) -> None:
+        config = getattr(network, "config", None)
+        if not isinstance(config, ModelConfig):
+            raise UsageError(
+                "the network does not say what it predicts",
+                got=f"{type(network).__name__} without a config",
+                hint="make it with ntrm.create or ntrm.load",
+            )
+        if batch < 1:
+            raise UsageError("wrong batch size", got=batch, expected="1 or more")
+        self.config: ModelConfig = config
+        self.device = choose_device(device)
+        self.precision = choose_precision(precision, self.device)
+        self.batch = batch
+        self._layout = choose_layout(self.device)
+        self._multiple = network.multiple
+        network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
+        self._network = torch.compile(network) if compile else network
+        self._mean = torch.tensor(config.mean, device=self.device).view(1, 3, 1, 1)
+        self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
+
+    @cached_property
+    def has_coarse(self) -> bool:
+        """Whether the network has a coarse head."""
+        return self.probabilities(self._glass, coarse=True).coarse is not None
+
+    @cached_property
+    def has_graph(self) -> bool:
+        """Whether the network has a relation module, and so a tissue graph."""
+        return self.probabilities(self._glass, graph=True).graph is not None
+
+    @property
+    def _glass(self) -> Image:
+        return np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
+
+    @torch.inference_mode()
+    def probabilities(self, pixels: Tensor | Image, *, coarse: bool = False, graph: bool = False) -> Segmentation:
+        """(B, H, W, 3) uint8 of one size → probabilities in place of logits, float32 (B, K, H, W), on the device.
+
+        For callers that go on working on the device, such as stitching. Nothing has been copied from there, so nothing
+        waits for it; the caller has to refuse values that are not finite (``broken_network``). Images are padded with
+        white glass on the right and at the bottom to the size the network needs, and the result is cut to theirs.
+        """
+        # A memory map may be read-only, which torch cannot represent.
+        batch = torch.from_numpy(np.require(pixels, requirements="CW")) if isinstance(pixels, np.ndarray) else pixels
+        _check_batch(batch)
+        height, width = batch.shape[1:3]
+        tall, wide = self._padded_size(height, width)
+        if (tall, wide) != (height, width):
+            batch = functional.pad(batch, (0, 0, 0, wide - width, 0, tall - height), value=GLASS)
+        out = _joined([*self._by_halves(batch, lambda some: self._run(some, coarse=coarse, graph=graph))])
+        first = None if out.coarse is None else out.coarse[..., :height, :width]
+        return Segmentation(out.final[..., :height, :width], first, out.graph)
+
+    def _padded_size(self, height: int, width: int) -> tuple[int, int]:
+        return -(-height // self._multiple) * self._multiple, -(-width // self._multiple) * self._multiple
+
+    def _by_halves(self, images: Images, work: Callable[[Images], Result]) -> Iterator[Result]:
+        """``work`` on batch after batch; a batch that does not fit is tried again by halves."""
+        start = 0
+        while start < len(images):
+            some = images[start : start + self.batch]
+            done = self._attempt(some, work)
+            if done is None:
+                # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
+                self.batch = len(some) // 2
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+                continue
+            yield done
+            start += len(some)
+
+    def _attempt(self, images: Images, work: Callable[[Images], Result]) -> Result | None:
+        """The result, or None where memory ran out and a smaller batch may do."""
+        try:
+            return work(images)
+        except (RuntimeError, MemoryError) as error:
+            if not _ran_out_of_memory(error):
+                raise
+            if len(images) == 1:
+                height, width = images[0].shape[:2]
+                raise NtrmError(
+                    f"memory of {self.device} ran out with a single image",
+                    got=f"{height} × {width} pixels",
+                    hint=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
+                ) from error
+            return None
+
+    @torch.inference_mode()
+    def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+        """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
+        x = self._normalised(pixels)
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            out: Segmentation = self._network(x, coarse=coarse, graph=graph)
+        first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
+        return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        """(B, H', W', 3) uint8 → (B, 3, H', W') as the network takes them, on the device."""
+        on_cuda = self.device.type == "cuda"
+        # From pinned memory nothing waits for the batches before, which an ordinary copy to the device does.
+        source = pixels.pin_memory() if on_cuda and pixels.device.type == "cpu" else pixels
+        x = source.to(self.device, non_blocking=on_cuda).permute(0, 3, 1, 2)
+        return ((x.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._layout)
+
+    def broken_network(self) -> NtrmError:
+        """The error for values that are not finite."""
+        return NtrmError(
+            "the network gave values that are no numbers",
+            got=f"{self.config.arch} in {self.precision}",
+            hint="use precision='float32'; if that gives the same, its weights are broken",
+        )
+
+
+def check_image(image: object) -> None:
+    """Refuse what is no (H, W, 3) RGB array of bytes."""
+    if not isinstance(image, np.ndarray):
+        raise UsageError(
+            "an image must be an array",
+            got=type(image).__name__,
+            expected="a numpy array of shape (H, W, 3), or a list of them",
+            hint="np.asarray(image) makes one of a Pillow image",
+        )
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+        raise UsageError(
+            "not an RGB image",
+            got=f"{image.dtype} of shape {image.shape}",
+            expected="uint8 of shape (H, W, 3), at least one pixel",
+            hint="convert it to 8-bit RGB: repeat grey three times, scale floats to 0 … 255",
+        )
+
+
+def _check_batch(batch: object) -> None:
+    if (
+        not isinstance(batch, Tensor)
+        or batch.dtype != torch.uint8
+        or batch.ndim != 4
+        or batch.shape[3] != 3
+        or not batch.numel()
+    ):
+        got = f"{batch.dtype} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
+        raise UsageError("not a batch of RGB images", got=got, expected="uint8 of shape (B, H, W, 3), at least one")
+
+
+def _joined(batches: Sequence[Segmentation]) -> Segmentation:
+    """Batches one after the other; a single one is not copied."""
+    if len(batches) == 1:
+        return batches[0]
+    coarse = [batch.coarse for batch in batches if batch.coarse is not None]
+    graphs = [batch.graph for batch in batches if batch.graph is not None]
+    return Segmentation(
+        torch.cat([batch.final for batch in batches]),
+        torch.cat(coarse) if coarse else None,
+        TissueGraph(*(torch.cat(values) for values in zip(*graphs, strict=True))) if graphs else None,
+    )
+
+
+def _ran_out_of_memory(error: Exception) -> bool:
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or any(phrase in str(error) for phrase in _OUT_OF_MEMORY)

@@ -1,13 +1,20 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
+from tests.wsi import making
 
 from ntrm.annotations import rasterise
-from ntrm.annotations.rasterise import Area, Grid, fill, paint
+from ntrm.annotations.qupath import Annotation
+from ntrm.annotations.rasterise import Grid, area_mean, fill, paint, read_grid
 from ntrm.core.labels import IGNORE
+from ntrm.data.resample import area_average
+from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -16,6 +23,10 @@ def star(rng, centre, radius, corners):
     angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
     reach = radius * rng.uniform(0.4, 1, corners)
     return np.stack([centre[0] + reach * np.cos(angle), centre[1] + reach * np.sin(angle)], axis=1)
+
+
+def area(rings, value, size):
+    return Annotation("", tuple(rings), size, (0, 0, 0, 0)), value
 
 
 def centres(width, height):
@@ -83,7 +94,7 @@ def box(left, top, right, bottom):
 
 def test_smaller_areas_lie_on_top_whatever_their_order():
     grid = Grid(0, 0, 1, 1, 20, 10)
-    areas = [Area([box(4, 4, 8, 8)], 9, 16), Area([box(0, 0, 10, 10)], 3, 100)]
+    areas = [area([box(4, 4, 8, 8)], 9, 16), area([box(0, 0, 10, 10)], 3, 100)]
     mask, overlaps = paint(areas, grid)
     assert np.array_equal(paint(areas[::-1], grid)[0], mask)
     assert {value: (mask == value).sum() for value in (3, 9, IGNORE)} == {3: 84, 9: 16, IGNORE: 100}
@@ -92,13 +103,13 @@ def test_smaller_areas_lie_on_top_whatever_their_order():
 
 def test_of_equal_areas_the_later_lies_on_top_and_the_same_class_never_overlaps_itself():
     grid = Grid(0, 0, 1, 1, 4, 4)
-    mask, overlaps = paint([Area([box(0, 0, 4, 4)], value, 16) for value in (1, 2, 2)], grid)
+    mask, overlaps = paint([area([box(0, 0, 4, 4)], value, 16) for value in (1, 2, 2)], grid)
     assert (mask == 2).all()
     assert overlaps == {(1, 2): 16}
 
 
 def test_ignore_can_be_painted():
-    mask, overlaps = paint([Area([box(0, 0, 4, 4)], 1, 16), Area([box(1, 1, 2, 2)], IGNORE, 1)], Grid(0, 0, 1, 1, 4, 4))
+    mask, overlaps = paint([area([box(0, 0, 4, 4)], 1, 16), area([box(1, 1, 2, 2)], IGNORE, 1)], Grid(0, 0, 1, 1, 4, 4))
     assert (mask == IGNORE).sum() == 1
     assert mask[1, 1] == IGNORE
     assert overlaps == {}
@@ -110,7 +121,70 @@ def test_the_grid_is_placed_on_the_slide(seed):
     rng = np.random.default_rng(seed)
     grid = Grid(*rng.uniform(0, 50, 2), *rng.uniform(0.5, 4, 2), 30, 20)
     ring = star(rng, rng.uniform(0, 100, 2), 60, 15)
-    mask, _ = paint([Area([ring], 5, 1)], grid)
+    mask, _ = paint([area([ring], 5, 1)], grid)
     x, y = centres(30, 20)
     inside = shapely.contains_xy(shapely.Polygon(ring), grid.left + x * grid.step_x, grid.top + y * grid.step_y)
     assert np.array_equal(mask == 5, inside)
+
+
+class InMemory:
+    """Stands for a reader, and never lets itself be asked for what lies outside."""
+
+    def __init__(self, pixels):
+        height, width, _ = pixels.shape
+        self.pixels = pixels
+        self.info = SlideInfo("array", "array", (SlideLevel(width, height, 1.0),))
+
+    def read(self, x, y, width, height, level):
+        assert level == 0
+        part = self.pixels[y : y + height, x : x + width]
+        assert (min(x, y) >= 0, part.shape) == (True, (height, width, 3))
+        return part
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds, step=st.fractions(Fraction(1, 2), 5, max_denominator=6), cells=st.integers(1, 8))
+def test_means_over_areas_match_counting_fine_cells(seed, step, cells):
+    # Cut every value into as many equal slivers as the step's denominator: then borders fall between slivers.
+    fine = step.denominator
+    values = np.random.default_rng(seed).integers(0, 256, (int(np.ceil(step * cells)) + 1, 2))
+    slivers = np.repeat(values, fine, axis=0)[: step.numerator * cells]
+    expected = slivers.reshape(cells, step.numerator, 2).mean(axis=1)
+    assert np.allclose(area_mean(values, float(step) * np.arange(cells + 1)), expected, atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, factor=st.integers(1, 4), left=st.integers(0, 5), top=st.integers(0, 5), block=st.integers(1, 40))
+def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, left, top, block):
+    pixels = np.random.default_rng(seed).integers(0, 256, (37, 45, 3), dtype=np.uint8)
+    width, height = (45 - left) // factor, (37 - top) // factor
+    cut = pixels[top : top + factor * height, left : left + factor * width]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rasterise, "BLOCK", block)
+        image = read_grid(InMemory(pixels), Grid(left, top, factor, factor, width, height))
+    assert np.array_equal(image, area_average(cut, factor, factor))
+
+
+@pytest.mark.parametrize("step", [Fraction(24, 25), Fraction(21, 20), Fraction(5, 2)])
+def test_steps_near_one_are_averaged_as_well(step):
+    pixels = np.random.default_rng().integers(0, 256, (50, 50, 3), dtype=np.uint8)
+    count = int(48 / step)
+    image = read_grid(InMemory(pixels), Grid(0, 0, float(step), float(step), count, count))
+    fine = step.denominator
+    slivers = np.repeat(np.repeat(pixels.astype(float), fine, axis=0), fine, axis=1)[: count * step.numerator]
+    cells = slivers[:, : count * step.numerator].reshape(count, step.numerator, count, step.numerator, 3)
+    assert np.abs(image - cells.mean(axis=(1, 3))).max() <= 0.5 + 1e-6
+
+
+def test_reading_never_leaves_the_slide():
+    step = 0.1 + 0.2  # 0.30000000000000004: sums of it exceed the true border
+    slide = InMemory(np.full((30, 30, 3), 77, dtype=np.uint8))
+    assert (read_grid(slide, Grid(0, 0, step, step, 100, 100)) == 77).all()
+
+
+def test_pixels_count_from_the_scanned_part_as_in_qupath(tmp_path, random):
+    image = making.tissue(random, 128, 192)
+    reader = open_slide(making.write_scn(tmp_path / "a.scn", image, offset=(300, 200)))
+    assert reader.info.area == (300, 200, 192, 128)
+    np.testing.assert_array_equal(read_grid(reader, Grid(10, 20, 1, 1, 30, 40)), reader.read(310, 220, 30, 40, 0))
+    reader.close()

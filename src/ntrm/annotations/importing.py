@@ -1,4 +1,4 @@
-"""QuPath annotations to a ``plain`` dataset: what was drawn becomes its class, all the rest is ignore."""
+"""QuPath annotations to a ``plain`` dataset: annotated areas become their class, all the rest is ignore."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from PIL import Image
 
 from ntrm.annotations.pairing import Pair, SlideFacts, check_names, class_index, pair_files
 from ntrm.annotations.qupath import Annotation, read_annotations
-from ntrm.annotations.rasterise import Area, Grid, Slide, paint, read_grid
+from ntrm.annotations.rasterise import Grid, paint, read_grid
 from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import whole_file
-from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.image_files import write_indexed_mask
 from ntrm.wsi.isolated import open_isolated
-from ntrm.wsi.readers.reader import SlideReader
+from ntrm.wsi.readers.reader import SlideInfo, SlideReader
 
 MAX_PIXELS = 100_000_000
 """Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""
 MARGIN_UM = 200.0
-"""Surroundings kept around the annotated box: a network judges a tissue by what lies beside it."""
+"""Surroundings kept around the annotated box: a network judges a tissue by its neighbours."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class ImportFailure:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        parts = {key: getattr(self.error, key) for key in ("what", "got", "expected", "hint")}
-        text = {key: None if value is None else str(value) for key, value in parts.items()}
-        return {"slide": self.slide, "annotations": self.annotations, **text}
+        values = {key: getattr(self.error, key) for key in ("what", "got", "expected", "hint")}
+        texts = {key: None if value is None else str(value) for key, value in values.items()}
+        return {"slide": self.slide, "annotations": self.annotations, **texts}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ImportReport:
     out: Path
     imported: tuple[ImportedSlide, ...]
     reused: tuple[str, ...]
-    """Names of those cases that an earlier run had already written from the same inputs."""
+    """Names of the cases that an earlier run had already written from the same inputs."""
     failures: tuple[ImportFailure, ...]
     slides_without_annotations: tuple[str, ...]
     annotations_without_slide: tuple[str, ...]
@@ -93,9 +93,9 @@ def import_annotations(
 ) -> ImportReport:
     """Write slides and their QuPath annotations as a ``plain`` dataset, one case per slide.
 
-    Cases that are complete from the same inputs are left alone, so that an interrupted import goes on where it
-    stopped; one slide's failure does not stop the others. ``facts`` tells patient, split and µm/px by case name.
-    ``open_slide`` is for those who read files of their own making.
+    Cases that are complete from the same inputs are kept, so that an interrupted import continues where it stopped; one
+    slide's failure does not stop the others. ``facts`` has patient, split and µm/px by case name. ``open_slide`` is for
+    files that need no isolation.
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
     pairing = pair_files(slides, annotations)
@@ -129,25 +129,19 @@ def _import_pair(
     options = dataset.options
     found = read_annotations(pair.annotations)
     with _named(pair), closing(open_slide(pair.slide)) as reader:
-        slide = Slide(reader)
-        native = _resolution(slide, facts.mpp or options.mpp, pair)
+        native = _resolution(reader.info, facts.mpp or options.mpp, pair)
         classified = _classify(found.annotations, options, pair)
-        counts = {
-            "used": len(classified),
-            "clipped": _check_place(classified, slide, pair),
-            "unclassified": len(found.annotations) - len(classified),
-            **found.counts,
-        }
-        grid = _grid([a for a, value in classified if value != IGNORE], slide, native, options, pair)
-        mask, overlaps = paint([Area(a.rings, value, a.area) for a, value in classified], grid)
+        clipped = _count_clipped(classified, reader.info, pair)
+        grid = _grid([a for a, value in classified if value != IGNORE], reader.info, native, options, pair)
+        mask, overlaps = paint(classified, grid)
         if (mask == IGNORE).all():
-            raise _nothing_drawn(pair, "areas smaller than a pixel of the mask")
-        image = read_grid(slide, grid)
-        place = _place(slide, native, grid)
+            raise _no_tissue(pair, "areas smaller than a pixel of the mask")
+        image = read_grid(reader, grid)
     with whole_file(dataset.image(pair.name)) as partial:
         Image.fromarray(image).save(partial, format="PNG", compress_level=6)
     write_indexed_mask(dataset.mask(pair.name), mask, options.schema)
-    names = options.schema.names
+    names, pixels = options.schema.names, np.bincount(mask.ravel(), minlength=256).tolist()
+    origin_x, origin_y, slide_width, slide_height = reader.info.area
     return ImportedSlide(
         name=pair.name,
         slide=pair.slide.name,
@@ -157,10 +151,22 @@ def _import_pair(
         given_mpp=facts.mpp,
         group=facts.patient or pair.name,
         split=facts.split,
-        counts=counts,
-        pixels=_pixels(mask, options.schema),
+        mpp=round(Resolution(native.x * grid.step_x, native.y * grid.step_y).mean, 6),
+        slide_mpp_x=native.x,
+        slide_mpp_y=native.y,
+        slide_width=slide_width,
+        slide_height=slide_height,
+        origin_x=origin_x,
+        origin_y=origin_y,
+        counts={
+            "used": len(classified),
+            "clipped": clipped,
+            "unclassified": len(found.annotations) - len(classified),
+            **found.counts,
+        },
+        pixels={**{t.name: pixels[t.index] for t in options.schema.tissues}, "ignore": pixels[IGNORE]},
         overlaps={f"{names[top]} over {names[below]}": n for (below, top), n in sorted(overlaps.items())},
-        **place,
+        **asdict(grid),
     )
 
 
@@ -176,38 +182,26 @@ def _named(pair: Pair) -> Iterator[None]:
         raise type(error)(what, got=error.got, expected=error.expected, hint=error.hint) from error
 
 
-def _place(slide: Slide, native: Resolution, grid: Grid) -> dict[str, Any]:
-    """Where the case lies on its slide, as ``ImportedSlide`` keeps it."""
-    return {
-        "mpp": round(Resolution(native.x * grid.step_x, native.y * grid.step_y).mean, 6),
-        "slide_mpp_x": native.x,
-        "slide_mpp_y": native.y,
-        **dict(zip(("slide_width", "slide_height"), slide.size, strict=True)),
-        **dict(zip(("origin_x", "origin_y"), slide.origin, strict=True)),
-        **asdict(grid),
-    }
-
-
-def _resolution(slide: Slide, given: float | None, pair: Pair) -> Resolution:
-    """µm/px of the slide: the user's word, as long as the file does not contradict it."""
-    stated = slide.resolution
-    if given is None:
-        if stated is None:
-            raise RefusedError(
-                f"{pair.slide.name} does not tell its µm per pixel",
-                got="nothing, or a printer's resolution such as 72 dpi",
-                expected="µm/px in the file's metadata, or given",
-                hint="look the scan resolution up and give it with --mpp, or in column mpp of the --cases table",
-            )
-        return stated
-    if stated is not None and not stated.same_as(Resolution.square(given)):
+def _resolution(info: SlideInfo, given: float | None, pair: Pair) -> Resolution:
+    """µm/px of the slide: the user's, as long as the file does not contradict it."""
+    stated = info.resolution
+    if given is not None and stated is not None and not stated.same_as(Resolution.square(given)):
         raise RefusedError(
             f"{pair.slide.name}: the µm per pixel given contradicts the file's",
             got=f"{given:g} µm/px given",
             expected=f"{stated} in the file, within {TOLERANCE:.0%}",
             hint="leave --mpp out to use the file's; if the file is wrong, save the image without a resolution, as PNG",
         )
-    return Resolution.square(given)
+    if given is not None:
+        return Resolution.square(given)
+    if stated is None:
+        raise RefusedError(
+            f"{pair.slide.name} does not tell its µm per pixel",
+            got="nothing, or a printer's resolution such as 72 dpi",
+            expected="µm/px in the file's metadata, or given",
+            hint="look the scan resolution up and give it with --mpp, or in column mpp of the --cases table",
+        )
+    return stated
 
 
 def _classify(found: tuple[Annotation, ...], options: ImportOptions, pair: Pair) -> list[tuple[Annotation, int]]:
@@ -223,11 +217,11 @@ def _classify(found: tuple[Annotation, ...], options: ImportOptions, pair: Pair)
         )
     known = [(a, value) for a, value in named if value is not None]
     if all(value == IGNORE for _, value in known):
-        raise _nothing_drawn(pair, f"{len(found) - len(known)} areas without a class, {len(known)} to ignore")
+        raise _no_tissue(pair, f"{len(found) - len(known)} areas without a class, {len(known)} to ignore")
     return known
 
 
-def _nothing_drawn(pair: Pair, got: str) -> DataError:
+def _no_tissue(pair: Pair, got: str) -> DataError:
     return DataError(
         f"{pair.annotations.name}: no annotated tissue",
         got=got,
@@ -236,9 +230,9 @@ def _nothing_drawn(pair: Pair, got: str) -> DataError:
     )
 
 
-def _check_place(classified: list[tuple[Annotation, int]], slide: Slide, pair: Pair) -> int:
-    """How many annotations reach over the slide's edge; one that lies wholly outside is an error."""
-    width, height = slide.size
+def _count_clipped(classified: list[tuple[Annotation, int]], info: SlideInfo, pair: Pair) -> int:
+    """How many annotations reach over the slide's edge; one that lies entirely outside is an error."""
+    _, _, width, height = info.area
     clipped = 0
     for annotation, _ in classified:
         left, top, right, bottom = annotation.bounds
@@ -253,13 +247,13 @@ def _check_place(classified: list[tuple[Annotation, int]], slide: Slide, pair: P
     return clipped
 
 
-def _grid(tissue: list[Annotation], slide: Slide, native: Resolution, options: ImportOptions, pair: Pair) -> Grid:
-    """The grid to write: the box around the annotated tissue and its margin, in whole pixels inside the slide."""
+def _grid(tissue: list[Annotation], info: SlideInfo, native: Resolution, options: ImportOptions, pair: Pair) -> Grid:
+    """The grid to write: the box around the annotated tissue and its margin, in full pixels inside the slide."""
     step_x, step_y = _steps(native, options.target_mpp, pair)
     bounds = np.array([a.bounds for a in tissue])
     low, high = bounds[:, :2].min(axis=0), bounds[:, 2:].max(axis=0)
-    left, width = _span(low[0], high[0], options.margin_um / native.x, step_x, slide.size[0])
-    top, height = _span(low[1], high[1], options.margin_um / native.y, step_y, slide.size[1])
+    left, width = _span(low[0], high[0], options.margin_um / native.x, step_x, info.area[2])
+    top, height = _span(low[1], high[1], options.margin_um / native.y, step_y, info.area[3])
     if width * height > MAX_PIXELS:
         fits = native.mean * math.sqrt(step_x * step_y * width * height / MAX_PIXELS)
         raise RefusedError(
@@ -269,7 +263,7 @@ def _grid(tissue: list[Annotation], slide: Slide, native: Resolution, options: I
             hint=f"give --target-mpp of {math.ceil(fits * 100) / 100:g} or more",
         )
     if min(width, height) < 1:
-        raise _nothing_drawn(pair, "areas smaller than a pixel of the mask")
+        raise _no_tissue(pair, "areas smaller than a pixel of the mask")
     return Grid(left, top, step_x, step_y, width, height)
 
 
@@ -289,12 +283,7 @@ def _steps(native: Resolution, target: float | None, pair: Pair) -> tuple[float,
 
 
 def _span(low: float, high: float, margin: float, step: float, size: int) -> tuple[int, int]:
-    """Start and number of whole steps that cover low to high and the margin, as far as the slide goes."""
+    """Start and number of full steps that cover low to high and the margin, as far as the slide goes."""
     start = math.floor(max(low - margin, 0))
     count = math.ceil((min(high + margin, size) - start) / step)
     return start, min(count, math.floor((size - start) / step + 1e-9))
-
-
-def _pixels(mask: Mask, schema: LabelSchema) -> dict[str, int]:
-    counts = np.bincount(mask.ravel(), minlength=256).tolist()
-    return {**{t.name: counts[t.index] for t in schema.tissues}, "ignore": counts[IGNORE]}

@@ -1,4 +1,4 @@
-"""Which annotation file belongs to which slide, and the small tables a user may give beside them."""
+"""Which annotation file belongs to which slide, and the optional tables of classes and slides."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairing:
-    """What was found: pairs, and files without a partner."""
+    """Pairs, and files without a partner."""
 
     pairs: tuple[Pair, ...]
     slides_alone: tuple[Path, ...]
@@ -38,7 +38,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class SlideFacts:
-    """What a table tells about one slide."""
+    """Metadata of one slide from a table."""
 
     patient: str = ""
     split: str = ""
@@ -87,16 +87,15 @@ def _files(path: Path, suffixes: Iterable[str], what: str) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise UsageError(f"no such file or folder: {path}", expected=what)
-    hidden = (".", PARTIAL)
-    found = [p for p in sorted(path.iterdir()) if p.is_file() and p.name.lower().endswith(tuple(suffixes))]
-    found = [p for p in found if not p.name.startswith(hidden)]
-    if not found:
+    files = [p for p in sorted(path.iterdir()) if p.is_file() and p.name.lower().endswith(tuple(suffixes))]
+    files = [file for file in files if not file.name.startswith((".", PARTIAL))]
+    if not files:
         raise DataError(f"no {what} in {path}", expected=f"files ending in {', '.join(suffixes)}")
-    return found
+    return files
 
 
 def _by_name(files: Iterable[Path]) -> dict[str, Path]:
-    """Files by lower-case name, since some file systems do not tell case apart."""
+    """Files by lower-case name, since some file systems ignore case."""
     groups = defaultdict(list)
     for file in files:
         groups[case_name(file).lower()].append(file)

@@ -1,12 +1,10 @@
-"""Annotations out of QuPath's GeoJSON: areas with a class name, made valid within bounds.
+"""Annotations out of QuPath's GeoJSON: areas with a class name, made valid within bounds; everything else is counted.
 
 A point lies in a polygon if the outline goes around it an odd number of times and no hole does; it lies in the area if
-it lies in any of the polygons. All rings are cut at their crossings, the faces between them are found, and a point of
-each face decides for the whole of it. GEOS's own repairs were no choice: ``make_valid`` of the kind "linework" has the
-same result and needs minutes for 400 points, "structure" and ``buffer(0)`` fill or drop what an outline goes around
-twice.
-
-What may take long is done in a process of its own, whose memory and time are limited.
+it lies in any of the polygons. To repair an area, all rings are cut at their crossings, the faces between them are
+found, and a point of each face decides for all of it. GEOS's own repairs were no choice: ``make_valid`` of the kind
+"linework" has the same result and needs minutes for 400 points, "structure" and ``buffer(0)`` fill or drop what an
+outline goes around twice. What may take long is done in a child process, whose memory and time are limited.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +34,12 @@ Ring = NDArray[np.float64]
 Polygons = Sequence[Sequence[Ring]]
 """Polygons, each an outline and its holes."""
 
+SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
+MAX_BYTES = 1 << 28
+"""Unpacked size above which a file is refused: a small .gz can unpack to any size, and reading JSON takes up to
+18 times as much memory."""
+MAX_COORDINATE = 1e7
+"""No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
 MAX_POINTS = 200_000
 """Of an area that has to be repaired; whoever draws by hand sets some thousands."""
 AT_ONCE = 10_000
@@ -44,125 +48,28 @@ MEMORY_MB = 1024
 SECONDS = 30.0
 """Of processor time for all areas of a file, so that a busy machine repairs as much as a quiet one."""
 
+HINT = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
+NOT_AREAS = ("Point", "MultiPoint", "LineString", "MultiLineString")
 
-@dataclass(frozen=True)
-class Repaired:
-    """An area whose rings cross no more: its even-odd inside is the area."""
+
+class Shape(NamedTuple):
+    """An area whose rings do not cross: its even-odd inside is the area (outlines and holes alike)."""
 
     rings: tuple[Ring, ...]
     area: float
     bounds: tuple[float, float, float, float]
-
-
-def points(polygons: Polygons) -> int:
-    """How many an area has."""
-    return sum(len(ring) for rings in polygons for ring in rings)
-
-
-def repair(areas: Sequence[Polygons]) -> list[Repaired]:
-    """The areas, from the first on, up to one that the limits do not suffice for."""
-    known = [*takewhile(lambda polygons: points(polygons) <= MAX_POINTS, areas)]
-    cheap = sum(points(polygons) ** 2 for polygons in known) <= AT_ONCE
-    return [*(_repaired_here if cheap else _repaired_apart)(known)]
-
-
-def _repaired_here(areas: Iterable[Polygons]) -> Iterator[Repaired]:
-    for polygons in areas:
-        repaired = _repaired(polygons)
-        if repaired is None:
-            return
-        yield repaired
-
-
-def _repaired(polygons: Polygons) -> Repaired | None:
-    import shapely
-
-    try:
-        # Rings cut wherever they meet, each piece once.
-        lines = shapely.union_all([shapely.LinearRing(ring) for rings in polygons for ring in rings])
-        faces = shapely.get_parts(shapely.polygonize([lines]))
-        inside = _inside(polygons, shapely.STRtree(shapely.point_on_surface(faces)))
-    except shapely.errors.GEOSException:
-        return None
-    kept = faces[inside]
-    if not len(kept):
-        return Repaired((), 0.0, (0.0, 0.0, 0.0, 0.0))
-    rings = [shapely.get_coordinates(ring) for face in kept for ring in (face.exterior, *face.interiors)]
-    return Repaired(tuple(rings), float(shapely.area(kept).sum()), tuple(shapely.total_bounds(kept).tolist()))
-
-
-def _inside(polygons: Polygons, places: Any) -> NDArray[np.bool_]:
-    """Which places lie in any of the polygons; GEOS counts how often a ring is crossed on the way to a point."""
-    import shapely
-
-    inside = np.zeros(len(places), dtype=bool)
-    for rings in polygons:
-        here = np.zeros(len(places), dtype=bool)
-        for number, ring in enumerate(rings):
-            here[places.query(shapely.Polygon(ring), predicate="contains")] = number == 0
-        inside |= here
-    return inside
-
-
-def _repaired_apart(areas: Sequence[Polygons]) -> Iterator[Repaired]:
-    """In a child, which answers area by area: however it ends, all before the one that ended it are there."""
-    asked = [[[ring.tolist() for ring in rings] for rings in polygons] for polygons in areas]
-    done = subprocess.run(  # noqa: S603 - our own interpreter and module
-        module_command("ntrm.annotations.qupath", SECONDS, MEMORY_MB),
-        input=json.dumps(asked).encode(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=module_environment(),
-        check=False,
-    )
-    # What follows the last line's end is half an answer.
-    for line in done.stdout.split(b"\n")[:-1]:
-        rings, area, bounds = json.loads(line)
-        yield Repaired(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
-
-
-def main(seconds: float, memory_mb: int) -> None:
-    """Repair what the input asks for, and end at the first area that the limits do not suffice for."""
-    import shapely  # noqa: F401 - before memory is limited
-
-    asked = json.load(sys.stdin)
-    limit_memory(memory_mb * 2**20)
-    # Processor time; by default its alarm ends the process, inside a library's long loop as well.
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    for repaired in _repaired_here([[np.array(ring) for ring in rings] for rings in polygons] for polygons in asked):
-        answer = [[ring.tolist() for ring in repaired.rings], repaired.area, repaired.bounds]
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[2]))
-
-
-# Annotations out of QuPath's GeoJSON: areas with a class name, made valid; everything else is counted.
-
-
-SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
-MAX_BYTES = 1 << 28
-"""Unpacked size above which a file is refused: a small .gz can unpack to any size, and reading JSON takes up to
-18 times as much memory."""
-MAX_COORDINATE = 1e7
-"""No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
-
-HINT = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
-NOT_AREAS = {"Point", "MultiPoint", "LineString", "MultiLineString"}
+    """x and y of the top left, x and y of the bottom right."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """One annotated area: the even-odd inside of its rings (outlines and holes alike)."""
+    """One annotated area, as a ``Shape`` has it."""
 
     name: str
     """Class name as written by QuPath; empty if unclassified."""
     rings: tuple[Ring, ...] = field(repr=False)
     area: float
     bounds: tuple[float, float, float, float]
-    """x and y of the top left, x and y of the bottom right."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +86,9 @@ def read_annotations(path: Path) -> AnnotationFile:
     if importlib.util.find_spec("shapely") is None:
         raise UsageError("polygons need shapely, which is not installed", got=path, hint="pip install shapely")
     counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, repaired=0)
-    found: list[tuple[str, Repaired | None]] = []
-    crossing: dict[int, tuple[str, list[list[Ring]]]] = {}
+    names: list[str] = []
+    shapes: list[Shape | None] = []
+    crossing: dict[int, tuple[str, Polygons]] = {}
     for number, feature in enumerate(_features(_load(path), path), start=1):
         where = f"{path.name}, feature {number}"
         properties = feature.get("properties") or {}
@@ -189,27 +97,107 @@ def read_annotations(path: Path) -> AnnotationFile:
         if str(properties.get("objectType") or properties.get("object_type") or "annotation").lower() != "annotation":
             counts["not_annotations"] += 1
             continue
-        name, parts = _class_name(properties, where), _parts(feature.get("geometry"), where)
-        if parts is None:
+        name, polygons = _class_name(properties, where), [*_polygons(feature.get("geometry"), where)]
+        if not polygons:
             counts["not_areas"] += 1
             continue
-        drawn = _as_drawn(parts)
-        if drawn is None:
-            crossing[len(found)] = where, parts
-        found.append((name, drawn))
-    areas = [area for _, area in found]
-    repaired = repair([parts for _, parts in crossing.values()])
+        # Without those that have no inside.
+        polygons = [[ring for ring in rings if len(ring) >= 3] for rings in polygons if rings and len(rings[0]) >= 3]
+        shape = _valid_shape(polygons)
+        if shape is None:
+            crossing[len(names)] = where, polygons
+        names.append(name)
+        shapes.append(shape)
+    repaired = repair([polygons for _, polygons in crossing.values()])
     if len(repaired) < len(crossing):
         raise _cannot_be_repaired(*[*crossing.values()][len(repaired)])
-    for place, area in zip(crossing, repaired, strict=True):
-        areas[place] = area
-    annotations = [
-        Annotation(name, area.rings, area.area, area.bounds)
-        for (name, _), area in zip(found, areas, strict=True)
-        if area is not None and area.area > 0
-    ]
-    counts["repaired"], counts["degenerate"] = len(repaired), len(found) - len(annotations)
-    return AnnotationFile(tuple(annotations), dict(counts))
+    for index, shape in zip(crossing, repaired, strict=True):
+        shapes[index] = shape
+    annotations = tuple(
+        Annotation(name, *shape) for name, shape in zip(names, shapes, strict=True) if shape and shape.area > 0
+    )
+    counts["repaired"], counts["degenerate"] = len(repaired), len(names) - len(annotations)
+    return AnnotationFile(annotations, dict(counts))
+
+
+def repair(areas: Sequence[Polygons]) -> list[Shape]:
+    """The areas, from the first on, up to one that the limits do not suffice for."""
+    small = [*takewhile(lambda polygons: _points(polygons) <= MAX_POINTS, areas)]
+    cheap = sum(_points(polygons) ** 2 for polygons in small) <= AT_ONCE
+    return [*(_repaired_here if cheap else _repaired_in_child)(small)]
+
+
+def _points(polygons: Polygons) -> int:
+    return sum(len(ring) for rings in polygons for ring in rings)
+
+
+def _repaired_here(areas: Iterable[Polygons]) -> Iterator[Shape]:
+    for polygons in areas:
+        shape = _repaired(polygons)
+        if shape is None:
+            return
+        yield shape
+
+
+def _repaired(polygons: Polygons) -> Shape | None:
+    import shapely
+
+    try:
+        # Rings cut wherever they meet, each segment once.
+        lines = shapely.union_all([shapely.LinearRing(ring) for rings in polygons for ring in rings])
+        faces = shapely.get_parts(shapely.polygonize([lines]))
+        inside = _inside(polygons, shapely.STRtree(shapely.point_on_surface(faces)))
+    except shapely.errors.GEOSException:
+        return None
+    kept = faces[inside]
+    if not len(kept):
+        return Shape((), 0.0, (0.0, 0.0, 0.0, 0.0))
+    rings = [shapely.get_coordinates(ring) for face in kept for ring in (face.exterior, *face.interiors)]
+    return Shape(tuple(rings), float(shapely.area(kept).sum()), tuple(shapely.total_bounds(kept).tolist()))
+
+
+def _inside(polygons: Polygons, points: Any) -> NDArray[np.bool_]:
+    """Which points lie in any of the polygons; GEOS counts how often a ring is crossed on the way to a point."""
+    import shapely
+
+    inside = np.zeros(len(points), dtype=bool)
+    for rings in polygons:
+        here = np.zeros(len(points), dtype=bool)
+        for number, ring in enumerate(rings):
+            here[points.query(shapely.Polygon(ring), predicate="contains")] = number == 0
+        inside |= here
+    return inside
+
+
+def _repaired_in_child(areas: Sequence[Polygons]) -> Iterator[Shape]:
+    """In a child, which answers area by area: however it ends, all before the one that ended it are there."""
+    asked = [[[ring.tolist() for ring in rings] for rings in polygons] for polygons in areas]
+    done = subprocess.run(  # noqa: S603 - our own interpreter and module
+        module_command("ntrm.annotations.qupath", SECONDS, MEMORY_MB),
+        input=json.dumps(asked).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=module_environment(),
+        check=False,
+    )
+    # What follows the last line's end is half an answer.
+    for line in done.stdout.split(b"\n")[:-1]:
+        rings, area, bounds = json.loads(line)
+        yield Shape(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
+
+
+def main(seconds: float, memory_mb: int) -> None:
+    """Repair what the input asks for, and end at the first area that the limits do not suffice for."""
+    import shapely  # noqa: F401 - before memory is limited
+
+    asked = json.load(sys.stdin)
+    limit_memory(memory_mb * 2**20)
+    # Processor time; by default its alarm ends the process, inside a library's long loop as well.
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    for shape in _repaired_here([[np.array(ring) for ring in rings] for rings in polygons] for polygons in asked):
+        answer = [[ring.tolist() for ring in shape.rings], shape.area, shape.bounds]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 def _load(path: Path) -> Any:
@@ -253,36 +241,29 @@ def _class_name(properties: dict[str, Any], where: str) -> str:
     value = properties.get("classification")
     if isinstance(value, dict):
         value = value.get("name") or value.get("names")
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
         value = ": ".join(value)  # QuPath's own way to write a class derived from another
     if value is not None and not isinstance(value, str):
         raise DataError(f"{where}: unreadable classification", got=_short(value), expected="a name", hint=HINT)
     return (value or "").strip()
 
 
-def _parts(geometry: Any, where: str) -> list[list[Ring]] | None:
-    """The polygons of a geometry, those left out that have no inside; None where it is no area at all."""
-    found = [*_polygons(geometry, where)]
-    solid = [[ring for ring in rings if len(ring) >= 3] for rings in found if rings and len(rings[0]) >= 3]
-    return solid if found else None
-
-
-def _as_drawn(parts: list[list[Ring]]) -> Repaired | None:
+def _valid_shape(polygons: Polygons) -> Shape | None:
     """The area of rings that do not cross; None where they have to be repaired."""
     import shapely
 
-    polygons = [shapely.Polygon(outline, holes) for outline, *holes in parts]
-    area = polygons[0] if len(polygons) == 1 else shapely.MultiPolygon(polygons)
+    solid = [shapely.Polygon(outline, holes) for outline, *holes in polygons]
+    area = solid[0] if len(solid) == 1 else shapely.MultiPolygon(solid)
     if not area.is_valid:
         return None
-    rings = tuple(shapely.get_coordinates(ring) for each in polygons for ring in (each.exterior, *each.interiors))
-    return Repaired(rings, float(area.area), area.bounds)
+    rings = tuple(shapely.get_coordinates(ring) for one in solid for ring in (one.exterior, *one.interiors))
+    return Shape(rings, float(area.area), area.bounds)
 
 
-def _cannot_be_repaired(where: str, parts: list[list[Ring]]) -> DataError:
+def _cannot_be_repaired(where: str, polygons: Polygons) -> DataError:
     return DataError(
         f"{where}: the outline crosses itself too often",
-        got=f"{points(parts):,} points",
+        got=f"{_points(polygons):,} points",
         expected=f"at most {MAX_POINTS:,} points, and crossings that {SECONDS:g} s and {MEMORY_MB} MB suffice for",
         hint="simplify the shape in QuPath (Objects > Annotations... > Simplify shape), or draw it again",
     )
@@ -292,24 +273,20 @@ def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
     """Every polygon in a geometry as its outline and holes; collections are opened without recursion."""
     stack = [geometry]
     while stack:
-        part = stack.pop()
-        if part is None:
+        one = stack.pop()
+        if one is None:
             continue
-        kind = part.get("type") if isinstance(part, dict) else None
+        kind = one.get("type") if isinstance(one, dict) else None
         if kind == "GeometryCollection":
-            stack.extend(reversed(_list(part.get("geometries"), where)))
-        elif kind == "MultiPolygon":
-            yield from (_rings(polygon, where) for polygon in _list(part.get("coordinates"), where))
-        elif kind == "Polygon":
-            yield _rings(part.get("coordinates"), where)
-        elif not isinstance(kind, str) or kind not in NOT_AREAS:
+            stack.extend(reversed(_list(one.get("geometries"), where)))
+        elif kind in ("Polygon", "MultiPolygon"):  # no set: any JSON value may stand here
+            coordinates = one.get("coordinates")
+            for polygon in [coordinates] if kind == "Polygon" else _list(coordinates, where):
+                yield [_ring(ring, where) for ring in _list(polygon, where)]
+        elif kind not in NOT_AREAS:
             raise DataError(
-                f"{where}: unknown geometry", got=_short(part), expected="Polygon or MultiPolygon", hint=HINT
+                f"{where}: unknown geometry", got=_short(one), expected="Polygon or MultiPolygon", hint=HINT
             )
-
-
-def _rings(coordinates: Any, where: str) -> list[Ring]:
-    return [_ring(ring, where) for ring in _list(coordinates, where)]
 
 
 def _ring(points: Any, where: str) -> Ring:
@@ -339,3 +316,7 @@ def _list(value: Any, where: str) -> list[Any]:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "…"
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]))

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.annotations.qupath import Ring
+from ntrm.annotations.qupath import Annotation, Ring
 from ntrm.core.labels import IGNORE, Mask
-from ntrm.core.mpp import Resolution
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
 CROSSINGS = 1 << 21
 """Edge crossings worked on at once; bounds the memory that a ragged outline of many long edges needs."""
+BLOCK = 1024
+"""Side of the largest block of the slide held in memory, in full-resolution pixels."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Where a pixel grid lies on the slide: it starts at ``left``, ``top``; a pixel is ``step_x`` by ``step_y``."""
+    """A pixel grid on the slide: it starts at ``left``, ``top``; a pixel is ``step_x`` by ``step_y``."""
 
     left: float
     top: float
@@ -36,15 +37,6 @@ class Grid:
         [[2.0, 3.0]]
         """
         return (ring - (self.left, self.top)) / (self.step_x, self.step_y)
-
-
-@dataclass(frozen=True)
-class Area:
-    """Something to paint: rings (even-odd), the value to write, and the size that decides who lies on top."""
-
-    rings: Sequence[Ring] = field(repr=False)
-    value: int
-    size: float
 
 
 def fill(rings: Iterable[Ring], width: int, height: int, left: int = 0, top: int = 0) -> NDArray[np.bool_]:
@@ -65,17 +57,16 @@ def fill(rings: Iterable[Ring], width: int, height: int, left: int = 0, top: int
 
 
 def _crossings(rings: Iterable[Ring], top: int, bottom: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-    """Rows, and the x at which an edge crosses the middle of the row, in pieces of bounded size."""
-    edges = np.concatenate(
-        [_edges(ring) for ring in rings] or [np.empty((0, 4))]
-    )  # (n, 4): x, y of upper and lower end
+    """Rows, and the x at which an edge crosses the middle of the row, in chunks of bounded size."""
+    # (n, 4): x, y of upper and lower end
+    edges = np.concatenate([_edges(ring) for ring in rings] or [np.empty((0, 4))])
     first = np.clip(np.ceil(edges[:, 1] - 0.5), top, bottom).astype(np.intp)
     stop = np.clip(np.ceil(edges[:, 3] - 0.5), top, bottom).astype(np.intp)
     edges, first, stop = edges[first < stop], first[first < stop], stop[first < stop]
-    piece = np.cumsum(stop - first) // CROSSINGS
-    for part in np.split(np.arange(len(edges)), np.flatnonzero(np.diff(piece)) + 1):
-        rows = stop[part] - first[part]
-        which = np.repeat(part, rows)
+    chunk = np.cumsum(stop - first) // CROSSINGS
+    for some in np.split(np.arange(len(edges)), np.flatnonzero(np.diff(chunk)) + 1):
+        rows = stop[some] - first[some]
+        which = np.repeat(some, rows)
         row = np.arange(len(which)) - np.repeat(np.cumsum(rows) - rows, rows) + first[which]
         x0, y0, x1, y1 = edges[which].T
         yield row, x0 + (row + 0.5 - y0) / (y1 - y0) * (x1 - x0)
@@ -88,23 +79,23 @@ def _edges(ring: Ring) -> NDArray[np.float64]:
     return np.hstack([np.where(down, start, end), np.where(down, end, start)])
 
 
-def paint(areas: Sequence[Area], grid: Grid) -> tuple[Mask, dict[tuple[int, int], int]]:
-    """Mask of all areas, larger ones below smaller ones, and where different classes overlapped.
+def paint(areas: Sequence[tuple[Annotation, int]], grid: Grid) -> tuple[Mask, dict[tuple[int, int], int]]:
+    """Mask of annotations and their values, larger ones below smaller ones, and where different classes overlapped.
 
     Of two areas of one size the later lies on top. What no area covers is ``IGNORE``. The second result
     counts pixels by (value below, value on top).
     """
     mask = np.full((grid.height, grid.width), IGNORE, dtype=np.uint8)
     overlaps: dict[tuple[int, int], int] = {}
-    for area in sorted(areas, key=lambda area: -area.size):
-        rings = [grid.to_pixels(ring) for ring in area.rings]
+    for annotation, value in sorted(areas, key=lambda area: -area[0].area):
+        rings = [grid.to_pixels(ring) for ring in annotation.rings]
         rows, columns = _window(rings, grid)
-        part = mask[rows, columns]
-        inside = fill(rings, part.shape[1], part.shape[0], columns.start, rows.start)
-        for below, pixels in enumerate(np.bincount(part[inside], minlength=IGNORE)[:IGNORE].tolist()):
-            if pixels and area.value not in (below, IGNORE):
-                overlaps[below, area.value] = overlaps.get((below, area.value), 0) + pixels
-        part[inside] = area.value
+        window = mask[rows, columns]
+        inside = fill(rings, window.shape[1], window.shape[0], columns.start, rows.start)
+        for below, pixels in enumerate(np.bincount(window[inside], minlength=IGNORE)[:IGNORE].tolist()):
+            if pixels and value not in (below, IGNORE):
+                overlaps[below, value] = overlaps.get((below, value), 0) + pixels
+        window[inside] = value
     return mask, overlaps
 
 
@@ -117,63 +108,29 @@ def _window(rings: Sequence[Ring], grid: Grid) -> tuple[slice, slice]:
     return slice(low[1], high[1]), slice(low[0], high[0])
 
 
-# Pixels of a slide as QuPath counts them, on the grid of the section that is written.
+def read_grid(reader: SlideReader, grid: Grid) -> Pixels:
+    """The slide on a coarser grid: every pixel is the mean of the slide over its area, read block by block.
 
-
-BLOCK = 1024
-"""Side of the largest piece of the slide held in memory, in full-resolution pixels."""
-
-
-@dataclass(frozen=True)
-class Slide:
-    """The full resolution of a slide.
-
-    QuPath shows only the scanned part where a file states one, and counts pixels from its top left; so do we.
+    QuPath shows only the scanned area where a file states one, and counts pixels from its top left; so does the grid.
     """
-
-    reader: SlideReader
-
-    @property
-    def origin(self) -> tuple[int, int]:
-        """Where QuPath's (0, 0) lies in the file's own pixels."""
-        return self.reader.info.area[:2]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in full-resolution pixels."""
-        return self.reader.info.area[2:]
-
-    @property
-    def resolution(self) -> Resolution | None:
-        """µm/px, or None where the file does not credibly tell."""
-        return self.reader.info.resolution
-
-    def read(self, left: int, top: int, width: int, height: int) -> Pixels:
-        """Pixels of a rectangle that lies inside the slide."""
-        return self.reader.read(left + self.origin[0], top + self.origin[1], width, height, 0)
-
-
-def read_grid(slide: Slide, grid: Grid) -> Pixels:
-    """The slide on a coarser grid: every pixel is the mean of the slide over its area, read block by block."""
     image = np.empty((grid.height, grid.width, 3), dtype=np.uint8)
     tall, wide = (max(1, int(BLOCK / step)) for step in (grid.step_y, grid.step_x))
     for row in range(0, grid.height, tall):
         for column in range(0, grid.width, wide):
-            part = image[row : row + tall, column : column + wide]
-            down = grid.top + grid.step_y * np.arange(row, row + part.shape[0] + 1)
-            across = grid.left + grid.step_x * np.arange(column, column + part.shape[1] + 1)
-            part[:] = _block(slide, down, across)
+            block = image[row : row + tall, column : column + wide]
+            down = grid.top + grid.step_y * np.arange(row, row + block.shape[0] + 1)
+            across = grid.left + grid.step_x * np.arange(column, column + block.shape[1] + 1)
+            block[:] = _read_block(reader, down, across)
     return image
 
 
-def _block(slide: Slide, down: NDArray[np.float64], across: NDArray[np.float64]) -> Pixels:
-    """Means over the cells between the given row and column borders."""
+def _read_block(reader: SlideReader, down: NDArray[np.float64], across: NDArray[np.float64]) -> Pixels:
+    """Means over the cells between the row and column borders."""
+    x, y, width, height = reader.info.area
     left, top = int(np.floor(across[0])), int(np.floor(down[0]))
     # A last border may exceed the slide by rounding alone.
-    right, bottom = (
-        min(int(np.ceil(b - 1e-6)), limit) for b, limit in zip((across[-1], down[-1]), slide.size, strict=True)
-    )
-    pixels = slide.read(left, top, right - left, bottom - top)
+    right, bottom = min(int(np.ceil(across[-1] - 1e-6)), width), min(int(np.ceil(down[-1] - 1e-6)), height)
+    pixels = reader.read(left + x, top + y, right - left, bottom - top, 0)
     if all(np.array_equal(b, np.arange(len(b))) for b in (down - top, across - left)):
         return pixels  # the grid is the slide's own
     means = area_mean(area_mean(pixels, down - top).swapaxes(0, 1), across - left).swapaxes(0, 1)
@@ -181,13 +138,14 @@ def _block(slide: Slide, down: NDArray[np.float64], across: NDArray[np.float64])
 
 
 def area_mean(values: NDArray[Any], borders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean along the first axis between successive borders; cells that a border cuts count by their share.
+    """Mean along the first axis between successive borders; cells that a border cuts count by their fraction.
 
     >>> area_mean(np.array([10.0, 20.0, 40.0]), np.array([0, 1.5, 3])).round(3).tolist()
     [13.333, 33.333]
     """
     total = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0, dtype=np.float64)])
-    whole = np.clip(np.floor(borders).astype(int), 0, len(values) - 1)
-    share = np.clip(borders - whole, 0, 1).reshape(-1, *[1] * (values.ndim - 1))
-    at_border: NDArray[np.float64] = total[whole] + share * values[whole]
-    return np.diff(at_border, axis=0) / np.diff(borders).reshape(-1, *[1] * (values.ndim - 1))
+    column = (-1, *[1] * (values.ndim - 1))
+    index = np.clip(np.floor(borders).astype(int), 0, len(values) - 1)
+    fraction = np.clip(borders - index, 0, 1).reshape(column)
+    at_border: NDArray[np.float64] = total[index] + fraction * values[index]
+    return np.diff(at_border, axis=0) / np.diff(borders).reshape(column)

@@ -1,4 +1,4 @@
-"""What an import has written so far, kept beside the dataset so that a later run goes on and never mixes options."""
+"""The record of an import, kept in the dataset's folder so that a later run continues it and never mixes options."""
 
 from __future__ import annotations
 
@@ -39,13 +39,8 @@ class ImportOptions:
 
     def as_dict(self) -> dict[str, Any]:
         """For the record, with the classes by name."""
-        return {
-            "classes": list(self.schema.names),
-            "names": dict(sorted(self.names.items())),
-            "mpp": self.mpp,
-            "target_mpp": self.target_mpp,
-            "margin_um": self.margin_um,
-        }
+        numbers = {"mpp": self.mpp, "target_mpp": self.target_mpp, "margin_um": self.margin_um}
+        return {"classes": list(self.schema.names), "names": dict(sorted(self.names.items())), **numbers}
 
 
 @dataclass(frozen=True)
@@ -100,15 +95,15 @@ class ImportedDataset:
             options.schema.write_csv(partial)
 
     def image(self, name: str) -> Path:
-        """Where the image of a case lies."""
+        """The image of a case."""
         return self.out / "Images" / f"{name}.png"
 
     def mask(self, name: str) -> Path:
-        """Where the mask of a case lies."""
+        """The mask of a case."""
         return self.out / "Masks" / f"{name}.png"
 
     def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:
-        """The case that an earlier run made of just these inputs; patient and split are taken from ``facts`` anew."""
+        """The case that an earlier run made of the same inputs, with patient and split of ``facts``."""
         case = self.cases.get(pair.name)
         if case is None or not (self.image(pair.name).is_file() and self.mask(pair.name).is_file()):
             return None
@@ -124,8 +119,8 @@ class ImportedDataset:
         document = {"program": "ntrm", "version": __version__, "command": "data import"}
         slides = [asdict(case) for case in ordered]
         write_json(self.out / RECORD, {**document, "options": self.options.as_dict(), "slides": slides})
-        cases = [[c.name, c.group, c.split, f"{c.mpp:.6g}"] for c in ordered]
-        write_text(self.out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *cases]))
+        rows = [[case.name, case.group, case.split, f"{case.mpp:.6g}"] for case in ordered]
+        write_text(self.out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *rows]))
 
 
 def fingerprint(path: Path) -> str:
@@ -140,7 +135,7 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
     """Cases of an earlier import into ``out``; refuses a folder that holds anything else."""
     path = out / RECORD
     if not path.exists():
-        _refuse_strangers(out)
+        _refuse_other_files(out)
         return {}
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -166,35 +161,28 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
 def _recorded(slide: dict[str, Any]) -> ImportedSlide:
     """A case of a record; a ``TypeError`` or ``ValueError`` if it could not be written there again."""
     case = ImportedSlide(**slide)
+    # Type annotations are texts here.
+    types = {"str": str, "int": int, "float": int | float, "float | None": int | float | None, "dict[str, int]": dict}
     for name, value in vars(case).items():
-        kinds = _KINDS[str(ImportedSlide.__annotations__[name])]
-        numbers = list(value.values()) if isinstance(value, dict) else []
-        if not isinstance(value, kinds) or not all(isinstance(number, int) for number in numbers):
+        counts = list(value.values()) if isinstance(value, dict) else []
+        if not isinstance(value, types[str(ImportedSlide.__annotations__[name])]) or not all(
+            isinstance(count, int) for count in counts
+        ):
             raise TypeError(f"{name} is {type(value).__name__}")
     json.dumps(slide, ensure_ascii=False, allow_nan=False).encode()
     return case
 
 
-# Annotations are texts here.
-_KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (int, float),
-    "float | None": (int, float, type(None)),
-    "dict[str, int]": (dict,),
-}
-
-
-def _refuse_strangers(out: Path) -> None:
+def _refuse_other_files(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder", expected="a new or an empty folder")
-    # classes.csv and empty folders are what a run leaves that was stopped before its first slide.
+    # A run that was stopped before its first slide leaves classes.csv and empty folders.
     allowed = {"Images", "Masks", "classes.csv"}
-    strangers = [p.name for p in out.glob("*") if p.name not in allowed] + [p.name for p in out.glob("Masks/[!.]*")]
-    if strangers:
+    others = [p.name for p in out.glob("*") if p.name not in allowed] + [p.name for p in out.glob("Masks/[!.]*")]
+    if others:
         raise RefusedError(
             f"{out} already holds files",
-            got=", ".join(sorted(strangers)[:3]),
+            got=", ".join(sorted(others)[:3]),
             expected="an empty folder, or one that the same import began",
             hint=ANOTHER_FOLDER,
         )

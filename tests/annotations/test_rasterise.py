@@ -26,7 +26,7 @@ def star(rng, centre, radius, corners):
 
 
 def area(rings, value, size):
-    return Annotation("", tuple(rings), size, (0, 0, 0, 0)), value
+    return Annotation(tuple(rings), size, (0, 0, 0, 0)), value
 
 
 def centres(width, height):

@@ -76,7 +76,7 @@ def test_what_no_window_has_touched_costs_no_values(random):
 
 
 def test_only_the_shared_rows_are_held_over_the_width():
-    height, width, stitching = 100_000, 10_000, Stitching(64, 16)
+    height, width, stitching = 300, 10_000, Stitching(64, 16)
     windows = [window for window in stitching.windows(height, width) if window.top < 200]
     blender = blender_for(windows, stitching.weights(), 3, height, width, block=1024)
     most = 0

@@ -312,7 +312,7 @@ def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monke
 @pytest.mark.filterwarnings("ignore:Guards may run slower on Python:RuntimeWarning")
 def test_a_compiled_network_says_the_same(random, monkeypatch):
     network = create("ntrm-control", 3, width=0.125)
-    images = draw(random, (32, 32), (20, 30), (32, 32))
+    images = draw(random, (32, 32), (20, 30))
     eager = Predictor(network, "cpu").predict(images, coarse=True)
     # The real back end needs a C++ compiler and a minute; what is shown here is that the call reaches it whole.
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager", fullgraph=True))

@@ -40,28 +40,27 @@ def skin_mask(height=220, width=330):
     return mask
 
 
-@functools.lru_cache(maxsize=4)
-def _clean(seed, mpp):
-    mask = skin_mask()
+@functools.lru_cache(maxsize=24)
+def _rendered(seed, mpp, **options):
     factor = round(MPP / mpp)
-    picture = render(mask.repeat(factor, axis=0).repeat(factor, axis=1), mpp, seed)
+    picture = render(skin_mask().repeat(factor, axis=0).repeat(factor, axis=1), mpp, seed, **options)
     picture.setflags(write=False)
     return picture
 
 
 def clean(seed, mpp=MPP):
     """The section in a stain and with the artefacts of its seed."""
-    return _clean(seed, mpp)
+    return _rendered(seed, mpp)
 
 
 def undisturbed(seed):
     """The section in the mean stain, without any artefact: what is faint can be measured."""
-    return render(skin_mask(), MPP, seed, stain=Stain(), artefacts=Artefacts.none())
+    return _rendered(seed, MPP, stain=Stain(), artefacts=Artefacts.none())
 
 
 def stained(seed, haematoxylin, eosin):
     """The same in other dyes."""
-    return render(skin_mask(), MPP, seed, stain=Stain(haematoxylin=haematoxylin, eosin=eosin))
+    return _rendered(seed, MPP, stain=Stain(haematoxylin=haematoxylin, eosin=eosin))
 
 
 def out_of_focus(picture, sigma_px):

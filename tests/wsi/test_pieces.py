@@ -6,7 +6,6 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.phantom.layout import lay_slide
 from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, reading_order
 
 MPP = 20.0
@@ -91,10 +90,12 @@ def test_glass_has_no_piece():
     assert not labels.any()
 
 
-def test_finds_the_pieces_of_a_phantom_slide(seed):
-    slide = lay_slide(seed, 26.8, "BCC", pieces=3)
-    pieces, labels = find_pieces(slide.mask != SKIN.index("BKG"), 26.8)
-    true_boxes = [[round(v / 26.8) for v in (p.top_um, p.left_um, p.height_um, p.width_um)] for p in slide.pieces]
+def test_finds_the_pieces_of_a_phantom_slide(phantom_slide):
+    pieces, labels = find_pieces(phantom_slide.mask != SKIN.index("BKG"), 13.4)
+    true_boxes = [
+        [round(um / 13.4) for um in (piece.top_um, piece.left_um, piece.height_um, piece.width_um)]
+        for piece in phantom_slide.pieces
+    ]
     for piece in pieces:
         inside = [
             top <= piece.bbox[0] + piece.bbox[2] / 2 < top + height

@@ -18,7 +18,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -52,24 +52,15 @@ HINT = "export again from QuPath: File > Export objects as GeoJSON, 'Export as F
 NOT_AREAS = ("Point", "MultiPoint", "LineString", "MultiLineString")
 
 
-class Shape(NamedTuple):
-    """An area whose rings do not cross: its even-odd inside is the area (outlines and holes alike)."""
+class Annotation(NamedTuple):
+    """One annotated area whose rings do not cross: the even-odd inside of its rings (outlines and holes alike)."""
 
     rings: tuple[Ring, ...]
     area: float
     bounds: tuple[float, float, float, float]
     """x and y of the top left, x and y of the bottom right."""
-
-
-@dataclass(frozen=True)
-class Annotation:
-    """One annotated area, as a ``Shape`` has it."""
-
-    name: str
+    name: str = ""
     """Class name as written by QuPath; empty if unclassified."""
-    rings: tuple[Ring, ...] = field(repr=False)
-    area: float
-    bounds: tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,7 @@ def read_annotations(path: Path) -> AnnotationFile:
         raise UsageError("polygons need shapely, which is not installed", got=path, hint="pip install shapely")
     counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, repaired=0)
     names: list[str] = []
-    shapes: list[Shape | None] = []
+    areas: list[Annotation | None] = []
     crossing: dict[int, tuple[str, Polygons]] = {}
     for number, feature in enumerate(_features(_load(path), path), start=1):
         where = f"{path.name}, feature {number}"
@@ -103,24 +94,23 @@ def read_annotations(path: Path) -> AnnotationFile:
             continue
         # Without those that have no inside.
         polygons = [[ring for ring in rings if len(ring) >= 3] for rings in polygons if rings and len(rings[0]) >= 3]
-        shape = _valid_shape(polygons)
-        if shape is None:
-            crossing[len(names)] = where, polygons
+        areas.append(_valid_area(polygons))
         names.append(name)
-        shapes.append(shape)
+        if areas[-1] is None:
+            crossing[len(areas) - 1] = where, polygons
     repaired = repair([polygons for _, polygons in crossing.values()])
     if len(repaired) < len(crossing):
         raise _cannot_be_repaired(*[*crossing.values()][len(repaired)])
-    for index, shape in zip(crossing, repaired, strict=True):
-        shapes[index] = shape
+    for index, area in zip(crossing, repaired, strict=True):
+        areas[index] = area
     annotations = tuple(
-        Annotation(name, *shape) for name, shape in zip(names, shapes, strict=True) if shape and shape.area > 0
+        area._replace(name=name) for name, area in zip(names, areas, strict=True) if area and area.area > 0
     )
     counts["repaired"], counts["degenerate"] = len(repaired), len(names) - len(annotations)
     return AnnotationFile(annotations, dict(counts))
 
 
-def repair(areas: Sequence[Polygons]) -> list[Shape]:
+def repair(areas: Sequence[Polygons]) -> list[Annotation]:
     """The areas, from the first on, up to one that the limits do not suffice for."""
     small = [*takewhile(lambda polygons: _points(polygons) <= MAX_POINTS, areas)]
     cheap = sum(_points(polygons) ** 2 for polygons in small) <= AT_ONCE
@@ -131,7 +121,7 @@ def _points(polygons: Polygons) -> int:
     return sum(len(ring) for rings in polygons for ring in rings)
 
 
-def _repaired_here(areas: Iterable[Polygons]) -> Iterator[Shape]:
+def _repaired_here(areas: Iterable[Polygons]) -> Iterator[Annotation]:
     for polygons in areas:
         shape = _repaired(polygons)
         if shape is None:
@@ -139,7 +129,7 @@ def _repaired_here(areas: Iterable[Polygons]) -> Iterator[Shape]:
         yield shape
 
 
-def _repaired(polygons: Polygons) -> Shape | None:
+def _repaired(polygons: Polygons) -> Annotation | None:
     import shapely
 
     try:
@@ -151,9 +141,9 @@ def _repaired(polygons: Polygons) -> Shape | None:
         return None
     kept = faces[inside]
     if not len(kept):
-        return Shape((), 0.0, (0.0, 0.0, 0.0, 0.0))
+        return Annotation((), 0.0, (0.0, 0.0, 0.0, 0.0))
     rings = [shapely.get_coordinates(ring) for face in kept for ring in (face.exterior, *face.interiors)]
-    return Shape(tuple(rings), float(shapely.area(kept).sum()), tuple(shapely.total_bounds(kept).tolist()))
+    return Annotation(tuple(rings), float(shapely.area(kept).sum()), tuple(shapely.total_bounds(kept).tolist()))
 
 
 def _inside(polygons: Polygons, points: Any) -> NDArray[np.bool_]:
@@ -169,7 +159,7 @@ def _inside(polygons: Polygons, points: Any) -> NDArray[np.bool_]:
     return inside
 
 
-def _repaired_in_child(areas: Sequence[Polygons]) -> Iterator[Shape]:
+def _repaired_in_child(areas: Sequence[Polygons]) -> Iterator[Annotation]:
     """In a child, which answers area by area: however it ends, all before the one that ended it are there."""
     asked = [[[ring.tolist() for ring in rings] for rings in polygons] for polygons in areas]
     done = subprocess.run(  # noqa: S603 - our own interpreter and module
@@ -183,7 +173,7 @@ def _repaired_in_child(areas: Sequence[Polygons]) -> Iterator[Shape]:
     # What follows the last line's end is half an answer.
     for line in done.stdout.split(b"\n")[:-1]:
         rings, area, bounds = json.loads(line)
-        yield Shape(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
+        yield Annotation(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
 
 
 def main(seconds: float, memory_mb: int) -> None:
@@ -248,7 +238,7 @@ def _class_name(properties: dict[str, Any], where: str) -> str:
     return (value or "").strip()
 
 
-def _valid_shape(polygons: Polygons) -> Shape | None:
+def _valid_area(polygons: Polygons) -> Annotation | None:
     """The area of rings that do not cross; None where they have to be repaired."""
     import shapely
 
@@ -257,7 +247,7 @@ def _valid_shape(polygons: Polygons) -> Shape | None:
     if not area.is_valid:
         return None
     rings = tuple(shapely.get_coordinates(ring) for one in solid for ring in (one.exterior, *one.interiors))
-    return Shape(rings, float(area.area), area.bounds)
+    return Annotation(rings, float(area.area), area.bounds)
 
 
 def _cannot_be_repaired(where: str, polygons: Polygons) -> DataError:

@@ -45,14 +45,8 @@ class Carry(NamedTuple):
 class Blender:
     """Sums weighted windows and returns blocks once no later window can touch them.
 
-    Args:
-        channels: C of the windows' values.
-        height: of the section.
-        width: of the section.
-        weights: (S, S), the windows' own.
-        tops: rows at which windows begin; each of them must get a window.
-        device: of the windows' values.
-
+    The windows have C ``channels`` and ``weights`` (S, S), and lie on ``device``. ``height`` and ``width`` are the
+    section's. Windows begin at the rows ``tops``, and each of these must get a window.
     """
 
     def __init__(

@@ -20,12 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ntrm.data.tiles import GLASS, Window
+from ntrm.data.tiles import Window
 from ntrm.inference.blending import Block, Carry
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, BandStore, Checkpoint
-from ntrm.inference.network_runner import Image, NetworkRunner
+from ntrm.inference.network_runner import GLASS, Image, NetworkRunner
 from ntrm.inference.sliding_window import RowEnd, Stitching, blended_blocks, most_probable, strongest
 from ntrm.models.base import TissueGraph
+from ntrm.wsi.grid import SlideGrid
 
 MOST_WAITING = 8
 """Tasks that may wait: more would only fill the memory if the disk is the slowest."""
@@ -42,19 +43,15 @@ class BlockSink(Protocol):
 
     def put(self, top: int, left: int, height: int, width: int, values: Image | None) -> None:
         """(K, height, width), or None where there is nothing."""
-        ...
 
     def finish(self) -> None:
         """There is no more."""
-        ...
 
     def state(self) -> dict[str, Image]:
         """What it holds in memory."""
-        ...
 
     def restore(self, state: Mapping[str, Image] | None) -> None:
         """Continue from there, or begin."""
-        ...
 
 
 class Sums(Protocol):
@@ -62,33 +59,12 @@ class Sums(Protocol):
 
     def add_graphs(self, graphs: TissueGraph) -> None:
         """Add those of some windows."""
-        ...
 
     def state(self) -> Tensor:
         """A copy of the sums so far."""
-        ...
 
     def restore(self, state: Tensor) -> None:
         """Continue from such a copy."""
-        ...
-
-
-class PixelGrid(Protocol):
-    """What streaming needs of a slide: its size at the model's resolution, and pixels."""
-
-    @property
-    def height(self) -> int:
-        """Rows."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Columns."""
-        ...
-
-    def read(self, top: int, left: int, height: int, width: int) -> Image:
-        """Pixels (h, w, 3) of a rectangle inside."""
-        ...
 
 
 class _Packed(NamedTuple):
@@ -191,7 +167,7 @@ def background_writer() -> Iterator[Callable[..., None]]:
 
 def stream(
     predictor: NetworkRunner,
-    grid: PixelGrid,
+    grid: SlideGrid,
     store: BandStore,
     *,
     stitching: Stitching,
@@ -250,7 +226,7 @@ def _restored(last: Checkpoint | None, sums: Sums | None, sink: BlockSink | None
 
 
 @contextmanager
-def reading_ahead(grid: PixelGrid, windows: Sequence[Window], ahead: int) -> Iterator[Callable[[Window], Image]]:
+def reading_ahead(grid: SlideGrid, windows: Sequence[Window], ahead: int) -> Iterator[Callable[[Window], Image]]:
     """A function that returns the windows' tiles in order, read ahead by a thread."""
     waiting: deque[Future[Image]] = deque()
     left = iter(windows)
@@ -267,12 +243,8 @@ def reading_ahead(grid: PixelGrid, windows: Sequence[Window], ahead: int) -> Ite
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def read_tile(grid: PixelGrid, window: Window) -> Image:
+def read_tile(grid: SlideGrid, window: Window) -> Image:
     """The tile of a window, with glass where it exceeds the slide."""
     pixels = grid.read(window.top, window.left, window.height, window.width)
-    if not (window.pad_bottom or window.pad_right):
-        return pixels
-    tile: Image = np.empty((*window.tile_shape, 3), dtype=np.uint8)
-    tile[:] = GLASS
-    tile[: window.height, : window.width] = pixels
-    return tile
+    padding = ((0, window.pad_bottom), (0, window.pad_right), (0, 0))
+    return np.pad(pixels, padding, constant_values=GLASS) if window.pad_bottom or window.pad_right else pixels

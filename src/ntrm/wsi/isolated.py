@@ -45,7 +45,13 @@ class Limits:
 
 
 class ReadingProcess:
-    """A child that opens one slide after another; after a crash or a timeout it is gone."""
+    """A ``SlideReader`` in a child process; safe to use from several threads.
+
+    It can open one slide after another; after a crash or a timeout it is gone. ``info`` of the open slide has width and
+    height in pixels, the µm/px (``resolution``), levels and the scanned area. Use it in a ``with`` block, or close it.
+    """
+
+    info: SlideInfo
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -67,12 +73,14 @@ class ReadingProcess:
         with self._lock:
             answer = self._ask({"open": os.fsencode(path.absolute()).hex(), "alone": alone})
             try:
-                return rebuild_info(answer["info"])
+                self.info = rebuild_info(answer["info"])
             except (LookupError, TypeError, ValueError) as error:
                 raise self._failed("an answer that makes no sense") from error
+            return self.info
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """Pixels of the slide that is open."""
+        """As ``SlideReader.read``, of the slide that is open."""
+        check_request(self.info, width, height, level)
         pixels = np.empty((height, width, 3), dtype=np.uint8)
         with self._lock:
             answer = self._ask({"read": [int(x), int(y), width, height, level]})
@@ -126,6 +134,12 @@ class ReadingProcess:
         """End the child; twice does no harm."""
         self._finalizer()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
@@ -145,45 +159,21 @@ def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-class IsolatedReader:
-    """A ``SlideReader`` whose reading happens in a child process; safe to use from several threads.
-
-    ``info`` has width and height in pixels, the µm/px (``resolution``), levels and the scanned area. Use it in a
-    ``with`` block, or close it.
-    """
-
-    def __init__(
-        self, path: Path, limits: Limits | None = None, process: ReadingProcess | None = None, *, alone: bool = False
-    ) -> None:
-        self._process = process or ReadingProcess(limits)
-        try:
-            self.info = self._process.open(path, alone=alone)
-        except BaseException:
-            self._process.close()
-            raise
-
-    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """As ``SlideReader.read``."""
-        check_request(self.info, width, height, level)
-        return self._process.read(x, y, width, height, level)
-
-    def close(self) -> None:
-        """End the child process."""
-        self._process.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = False) -> IsolatedReader:
+def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = False) -> ReadingProcess:
     """Open a slide in a child process; with ``alone`` the slide must be one file."""
-    return IsolatedReader(Path(path), limits, alone=alone)
+    return _opened(ReadingProcess(limits), path, alone=alone)
 
 
-def open_slide(path: str | Path) -> IsolatedReader:
+def _opened(process: ReadingProcess, path: Path, *, alone: bool) -> ReadingProcess:
+    try:
+        process.open(Path(path), alone=alone)
+    except BaseException:
+        process.close()
+        raise
+    return process
+
+
+def open_slide(path: str | Path) -> ReadingProcess:
     """Open a slide or an image, whatever its name ends in, to read pixels from it.
 
     It is decoded in a child process with limits on memory and time, so that a damaged file cannot harm this one:
@@ -206,12 +196,13 @@ class ReaderPool:
         self.waiting: ReadingProcess | None = None
         self._prepare()
 
-    def open(self, path: Path, *, alone: bool = False) -> IsolatedReader:
+    def open(self, path: Path, *, alone: bool = False) -> ReadingProcess:
         """Open a slide, and start the child of the next one."""
         ready, self.waiting = self.waiting, None
         self._left -= 1
         # One that was killed while it waited is no fault of the slide.
-        reader = IsolatedReader(path, self._limits, ready if ready is not None and ready.alive else None, alone=alone)
+        process = ready if ready is not None and ready.alive else ReadingProcess(self._limits)
+        reader = _opened(process, path, alone=alone)
         self._prepare()
         return reader
 

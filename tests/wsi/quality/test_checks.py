@@ -43,33 +43,33 @@ def judged(picture, tissue=None, **more):
     return assess_quality(thumbnail, tissue, find_pen(thumbnail), **more)
 
 
-def test_clean_sections_raise_no_flag(seed):
-    qualities = [judged(clean(seed + k)) for k in range(5)]
+def test_clean_sections_raise_no_flag(section_seed):
+    qualities = [judged(clean(section_seed + k)) for k in range(3)]
     for quality in qualities:
         assert not any(quality.columns[name] for name in COLUMNS if name != "folds")
         assert quality.has_tissue
     # About one clean section in fifty has a layer that looks like a fold.
-    assert sum(quality.folds.flag for quality in qualities) <= 2
-    assert sum(quality.warnings == () for quality in qualities) >= 3
+    assert sum(quality.folds.flag for quality in qualities) <= 1
+    assert sum(quality.warnings == () for quality in qualities) >= 2
 
 
 @pytest.mark.parametrize("eosin", [BROWN, HAEMATOXYLIN], ids=["brown", "haematoxylin alone"])
-def test_another_stain_is_not_he(seed, eosin):
-    quality = judged(stained(seed, HAEMATOXYLIN, eosin))
+def test_another_stain_is_not_he(section_seed, eosin):
+    quality = judged(stained(section_seed, HAEMATOXYLIN, eosin))
     assert quality.not_he.flag
     assert quality.not_he.score > 0.5
     assert any("H&E" in warning for warning in quality.warnings)
 
 
-def test_a_scan_without_colour_is_not_he(seed):
-    grey = np.repeat(clean(seed).mean(axis=2, keepdims=True), 3, axis=2).astype(np.uint8)
+def test_a_scan_without_colour_is_not_he(section_seed):
+    grey = np.repeat(clean(section_seed).mean(axis=2, keepdims=True), 3, axis=2).astype(np.uint8)
     quality = judged(grey)
     assert quality.not_he.score > 0.95
     assert quality.warnings[0] == NO_TISSUE
 
 
-def test_a_blurred_section_is_out_of_focus(seed):
-    picture = clean(seed, 6.7)
+def test_a_blurred_section_is_out_of_focus(section_seed):
+    picture = clean(section_seed, 6.7)
     thumbnail = picture.reshape(220, 2, 330, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
     tissue = tissue_of(thumbnail)
     windows = sample_windows(tissue, MPP, 6.7, picture.shape[:2], size=128)
@@ -79,13 +79,13 @@ def test_a_blurred_section_is_out_of_focus(seed):
     assert judged(thumbnail, tissue, samples=blurred).out_of_focus.flag
 
 
-def test_a_coarse_blur_shows_in_the_thumbnail_itself(seed):
-    assert judged(out_of_focus(clean(seed), 2.5)).out_of_focus.flag
+def test_a_coarse_blur_shows_in_the_thumbnail_itself(section_seed):
+    assert judged(out_of_focus(clean(section_seed), 2.5)).out_of_focus.flag
 
 
 @pytest.mark.parametrize("pen", PENS)
-def test_pen_is_flagged_and_is_no_other_fault(seed, pen):
-    quality = judged(marked(clean(seed), slice(0, 220), slice(150, 180), pen))
+def test_pen_is_flagged_and_is_no_other_fault(section_seed, pen):
+    quality = judged(marked(clean(section_seed), slice(0, 220), slice(150, 180), pen))
     assert quality.pen.flag
     assert not quality.not_he.flag
 
@@ -97,9 +97,9 @@ def test_ink_over_dense_tissue_is_no_foreign_stain():
     assert quality.not_he.score < 0.2
 
 
-def test_most_folds_are_flagged(seed):
-    qualities = [judged(folded(undisturbed(seed + k), slice(80, 92), slice(70, 260))) for k in range(5)]
-    assert sum(quality.folds.flag for quality in qualities) >= 2
+def test_most_folds_are_flagged(section_seed):
+    qualities = [judged(folded(undisturbed(section_seed + k), slice(80, 92), slice(70, 260))) for k in range(3)]
+    assert sum(quality.folds.flag for quality in qualities) >= 1
     assert not any(quality.pen.flag or quality.not_he.flag for quality in qualities)
 
 
@@ -126,8 +126,8 @@ def test_a_scan_coarser_than_the_model_is_told():
     assert Quality(good, good, good, good, enlarged=1.05).warnings == ()
 
 
-def test_of_a_mask_nothing_else_is_said(seed):
-    picture = marked(clean(seed), slice(0, 220), slice(150, 180), "blue")
+def test_of_a_mask_nothing_else_is_said(section_seed):
+    picture = marked(clean(section_seed), slice(0, 220), slice(150, 180), "blue")
     assert len(judged(picture, drawn=0.9).warnings) >= 1
     assert not judged(picture, drawn=0.9).drawn.flag
     (said,) = judged(picture, drawn=0.99).warnings
@@ -203,8 +203,8 @@ def test_masks_have_few_flat_colours_at_any_scale():
 
 
 @pytest.mark.parametrize("quality", [None, 90, 50, 20])
-def test_sections_have_not_even_when_they_were_compressed(seed, quality):
-    picture = clean(seed, 6.7)
+def test_sections_have_not_even_when_they_were_compressed(section_seed, quality):
+    picture = clean(section_seed, 6.7)
     picture = picture if quality is None else compressed(picture, quality)
     assert flat_fraction([picture]) < 0.01
     assert few_colours([picture]) < 0.7 * FLAGGED["drawn"]

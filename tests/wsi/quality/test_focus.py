@@ -15,8 +15,8 @@ from ntrm.wsi.quality.focus import LEAST_PIXELS, as_judged, blur_score, fine_det
 REAL = Path(os.environ.get("NTRM_REAL_DATA", "/nowhere"))
 
 
-def test_blur_takes_fine_detail_away_step_by_step(seed):
-    sharp = clean(seed, 6.7)[100:300, 150:500]
+def test_blur_takes_fine_detail_away_step_by_step(section_seed):
+    sharp = clean(section_seed, 6.7)[100:300, 150:500]
     details = [fine_detail(sharp), *(fine_detail(out_of_focus(sharp, sigma)) for sigma in (0.7, 1.2, 2.0))]
     assert details == sorted(details, reverse=True)
     assert details[0] > 1.1
@@ -77,8 +77,8 @@ def test_samples_come_from_the_fuller_half(random):
     assert [(w.top, w.left) for w in windows] == [place for place, share in shares.items() if share >= middle]
 
 
-def test_the_slides_own_glass_counts_where_a_sample_shows_none(seed):
-    sharp = clean(seed, 6.7)[130:230, 200:400]
+def test_the_slides_own_glass_counts_where_a_sample_shows_none(section_seed):
+    sharp = clean(section_seed, 6.7)[130:230, 200:400]
     glass = np.array([250.0, 250.0, 250.0], dtype=np.float32)
     assert fine_detail(sharp, glass=glass) == pytest.approx(fine_detail(sharp), rel=0.2)
 

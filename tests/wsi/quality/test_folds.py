@@ -80,31 +80,31 @@ def test_a_band_along_the_surface_is_no_fold(random):
     assert folds(density, tissue).any(), "the same in the middle of tissue"
 
 
-def test_finds_most_folds_in_stained_sections(seed):
+def test_finds_most_folds_in_stained_sections(section_seed):
     tissue = skin_mask() != BKG
     hits = 0
-    for k in range(5):
-        picture = folded(undisturbed(seed + k), slice(82, 92), slice(70, 260))
+    for k in range(3):
+        picture = folded(undisturbed(section_seed + k), slice(82, 92), slice(70, 260))
         found = folds(optical_density(picture), tissue)
         hits += found[40:47].any(axis=0).sum() > 30
         assert not found[~tissue[::2, ::2]].any()
     # Measured: 60 of 60.
-    assert hits >= 3
+    assert hits >= 2
 
 
-def test_finds_folds_drawn_at_random(seed, random):
+def test_finds_folds_drawn_at_random(section_seed, random):
     """Measured: 302 of 390, with no false alarm on 150; on whole sections see bench/slide_quality.py."""
     mask = skin_mask(220, 500)
     hits = alarms = 0
-    for k in range(3):
-        picture = render(mask, MPP, seed + k)
+    for k in range(2):
+        picture = render(mask, MPP, section_seed + k)
         alarms += folds(optical_density(picture), mask != BKG).any()
-        for _ in range(4):
+        for _ in range(3):
             with_fold, band = creased(picture, mask, random, length_um=(1500, 3000))
             found = folds(optical_density(with_fold), mask != BKG)
             hits += (found & band[::2, ::2]).sum() > 0.3 * found.sum() > 0
-    assert hits >= 3
-    assert alarms <= 2
+    assert hits >= 2
+    assert alarms <= 1
 
 
 def test_a_picture_of_a_few_pixels_has_no_fold():

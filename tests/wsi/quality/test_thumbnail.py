@@ -15,8 +15,8 @@ from ntrm.wsi.quality.thumbnail import (
 )
 
 
-def test_the_coarser_grid_holds_means_of_blocks(seed):
-    picture = clean(seed)[:219, :327]
+def test_the_coarser_grid_holds_means_of_blocks(section_seed):
+    picture = clean(section_seed)[:219, :327]
     seen = Thumbnail.of(picture, MPP)
     assert seen.factors == (2, 2)
     assert seen.coarse == Resolution.square(2 * MPP)
@@ -27,8 +27,8 @@ def test_the_coarser_grid_holds_means_of_blocks(seed):
         np.testing.assert_allclose(plane[:109, :163], whole, atol=1e-6)
 
 
-def test_an_average_keeps_the_mean_and_loses_detail(seed):
-    seen = Thumbnail.of(clean(seed), MPP)
+def test_an_average_keeps_the_mean_and_loses_detail(section_seed):
+    seen = Thumbnail.of(clean(section_seed), MPP)
     for plane, averaged in zip(seen.planes, seen.averaged, strict=True):
         assert averaged.mean() == pytest.approx(plane.mean(), abs=1e-3)
         assert averaged.std() < plane.std()
@@ -110,9 +110,9 @@ def test_refuses_what_is_no_picture(shape):
 
 
 @pytest.mark.parametrize("pen", PENS)
-def test_finds_a_stroke_over_glass_and_over_tissue(seed, pen):
+def test_finds_a_stroke_over_glass_and_over_tissue(section_seed, pen):
     shares = []
-    for number in range(seed, seed + 4):
+    for number in range(section_seed, section_seed + 4):
         found = pen_of(marked(clean(number), slice(80, 110), slice(0, 330), pen))
         shares.append(found[80:110].mean())
         assert found[:70].mean() < 0.01
@@ -122,11 +122,11 @@ def test_finds_a_stroke_over_glass_and_over_tissue(seed, pen):
     assert min(shares) > 0.5, shares
 
 
-def test_no_pen_on_a_clean_section_in_either_stain(seed):
-    assert not pen_of(clean(seed)).any()
-    assert not pen_of(stained(seed, HAEMATOXYLIN, BROWN)).any()
+def test_no_pen_on_a_clean_section_in_either_stain(section_seed):
+    assert not pen_of(clean(section_seed)).any()
+    assert not pen_of(stained(section_seed, HAEMATOXYLIN, BROWN)).any()
 
 
-def test_surgical_ink_on_the_margin_is_no_pen(seed):
-    inked = render(skin_mask(), MPP, seed, artefacts=Artefacts(ink=1.0))
+def test_surgical_ink_on_the_margin_is_no_pen(section_seed):
+    inked = render(skin_mask(), MPP, section_seed, artefacts=Artefacts(ink=1.0))
     assert pen_of(inked).mean() < 0.002

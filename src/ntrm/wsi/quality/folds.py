@@ -14,7 +14,7 @@ averaged along the band (its sides being tissue). A fold has a contrast of about
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ LEAST_LENGTH_UM, LEAST_MM2 = 900.0, 0.12
 """Shorter and smaller bands are something else."""
 
 Planes = tuple[Floats, Floats, Floats]
+_Shift = Callable[[int, int], Floats]
 Positions = tuple[Indices, Indices]
 """Rows and columns."""
 
@@ -81,8 +82,8 @@ def _strongest(planes: Planes, scale: Resolution) -> tuple[Floats, NDArray[np.ui
     red, green, _ = planes
     logs, hue = np.log(green + np.float32(NO_DENSITY)), red / (green + np.float32(NO_DENSITY))
     # Next to glass nothing is a band: as if the glass were infinitely dense.
-    flanks = _Shifted.over(np.where(green < LEAST_FLANK, np.float32(9), logs), max(FLANKS_UM), scale, beyond=9.0)
-    hues = _Shifted.over(hue + np.float32(BLUER), max(FLANKS_UM), scale, beyond=0.0)
+    flanks = _shifts(np.where(green < LEAST_FLANK, np.float32(9), logs), max(FLANKS_UM), scale, beyond=9.0)
+    hues = _shifts(hue + np.float32(BLUER), max(FLANKS_UM), scale, beyond=0.0)
     strongest = np.full(logs.shape, CONTRAST[0], dtype=np.float32)
     numbers = np.zeros(logs.shape, dtype=np.uint8)
     for number in range(ORIENTATIONS):
@@ -93,24 +94,24 @@ def _strongest(planes: Planes, scale: Resolution) -> tuple[Floats, NDArray[np.ui
     return strongest, numbers
 
 
-def _contrast(logs: Floats, hue: Floats, flanks: _Shifted, hues: _Shifted, number: int, scale: Resolution) -> Floats:
+def _contrast(logs: Floats, hue: Floats, flanks: _Shift, hues: _Shift, number: int, scale: Resolution) -> Floats:
     """How much denser a pixel is than both sides of a band, of whatever width, that runs at one angle."""
     contrast = np.full(logs.shape, CONTRAST[0], dtype=np.float32)
     for flank in FLANKS_UM:
         down, right = _offset(number, 0.0, flank, scale)
-        here = logs - np.maximum(flanks.at(down, right), flanks.at(-down, -right))
+        here = logs - np.maximum(flanks(down, right), flanks(-down, -right))
         # What is bluer than both sides is no denser, either.
-        here *= (hue <= np.maximum(hues.at(down, right), hues.at(-down, -right))) | (here < 0)
+        here *= (hue <= np.maximum(hues(down, right), hues(-down, -right))) | (here < 0)
         np.maximum(contrast, here, out=contrast)
     return np.minimum(contrast, CONTRAST[1], out=contrast)
 
 
 def _averaged_along(contrast: Floats, number: int, scale: Resolution) -> Floats:
-    along = _Shifted.over(contrast, HALF_LENGTH_UM, scale, beyond=CONTRAST[0])
+    along = _shifts(contrast, HALF_LENGTH_UM, scale, beyond=CONTRAST[0])
     steps = int(HALF_LENGTH_UM / STEP_UM)
     total = np.zeros_like(contrast)
     for step in range(-steps, steps + 1):
-        total += along.at(*_offset(number, step * STEP_UM, 0.0, scale))
+        total += along(*_offset(number, step * STEP_UM, 0.0, scale))
     return total / np.float32(2 * steps + 1)
 
 
@@ -156,20 +157,12 @@ def _offset(number: int, along_um: float, across_um: float, scale: Resolution) -
     return round(down / scale.y), round(right / scale.x)
 
 
-class _Shifted(NamedTuple):
-    """A plane with a border, so that shifted views of it need no copy."""
+def _shifts(plane: Floats, um: float, scale: Resolution, *, beyond: float) -> _Shift:
+    """A function that returns the plane shifted by rows and columns, up to ``um``; views of one copy with a border."""
+    (height, width), tall, wide = plane.shape, math.ceil(um / scale.y), math.ceil(um / scale.x)
+    padded = np.pad(plane, ((tall, tall), (wide, wide)), constant_values=beyond)
 
-    plane: Floats
-    border: tuple[int, int]
-    shape: tuple[int, int]
+    def shifted(down: int, right: int) -> Floats:
+        return padded[tall + down : tall + down + height, wide + right : wide + right + width]
 
-    @classmethod
-    def over(cls, plane: Floats, um: float, scale: Resolution, *, beyond: float) -> _Shifted:
-        down, right = math.ceil(um / scale.y), math.ceil(um / scale.x)
-        padded = np.pad(plane, ((down, down), (right, right)), constant_values=beyond)
-        return cls(padded, (down, right), (plane.shape[0], plane.shape[1]))
-
-    def at(self, down: int, right: int) -> Floats:
-        """The plane shifted by so many rows and columns."""
-        top, left = self.border[0] + down, self.border[1] + right
-        return self.plane[top : top + self.shape[0], left : left + self.shape[1]]
+    return shifted

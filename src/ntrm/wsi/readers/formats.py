@@ -63,15 +63,10 @@ _FILE_KEYS = re.compile(
 
 
 def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
-    """Open a slide or a section image in this process; ``isolated.open_isolated`` does so in a child process.
+    """Open a slide by its main file in this process; ``isolated.open_isolated`` does so in a child process.
 
-    Args:
-        path: the slide's main file.
-        alone: whether no other file may be read with it, as for files from strangers; otherwise those of its folder.
-
-    Raises:
-        DataError: the file cannot be read; the message names no file and quotes nothing from it.
-
+    Where it is ``alone``, as a file from strangers is, no other file may be read with it; otherwise those of its folder
+    may. The ``DataError`` for a file that cannot be read names no file and quotes nothing from it.
     """
     path = Path(path).absolute()
     start = _first_bytes(path)
@@ -115,14 +110,9 @@ def _open_tiff(path: Path, vendor: str | None) -> SlideReader:
 
 
 def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> None:
-    """Refuse a slide that brings along files which it may not; the ``DataError`` names no file.
+    """Refuse a slide of a ``vendor`` (OpenSlide's name) that brings along files which it may not.
 
-    Args:
-        path: the slide's main file.
-        vendor: as OpenSlide calls it.
-        tiff: whether the main file is a TIFF.
-        alone: whether the slide has to be one file.
-
+    The main file is a TIFF or not; ``alone`` as in ``open_slide``. The ``DataError`` names no file.
     """
     if vendor not in SINGLE_FILE_VENDORS | MULTI_FILE_VENDORS:
         raise unreadable("a scanner's format that is not known to be safe")

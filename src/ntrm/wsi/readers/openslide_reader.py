@@ -188,7 +188,9 @@ def open_directly(path: Path) -> SlideReader:
         tiff = TiffReader(path)
     except NtrmError:
         return slide
-    if slide.info.vendor == GENERIC and _has_more_levels(tiff.info, slide.info):
+    ours, theirs = tiff.info, slide.info
+    same_size = (ours.width, ours.height) == (theirs.width, theirs.height)
+    if theirs.vendor == GENERIC and same_size and len(ours.levels) > len(theirs.levels):
         slide.close()
         return tiff
     try:
@@ -201,11 +203,6 @@ def open_directly(path: Path) -> SlideReader:
         return DirectReader(slide, tiff, levels)
     tiff.close()
     return slide
-
-
-def _has_more_levels(ours: SlideInfo, theirs: SlideInfo) -> bool:
-    same_size = (ours.width, ours.height) == (theirs.width, theirs.height)
-    return same_size and len(ours.levels) > len(theirs.levels)
 
 
 def _is_same(slide: OpenSlideReader, tiff: TiffReader, number: int) -> bool:

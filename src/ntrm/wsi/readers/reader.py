@@ -147,11 +147,9 @@ class SlideReader(Protocol):
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """(height, width, 3) pixels of ``level`` whose top left is the level-0 pixel (x, y); white outside."""
-        ...
 
     def close(self) -> None:
         """Close the file; closing twice does no harm."""
-        ...
 
 
 def unreadable(got: str, hint: str = "") -> DataError:

@@ -34,7 +34,7 @@ def centres(width, height):
     return x, y
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 def test_random_polygons_with_holes_match_shapely(seed):
     rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ def test_random_polygons_with_holes_match_shapely(seed):
     assert np.array_equal(fill(rings, width, height), shapely.contains_xy(area, x, y))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=seeds, whole=st.booleans())
 def test_areas_that_share_edges_neither_overlap_nor_leave_gaps(seed, whole):
     rng = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ class InMemory:
         return part
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds, step=st.fractions(Fraction(1, 2), 5, max_denominator=6), cells=st.integers(1, 8))
 def test_means_over_areas_match_counting_fine_cells(seed, step, cells):
     # Cut every value into as many equal slivers as the step's denominator: then borders fall between slivers.
@@ -153,7 +153,7 @@ def test_means_over_areas_match_counting_fine_cells(seed, step, cells):
     assert np.allclose(area_mean(values, float(step) * np.arange(cells + 1)), expected, atol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds, factor=st.integers(1, 4), left=st.integers(0, 5), top=st.integers(0, 5), block=st.integers(1, 40))
 def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, left, top, block):
     pixels = np.random.default_rng(seed).integers(0, 256, (37, 45, 3), dtype=np.uint8)

@@ -29,44 +29,38 @@ def per_cm(mpp):
     return {"resolution": (1e4 / x, 1e4 / y), "resolutionunit": "CENTIMETER"}
 
 
+def pyramid(image, levels):
+    """An image and halves of it."""
+    images = [image]
+    while len(images) < levels:
+        images.append(halved(images[-1]))
+    return images
+
+
+def write_levels(path: Path, images, *, subifds=False, metadata=None, ome=False, **options):
+    """Tiled images, each a page, or in SubIFDs of the first."""
+    options = {"tile": (64, 64), "photometric": "rgb", **options}
+    with tifffile.TiffWriter(path, ome=ome) as tif:
+        for number, image in enumerate(images):
+            first = {"metadata": metadata, "subifds": len(images) - 1 if subifds else None}
+            further = {"metadata": None, "subfiletype": 1}
+            tif.write(image, **(further if number else first), **options)
+    return path
+
+
 def write_tiled(path: Path, image, mpp=0.5, levels=3, **options):
     """A plain tiled pyramid: every level a page."""
-    with tifffile.TiffWriter(path) as tif:
-        for number in range(levels):
-            tif.write(
-                image,
-                tile=(64, 64),
-                photometric="rgb",
-                metadata=None,
-                subfiletype=1 if number else 0,
-                **per_cm(mpp),
-                **options,
-            )
-            image = halved(image)
-    return path
+    return write_levels(path, pyramid(image, levels), **per_cm(mpp), **options)
 
 
 def write_ome(path: Path, image, mpp=0.5, levels=3, planar=False, **options):
     """An OME-TIFF with its pyramid in SubIFDs; its description holds a name."""
     x, y = mpp if isinstance(mpp, tuple) else (mpp, mpp)
-    metadata = {"axes": "YXS", "PhysicalSizeX": x, "PhysicalSizeY": y, "Description": NAME, "Name": NAME}
-    if planar:
-        metadata["axes"] = "SYX"
-    with tifffile.TiffWriter(path, ome=True) as tif:
-        for number in range(levels):
-            pixels = np.moveaxis(image, -1, 0) if planar else image
-            tif.write(
-                pixels,
-                tile=(64, 64),
-                photometric="rgb",
-                planarconfig="separate" if planar else "contig",
-                metadata=None if number else metadata,
-                subfiletype=1 if number else 0,
-                subifds=None if number else levels - 1,
-                **options,
-            )
-            image = halved(image)
-    return path
+    metadata = {"axes": "SYX" if planar else "YXS", "PhysicalSizeX": x, "PhysicalSizeY": y}
+    metadata |= {"Description": NAME, "Name": NAME}
+    images = [np.moveaxis(one, -1, 0) if planar else one for one in pyramid(image, levels)]
+    planes = "separate" if planar else "contig"
+    return write_levels(path, images, subifds=True, ome=True, metadata=metadata, planarconfig=planes, **options)
 
 
 def write_strips(path: Path, image, mpp=0.5, rows=16, **options):

@@ -120,7 +120,7 @@ def test_letters_with_marks_are_found_however_they_are_spelt(tmp_path):
         assert found.path.is_file()
 
 
-def test_why_nothing_was_found_is_told(folder, tmp_path):
+def test_the_hint_says_why_no_slide_was_found(folder, tmp_path):
     with pytest.raises(UsageError, match="taken for results"):
         find_inputs([folder], out=folder.parent)
     for name in ("Images/a.tif", "Masks/a.png"):
@@ -134,7 +134,7 @@ def test_why_nothing_was_found_is_told(folder, tmp_path):
         find_inputs([tmp_path / "texts"])
 
 
-def test_shards_share_the_slides_out(random):
+def test_shards_split_the_slides(random):
     slides = [SlideInput(Path(str(k)), str(k)) for k in range(int(random.integers(1, 40)))]
     parts = int(random.integers(1, 12))
     shared = [slide for part in range(parts) for slide in shard_of(slides, f"{part + 1}/{parts}")]
@@ -156,7 +156,7 @@ def test_results_are_no_inputs(folder):
         find_inputs([folder], out=folder)
 
 
-def test_a_name_that_the_locale_cannot_spell_is_told_with_its_row(tmp_path, monkeypatch):
+def test_a_name_that_the_locale_cannot_spell_is_reported_with_its_row(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("slide\n皮.svs\n", encoding="utf-8")
     monkeypatch.setattr("os.fsencode", lambda name: str(name).encode("ascii"))
     with pytest.raises(DataError, match=r"a\.csv, row 2(.|\n)*u76ae(.|\n)*ascii") as caught:
@@ -178,7 +178,7 @@ def test_every_name_becomes_one_plain_folder(text):
 @pytest.mark.parametrize(
     "odd", ["..", "../../etc", "a b", "Müller", "con", "NUL.x", "a/b", "a\nb", "", "x" * 250, "皮膚"]
 )
-def test_odd_names_are_mended_and_stay_apart(odd):
+def test_odd_names_are_cleaned_and_stay_different(odd):
     assert safe_name(odd) != odd
     assert safe_name(odd) != safe_name(odd + " ")
 
@@ -194,7 +194,7 @@ def test_ids_are_file_names_where_they_can_be():
     assert slide_ids(slides("a.svs", "b.svs", ids=["P1"])) == ["P1", "b"]
 
 
-def test_equal_file_names_are_told_apart_by_where_they_lie():
+def test_equal_file_names_are_distinguished_by_their_folders():
     ids = slide_ids(slides("x/s.svs", "y/S.svs", "t.svs"))
     assert ids == slide_ids(slides("x/s.svs", "y/S.svs", "t.svs"))
     assert len({each.lower() for each in ids}) == 3
@@ -211,7 +211,7 @@ def files(*paths):
     return [SlideInput(Path(path), Path(path).name) for path in paths]
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path):
+def test_only_the_folders_that_differ_enter_the_id(tmp_path):
     some = files("a/s.svs", "b/s.svs", "t.svs")
     ids = slide_ids(some)
     assert len(set(ids)) == 3
@@ -263,7 +263,7 @@ def test_errors_lose_the_name(tmp_path):
     assert told == "cannot read slide-1: bad header in slide-1"
 
 
-def test_files_are_told_apart_by_size_and_either_end(tmp_path, random):
+def test_files_are_distinguished_by_size_and_either_end(tmp_path, random):
     content = bytearray(random.bytes(2 * FINGERPRINT_BYTES + 1000))
     path = tmp_path / "a.tif"
     path.write_bytes(content)

@@ -120,7 +120,8 @@ class NetworkRunner:
         try:
             return work(images)
         except (RuntimeError, MemoryError) as error:
-            if not _ran_out_of_memory(error):
+            out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError)
+            if not out_of_memory and not any(phrase in str(error) for phrase in _OUT_OF_MEMORY):
                 raise
             if len(images) == 1:
                 height, width = images[0].shape[:2]
@@ -198,8 +199,3 @@ def _joined(batches: Sequence[Segmentation]) -> Segmentation:
         torch.cat(coarse) if coarse else None,
         TissueGraph(*(torch.cat(values) for values in zip(*graphs, strict=True))) if graphs else None,
     )
-
-
-def _ran_out_of_memory(error: Exception) -> bool:
-    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return known or any(phrase in str(error) for phrase in _OUT_OF_MEMORY)

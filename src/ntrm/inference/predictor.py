@@ -104,7 +104,7 @@ class Predictor(NetworkRunner):
         """
         stack = isinstance(images, np.ndarray) and images.ndim == 4
         single = not (stack or isinstance(images, Sequence))
-        several: list[Any] = [_without_alpha(image) for image in ([images] if single else images)]
+        several: list[Any] = [_on_white(image) for image in ([images] if single else images)]
         done: dict[int, Prediction] = {}
         groups: dict[tuple[int, int], list[int]] = {}
         for image in several:
@@ -178,13 +178,17 @@ class Predictor(NetworkRunner):
             Prediction(
                 **{name: _cropped(array[index], *image.shape[:2]) for name, array in arrays.items()},
                 schema=self.config.schema,
-                graph=None if output.graph is None else _relations(output.graph, index, self.config.schema),
+                graph=None if output.graph is None else self._relations(output.graph, index),
             )
             for index, image in enumerate(images)
         ]
 
+    def _relations(self, graph: TissueGraph, index: int) -> TissueRelations:
+        arrays = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
+        return TissueRelations(self.config.schema.names, **arrays)
 
-def _without_alpha(image: Image) -> Image:
+
+def _on_white(image: Image) -> Image:
     """An RGBA image on white, as ``ntrm segment`` reads it; anything else as it is."""
     has_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 4
     return over_white(image) if has_alpha else image
@@ -198,8 +202,3 @@ def _to_numpy(tensor: Tensor) -> NDArray[Any]:
 def _cropped(array: NDArray[Any], height: int, width: int) -> NDArray[Any]:
     """Without the padding; the result keeps no larger array alive."""
     return array[..., :height, :width].copy()
-
-
-def _relations(graph: TissueGraph, index: int, schema: LabelSchema) -> TissueRelations:
-    arrays = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
-    return TissueRelations(names=schema.names, **arrays)

@@ -80,17 +80,16 @@ def find_pieces(tissue: BoolMask, mpp: float | Resolution) -> tuple[tuple[Piece,
     joined, _ = label_regions(dilated(tissue, JOINED_UM / 2, scale))
     labels = np.where(tissue, joined, 0)
     areas = np.bincount(labels.ravel()) * (scale.pixel_area_um2 / 1e6)
-    large = np.flatnonzero(areas >= LEAST_MM2).tolist()
-    large = [region for region in large if region > 0]
+    large = [region for region in range(1, len(areas)) if areas[region] >= LEAST_MM2]
     if len(large) > MOST_PIECES:
         raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
-    found = ndimage.find_objects(labels)
-    boxes = {region: _bbox(*found[region - 1]) for region in large}
+    slices = ndimage.find_objects(labels)
+    boxes = {region: _box(*slices[region - 1]) for region in large}
     ordered = [large[index] for index in reading_order([*boxes.values()])]
     numbers = np.zeros(len(areas), dtype=np.uint16)
     numbers[ordered] = np.arange(1, len(ordered) + 1)
     pieces = tuple(
-        Piece(number, boxes[region], round(float(areas[region]), 6), _at_edge(boxes[region], tissue.shape))
+        Piece(number, boxes[region], round(float(areas[region]), 6), _touches_edge(slices[region - 1], tissue.shape))
         for number, region in enumerate(ordered, start=1)
     )
     return pieces, np.asarray(numbers[labels])
@@ -150,10 +149,9 @@ def _stretched(start: int, length: int, factor: float, size: int) -> tuple[int, 
     return low, max(low + 1, min(math.ceil((start + length) * factor - 1e-6), size))
 
 
-def _bbox(rows: slice, columns: slice) -> Box:
+def _box(rows: slice, columns: slice) -> Box:
     return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
 
 
-def _at_edge(box: Box, shape: tuple[int, ...]) -> bool:
-    top, left, height, width = box
-    return top == 0 or left == 0 or top + height == shape[0] or left + width == shape[1]
+def _touches_edge(slices: tuple[slice, slice], shape: tuple[int, ...]) -> bool:
+    return any(one.start == 0 or one.stop == size for one, size in zip(slices, shape, strict=True))

@@ -88,16 +88,6 @@ def test_a_rounded_level_keeps_its_true_scale():
     assert info.scale(2) == (403 / 31, 301 / 25)
 
 
-def test_pixels_agree_with_openslide_at_every_level(tmp_path, random):
-    path = making.write_tiled(tmp_path / "a.tif", making.tissue(random, 301, 403), compression="zlib")
-    slide = open_slide(path)
-    for level in range(3):
-        for _ in range(10):
-            x, y = (int(number) for number in random.integers(0, 100, 2))
-            region = (x, y, 40, 30, level)
-            np.testing.assert_array_equal(slide.read(*region), openslide_pixels(path, *region))
-
-
 @pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
 @pytest.mark.parametrize("name", ["cmu-1-small-region.svs", "boxes.tiff", "small.svs"])
 def test_pixels_of_real_slides_agree_with_openslide(name, random):
@@ -219,14 +209,6 @@ def test_openslide_does_not_tell_the_name_either(tmp_path, random, monkeypatch):
             slide.read(0, 0, 100, 100, 0)
         assert "Jane" not in str(caught.value)
         assert "1957" not in str(caught.value)
-
-
-def test_absurd_tiles_do_not_reach_openslide(tmp_path, random):
-    path = making.write_tiled(tmp_path / "a.tif", making.tissue(random, 150, 211))
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        tif.pages[1].tags["TileWidth"].overwrite(2_080_374_784)
-    with pytest.raises(DataError):
-        open_slide(path).read(0, 0, 100, 70, 1)
 
 
 def test_missing_files_folders_and_pipes_are_refused(tmp_path):

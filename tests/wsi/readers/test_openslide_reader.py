@@ -86,24 +86,12 @@ def test_scanned_parts_and_jpeg_2000_are_left_to_openslide(tmp_path, random):
 
 def write_subifds(path, images, **options):
     """Further images in SubIFDs of the first, without OME's description."""
-    with tifffile.TiffWriter(path) as tif:
-        for number, image in enumerate(images):
-            tif.write(
-                image,
-                tile=(64, 64),
-                photometric="rgb",
-                metadata=None,
-                subfiletype=1 if number else 0,
-                subifds=None if number else len(images) - 1,
-                **making.per_cm(0.5),
-                **options,
-            )
-    return path
+    return making.write_levels(path, images, subifds=True, **making.per_cm(0.5), **options)
 
 
 def test_a_pyramid_that_openslide_does_not_see_is_tifffiles(tmp_path, random):
     image = making.tissue(random, 301, 403)
-    images = [image, making.halved(image), making.halved(making.halved(image))]
+    images = making.pyramid(image, 3)
     path = write_subifds(tmp_path / "a.tif", images, compression="zlib")
     assert len(OpenSlideReader(path).info.levels) == 1
     slide = open_slide(path)

@@ -50,7 +50,8 @@ def glass_colour(picture: Picture) -> NDArray[np.float32]:
     >>> glass_colour(np.full((8, 8, 3), (240, 241, 243), dtype=np.uint8)).tolist()
     [240.0, 241.0, 243.0]
     """
-    red, green, blue = _sampled_planes(picture)
+    step = max(1, math.ceil(math.sqrt(picture.shape[0] * picture.shape[1] / MOST_PIXELS)))
+    red, green, blue = (np.ascontiguousarray(picture[::step, ::step, k]) for k in range(3))
     darkest, brightest = _extremes(red, green, blue)
     bright = _bright(red, green, blue)
     # Readers paint what was never scanned pure white: no measure of the lamp where there is any true glass.
@@ -124,11 +125,6 @@ def check_picture(picture: Picture) -> None:
 def as_resolution(mpp: float | Resolution) -> Resolution:
     """µm/px along both axes; a number stands for square pixels."""
     return mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
-
-
-def _sampled_planes(picture: Picture) -> list[NDArray[np.uint8]]:
-    step = max(1, math.ceil(math.sqrt(picture.shape[0] * picture.shape[1] / MOST_PIXELS)))
-    return [np.ascontiguousarray(picture[::step, ::step, k]) for k in range(3)]
 
 
 def _brightest_peak(brightness: NDArray[np.int16]) -> int:

@@ -261,7 +261,7 @@ def test_no_damage_gets_through(tmp_path, random):
 def test_a_head_that_asks_for_all_the_memory_is_not_believed(tmp_path, random):
     Checkpoints(tmp_path, "plan").save(draw(random, 10))
     path = tmp_path / mask_store.CHECKPOINT_FILES[0]
-    for old, new in ((b"[3, 4, 5]", b"[3000000, 4000000, 5]"), (b"float32", b"object"), (b"[7]", b"[-7]")):
+    for old, new in ((b"(3, 4, 5)", b"(3000000, 4000000, 5)"), (b"<f4", b"|O8"), (b"(7,)", b"(-7,)")):
         Checkpoints(tmp_path, "plan").save(draw(random, 10))
         content = path.read_bytes()
         assert old in content

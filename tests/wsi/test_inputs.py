@@ -14,12 +14,12 @@ from ntrm.wsi.inputs import (
     FINGERPRINT_BYTES,
     LONGEST,
     SlideInput,
+    distinguishing_paths,
     find_inputs,
     safe_name,
     shard_of,
     slide_ids,
     source_fingerprint,
-    told_apart,
     without_name,
 )
 
@@ -216,13 +216,13 @@ def test_only_the_folders_that_differ_enter_the_id(tmp_path):
     ids = slide_ids(some)
     assert len(set(ids)) == 3
     assert ids[2] == "t"
-    assert told_apart(some, ids) == {ids[0]: "a/s.svs", ids[1]: "b/s.svs"}
+    assert distinguishing_paths(some, ids) == {ids[0]: "a/s.svs", ids[1]: "b/s.svs"}
     # Neither the order nor what lies above matters: a drive may be mounted elsewhere.
     moved = files(tmp_path / "b" / "s.svs", tmp_path / "a" / "s.svs")
     assert slide_ids(moved) == [ids[1], ids[0]]
     deeper = slide_ids(files("x/1/s.svs", "y/1/s.svs"))
     assert len(set(deeper)) == 2
-    assert told_apart(files("t.svs"), ["t"]) == {}
+    assert distinguishing_paths(files("t.svs"), ["t"]) == {}
     assert not any("a" in name.split("-")[0] for name in ids), "folders' names reach no output"
 
 

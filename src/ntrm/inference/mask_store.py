@@ -41,13 +41,13 @@ MAPS = (LABELS, CONFIDENCE)
 OFFSETS = {LABELS: 1, COARSE: 1, TIDY: 1}
 """Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
 
-CHECKPOINT_FORMAT = "ntrm-checkpoint/1"
+CHECKPOINT_FORMAT = "ntrm-checkpoint/2"
 CHECKPOINT_FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
 CHECKPOINT_PAUSE = 20
 """A checkpoint is due once this many times as long has passed as the last one took: it never holds up the network."""
-DTYPES = ("float32", "float64", "uint8")
 MAX_HEAD = 1 << 24
-CRC_BYTES = 4
+CRC_RESIDUE = 0x2144DF1C
+"""CRC-32 of anything that is followed by its own CRC-32."""
 
 
 class DiskArray:
@@ -332,7 +332,7 @@ class Checkpoints:
     def save(self, checkpoint: Checkpoint) -> None:
         """Replace the older of the two."""
         start = time.monotonic()
-        with whole_file(self._folder / CHECKPOINT_FILES[self._next]) as partial, partial.open("wb") as stream:
+        with whole_file(self._folder / CHECKPOINT_FILES[self._next]) as partial, partial.open("w+b") as stream:
             _write_checkpoint(stream, checkpoint, self._plan)
         self._next = 1 - self._next
         self._cost = time.monotonic() - start
@@ -358,21 +358,20 @@ class Checkpoints:
 
 
 def _write_checkpoint(stream: BinaryIO, checkpoint: Checkpoint, plan: str) -> None:
-    arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
-    described = [[name, str(array.dtype), list(array.shape)] for name, array in arrays.items()]
-    head = {
-        "format": CHECKPOINT_FORMAT,
-        "plan": plan,
-        "top": checkpoint.top,
-        "first": checkpoint.first,
-        "arrays": described,
-    }
-    line = json.dumps(head).encode() + b"\n"
+    """A line of JSON, the arrays as ``np.save`` writes them, and the CRC-32 of it all."""
+    head = {"top": checkpoint.top, "first": checkpoint.first, "arrays": [*checkpoint.arrays]}
+    stream.write(json.dumps({"format": CHECKPOINT_FORMAT, "plan": plan, **head}).encode() + b"\n")
+    for array in checkpoint.arrays.values():
+        np.save(stream, array, allow_pickle=False)
+    stream.write(_crc(stream).to_bytes(4, "little"))
+
+
+def _crc(stream: BinaryIO) -> int:
     crc = 0
-    for content in (line, *(array.data.cast("B") for array in arrays.values() if array.size)):
-        stream.write(content)
-        crc = zlib.crc32(content, crc)
-    stream.write(crc.to_bytes(CRC_BYTES, "little"))
+    stream.seek(0)
+    while chunk := stream.read(1 << 20):
+        crc = zlib.crc32(chunk, crc)
+    return crc
 
 
 def _read_head(stream: BinaryIO) -> dict[str, Any]:
@@ -388,28 +387,10 @@ def _read_head(stream: BinaryIO) -> dict[str, Any]:
 
 def _read_checkpoint(path: Path) -> Checkpoint | None:
     """The checkpoint, if every byte is as it was written."""
-    with suppress(OSError, ValueError, TypeError, MemoryError, RecursionError), path.open("rb") as stream:
-        crc = zlib.crc32(stream.readline(MAX_HEAD))
-        stream.seek(0)
-        head = _read_head(stream)
-        # Whatever the head says, no more memory is allocated than the file can fill.
-        left = path.stat().st_size - stream.tell() - CRC_BYTES
-        arrays = {}
-        for name, array in _allocated(head["arrays"], left):
-            if stream.readinto(array.data.cast("B")) != array.nbytes:
-                return None
-            crc = zlib.crc32(array.data.cast("B"), crc)
-            arrays[str(name)] = array
-        if stream.read() == crc.to_bytes(CRC_BYTES, "little"):
+    with suppress(OSError, EOFError, ValueError, TypeError, MemoryError, RecursionError), path.open("rb") as stream:
+        if _crc(stream) == CRC_RESIDUE:
+            stream.seek(0)
+            head = _read_head(stream)
+            arrays = {str(name): np.load(stream, allow_pickle=False) for name in head["arrays"]}
             return Checkpoint(head["top"], head["first"], arrays)
     return None
-
-
-def _allocated(described: list[Any], left: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    for name, kind, shape in described:
-        if kind not in DTYPES or not all(isinstance(size, int) and size > 0 for size in shape):
-            raise ValueError("unknown array")
-        left -= int(np.prod(shape, dtype=object)) * np.dtype(kind).itemsize
-        if left < 0:
-            raise ValueError("more than the file holds")
-        yield name, np.empty(shape, dtype=kind)

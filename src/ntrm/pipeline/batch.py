@@ -18,7 +18,7 @@ from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.options import Identity, Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate
-from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of, slide_ids, told_apart
+from ntrm.wsi.inputs import SlideInput, distinguishing_paths, find_inputs, shard_of, slide_ids
 from ntrm.wsi.isolated import ReaderPool
 
 CLUSTERS = ("ray",)
@@ -120,7 +120,7 @@ def _notes(slides: Sequence[SlideInput], ids: Sequence[str], *, names: bool) -> 
     often = sum(slide.times > 1 for slide in slides)
     notes = [f"given more than once, segmented once: {often} slide{'' if often == 1 else 's'}"] if often else []
     if names:
-        notes += [f"{slide_id} is {path}" for slide_id, path in told_apart(slides, ids).items()]
+        notes += [f"{slide_id} is {path}" for slide_id, path in distinguishing_paths(slides, ids).items()]
     return tuple(notes)
 
 

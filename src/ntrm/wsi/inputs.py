@@ -333,7 +333,7 @@ def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:
     return [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
 
 
-def told_apart(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
+def distinguishing_paths(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
     """Ids of slides of one name, each with as much of its path as distinguishes it from the others."""
     ends = [_path_ends(slides, group) for group in _same_ids(_plain_ids(slides))]
     return {ids[index]: end for group in ends for index, end in group.items() if not slides[index].slide_id}

@@ -159,12 +159,11 @@ def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def open_isolated(path: Path, limits: Limits | None = None, *, alone: bool = False) -> ReadingProcess:
-    """Open a slide in a child process; with ``alone`` the slide must be one file."""
-    return _opened(ReadingProcess(limits), path, alone=alone)
-
-
-def _opened(process: ReadingProcess, path: Path, *, alone: bool) -> ReadingProcess:
+def open_isolated(
+    path: Path, limits: Limits | None = None, *, alone: bool = False, process: ReadingProcess | None = None
+) -> ReadingProcess:
+    """Open a slide in a child process, a new one or ``process``; with ``alone`` the slide must be one file."""
+    process = process or ReadingProcess(limits)
     try:
         process.open(Path(path), alone=alone)
     except BaseException:
@@ -201,8 +200,8 @@ class ReaderPool:
         ready, self.waiting = self.waiting, None
         self._left -= 1
         # One that was killed while it waited is no fault of the slide.
-        process = ready if ready is not None and ready.alive else ReadingProcess(self._limits)
-        reader = _opened(process, path, alone=alone)
+        process = ready if ready is not None and ready.alive else None
+        reader = open_isolated(path, self._limits, alone=alone, process=process)
         self._prepare()
         return reader
 

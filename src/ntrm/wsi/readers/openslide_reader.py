@@ -210,9 +210,10 @@ def _is_same(slide: OpenSlideReader, tiff: TiffReader, number: int) -> bool:
         return False
     theirs, ours = slide.info.levels[number], tiff.info.levels[number]
     same_size = (theirs.width, theirs.height, theirs.downsample) == (ours.width, ours.height, ours.downsample)
-    if not same_size or not theirs.downsample.is_integer() or not tiff.holds_all(number, COMPRESSIONS):
+    plane = tiff.plane(number)
+    if not same_size or not theirs.downsample.is_integer() or plane is None or not plane.holds_all(COMPRESSIONS):
         return False
-    trials = _trials(theirs, tiff.fullest(number))
+    trials = _trials(theirs, plane.fullest())
     return all(np.array_equal(slide.read(*region, number), tiff.read(*region, number)) for region in trials)
 
 

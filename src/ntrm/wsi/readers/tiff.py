@@ -108,7 +108,7 @@ class Plane:
         return self._tiled and self._per_piece == 3 and complete and self._compression in compressions
 
     def fullest(self) -> tuple[int, int]:
-        """Column and row at which the strip or tile of most bytes begins."""
+        """Column and row at which the strip or tile of most bytes begins: glass takes few, tissue many."""
         counts = self._counts[: self._across * self._down]
         row, column = divmod(counts.index(max(counts)), self._across)
         return column * self.piece[0], row * self.piece[1]
@@ -219,14 +219,10 @@ class TiffReader:
 
         return read_padded(this, left, top, width, height, inside)
 
-    def holds_all(self, level: int, compressions: Container[int]) -> bool:
-        """Whether a level is one plane of RGB in tiles, all of them there, of one of these compressions."""
+    def plane(self, level: int) -> Plane | None:
+        """The plane of a level; None where each colour has one of its own."""
         planes = self._levels[level]
-        return len(planes) == 1 and planes[0].holds_all(compressions)
-
-    def fullest(self, level: int) -> tuple[int, int]:
-        """Column and row at which the strip or tile of most bytes begins: glass takes few, tissue many."""
-        return self._levels[level][0].fullest()
+        return planes[0] if len(planes) == 1 else None
 
     def close(self) -> None:
         """Close the file."""

@@ -37,13 +37,14 @@ from ntrm.wsi.readers.formats import open_slide
 BLURS = (0.0, 0.7, 1.0, 1.2, 1.7, 2.5)
 REAL = {"glas": (0.62, 1.24, 2.5), "gleason2019": (1.25, 2.5, 6.7)}
 PHANTOM_MPP = 6.7
+COARSE = Resolution.square(2 * PHANTOM_MPP)
 
 
 def phantom(seed: int) -> tuple[Any, list[Any]]:
     """Thumbnail and samples of a drawn section."""
     picture = clean(seed, PHANTOM_MPP)
     small = area_average(picture, 2, 2)
-    windows = sample_windows(tissue_of(small, 2 * PHANTOM_MPP), 2 * PHANTOM_MPP, PHANTOM_MPP, picture.shape[:2])
+    windows = sample_windows(tissue_of(small, COARSE), COARSE, Resolution.square(PHANTOM_MPP), picture.shape[:2])
     return small, [picture[window.slices] for window in windows]
 
 

@@ -24,6 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from tests.wsi.pictures import BKG, creased
 
 from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average
 from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.noise import derive
@@ -46,7 +47,7 @@ def scanned(picture: Any, seed: int) -> Thumbnail:
     drawn = Artefacts.draw(derive(seed, "scan"))
     mild = Artefacts(drawn.uneven_light, drawn.blur_um, drawn.sensor_noise, drawn.jpeg_quality)
     out = expose(picture.astype(np.float32), MPP, seed, mild)
-    return Thumbnail.of(area_average(out, SHRUNK, SHRUNK), MPP * SHRUNK)
+    return Thumbnail(area_average(out, SHRUNK, SHRUNK), Resolution.square(MPP * SHRUNK))
 
 
 def found_folds(seen: Thumbnail) -> dict[float, Any]:

@@ -7,26 +7,28 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, expose, render
 from ntrm.phantom.stain import Stain
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_tissue
 
 MPP = 13.4
+SQUARE = Resolution.square(MPP)
 BKG = SKIN.index("BKG")
 PENS = {"blue": (1.0, 0.62, 0.2), "green": (0.9, 0.35, 0.55), "black": (0.8, 0.8, 0.72), "red": (0.05, 1.0, 0.95)}
 HAEMATOXYLIN, BROWN = (0.65, 0.70, 0.29), (0.27, 0.57, 0.78)
 
 
-def tissue_of(picture, mpp=MPP):
+def tissue_of(picture, mpp=SQUARE):
     """The tissue that is found in a picture."""
-    thumbnail = Thumbnail.of(picture, mpp)
+    thumbnail = Thumbnail(picture, mpp)
     return find_tissue(thumbnail, find_pen(thumbnail))
 
 
-def pen_of(picture, mpp=MPP):
+def pen_of(picture):
     """The pen marks that are found in a picture."""
-    thumbnail = Thumbnail.of(picture, mpp)
+    thumbnail = Thumbnail(picture, SQUARE)
     return thumbnail.upsampled(find_pen(thumbnail))
 
 

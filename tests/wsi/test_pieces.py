@@ -9,6 +9,7 @@ from ntrm.data.tiles import Window
 from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, reading_order
 
 MPP = 20.0
+SQUARE = Resolution.square(MPP)
 
 
 def blank(height=200, width=300):
@@ -40,7 +41,7 @@ def test_fragments_join_within_the_gap_and_not_beyond():
         tissue = blank()
         tissue[20:80, 20:80] = True
         tissue[20:80, 80 + distance : 140 + distance] = True
-        pieces, labels = find_pieces(tissue, MPP)
+        pieces, labels = find_pieces(tissue, SQUARE)
         assert len(pieces) == count
         assert ((labels > 0) == tissue).all(), "the glass between fragments is no tissue"
 
@@ -50,7 +51,7 @@ def test_crumbs_are_no_piece_of_their_own():
     tissue = blank()
     tissue[20:80, 20:80] = True
     tissue[150 : 150 + side - 1, 200 : 200 + side - 1] = True
-    pieces, labels = find_pieces(tissue, MPP)
+    pieces, labels = find_pieces(tissue, SQUARE)
     assert [piece.bbox for piece in pieces] == [(20, 20, 60, 60)]
     assert not labels[140:, 190:].any()
 
@@ -63,7 +64,7 @@ def test_the_number_does_not_hang_on_a_few_pixels(random):
             for left in columns:
                 y, x = top + random.integers(-6, 7), left + random.integers(-6, 7)
                 tissue[y : y + random.integers(34, 42), x : x + random.integers(34, 42)] = True
-        pieces, labels = find_pieces(tissue, MPP)
+        pieces, labels = find_pieces(tissue, SQUARE)
         middles = [(top + 19, left + 19) for top in rows for left in columns]
         assert [labels[place] for place in middles] == list(range(1, 13))
         assert [piece.number for piece in pieces] == list(range(1, 13))
@@ -80,18 +81,18 @@ def test_says_which_pieces_touch_the_edge():
     tissue[0:60, 20:80] = True
     tissue[100:160, 20:80] = True
     tissue[100:160, 240:300] = True
-    assert [piece.touches_edge for piece in find_pieces(tissue, MPP)[0]] == [True, False, True]
+    assert [piece.touches_edge for piece in find_pieces(tissue, SQUARE)[0]] == [True, False, True]
 
 
 def test_glass_has_no_piece():
-    pieces, labels = find_pieces(blank(), MPP)
+    pieces, labels = find_pieces(blank(), SQUARE)
     assert pieces == ()
     assert labels.shape == (200, 300)
     assert not labels.any()
 
 
 def test_finds_the_pieces_of_a_phantom_slide(phantom_slide):
-    pieces, labels = find_pieces(phantom_slide.mask != SKIN.index("BKG"), 13.4)
+    pieces, labels = find_pieces(phantom_slide.mask != SKIN.index("BKG"), Resolution.square(13.4))
     true_boxes = [
         [round(um / 13.4) for um in (piece.top_um, piece.left_um, piece.height_um, piece.width_um)]
         for piece in phantom_slide.pieces
@@ -111,7 +112,7 @@ def test_finds_the_pieces_of_a_phantom_slide(phantom_slide):
 def test_labels_on_another_grid_are_those_of_the_pixel_under_the_middle(random):
     labels = random.integers(0, 5, (40, 50)).astype(np.uint16)
     window = Window(top=17, left=33, height=60, width=70)
-    there = PieceMap((), labels, Resolution(13.0, 11.0)).on_grid(6.7, window)
+    there = PieceMap((), labels, Resolution(13.0, 11.0)).on_grid(Resolution.square(6.7), window)
     for y, x in random.integers(0, (60, 70), (50, 2)):
         row, column = int((17 + y + 0.5) * 6.7 / 11.0), int((33 + x + 0.5) * 6.7 / 13.0)
         assert there[y, x] == labels[min(row, 39), min(column, 49)]
@@ -123,11 +124,11 @@ def test_the_window_of_a_piece_holds_all_its_labels(random):
     tissue = blank(60, 80)
     top, left = random.integers(5, 20, 2)
     tissue[top : top + 30, left : left + 40] = True
-    pieces = PieceMap.of(tissue, MPP)
+    pieces = PieceMap.of(tissue, SQUARE)
     (piece,) = pieces.pieces
     shape = (60 * 20 // 7, 80 * 20 // 7)
-    fine = pieces.on_grid(7.0, Window(0, 0, *shape))
-    window = piece.window(MPP, 7.0, shape)
+    fine = pieces.on_grid(Resolution.square(7.0), Window(0, 0, *shape))
+    window = piece.window(SQUARE, Resolution.square(7.0), shape)
     assert (fine[window.slices] > 0).sum() == (fine > 0).sum()
     assert window.height <= 30 * 20 / 7 + 2
 
@@ -142,4 +143,4 @@ def test_an_impossible_piece_is_refused(wrong):
 
 def test_refuses_what_is_no_mask():
     with pytest.raises(DataError, match="no tissue mask"):
-        find_pieces(np.zeros((4, 4), dtype=np.uint8), MPP)
+        find_pieces(np.zeros((4, 4), dtype=np.uint8), SQUARE)

@@ -12,6 +12,8 @@ from ntrm.data.tiles import Window, tile_windows
 from ntrm.phantom.render import render
 from ntrm.wsi.tissue_mask import windows_with_tissue
 
+THUMB, MODEL = Resolution.square(13.4), Resolution.square(6.7)
+
 
 def shares(found, mask):
     """Share of the tissue that was missed, and of the glass that was taken."""
@@ -117,7 +119,7 @@ def test_refuses_what_is_no_picture_or_no_resolution():
     with pytest.raises(DataError, match="must be RGB"):
         tissue_of(np.zeros((0, 4, 3), dtype=np.uint8))
     with pytest.raises(RefusedError, match="implausible"):
-        tissue_of(np.zeros((4, 4, 3), dtype=np.uint8), 0.0)
+        tissue_of(np.zeros((4, 4, 3), dtype=np.uint8), Resolution.square(0.0))
 
 
 def test_a_real_section_under_a_real_pen_is_tissue():
@@ -129,7 +131,7 @@ def test_a_real_section_under_a_real_pen_is_tissue():
     with Image.open(Path(folder) / "slides" / "pen-marks.png") as image:
         # About 2 µm/px: 754 pixels are 1.5 mm.
         picture = np.asarray(image.convert("RGB").resize((image.width // 6, image.height // 6), Image.Resampling.BOX))
-    assert tissue_of(picture, 12.0).mean() > 0.97
+    assert tissue_of(picture, Resolution.square(12.0)).mean() > 0.97
 
 
 def brute_force(windows, tissue, thumb, model, margin_um):
@@ -160,35 +162,35 @@ def test_agrees_with_every_pixel_against_every_window(random, margin):
 def test_no_place_of_tissue_loses_a_window(random):
     tissue = random.random((100, 100)) < 0.001
     windows = tile_windows(400, 400, size=64, overlap=16)
-    kept = set(windows_with_tissue(windows, tissue, 13.4, 3.35))
+    kept = set(windows_with_tissue(windows, tissue, THUMB, Resolution.square(3.35)))
     fine = tissue.repeat(4, axis=0).repeat(4, axis=1)
     assert all(window in kept for window in windows if fine[window.slices].any())
 
 
 def test_glass_alone_needs_no_window_and_tissue_alone_needs_all():
     windows = tile_windows(300, 300, size=64, overlap=16)
-    assert windows_with_tissue(windows, np.zeros((150, 150), dtype=bool), 13.4, 6.7) == ()
-    assert windows_with_tissue(windows, np.ones((150, 150), dtype=bool), 13.4, 6.7) == windows
-    assert windows_with_tissue((), np.ones((150, 150), dtype=bool), 13.4, 6.7) == ()
+    assert windows_with_tissue(windows, np.zeros((150, 150), dtype=bool), THUMB, MODEL) == ()
+    assert windows_with_tissue(windows, np.ones((150, 150), dtype=bool), THUMB, MODEL) == windows
+    assert windows_with_tissue((), np.ones((150, 150), dtype=bool), THUMB, MODEL) == ()
 
 
 def test_a_section_smaller_than_the_window_is_one_window():
     windows = tile_windows(20, 30, size=64)
     tissue = np.zeros((10, 15), dtype=bool)
     tissue[9, 14] = True
-    assert windows_with_tissue(windows, tissue, 13.4, 6.7) == windows
+    assert windows_with_tissue(windows, tissue, THUMB, MODEL) == windows
 
 
 def test_a_window_beyond_a_thumbnail_that_ends_early_looks_at_its_last_pixel():
     tissue = np.zeros((10, 10), dtype=bool)
     tissue[9, 9] = True
     beyond = Window(205, 205, 10, 10)
-    assert windows_with_tissue((beyond,), tissue, 20.0, 1.0, margin_um=0) == (beyond,)
+    assert windows_with_tissue((beyond,), tissue, Resolution.square(20), Resolution.square(1), margin_um=0) == (beyond,)
 
 
 def test_refuses_what_is_no_mask():
     windows = tile_windows(20, 30, size=64)
     with pytest.raises(DataError, match="no tissue mask"):
-        windows_with_tissue(windows, np.zeros((4, 4), dtype=np.uint8), 13.4, 6.7)
+        windows_with_tissue(windows, np.zeros((4, 4), dtype=np.uint8), THUMB, MODEL)
     with pytest.raises(UsageError, match="margin"):
-        windows_with_tissue(windows, np.zeros((4, 4), dtype=bool), 13.4, 6.7, margin_um=-1)
+        windows_with_tissue(windows, np.zeros((4, 4), dtype=bool), THUMB, MODEL, margin_um=-1)

@@ -248,8 +248,9 @@ class BandStore:
         return end
 
     def _close(self) -> None:
-        for opened in (*self._streams.values(), *self._maps):
-            opened.close()
+        files: list[BinaryIO | DiskArray] = [*self._streams.values(), *self._maps]
+        for file in files:
+            file.close()
 
 
 def drop(folder: Path) -> None:

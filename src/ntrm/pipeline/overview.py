@@ -54,7 +54,7 @@ class SlideOverview:
 def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> SlideOverview:
     """Find tissue, and have the slide judged in ``background``; refuses a poor one where that was asked for."""
     picture, resolution = thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp))
-    seen = Thumbnail.of(picture, resolution)
+    seen = Thumbnail(picture, resolution)
     pen = find_pen(seen)
     tissue = find_tissue(seen, pen)
     windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))

@@ -17,7 +17,6 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import BoolMask, Indices, dilated, label_regions
-from ntrm.wsi.quality.thumbnail import as_resolution
 
 PieceLabels = NDArray[np.uint16]
 Box = tuple[int, int, int, int]
@@ -47,16 +46,15 @@ class Piece:
         if self.number < 1 or min(top, left) < 0 or min(height, width) < 1 or not 0 < self.area_mm2 < math.inf:
             raise UsageError("impossible piece", got=self, expected="a number from 1, a box with pixels, an area")
 
-    def window(self, mask_mpp: float | Resolution, grid_mpp: float | Resolution, shape: tuple[int, int]) -> Window:
+    def window(self, mask_mpp: Resolution, grid_mpp: Resolution, shape: tuple[int, int]) -> Window:
         """Its box on another grid of the same slide, ``shape`` (height, width) pixels large; every pixel it touches.
 
-        >>> Piece(1, (2, 4, 10, 20), 1.0, False).window(13.4, 6.7, (100, 100))
+        >>> Piece(1, (2, 4, 10, 20), 1.0, False).window(Resolution(20, 20), Resolution(10, 10), (100, 100))
         Window(top=4, left=8, height=20, width=40, pad_bottom=0, pad_right=0)
         """
-        source, goal = as_resolution(mask_mpp), as_resolution(grid_mpp)
         top, left, height, width = self.bbox
-        rows = _stretched(top, height, source.y / goal.y, shape[0])
-        columns = _stretched(left, width, source.x / goal.x, shape[1])
+        rows = _stretched(top, height, mask_mpp.y / grid_mpp.y, shape[0])
+        columns = _stretched(left, width, mask_mpp.x / grid_mpp.x, shape[1])
         return Window(rows[0], columns[0], rows[1] - rows[0], columns[1] - columns[0])
 
     def as_dict(self) -> dict[str, object]:
@@ -64,22 +62,21 @@ class Piece:
         return {**asdict(self), "bbox": list(self.bbox)}
 
 
-def find_pieces(tissue: BoolMask, mpp: float | Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
+def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
     """The pieces of a tissue mask (H, W) at ``mpp`` µm/px, and the mask of their numbers (H, W), 0 for no piece.
 
     >>> tissue = np.zeros((60, 120), dtype=bool)
     >>> tissue[10:50, 10:50] = tissue[12:50, 90:110] = True
-    >>> pieces, labels = find_pieces(tissue, 20.0)
+    >>> pieces, labels = find_pieces(tissue, Resolution.square(20.0))
     >>> [(piece.number, piece.bbox, piece.area_mm2) for piece in pieces]
     [(1, (10, 10, 40, 40), 0.64), (2, (12, 90, 38, 20), 0.304)]
     """
     if tissue.ndim != 2 or tissue.dtype != np.bool_:
         raise DataError("no tissue mask", got=f"{tissue.dtype} {tissue.shape}", expected="bool (height, width)")
-    scale = as_resolution(mpp)
     # Half the distance on either side: two fragments grow together when the gap is less than the whole.
-    joined, _ = label_regions(dilated(tissue, JOINED_UM / 2, scale))
+    joined, _ = label_regions(dilated(tissue, JOINED_UM / 2, mpp))
     labels = np.where(tissue, joined, 0)
-    areas = np.bincount(labels.ravel()) * (scale.pixel_area_um2 / 1e6)
+    areas = np.bincount(labels.ravel()) * (mpp.pixel_area_um2 / 1e6)
     large = [region for region in range(1, len(areas)) if areas[region] >= LEAST_MM2]
     if len(large) > MOST_PIECES:
         raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
@@ -104,15 +101,14 @@ class PieceMap:
     mpp: Resolution
 
     @classmethod
-    def of(cls, tissue: BoolMask, mpp: float | Resolution) -> PieceMap:
+    def of(cls, tissue: BoolMask, mpp: Resolution) -> PieceMap:
         """Of a tissue mask."""
-        return cls(*find_pieces(tissue, mpp), as_resolution(mpp))
+        return cls(*find_pieces(tissue, mpp), mpp)
 
-    def on_grid(self, grid_mpp: float | Resolution, window: Window) -> PieceLabels:
+    def on_grid(self, grid_mpp: Resolution, window: Window) -> PieceLabels:
         """Numbers of the pieces in a window of another grid of the slide: (window.height, window.width)."""
-        goal = as_resolution(grid_mpp)
-        rows = _nearest(window.top, window.height, goal.y / self.mpp.y, self.numbers.shape[0])
-        columns = _nearest(window.left, window.width, goal.x / self.mpp.x, self.numbers.shape[1])
+        rows = _nearest(window.top, window.height, grid_mpp.y / self.mpp.y, self.numbers.shape[0])
+        columns = _nearest(window.left, window.width, grid_mpp.x / self.mpp.x, self.numbers.shape[1])
         # The tissue's rows are few: they are widened before they are repeated.
         first = int(rows[0])
         wide = self.numbers[first : int(rows[-1]) + 1][:, columns]

@@ -37,7 +37,7 @@ from ntrm.wsi.quality.morphology import (
     without_holes,
     without_small_regions,
 )
-from ntrm.wsi.quality.thumbnail import Thumbnail, as_resolution
+from ntrm.wsi.quality.thumbnail import Thumbnail
 
 STRONG = 0.04
 """Colour (a difference of optical densities) of what is plainly tissue."""
@@ -107,7 +107,7 @@ def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
     """Averages of the pixels that count (1 of 0 and 1), and of them only."""
     weight = np.maximum(blurred(counted, um, scale), LEAST_WEIGHT)
-    return [blurred(plane, um, scale) / weight for plane in planes]
+    return [np.asarray(blurred(plane, um, scale) / weight, dtype=np.float32) for plane in planes]
 
 
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
@@ -179,8 +179,8 @@ def _widened(tissue: BoolMask, scale: Resolution) -> BoolMask:
 def windows_with_tissue(
     windows: Sequence[Window],
     tissue: BoolMask,
-    thumb_mpp: float | Resolution,
-    model_mpp: float | Resolution,
+    thumb_mpp: Resolution,
+    model_mpp: Resolution,
     *,
     margin_um: float = WINDOW_MARGIN_UM,
 ) -> tuple[Window, ...]:
@@ -192,7 +192,7 @@ def windows_with_tissue(
     >>> tissue = np.zeros((50, 50), dtype=bool)
     >>> tissue[40, 40] = True
     >>> windows = (Window(0, 0, 64, 64), Window(0, 36, 64, 64), Window(36, 0, 64, 64), Window(36, 36, 64, 64))
-    >>> windows_with_tissue(windows, tissue, 20.0, 10.0)
+    >>> windows_with_tissue(windows, tissue, Resolution.square(20), Resolution.square(10))
     (Window(top=36, left=36, height=64, width=64, pad_bottom=0, pad_right=0),)
     """
     if tissue.ndim != 2 or tissue.dtype != np.bool_ or tissue.size == 0:
@@ -201,10 +201,9 @@ def windows_with_tissue(
         raise UsageError("impossible margin around tissue", got=margin_um, expected="µm, 0 or more")
     if not windows:
         return ()
-    thumb, model = as_resolution(thumb_mpp), as_resolution(model_mpp)
     tops, lefts, heights, widths = np.array([(w.top, w.left, w.height, w.width) for w in windows], dtype=np.float64).T
-    top, bottom = _covered(tops, heights, model.y, thumb.y, margin_um, tissue.shape[0])
-    left, right = _covered(lefts, widths, model.x, thumb.x, margin_um, tissue.shape[1])
+    top, bottom = _covered(tops, heights, model_mpp.y, thumb_mpp.y, margin_um, tissue.shape[0])
+    left, right = _covered(lefts, widths, model_mpp.x, thumb_mpp.x, margin_um, tissue.shape[1])
     counts = pixels_inside(tissue, top, bottom, left, right)
     return tuple(window for window, count in zip(windows, counts, strict=True) if count)
 

@@ -6,8 +6,8 @@ from PIL import Image
 from tests.wsi.pictures import (
     BROWN,
     HAEMATOXYLIN,
-    MPP,
     PENS,
+    SQUARE,
     clean,
     folded,
     marked,
@@ -20,6 +20,7 @@ from tests.wsi.pictures import (
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average
 from ntrm.wsi.quality.checks import (
     COLOURS,
@@ -38,7 +39,7 @@ from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 
 
 def judged(picture, tissue=None, **more):
-    thumbnail = Thumbnail.of(picture, MPP)
+    thumbnail = Thumbnail(picture, SQUARE)
     tissue = tissue_of(picture) if tissue is None else tissue
     return assess_quality(thumbnail, tissue, find_pen(thumbnail), **more)
 
@@ -72,7 +73,7 @@ def test_a_blurred_section_is_out_of_focus(section_seed):
     picture = clean(section_seed, 6.7)
     thumbnail = picture.reshape(220, 2, 330, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
     tissue = tissue_of(thumbnail)
-    windows = sample_windows(tissue, MPP, 6.7, picture.shape[:2], size=128)
+    windows = sample_windows(tissue, SQUARE, Resolution.square(6.7), picture.shape[:2], size=128)
     sharp = [picture[window.slices] for window in windows]
     assert not judged(thumbnail, tissue, samples=sharp).out_of_focus.flag
     blurred = [out_of_focus(sample, 1.7) for sample in sharp]

@@ -12,6 +12,8 @@ from ntrm.data.tiles import Window
 from ntrm.wsi.quality.checks import FLAGGED
 from ntrm.wsi.quality.focus import LEAST_PIXELS, as_judged, blur_score, fine_detail, sample_windows
 
+THUMB, MODEL = Resolution.square(13.4), Resolution.square(6.7)
+
 REAL = Path(os.environ.get("NTRM_REAL_DATA", "/nowhere"))
 
 
@@ -56,8 +58,8 @@ def test_the_score_is_that_of_the_median():
 def test_samples_show_tissue_lie_on_the_grid_and_are_always_the_same(random):
     tissue = np.zeros((100, 150), dtype=bool)
     tissue[30:70, 40:120] = True
-    windows = sample_windows(tissue, 13.4, 6.7, (199, 301), count=5, size=32)
-    assert windows == sample_windows(tissue, 13.4, 6.7, (199, 301), count=5, size=32)
+    windows = sample_windows(tissue, THUMB, MODEL, (199, 301), count=5, size=32)
+    assert windows == sample_windows(tissue, THUMB, MODEL, (199, 301), count=5, size=32)
     assert 1 <= len(windows) <= 5
     for window in windows:
         assert window.top + window.height <= 199
@@ -67,7 +69,7 @@ def test_samples_show_tissue_lie_on_the_grid_and_are_always_the_same(random):
 
 def test_samples_come_from_the_fuller_half(random):
     tissue = random.random((90, 130)) < np.linspace(0, 1, 130)
-    windows = sample_windows(tissue, 10.0, 4.0, (225, 325), count=1000, size=30)
+    windows = sample_windows(tissue, Resolution.square(10), Resolution.square(4), (225, 325), count=1000, size=30)
     shares = {}
     for top in range(0, 225 - 30 + 1, 30):
         for left in range(0, 325 - 30 + 1, 30):
@@ -84,20 +86,21 @@ def test_the_slides_own_glass_counts_where_a_sample_shows_none(section_seed):
 
 
 def test_a_slide_smaller_than_a_sample_is_one_sample_and_glass_is_none():
-    assert sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == (Window(0, 0, 10, 10),)
-    assert sample_windows(np.zeros((5, 5), dtype=bool), 13.4, 6.7, (10, 10)) == ()
+    assert sample_windows(np.ones((5, 5), dtype=bool), THUMB, MODEL, (10, 10)) == (Window(0, 0, 10, 10),)
+    assert sample_windows(np.zeros((5, 5), dtype=bool), THUMB, MODEL, (10, 10)) == ()
 
 
 def test_fine_pixels_are_put_together_before_they_are_judged(random):
     fine = random.integers(0, 256, (60, 40, 3), dtype=np.uint8)
     means = fine.reshape(30, 2, 20, 2, 3).astype(np.float64).mean(axis=(1, 3))
-    np.testing.assert_array_equal(as_judged(fine, 0.62), np.floor(means + 0.5))
+    np.testing.assert_array_equal(as_judged(fine, Resolution.square(0.62)), np.floor(means + 0.5))
     for mpp, shape in ((0.3, (15, 10, 3)), (1.0, (30, 20, 3)), (1.2, (60, 40, 3)), (6.7, (60, 40, 3))):
-        assert as_judged(fine, mpp).shape == shape
+        assert as_judged(fine, Resolution.square(mpp)).shape == shape
     assert as_judged(fine, Resolution(0.62, 1.3)).shape == (60, 20, 3)
     # As many pixels of each window are left at any µm/px.
-    for window in sample_windows(np.ones((30, 30), dtype=bool), 13.4, 0.3, (1340, 1340), size=64):
-        assert as_judged(np.zeros((window.height, window.width, 3), dtype=np.uint8), 0.3).shape == (64, 64, 3)
+    mpp = Resolution.square(0.3)
+    for window in sample_windows(np.ones((30, 30), dtype=bool), THUMB, mpp, (1340, 1340), size=64):
+        assert as_judged(np.zeros((window.height, window.width, 3), dtype=np.uint8), mpp).shape == (64, 64, 3)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
@@ -105,13 +108,13 @@ def test_no_sharp_image_of_colon_is_called_blurred_and_every_blurred_one_is(rand
     names = random.choice(sorted((REAL / "glas" / "Images").glob("*.jpg")), 8, replace=False)
     for path in names:
         with Image.open(path) as image:
-            sharp = as_judged(np.asarray(image.convert("RGB")), 0.62)
+            sharp = as_judged(np.asarray(image.convert("RGB")), Resolution.square(0.62))
         assert blur_score([fine_detail(sharp)]) < FLAGGED["out_of_focus"], path.name
         assert blur_score([fine_detail(out_of_focus(sharp, 1.7))]) >= FLAGGED["out_of_focus"], path.name
 
 
 def test_refuses_impossible_samples():
     with pytest.raises(UsageError, match="samples"):
-        sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (10, 10), count=0)
+        sample_windows(np.ones((5, 5), dtype=bool), THUMB, MODEL, (10, 10), count=0)
     with pytest.raises(UsageError, match="nothing to sample"):
-        sample_windows(np.ones((5, 5), dtype=bool), 13.4, 6.7, (0, 10))
+        sample_windows(np.ones((5, 5), dtype=bool), THUMB, MODEL, (0, 10))

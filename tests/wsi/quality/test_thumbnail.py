@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
-from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, clean, marked, pen_of, skin_mask, stained
+from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, SQUARE, clean, marked, pen_of, skin_mask, stained
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, render
 from ntrm.wsi.quality.thumbnail import (
     Thumbnail,
-    as_resolution,
     check_picture,
     glass_colour,
     green_density,
@@ -17,7 +16,7 @@ from ntrm.wsi.quality.thumbnail import (
 
 def test_the_coarser_grid_holds_means_of_blocks(section_seed):
     picture = clean(section_seed)[:219, :327]
-    seen = Thumbnail.of(picture, MPP)
+    seen = Thumbnail(picture, SQUARE)
     assert seen.factors == (2, 2)
     assert seen.coarse == Resolution.square(2 * MPP)
     density = optical_density(picture)
@@ -28,14 +27,14 @@ def test_the_coarser_grid_holds_means_of_blocks(section_seed):
 
 
 def test_an_average_keeps_the_mean_and_loses_detail(section_seed):
-    seen = Thumbnail.of(clean(section_seed), MPP)
+    seen = Thumbnail(clean(section_seed), SQUARE)
     for plane, averaged in zip(seen.planes, seen.averaged, strict=True):
         assert averaged.mean() == pytest.approx(plane.mean(), abs=1e-3)
         assert averaged.std() < plane.std()
 
 
 def test_masks_go_to_the_coarser_grid_and_back(random):
-    seen = Thumbnail.of(np.full((31, 45, 3), 240, dtype=np.uint8), Resolution(10.0, 14.0))
+    seen = Thumbnail(np.full((31, 45, 3), 240, dtype=np.uint8), Resolution(10.0, 14.0))
     assert seen.factors == (2, 3)
     blocks = random.random((16, 15)) < 0.5
     mask = seen.upsampled(blocks)
@@ -45,11 +44,11 @@ def test_masks_go_to_the_coarser_grid_and_back(random):
 
 
 def test_a_coarse_picture_is_its_own_grid():
-    seen = Thumbnail.of(np.full((5, 6, 3), 240, dtype=np.uint8), 30.0)
+    seen = Thumbnail(np.full((5, 6, 3), 240, dtype=np.uint8), Resolution.square(30.0))
     assert seen.factors == (1, 1)
     assert seen.coarse == seen.scale
     with pytest.raises(DataError, match="must be RGB"):
-        Thumbnail.of(np.zeros((5, 6), dtype=np.uint8), 30.0)
+        Thumbnail(np.zeros((5, 6), dtype=np.uint8), Resolution.square(30.0))
 
 
 def test_glass_is_found_beside_tissue_and_beside_what_was_not_scanned(random):
@@ -94,11 +93,6 @@ def test_a_large_picture_tells_the_same_glass_as_its_parts(random):
     picture[200:700, 300:1000] = (200, 120, 170)
     assert np.abs(glass_colour(picture) - glass_colour(picture[:200])).max() <= 1
     assert np.abs(glass_colour(picture) - (238, 240, 243)).max() <= 1
-
-
-def test_a_number_stands_for_square_pixels():
-    assert as_resolution(2.0) == Resolution(2.0, 2.0)
-    assert as_resolution(Resolution(1.0, 2.0)) == Resolution(1.0, 2.0)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3)])

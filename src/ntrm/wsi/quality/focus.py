@@ -22,7 +22,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import BoolMask, Floats, Indices, pixels_inside
-from ntrm.wsi.quality.thumbnail import Picture, as_resolution, check_picture, green_density
+from ntrm.wsi.quality.thumbnail import Picture, check_picture, green_density
 
 SHARP, BLURRED = 1.2, 0.4
 """Ratios of fine detail that score 0 and 1."""
@@ -72,8 +72,8 @@ def blur_score(details: Sequence[float | None]) -> float | None:
 
 def sample_windows(
     tissue: BoolMask,
-    thumb_mpp: float | Resolution,
-    model_mpp: float | Resolution,
+    thumb_mpp: Resolution,
+    model_mpp: Resolution,
     shape: tuple[int, int],
     *,
     count: int = SAMPLES,
@@ -87,12 +87,11 @@ def sample_windows(
     check_number("number of samples", count, 1, 10_000, whole=True)
     if min(shape) < 1 or size < 1:
         raise UsageError("nothing to sample", got=f"grid {shape}, windows {size}", expected="at least one pixel each")
-    thumb, model = as_resolution(thumb_mpp), as_resolution(model_mpp)
-    down, across = _coarsening(model)
+    down, across = _coarsening(model_mpp)
     height, width = min(size * down, shape[0]), min(size * across, shape[1])
     tops, lefts = np.arange(0, shape[0] - height + 1, height), np.arange(0, shape[1] - width + 1, width)
-    top, bottom = _covered(tops, height, model.y / thumb.y, tissue.shape[0])
-    left, right = _covered(lefts, width, model.x / thumb.x, tissue.shape[1])
+    top, bottom = _covered(tops, height, model_mpp.y / thumb_mpp.y, tissue.shape[0])
+    left, right = _covered(lefts, width, model_mpp.x / thumb_mpp.x, tissue.shape[1])
     counts = pixels_inside(tissue, top[:, None], bottom[:, None], left, right)
     fractions = (counts / np.maximum((bottom - top)[:, None] * (right - left), 1)).ravel()
     if not fractions.any():
@@ -109,14 +108,14 @@ def _covered(starts: Indices, length: int, factor: float, size: int) -> tuple[In
     return np.minimum(first, size), np.minimum(stop, size)
 
 
-def as_judged(sample: Picture, mpp: float | Resolution) -> Picture:
+def as_judged(sample: Picture, mpp: Resolution) -> Picture:
     """A window at ``mpp``, coarsened to at least ``FINEST_UM`` a pixel.
 
-    >>> as_judged(np.zeros((20, 10, 3), dtype=np.uint8), 0.25).shape
+    >>> as_judged(np.zeros((20, 10, 3), dtype=np.uint8), Resolution.square(0.25)).shape
     (4, 2, 3)
     """
     check_picture(sample)
-    down, across = _coarsening(as_resolution(mpp))
+    down, across = _coarsening(mpp)
     return sample if down == across == 1 else area_average(sample, down, across)
 
 

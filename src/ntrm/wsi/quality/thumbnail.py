@@ -122,11 +122,6 @@ def check_picture(picture: Picture) -> None:
         )
 
 
-def as_resolution(mpp: float | Resolution) -> Resolution:
-    """µm/px along both axes; a number stands for square pixels."""
-    return mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
-
-
 def _brightest_peak(brightness: NDArray[np.int16]) -> int:
     """Sum of the three channels at the brightest high peak of the histogram."""
     counts = np.bincount(brightness, minlength=3 * 255 + 1).astype(np.float64)
@@ -143,11 +138,8 @@ class Thumbnail:
     picture: Picture
     scale: Resolution
 
-    @classmethod
-    def of(cls, picture: Picture, mpp: float | Resolution) -> Thumbnail:
-        """Refuses what is no RGB picture."""
-        check_picture(picture)
-        return cls(picture, as_resolution(mpp))
+    def __post_init__(self) -> None:
+        check_picture(self.picture)
 
     @property
     def shape(self) -> tuple[int, int]:

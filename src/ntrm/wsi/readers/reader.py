@@ -168,6 +168,7 @@ def decoding(path: Path, *errors: type[Exception]) -> Iterator[None]:
 
     ``errors`` are further ones that it is known to raise.
     """
+    broken: tuple[type[Exception], ...] = (*BROKEN, *errors)
     try:
         yield
     except PermissionError as error:
@@ -176,7 +177,7 @@ def decoding(path: Path, *errors: type[Exception]) -> Iterator[None]:
         raise unreadable("there is no such file", "check the path; was the drive taken away?") from error
     except MemoryError as error:
         raise unreadable("more memory wanted than there is", "write it again as a tiled TIFF of 8-bit RGB") from error
-    except (*BROKEN, *errors) as error:
+    except broken as error:
         raise unreadable(anonymous(error, path)) from error
 
 

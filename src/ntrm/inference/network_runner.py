@@ -87,7 +87,9 @@ class NetworkRunner:
         white glass on the right and at the bottom to the size the network needs, and the result is cut to theirs.
         """
         # A memory map may be read-only, which torch cannot represent.
-        batch = torch.from_numpy(np.require(pixels, requirements="CW")) if isinstance(pixels, np.ndarray) else pixels
+        batch = (
+            torch.from_numpy(np.require(pixels, requirements=("C", "W"))) if isinstance(pixels, np.ndarray) else pixels
+        )
         _check_batch(batch)
         height, width = batch.shape[1:3]
         tall, wide = self._padded_size(height, width)

@@ -104,7 +104,8 @@ class Predictor(NetworkRunner):
         """
         stack = isinstance(images, np.ndarray) and images.ndim == 4
         single = not (stack or isinstance(images, Sequence))
-        several: list[Any] = [_on_white(image) for image in ([images] if single else images)]
+        arrays: Any = [images] if single else images
+        several = [_on_white(image) for image in arrays]
         done: dict[int, Prediction] = {}
         groups: dict[tuple[int, int], list[int]] = {}
         for image in several:

@@ -237,10 +237,9 @@ def _planes(level: Any, file: RandomAccess, pieces: ArrayCache) -> list[Plane]:
     axes, shape = "".join(axis for axis, _ in sizes), tuple(length for _, length in sizes)
     colours = {"YXS": shape[-1], "SYX": shape[0], "CYX": shape[0]}.get(axes, 0)
     separate = axes == "CYX" and len(pages) == 3
-    first = pages[0].keyframe if pages else None
-    is_rgb = (
-        first is not None and colours in {3, 4} and first.dtype == np.uint8 and len(pages) == (3 if separate else 1)
-    )
+    first: Any = pages[0].keyframe if pages else None
+    is_rgb = first is not None and colours in {3, 4} and first.dtype == np.uint8
+    is_rgb = is_rgb and len(pages) == (3 if separate else 1)
     if not is_rgb or not (separate or first.photometric in {tifffile.PHOTOMETRIC.RGB, tifffile.PHOTOMETRIC.YCBCR}):
         raise _not_rgb(axes, shape, first)
     return [Plane(page, file, pieces) for page in pages]

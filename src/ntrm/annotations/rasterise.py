@@ -89,23 +89,17 @@ def paint(areas: Sequence[tuple[Annotation, int]], grid: Grid) -> tuple[Mask, di
     overlaps: dict[tuple[int, int], int] = {}
     for annotation, value in sorted(areas, key=lambda area: -area[0].area):
         rings = [grid.to_pixels(ring) for ring in annotation.rings]
-        rows, columns = _window(rings, grid)
-        window = mask[rows, columns]
-        inside = fill(rings, window.shape[1], window.shape[0], columns.start, rows.start)
+        # Only the pixels that the rings can touch.
+        points, size = np.concatenate(rings), (grid.width, grid.height)
+        left, top = np.clip(np.floor(points.min(axis=0)), 0, size).astype(int)
+        right, bottom = np.clip(np.ceil(points.max(axis=0)), 0, size).astype(int)
+        window = mask[top:bottom, left:right]
+        inside = fill(rings, window.shape[1], window.shape[0], left, top)
         for below, pixels in enumerate(np.bincount(window[inside], minlength=IGNORE)[:IGNORE].tolist()):
             if pixels and value not in (below, IGNORE):
                 overlaps[below, value] = overlaps.get((below, value), 0) + pixels
         window[inside] = value
     return mask, overlaps
-
-
-def _window(rings: Sequence[Ring], grid: Grid) -> tuple[slice, slice]:
-    """Rows and columns of the grid that the rings can touch."""
-    points = np.concatenate(rings)
-    size = (grid.width, grid.height)
-    low = np.clip(np.floor(points.min(axis=0)), 0, size).astype(int)
-    high = np.clip(np.ceil(points.max(axis=0)), 0, size).astype(int)
-    return slice(low[1], high[1]), slice(low[0], high[0])
 
 
 def read_grid(reader: SlideReader, grid: Grid) -> Pixels:

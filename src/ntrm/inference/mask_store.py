@@ -170,7 +170,9 @@ class BandStore:
                 store._open()
             yield store
         finally:
-            store._close()
+            files: list[BinaryIO | DiskArray] = [*store._streams.values(), *store._maps]
+            for file in files:
+                file.close()
 
     @property
     def complete(self) -> bool:
@@ -246,11 +248,6 @@ class BandStore:
             self.done += rows
             end = line_end
         return end
-
-    def _close(self) -> None:
-        files: list[BinaryIO | DiskArray] = [*self._streams.values(), *self._maps]
-        for file in files:
-            file.close()
 
 
 def drop(folder: Path) -> None:

@@ -137,19 +137,15 @@ class NetworkRunner:
     @torch.inference_mode()
     def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
-        x = self._normalised(pixels)
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            out: Segmentation = self._network(x, coarse=coarse, graph=graph)
-        first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
-        return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
-
-    def _normalised(self, pixels: Tensor) -> Tensor:
-        """(B, H', W', 3) uint8 → (B, 3, H', W') as the network takes them, on the device."""
         on_cuda = self.device.type == "cuda"
         # From pinned memory nothing waits for the batches before, which an ordinary copy to the device does.
         source = pixels.pin_memory() if on_cuda and pixels.device.type == "cpu" else pixels
         x = source.to(self.device, non_blocking=on_cuda).permute(0, 3, 1, 2)
-        return ((x.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._layout)
+        x = ((x.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._layout)
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            out: Segmentation = self._network(x, coarse=coarse, graph=graph)
+        first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
+        return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
 
     def broken_network(self) -> NtrmError:
         """The error for values that are not finite."""

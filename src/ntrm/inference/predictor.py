@@ -154,19 +154,16 @@ class Predictor(NetworkRunner):
             )
 
     def _predict_equal(self, images: Sequence[Image], *, coarse: bool, graph: bool) -> list[Prediction]:
-        """Images of one padded size, batch by batch."""
+        """Images of one padded size, batch by batch, with glass around them."""
+        size = self._padded_size(*images[0].shape[:2])
 
         def work(some: Sequence[Image]) -> list[Prediction]:
-            return self._unpack(self._run(self._collate(some), coarse=coarse, graph=graph), some)
+            padded = np.full((len(some), *size, 3), GLASS, dtype=np.uint8)
+            for index, image in enumerate(some):
+                padded[index, : image.shape[0], : image.shape[1]] = image
+            return self._unpack(self._run(torch.from_numpy(padded), coarse=coarse, graph=graph), some)
 
         return [prediction for batch in self._by_halves(images, work) for prediction in batch]
-
-    def _collate(self, images: Sequence[Image]) -> Tensor:
-        """Images of one padded size → (B, H', W', 3) uint8 with glass around them."""
-        padded = np.full((len(images), *self._padded_size(*images[0].shape[:2]), 3), GLASS, dtype=np.uint8)
-        for index, image in enumerate(images):
-            padded[index, : image.shape[0], : image.shape[1]] = image
-        return torch.from_numpy(padded)
 
     def _unpack(self, output: Segmentation, images: Sequence[Image]) -> list[Prediction]:
         final = _to_numpy(output.final)

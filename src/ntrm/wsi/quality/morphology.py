@@ -53,19 +53,14 @@ def _dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
 def opened(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     """What discs of radius ``um`` that fit into the mask cover; the picture's edge does not narrow anything."""
     box = bounding_box(mask, um, scale)
-    if box is None or not _holds_square(mask[box], um, scale):
+    if box is None:
         return np.zeros_like(mask)
-    return mask & dilated(~dilated(~mask, um, scale), um, scale)
-
-
-def _holds_square(mask: BoolMask, um: float, scale: Resolution) -> bool:
-    """Whether the square inside a disc of radius ``um`` fits anywhere: without it, no disc does."""
-    kept = mask.view(np.uint8)
+    # Where not even the square inside a disc fits, no disc does. Beyond the picture's edge everything counts as inside.
+    squares = mask[box].view(np.uint8)
     for axis, step in enumerate((scale.y, scale.x)):
         side = 2 * int(um / math.sqrt(2) / step) + 1
-        # Beyond the picture's edge everything counts as inside.
-        kept = ndimage.minimum_filter1d(kept, side, axis=axis, mode="constant", cval=1)
-    return bool(kept.any())
+        squares = ndimage.minimum_filter1d(squares, side, axis=axis, mode="constant", cval=1)
+    return mask & dilated(~dilated(~mask, um, scale), um, scale) if squares.any() else np.zeros_like(mask)
 
 
 def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, slice] | None:

@@ -80,23 +80,18 @@ class OpenSlideReader:
             if self._closed:
                 raise ValueError("the slide is closed")
             region = np.asarray(self._slide.read_region(corner, level, size))
-        return _over_background(region, self._background)
+        alpha = region[..., 3:].astype(np.uint16)
+        pixels = np.ascontiguousarray(region[..., :3])
+        if alpha.min() < 255:
+            mixed = pixels * alpha + np.array(self._background, dtype=np.uint16) * (255 - alpha)
+            pixels = ((mixed + 127) // 255).astype(np.uint8)
+        return pixels
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
         if not self._closed:
             self._closed = True
             self._slide.close()
-
-
-def _over_background(region: Pixels, background: tuple[int, int, int]) -> Pixels:
-    """(H, W, 4) with straight alpha → (H, W, 3)."""
-    alpha = region[..., 3:].astype(np.uint16)
-    pixels = np.ascontiguousarray(region[..., :3])
-    if alpha.min() < 255:
-        mixed = pixels * alpha + np.array(background, dtype=np.uint16) * (255 - alpha)
-        pixels = ((mixed + 127) // 255).astype(np.uint8)
-    return pixels
 
 
 def _background(properties: Any) -> tuple[int, int, int]:

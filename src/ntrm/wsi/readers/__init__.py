@@ -1,1 +1,1 @@
-"""One file for each way of reading a slide."""
+"""Readers of slide files, and the child process in which they run."""

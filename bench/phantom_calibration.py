@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
+from bench.phantom_realism import REAL_SHARE, Calibration, calibrate, tissue_share
+
 from ntrm.core.labels import Mask
 from ntrm.phantom.layout import layout
-from ntrm.phantom.realism import REAL_SHARE, Calibration, calibrate, tissue_share
 
 
 def draw(seed: int) -> tuple[Mask, float]:

@@ -26,11 +26,10 @@ from ntrm.data.tiles import GLASS, cut, tile_windows
 from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.section_plan import Lesions, draw_plan
-from ntrm.phantom.generate import PlannedSection, laboratory_seed, patient_seed, plan_sections
+from ntrm.phantom.generate import PlannedSection, plan_sections
 from ntrm.phantom.layout import lay_slide, paint_mask
 from ntrm.phantom.noise import derive
 from ntrm.phantom.render import render
-from ntrm.phantom.stain import Stain
 
 PHANTOM_SEED, PHANTOM_SECTIONS = 290, 290
 COUNTS = {
@@ -107,8 +106,7 @@ def _drawn(sheet: Sheet, mpp: float) -> tuple[NDArray[np.uint8], NDArray[np.uint
     else:
         seed = derive(section.seed, "without a cancer")
         mask = normal_mask(seed, section.cancer, mpp, VARIED if sheet.kind == "varied" else SkinParameters())
-    stain = Stain.draw(patient_seed(PHANTOM_SEED, section), laboratory_seed(PHANTOM_SEED, section))
-    return render(mask, mpp, seed, ambiguity=0.5, stain=stain), mask
+    return render(mask, mpp, seed, ambiguity=0.5, stain=section.stain(PHANTOM_SEED)), mask
 
 
 def normal_mask(seed: int, cancer: str, mpp: float, skin: SkinParameters) -> NDArray[np.uint8]:

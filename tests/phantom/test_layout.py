@@ -1,4 +1,4 @@
-"""Whole sections: the same at every resolution and on every run, and with the truth that fits the picture."""
+"""Whole sections: the same at every resolution and on every run, with the ground truth that fits the picture."""
 
 import hashlib
 import json
@@ -11,16 +11,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.phantom.small import small
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, SKIN
-from ntrm.phantom.anatomy.section_plan import CANCER_WEIGHTS, draw_cancer, draw_plan
-from ntrm.phantom.anatomy.specimen import SpecimenParameters, draw_specimen
-from ntrm.phantom.anatomy.truth import IN_SITU_ONLY, NO_MARGIN, NO_SURFACE
-from ntrm.phantom.layout import layout, paint_mask
-
-BKG = SKIN.index("BKG")
+from ntrm.data.layouts import SKIN_SECTIONS
+from ntrm.phantom.anatomy.frame import BCC, BKG, IEC, RET, SCC
+from ntrm.phantom.anatomy.section_plan import draw_cancer, draw_plan
+from ntrm.phantom.anatomy.specimen import SAMPLING, SpecimenParameters, draw_specimen
+from ntrm.phantom.layout import (
+    GRID_UM,
+    IN_SITU_ONLY,
+    NO_MARGIN,
+    NO_SURFACE,
+    NO_TUMOUR,
+    PaintedSection,
+    lay_slide,
+    layout,
+    measure,
+    paint_mask,
+)
 
 
 def majority(mask: np.ndarray, factor: int) -> np.ndarray:
@@ -96,17 +108,17 @@ def test_leaving_out_the_far_background_changes_nothing(seed):
 
 def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):
     drawn = Counter(draw_cancer(number) for number in range(seed, seed + 2000))
-    total = sum(CANCER_WEIGHTS.values())
-    for name, weight in CANCER_WEIGHTS.items():
+    total = sum(SKIN_SECTIONS.values())
+    for name, weight in SKIN_SECTIONS.items():
         share = weight / total
         assert drawn[name] / 2000 == pytest.approx(share, abs=5 * (share * (1 - share) / 2000) ** 0.5)
 
 
 def test_rare_sections_say_what_cannot_be_told():
     kind = SpecimenParameters()
-    hidden = next(seed for seed in range(500) if not draw_specimen(seed, "BCC", kind).has_surface)
+    hidden = next(seed for seed in range(500) if not draw_specimen(seed, SAMPLING["BCC"], kind).has_surface)
     assert layout(hidden, cancer="BCC").truth.depth_reason == NO_SURFACE
-    pieces = next(seed for seed in range(500) if draw_specimen(seed, "IEC", kind).fragmented)
+    pieces = next(seed for seed in range(500) if draw_specimen(seed, SAMPLING["IEC"], kind).fragmented)
     truth = layout(pieces, cancer="IEC").truth
     assert (truth.clearance_reason, truth.depth_reason) == (NO_MARGIN, IN_SITU_ONLY)
 
@@ -120,3 +132,101 @@ def test_impossible_resolutions_are_refused(mpp):
 def test_unknown_cancer_is_refused():
     with pytest.raises(UsageError, match="BCC, SCC, IEC"):
         layout(1, cancer="melanoma")
+
+
+def test_one_piece_is_the_section_itself(seed):
+    slide = lay_slide(seed, 6.7, "BCC")
+    section = layout(seed, 6.7, "BCC")
+    height, width = section.mask.shape
+    assert np.array_equal(slide.mask[:height, :width], section.mask)
+    assert slide.pieces[0].truth == section.truth
+
+
+def test_pieces_lie_apart_and_inside_their_boxes(seed):
+    slide = lay_slide(seed, 6.7, "IEC", pieces=3)
+    covered = np.zeros(slide.mask.shape, dtype=int)
+    for piece in slide.pieces:
+        top, left, height, width = (
+            round(v / GRID_UM) for v in (piece.top_um, piece.left_um, piece.height_um, piece.width_um)
+        )
+        covered[top : top + height, left : left + width] += 1
+    assert covered.max() == 1
+    assert (slide.mask[covered == 0] == BKG).all()
+    assert [piece.number for piece in slide.pieces] == [1, 2, 3]
+    assert len({piece.truth for piece in slide.pieces}) == 3
+
+
+@pytest.mark.slow
+def test_every_level_shows_the_same_slide(seed):
+    seed = small(seed, "SCC")
+    coarse, fine = lay_slide(seed, 6.7, "SCC", pieces=2), lay_slide(seed, 3.35, "SCC", pieces=2)
+    assert fine.mask.shape == (2 * coarse.mask.shape[0], 2 * coarse.mask.shape[1])
+    assert coarse.pieces == fine.pieces
+    agree = np.mean([(fine.mask[i::2, j::2] == coarse.mask).mean() for i in (0, 1) for j in (0, 1)])
+    assert agree > 0.97
+
+
+SIDE = 60
+
+
+def block(tissue, rows: slice, columns: slice, turns: int = 0, **flags) -> PaintedSection:
+    """A box of dermis, surface along row 10, cut at row 50 and at columns 5 and 55; µm per pixel 10."""
+    depth = np.broadcast_to((np.arange(SIDE)[:, None] - 9.5) * 10.0, (SIDE, SIDE)).astype(np.float32)
+    uncut = np.zeros((SIDE, SIDE), dtype=bool)
+    uncut[:50, 5:55] = True
+    mask = np.full((SIDE, SIDE), BKG)
+    mask[10:50, 5:55] = RET
+    mask[rows, columns] = tissue
+    turned = (np.rot90(a, turns).copy() for a in (mask, depth, uncut))
+    flags = {"has_surface": True, "has_margin": True} | flags
+    mask, depth, uncut = turned
+    return PaintedSection(mask, 10.0, depth, uncut, **flags)
+
+
+@pytest.mark.parametrize(("turns", "facing"), [(0, 0.0), (3, 90.0), (2, 180.0), (1, 270.0)])
+def test_surface_direction(turns, facing):
+    assert measure(block(BCC, slice(20, 25), slice(20, 25), turns)).surface_deg == facing
+
+
+@settings(deadline=None)
+@given(top=st.integers(10, 45), left=st.integers(5, 50), height=st.integers(1, 5), width=st.integers(1, 5))
+def test_clearance_and_depth_of_a_rectangle(top, left, height, width):
+    truth = measure(block(SCC, slice(top, top + height), slice(left, left + width)))
+    assert truth.clearance_um == 10.0 * min(left - 5, 55 - (left + width), 50 - (top + height))
+    assert truth.depth_um == pytest.approx(10.0 * (top + height - 1 - 9), abs=0.1)
+    assert truth.cancers == ("SCC",)
+
+
+def test_tears_and_the_natural_surface_are_no_margin():
+    section = block(BCC, slice(10, 14), slice(28, 32))
+    section.mask[12:40, 33:36] = BKG
+    assert measure(section).clearance_um == 230.0
+
+
+def test_tumour_at_the_cut_has_no_clearance():
+    assert measure(block(BCC, slice(40, 50), slice(20, 25))).clearance_um == 0.0
+
+
+def test_in_situ_has_clearance_but_no_depth():
+    truth = measure(block(IEC, slice(10, 14), slice(20, 30)))
+    assert (truth.depth_um, truth.depth_reason) == (None, IN_SITU_ONLY)
+    assert truth.clearance_um == 150.0
+
+
+def test_what_cannot_be_told_says_why():
+    where = (slice(20, 25), slice(20, 25))
+    hidden = measure(block(BCC, *where, has_surface=False))
+    assert (hidden.surface_deg, hidden.depth_um, hidden.clearance_um) == (None, None, None)
+    assert {hidden.surface_reason, hidden.depth_reason, hidden.clearance_reason} == {NO_SURFACE}
+    pieces = measure(block(BCC, *where, has_margin=False))
+    assert (pieces.clearance_um, pieces.clearance_reason) == (None, NO_MARGIN)
+    assert pieces.depth_um is not None
+    healthy = measure(block(RET, *where))
+    assert (healthy.cancers, healthy.clearance_reason) == ((), NO_TUMOUR)
+
+
+def test_as_dict_is_plain():
+    document = measure(block(BCC, slice(20, 25), slice(20, 25))).as_dict()
+    assert document["cancers"] == ["BCC"]
+    assert document["depth_um"] == 150.0
+    assert document["clearance_reason"] == ""

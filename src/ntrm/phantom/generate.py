@@ -1,23 +1,28 @@
-"""A phantom dataset on disk: its patients, laboratories and splits, the skin dataset's layout, resumable."""
+"""A phantom dataset on disk: its patients, laboratories and splits, in the skin dataset's layout.
+
+Sections are drawn by independent processes. A section is done once its note lies in ``.progress``, which is written
+after its pictures; the notes become ``truth.json`` at the end. A killed run therefore continues where it stopped, and
+no reader ever meets half a file.
+"""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import remove_partials, rows_text, write_json, write_text
-from ntrm.core.labels import SKIN
+from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.image_files import write_image, write_rgb_mask
+from ntrm.data.layouts import SKIN_SECTIONS
 from ntrm.data.split import make_split
 from ntrm.phantom.layout import Slide, lay_slide
 from ntrm.phantom.noise import derive, generator
@@ -25,17 +30,19 @@ from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain
 from ntrm.version import __version__
 
-CANCER_RATIO = {"BCC": 140, "SCC": 60, "IEC": 90}
-"""Sections per cancer type in the real dataset."""
-
 SECTIONS_PER_PATIENT = (0.65, 0.25, 0.10)
 """Chances that a patient has one, two or three sections."""
 
 LABORATORIES = 5
-"""Laboratories among which the patients are shared out; each stains in its own way."""
+"""Number of laboratories that the patients come from; each stains in its own way."""
 
 PATIENTS_FOR_A_SPLIT = 3
 """Fewer patients cannot be in three splits, so the column stays empty."""
+
+OPTIONS_FILE = "phantom.json"
+TRUTH_FILE = "truth.json"
+CASES_FILE = "cases.csv"
+NOTES = ".progress"
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,11 @@ class PlannedSection:
     seed: int
     split: str = ""
 
+    def stain(self, dataset_seed: int) -> Stain:
+        """The stain of its patient and laboratory."""
+        laboratory = derive(dataset_seed, "laboratory", self.laboratory)
+        return Stain.draw(derive(dataset_seed, "patient", self.patient), laboratory)
+
 
 def plan_sections(count: int, seed: int) -> tuple[PlannedSection, ...]:
     """Sections of a dataset, in the cancer ratio of the real one, with one to three per patient.
@@ -58,43 +70,8 @@ def plan_sections(count: int, seed: int) -> tuple[PlannedSection, ...]:
     """
     if count < 1:
         raise UsageError("a dataset needs sections", got=count, expected="--sections 1 or more")
-    quotas = cancer_quotas(count)
-    planned = [section for cancer in sorted(quotas) for section in _plan_cancer(cancer, quotas[cancer], seed)]
-    return _with_splits(planned, seed)
-
-
-def cancer_quotas(count: int) -> dict[str, int]:
-    """Share ``count`` out in the ratio of the real dataset, by largest remainder.
-
-    >>> cancer_quotas(29)
-    {'BCC': 14, 'SCC': 6, 'IEC': 9}
-    """
-    total = sum(CANCER_RATIO.values())
-    exact = {cancer: count * share / total for cancer, share in CANCER_RATIO.items()}
-    quotas = {cancer: int(value) for cancer, value in exact.items()}
-    by_remainder = sorted(exact, key=lambda cancer: quotas[cancer] - exact[cancer])
-    for cancer in by_remainder[: count - sum(quotas.values())]:
-        quotas[cancer] += 1
-    return quotas
-
-
-def _plan_cancer(cancer: str, count: int, seed: int) -> list[PlannedSection]:
-    random = generator(seed, "patients", cancer)
-    planned: list[PlannedSection] = []
-    patient = 0
-    while len(planned) < count:
-        patient += 1
-        laboratory = int(random.integers(LABORATORIES))
-        sections = 1 + int(random.choice(len(SECTIONS_PER_PATIENT), p=SECTIONS_PER_PATIENT))
-        for _ in range(min(sections, count - len(planned))):
-            name = f"{cancer}_{len(planned) + 1}"
-            planned.append(
-                PlannedSection(name, f"patient-{cancer}-{patient}", laboratory, cancer, derive(seed, "section", name))
-            )
-    return planned
-
-
-def _with_splits(planned: list[PlannedSection], seed: int) -> tuple[PlannedSection, ...]:
+    quotas = sorted(cancer_quotas(count).items())
+    planned = [section for cancer, quota in quotas for section in _plan(cancer, quota, seed)]
     if len({section.patient for section in planned}) < PATIENTS_FOR_A_SPLIT:
         return tuple(planned)
     cases = tuple(Case(s.name, image=None, mask=None, group=s.patient, cancer=s.cancer) for s in planned)
@@ -102,38 +79,43 @@ def _with_splits(planned: list[PlannedSection], seed: int) -> tuple[PlannedSecti
     return tuple(replace(section, split=split[section.name]) for section in planned)
 
 
-def patient_seed(seed: int, section: PlannedSection) -> int:
-    """Seed of what a patient's sections share (their stain)."""
-    return derive(seed, "patient", section.patient)
+def cancer_quotas(count: int) -> dict[str, int]:
+    """Divide ``count`` in the ratio of the real dataset, by largest remainder.
+
+    >>> cancer_quotas(29)
+    {'BCC': 14, 'SCC': 6, 'IEC': 9}
+    """
+    total = sum(SKIN_SECTIONS.values())
+    exact = {cancer: count * sections / total for cancer, sections in SKIN_SECTIONS.items()}
+    quotas = {cancer: int(value) for cancer, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda cancer: quotas[cancer] - exact[cancer])
+    for cancer in by_remainder[: count - sum(quotas.values())]:
+        quotas[cancer] += 1
+    return quotas
 
 
-def laboratory_seed(seed: int, section: PlannedSection) -> int:
-    """Seed of what a laboratory's sections share (their stain)."""
-    return derive(seed, "laboratory", section.laboratory)
-
-
-# A phantom dataset on disk: the skin dataset's layout, with cases and truth, resumable and the same for every run.
-#
-# Sections are drawn by independent processes. A section counts as done once its note lies in ``.progress``, which is
-# written after its pictures; the notes become ``truth.json`` at the end. A killed run therefore goes on where it
-# stopped, and no reader ever meets half a file.
-
-
-DEFAULT_AMBIGUITY = 0.5
-OPTIONS_FILE = "phantom.json"
-TRUTH_FILE = "truth.json"
-CASES_FILE = "cases.csv"
-NOTES = ".progress"
+def _plan(cancer: str, count: int, seed: int) -> list[PlannedSection]:
+    """Sections of one cancer, patient by patient."""
+    random = generator(seed, "patients", cancer)
+    planned: list[PlannedSection] = []
+    patients = 0
+    while len(planned) < count:
+        patients += 1
+        patient, laboratory = f"patient-{cancer}-{patients}", int(random.integers(LABORATORIES))
+        sections = 1 + int(random.choice(len(SECTIONS_PER_PATIENT), p=SECTIONS_PER_PATIENT))
+        names = [f"{cancer}_{number}" for number in range(len(planned) + 1, min(len(planned) + sections, count) + 1)]
+        planned += [PlannedSection(name, patient, laboratory, cancer, derive(seed, "section", name)) for name in names]
+    return planned
 
 
 @dataclass(frozen=True)
 class PhantomOptions:
-    """What a phantom dataset is made from; kept in ``phantom.json`` so that two recipes never mix in one folder."""
+    """What a phantom dataset is made from; stored in ``phantom.json`` so that two datasets never mix in one folder."""
 
     sections: int
     seed: int = 0
     levels: tuple[str, ...] = ("10x",)
-    ambiguity: float = DEFAULT_AMBIGUITY
+    ambiguity: float = 0.5
     pieces: int = 1
 
     def __post_init__(self) -> None:
@@ -143,11 +125,8 @@ class PhantomOptions:
         if not 0.0 <= self.ambiguity <= 1.0:
             raise UsageError("ambiguity out of range", got=self.ambiguity, expected="a number from 0 to 1")
         if self.sections < 1 or self.pieces < 1:
-            raise UsageError(
-                "nothing to draw",
-                got=f"{self.sections} sections of {self.pieces} pieces",
-                expected="at least 1 of each",
-            )
+            got = f"{self.sections} sections of {self.pieces} pieces"
+            raise UsageError("nothing to draw", got=got, expected="at least 1 of each")
 
     def as_dict(self) -> dict[str, Any]:
         """For ``phantom.json``."""
@@ -166,13 +145,8 @@ class PhantomReport:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            "out": str(self.out),
-            **self.options.as_dict(),
-            "drawn": self.drawn,
-            "kept": self.kept,
-            "cancers": self.cancers,
-        }
+        counts = {"drawn": self.drawn, "kept": self.kept, "cancers": self.cancers}
+        return {"out": str(self.out), **self.options.as_dict(), **counts}
 
 
 def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress: Progress = SILENT) -> PhantomReport:
@@ -180,35 +154,34 @@ def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress
     _claim(out, options)
     plan = plan_sections(options.sections, options.seed)
     finished = _read_truth(out)
-    todo = [section for section in plan if not _is_done(out, section, options, finished)]
-    tasks = [(out, options, section) for section in todo]
-    for _ in progress.track(_draw_all(tasks, jobs), len(tasks), "drawing sections"):
+    tasks = [(out, options, section) for section in plan if not _is_done(out, section, options, finished)]
+    for _ in progress.track(parallel_map(_draw, tasks, jobs), len(tasks), "drawing sections"):
         pass
     _finish(out, plan, options)
-    cancers = {cancer: sum(s.cancer == cancer for s in plan) for cancer in ("BCC", "SCC", "IEC")}
-    return PhantomReport(out, options, drawn=len(todo), kept=len(plan) - len(todo), cancers=cancers)
+    count = Counter(section.cancer for section in plan)
+    cancers = {cancer: count[cancer] for cancer in CANCERS}
+    return PhantomReport(out, options, drawn=len(tasks), kept=len(plan) - len(tasks), cancers=cancers)
 
 
 def _claim(out: Path, options: PhantomOptions) -> None:
     """Make sure that ``out`` is ours: empty, or begun with the very same options."""
     if out.exists() and not out.is_dir():
         raise UsageError("the output is not a folder", got=out, hint="choose another --out")
-    kept = out / OPTIONS_FILE
-    if not kept.exists():
-        if out.exists() and any(out.iterdir()):
+    path = out / OPTIONS_FILE
+    if path.exists():
+        before = _read_object(path)
+        if before != options.as_dict():
             raise RefusedError(
-                "the folder holds something that is no phantom", got=out, hint="choose an empty or a new folder"
+                "the folder was begun with other options",
+                got=options.as_dict(),
+                expected=before,
+                hint="give the same options to go on, or choose a new folder",
             )
-        write_json(kept, options.as_dict())
-        return
-    before = _read_object(kept)
-    if before != options.as_dict():
-        raise RefusedError(
-            "the folder was begun with other options",
-            got=options.as_dict(),
-            expected=before,
-            hint="give the same options to go on, or choose a new folder",
-        )
+    elif out.exists() and any(out.iterdir()):
+        hint = "choose an empty or a new folder"
+        raise RefusedError("the folder holds something that is no phantom", got=out, hint=hint)
+    else:
+        write_json(path, options.as_dict())
 
 
 def _is_done(out: Path, section: PlannedSection, options: PhantomOptions, finished: dict[str, Any]) -> bool:
@@ -240,23 +213,10 @@ def _read_object(path: Path) -> dict[str, Any]:
         raise RefusedError(f"cannot read {path}", got=error, hint="choose a new folder") from error
 
 
-def _draw_all(tasks: list[tuple[Path, PhantomOptions, PlannedSection]], jobs: int) -> Iterator[str]:
-    if jobs == 1 or len(tasks) < 2:
-        yield from map(_draw, tasks)
-        return
-    # Spawned processes share nothing with this one, so what they draw cannot depend on how many there are.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context)
-    try:
-        yield from pool.map(_draw, tasks)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> str:
-    """Draw one section at every level, then note it as done."""
+def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> None:
+    """Draw one section at every resolution, then note it as done."""
     out, options, section = task
-    stain = Stain.draw(patient_seed(options.seed, section), laboratory_seed(options.seed, section))
+    stain = section.stain(options.seed)
     for level in options.levels:
         resolution = level_resolution(level)
         slide = lay_slide(section.seed, resolution.x, section.cancer, options.pieces)
@@ -265,31 +225,27 @@ def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> str:
         write_image(image_path, image, resolution)
         write_rgb_mask(mask_path, slide.mask, SKIN)
     write_json(out / NOTES / f"{section.name}.json", _truth(section, slide))
-    return section.name
 
 
 def _truth(section: PlannedSection, slide: Slide) -> dict[str, Any]:
-    cancers = sorted({cancer for piece in slide.pieces for cancer in piece.truth.cancers})
     return {
         "patient": section.patient,
         "laboratory": section.laboratory,
         "filed_under": section.cancer,
-        "cancers": cancers,
+        "cancers": sorted({cancer for piece in slide.pieces for cancer in piece.truth.cancers}),
         "pieces": [piece.as_dict() for piece in slide.pieces],
     }
 
 
 def _finish(out: Path, plan: tuple[PlannedSection, ...], options: PhantomOptions) -> None:
-    kept = _read_truth(out)
-    truth = {section.name: _read_note(out, section.name) or kept[section.name] for section in plan}
-    write_text(out / CASES_FILE, _cases_table(plan))
+    """Write the tables and the ground truth of all sections, and remove what only a running command needs."""
+    before = _read_truth(out)
+    truth = {section.name: _read_note(out, section.name) or before[section.name] for section in plan}
+    columns = ["name", "group", "split", "cancer", "laboratory"]
+    rows = [[s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan]
+    write_text(out / CASES_FILE, rows_text([columns, *rows]))
     write_json(out / TRUTH_FILE, {"options": options.as_dict(), "sections": truth})
     shutil.rmtree(out / NOTES, ignore_errors=True)
     for level in options.levels:
         for folder in ("Images", "Masks"):
             remove_partials(out / level / folder)
-
-
-def _cases_table(plan: tuple[PlannedSection, ...]) -> str:
-    columns = ["name", "group", "split", "cancer", "laboratory"]
-    return rows_text([columns, *([s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan)])

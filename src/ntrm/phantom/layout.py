@@ -1,36 +1,69 @@
-"""Anatomy of a synthetic skin section: ``layout(seed)`` gives its mask at any resolution, and what is true of it."""
+"""Anatomy of a synthetic skin section: ``layout(seed)`` gives its mask at any resolution, and the ground truth."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import binary_dilation, binary_erosion
+from scipy.spatial import cKDTree
 
 from ntrm.core.errors import UsageError
-from ntrm.core.labels import SKIN, Mask
-from ntrm.phantom.anatomy.adnexa import paint_adnexa
-from ntrm.phantom.anatomy.damage import paint_damage
-from ntrm.phantom.anatomy.frame import BKG, HYP, Grid, Skin, Where
+from ntrm.core.labels import CANCERS, SKIN, Mask
+from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, BoolMask, Grid, Skin
 from ntrm.phantom.anatomy.layers import Fat, paint_dermis, paint_surface
 from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
 from ntrm.phantom.anatomy.specimen import Specimen
-from ntrm.phantom.anatomy.truth import SectionTruth, Survey, measure
-from ntrm.phantom.anatomy.tumours import paint_mass_details, paint_nests, paint_stroma
-from ntrm.phantom.noise import derive, generator
+from ntrm.phantom.anatomy.tumours import paint_nests, stroma
+from ntrm.phantom.noise import Field, derive, generator
 
-TRUTH_MPP = 6.7
-"""Truth is measured on this grid whatever resolution is asked for; pictures are whole numbers of its pixels."""
+GRID_UM = 6.7
+"""Ground truth is measured on this grid at every resolution, and sections lie on it: it is a whole number of pixels at
+1x, 2x, 5x and 10x."""
+
+GAP_UM = (600.0, 2500.0)
+"""Least and greatest glass between two sections of a slide and around them."""
 
 MPP_RANGE = (0.25, 30.0)
 
 FAR_UM = 1e9
 """Depth given to pixels too far from the section to be drawn."""
 
+NO_SURFACE = "no skin surface in the section"
+NO_MARGIN = "fragmented: the cut margin cannot be told"
+IN_SITU_ONLY = "in situ only: nothing invades"
+NO_TUMOUR = "no tumour in the section"
+
+
+@dataclass(frozen=True)
+class SectionTruth:
+    """The facts a pathologist would report; what cannot be given is None, with a reason.
+
+    The surface direction is where the skin's outer side faces on average: 0° the top of the picture, 90° its right
+    side, clockwise, below 360. Clearance is the smallest distance from tumour to a cut edge of the section, deep or
+    lateral, never to the natural surface, a tear or a hole; 0 where the tumour is cut through. Depth is the greatest
+    distance of invasive tumour (BCC, SCC) below the natural surface, keratin not counted.
+    """
+
+    cancers: tuple[str, ...]
+    surface_deg: float | None
+    surface_reason: str
+    clearance_um: float | None
+    clearance_reason: str
+    depth_um: float | None
+    depth_reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"cancers": list(self.cancers)}
+
 
 @dataclass(frozen=True)
 class Section:
-    """A synthetic section: its labels, its resolution, how it was drawn and what is true of it."""
+    """A synthetic section: its labels, its resolution, how it was drawn and its ground truth."""
 
     mask: Mask
     mpp: float
@@ -50,7 +83,7 @@ class CutParameters:
     """Fat tears rather than cuts: its edge is more ragged by this factor."""
 
 
-def layout(seed: int, mpp: float = TRUTH_MPP, cancer: str | None = None) -> Section:
+def layout(seed: int, mpp: float = GRID_UM, cancer: str | None = None) -> Section:
     """Draw the section of ``seed`` at ``mpp`` µm per pixel.
 
     The same seed is the same section at every resolution. ``cancer`` is BCC, SCC or IEC; None draws it in the
@@ -60,15 +93,9 @@ def layout(seed: int, mpp: float = TRUTH_MPP, cancer: str | None = None) -> Sect
     if not low <= mpp <= high:
         raise UsageError("resolution out of range", got=f"{mpp} µm/px", expected=f"{low} to {high} µm/px")
     plan = draw_plan(seed, cancer)
-    survey = _survey(plan)
-    mask = survey.mask if mpp == TRUTH_MPP else paint_mask(plan, mpp)
-    return Section(mask, mpp, seed, plan.cancer, plan.specimen.biopsy.name, measure(survey))
-
-
-def _grid(plan: Plan, mpp: float) -> Grid:
-    top, left, height, width = plan.box_um
-    rows, columns = math.ceil(height / TRUTH_MPP), math.ceil(width / TRUTH_MPP)
-    return Grid((round(rows * TRUTH_MPP / mpp), round(columns * TRUTH_MPP / mpp)), mpp, (top, left))
+    painted = _paint_section(plan)
+    mask = painted.mask if mpp == GRID_UM else paint_mask(plan, mpp)
+    return Section(mask, mpp, seed, plan.cancer, plan.specimen.biopsy.name, measure(painted))
 
 
 def paint_mask(plan: Plan, mpp: float) -> Mask:
@@ -80,35 +107,31 @@ def paint_mask(plan: Plan, mpp: float) -> Mask:
     return mask
 
 
-def _survey(plan: Plan) -> Survey:
-    grid = _grid(plan, TRUTH_MPP)
-    mask = np.full(grid.shape, BKG, dtype=np.uint8)
-    depth = np.full(grid.shape, FAR_UM, dtype=np.float32)
-    uncut = np.zeros(grid.shape, dtype=bool)
-    for at, strip in grid.strips(plan.outline):
-        skin, uncut[at] = _paint(plan, strip)
-        mask[at], depth[at] = skin.mask, skin.v
-    specimen = plan.specimen
-    return Survey(mask, TRUTH_MPP, depth, uncut, specimen.has_surface, has_margin=not specimen.fragmented)
+def _grid(plan: Plan, mpp: float) -> Grid:
+    top, left, height, width = plan.box_um
+    rows, columns = math.ceil(height / GRID_UM), math.ceil(width / GRID_UM)
+    return Grid((round(rows * GRID_UM / mpp), round(columns * GRID_UM / mpp)), mpp, (top, left))
 
 
-def _paint(plan: Plan, grid: Grid) -> tuple[Skin, Where]:
-    """Paint a strip from the deep to the superficial; also tell where no cut took the tissue away."""
+def _paint(plan: Plan, grid: Grid) -> tuple[Skin, BoolMask]:
+    """Paint a strip from the deep to the superficial; also returns where no cut took the tissue away."""
     lesions, strata = plan.lesions, plan.lesions.strata
     skin = Skin(grid, plan.specimen.frame, plan.specimen.axis, strata.lift)
     paint_dermis(skin, strata, Fat())
-    paint_stroma(skin, lesions.clusters)
-    paint_adnexa(skin, plan.adnexa)
+    for structure in (stroma(lesions.clusters), *plan.adnexa):
+        structure.paint(skin)
     air = paint_surface(skin, strata)
     paint_nests(skin, lesions.clusters)
-    paint_mass_details(skin, lesions.satellites, lesions.pearls)
+    for structure in lesions.structures:
+        structure.paint(skin)
     uncut = _uncut(skin, plan.specimen, CutParameters())
     skin.mask[air | ~uncut] = BKG
-    paint_damage(skin, plan.damage)
+    for structure in plan.damage:
+        structure.paint(skin)
     return skin, uncut
 
 
-def _uncut(skin: Skin, specimen: Specimen, cut: CutParameters) -> Where:
+def _uncut(skin: Skin, specimen: Specimen, cut: CutParameters) -> BoolMask:
     """Where the knife left the tissue: within the specimen's outline, made ragged."""
     ragged_u = np.float32(cut.ragged_um) * skin.noise("ragged u", cut.wavelength_um, 4)
     ragged_w = np.float32(cut.ragged_um) * skin.noise("ragged w", cut.wavelength_um, 4)
@@ -117,19 +140,82 @@ def _uncut(skin: Skin, specimen: Specimen, cut: CutParameters) -> Where:
     return inside if specimen.has_surface else inside & (depth > specimen.top_um)
 
 
-# Several sections on one slide-sized picture, as a microtome leaves them on the glass.
+@dataclass(frozen=True)
+class PaintedSection:
+    """A section on the grid that ground truth is measured on."""
+
+    mask: Mask
+    mpp: float
+    depth: Field
+    """µm below the natural surface."""
+    uncut: BoolMask
+    """Where no knife took the tissue away; tears and holes do not count as cuts."""
+    has_surface: bool
+    has_margin: bool
 
 
-GRID_UM = 6.7
-"""Pieces lie on this grid: a whole number of pixels at 1x, 2x, 5x and 10x, so every level shows the same slide."""
+def _paint_section(plan: Plan) -> PaintedSection:
+    grid = _grid(plan, GRID_UM)
+    mask = np.full(grid.shape, BKG, dtype=np.uint8)
+    depth = np.full(grid.shape, FAR_UM, dtype=np.float32)
+    uncut = np.zeros(grid.shape, dtype=bool)
+    for at, strip in grid.strips(plan.outline):
+        skin, uncut[at] = _paint(plan, strip)
+        mask[at], depth[at] = skin.mask, skin.v
+    specimen = plan.specimen
+    return PaintedSection(mask, GRID_UM, depth, uncut, specimen.has_surface, has_margin=not specimen.fragmented)
 
-GAP_UM = (600.0, 2500.0)
-"""Least and greatest glass between two pieces and around them."""
+
+def measure(section: PaintedSection) -> SectionTruth:
+    """Ground truth of one section."""
+    invasive = (section.mask == BCC) | (section.mask == SCC)
+    tumour = invasive | (section.mask == IEC)
+    no_surface = "" if section.has_surface else NO_SURFACE
+    no_clearance = no_surface or ("" if section.has_margin else NO_MARGIN) or ("" if tumour.any() else NO_TUMOUR)
+    no_depth = no_surface or ("" if invasive.any() else IN_SITU_ONLY)
+    surface = section.uncut & (section.depth <= 0) & (section.depth > -2.0 * section.mpp)
+    return SectionTruth(
+        cancers=tuple(name for name in CANCERS if (section.mask == SKIN.index(name)).any()),
+        surface_deg=None if no_surface else _facing(section.depth, surface),
+        surface_reason=no_surface,
+        clearance_um=None if no_clearance else _clearance(section, tumour),
+        clearance_reason=no_clearance,
+        depth_um=None if no_depth else _rounded(_distances(invasive, surface).max() * section.mpp),
+        depth_reason=no_depth,
+    )
+
+
+def _facing(depth: Field, surface: BoolMask) -> float:
+    """Direction of the mean outward normal along the surface."""
+    down, right = np.gradient(depth, axis=0), np.gradient(depth, axis=1)
+    length = np.hypot(down[surface], right[surface])
+    north, east = (down[surface] / length).mean(dtype=np.float64), (-right[surface] / length).mean(dtype=np.float64)
+    return _rounded(math.degrees(math.atan2(east, north))) % 360.0
+
+
+def _clearance(section: PaintedSection, tumour: BoolMask) -> float:
+    """Distance between the tumour's nearest pixel and the nearest pixel that the knife took."""
+    below = section.depth > 0
+    taken = below & ~section.uncut & binary_dilation(section.uncut & below)
+    # Neighbouring pixels are one pixel apart although nothing lies between them.
+    return _rounded(max(_distances(tumour, taken).min() - 1.0, 0.0) * section.mpp)
+
+
+def _distances(of: BoolMask, to: BoolMask) -> NDArray[np.float64]:
+    """Distance in pixels from the outline of one region to the nearest pixel of another."""
+    outline = of & ~binary_erosion(of)
+    distances, _ = cKDTree(np.argwhere(to)).query(np.argwhere(outline))
+    return np.asarray(distances)
+
+
+def _rounded(value: float) -> float:
+    # A tenth of a µm or a degree is finer than the grid can tell.
+    return round(float(value), 1)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One section on a slide: where it lies and what is true of it."""
+    """One section on a slide: its position and its ground truth."""
 
     number: int
     top_um: float
@@ -154,56 +240,42 @@ class Slide:
 
 
 def lay_slide(seed: int, mpp: float, cancer: str, pieces: int = 1) -> Slide:
-    """Draw ``pieces`` sections of one block beside and below each other.
+    """Draw ``pieces`` sections of one block next to and below each other, as a microtome leaves them on the glass.
 
     One piece is the section as ``layout`` draws it, on the common grid.
     """
     sections = [layout(derive(seed, "piece", k) if k else seed, mpp, cancer) for k in range(pieces)]
-    sizes = [_cells(section) for section in sections]
-    if pieces == 1:
-        places, (height, width) = [(0, 0)], sizes[0]
-    else:
-        places, (height, width) = _shelves(sizes, seed)
-    pixels = GRID_UM / mpp
-    shape = round(height * pixels), round(width * pixels)
-    mask: Mask = np.full(shape, SKIN.index("BKG"), dtype=np.uint8)
-    for section, (row, column) in zip(sections, places, strict=True):
-        top, left = round(row * pixels), round(column * pixels)
+    pixels, cells = GRID_UM / mpp, mpp / GRID_UM
+    # The tolerance keeps rounding noise from adding a grid cell at one resolution only.
+    sizes = [tuple(math.ceil(side * cells - 0.5) for side in section.mask.shape) for section in sections]
+    corners, (height, width) = ([(0, 0)], sizes[0]) if pieces == 1 else _shelves(sizes, seed)
+    mask: Mask = np.full((round(height * pixels), round(width * pixels)), BKG, dtype=np.uint8)
+    laid = []
+    for number, (section, size, corner) in enumerate(zip(sections, sizes, corners, strict=True), start=1):
+        top, left = (round(side * pixels) for side in corner)
         mask[top : top + section.mask.shape[0], left : left + section.mask.shape[1]] = section.mask
-    boxes = zip(sections, sizes, places, strict=True)
-    return Slide(mask, tuple(_piece(k, *box) for k, box in enumerate(boxes, start=1)))
+        top_um, left_um, height_um, width_um = (side * GRID_UM for side in (*corner, *size))
+        laid.append(Piece(number, top_um, left_um, height_um, width_um, section.biopsy, section.truth))
+    return Slide(mask, tuple(laid))
 
 
-def _cells(section: Section) -> tuple[int, int]:
-    """Extent of a section in grid cells. The tolerance keeps rounding noise from adding a cell at one level only."""
-    height, width = section.mask.shape
-    scale = section.mpp / GRID_UM
-    return math.ceil(height * scale - 0.5), math.ceil(width * scale - 0.5)
-
-
-def _piece(number: int, section: Section, cells: tuple[int, int], place: tuple[int, int]) -> Piece:
-    top, left = (value * GRID_UM for value in place)
-    height, width = (value * GRID_UM for value in cells)
-    return Piece(number, top, left, height, width, section.biopsy, section.truth)
-
-
-def _shelves(sizes: list[tuple[int, int]], seed: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:
-    """Places (row, column) in cells, row by row, and the size of the slide that holds them."""
+def _shelves(sizes: list[tuple[int, ...]], seed: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+    """Corners (row, column) of the sections in grid cells, shelf by shelf, and the size of the slide."""
     random = generator(seed, "slide")
     columns = math.ceil(math.sqrt(len(sizes)))
 
     def gap() -> int:
         return round(random.uniform(*GAP_UM) / GRID_UM)
 
-    places: list[tuple[int, int]] = []
-    top, width = gap(), 0
+    corners: list[tuple[int, int]] = []
+    top, slide_width = gap(), 0
     for first in range(0, len(sizes), columns):
         left, bottom = gap(), top
-        for height_k, width_k in sizes[first : first + columns]:
+        for height, width in sizes[first : first + columns]:
             row = top + gap() // 4
-            places.append((row, left))
-            left += width_k + gap()
-            bottom = max(bottom, row + height_k)
-        width = max(width, left)
+            corners.append((row, left))
+            left += width + gap()
+            bottom = max(bottom, row + height)
+        slide_width = max(slide_width, left)
         top = bottom + gap()
-    return places, (top, width)
+    return corners, (top, slide_width)

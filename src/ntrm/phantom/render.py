@@ -1,4 +1,4 @@
-"""A mask becomes a stained section: the same seed gives the same section at every resolution; ink, focus, sensor."""
+"""A mask becomes a stained section, the same at every resolution: concentrations of the dyes, light, scanner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,80 +15,34 @@ from scipy import ndimage
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.phantom import noise
-from ntrm.phantom.noise import derive, generator
-from ntrm.phantom.stain import Stain, Vector
-from ntrm.phantom.texture.canvas import CoarseMap, Window, block_mean
-from ntrm.phantom.texture.paint import paint
-from ntrm.phantom.texture.scene import Scene
-from ntrm.phantom.texture.table import BASALOID, DERMAL, EMPTY, members
+from ntrm.phantom.noise import Field, derive, generator
+from ntrm.phantom.stain import Ink, Stain
+from ntrm.phantom.texture.nuclei import nuclei_near, splat
+from ntrm.phantom.texture.scene import Positions, Scene, Window, block_mean
+from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
+from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, members
 
-_GRID_UM = 6.7
-_CRUST_UM = 14.0
-"""Thickness of the inked crust: standard deviation of the blur around the edge."""
-_CRUMB_UM, _ARC_UM = 80.0, 1800.0
+_BENT_UM = 2.5
+"""Borders and cell walls are bent by this much: they would show the mask's pixels or straight polygons otherwise."""
+_GRAIN_UM, _WOBBLE_UM, _SPECKLE_UM = 22.0, 30.0, 6.0
+_SPECKLE_SEEN_UM = 2.0
+"""Coarser grids than this average the finest noise away."""
 
-INKS: dict[str, Vector] = {"blue": (1.0, 0.62, 0.20), "green": (0.90, 0.35, 0.55), "black": (0.80, 0.80, 0.72)}
-"""Optical density per channel."""
+_FINEST_SEEN_UM = 3.4
+"""Coarser pictures are painted at a half (a third …) of their µm/px and averaged: fibres and nuclei are finer."""
+_BEYOND_TISSUE_UM = 45.0
+"""Ink and wavering borders reach no further than this."""
+_BLOCK_PX = 384
+"""Side of the squares that are painted one after the other: memory stays small, empty glass costs nothing."""
 
-_CUT = DERMAL + members(*BASALOID)
-"""Tissue that a knife opens: ink sits on it, not on the skin's own surface."""
-
-
-@dataclass(frozen=True)
-class Ink:
-    """Where a section's margin carries ink, and of which colour."""
-
-    seed: int
-    density: Vector
-    margin: CoarseMap
-
-    @classmethod
-    def on(cls, mask: Mask, mpp: float, seed: int, share: float) -> Ink:
-        """Ink on about ``share`` of the cut margin, in arcs."""
-        factor = max(1, round(_GRID_UM / mpp))
-        step = mpp * factor
-        # Holes and tears inside the section were not there when it was painted.
-        outside = ~ndimage.binary_fill_holes(block_mean(EMPTY[mask], factor) < 0.5)
-        near_outside = _blur(outside.astype(np.float32), step)
-        near_cut = _blur(block_mean(_CUT[mask], factor), step)
-        arcs = noise.field(derive(seed, "arcs"), outside.shape, step, _ARC_UM)
-        margin = np.minimum(4.0 * near_outside * near_cut, 1.0) * (arcs > _threshold(share))
-        colour = generator(seed, "ink").choice(list(INKS))
-        return cls(seed, INKS[colour], CoarseMap(margin.astype(np.float32), step))
-
-    def transmission(self, window: Window) -> NDArray[np.float32] | None:
-        """Share of light (H, W, 3) that the ink lets through; None where there is no ink."""
-        margin = self.margin.over(window)
-        if not margin.any():
-            return None
-        seed = derive(self.seed, "crumbs")
-        crumbs = noise.octaves(seed, window.shape, window.mpp, _CRUMB_UM, count=3, gain=0.9, origin_um=window.origin_um)
-        amount = np.clip(2.0 * (margin - 0.8) + 1.1 * crumbs, 0.0, 1.0) * margin
-        scale = np.float32(-math.log(10)) * np.asarray(self.density, dtype=np.float32)
-        return np.asarray(np.exp(amount[..., None] * scale))
-
-
-def _threshold(share: float) -> float:
-    """Level that a standard normal field exceeds on ``share`` of its area."""
-    if share >= 1.0:
-        return -math.inf
-    return NormalDist().inv_cdf(1.0 - share) if share > 0.0 else math.inf
-
-
-def _blur(values: NDArray[np.float32], step: float) -> NDArray[np.float32]:
-    return np.asarray(ndimage.gaussian_filter(values, _CRUST_UM / step, mode="nearest", truncate=3.0), dtype=np.float32)
-
-
-# What happens between tissue and file: ink, light, focus, sensor, compression. Each can be switched off.
-
-
-Picture = NDArray[np.float32]
-
-_LIMITS = {"uneven_light": 0.5, "blur_um": 50.0, "sensor_noise": 64.0, "ink": 1.0}
 _JPEG_TILE_PX = 2048
 """Scanners compress tile by tile; it also keeps large pictures within what JPEG allows."""
 _BLUR_SEEN_PX = 0.2
+_LIMITS = {"uneven_light": 0.5, "blur_um": 50.0, "sensor_noise": 64.0, "ink": 1.0}
+
+_RET, _PAP, _INF = (SKIN.index(name) for name in CONNECTIVE)
+_CONNECTIVE = members(*CONNECTIVE)
+_TISSUE = EMPTY == 0
 
 
 @dataclass(frozen=True)
@@ -109,7 +62,7 @@ class Artefacts:
     jpeg_quality: int | None = None
     """Pillow's quality, 1 to 95."""
     ink: float = 0.0
-    """Share of the cut margin that carries surgical ink."""
+    """Fraction of the cut margin that carries surgical ink."""
 
     def __post_init__(self) -> None:
         for name, most in _LIMITS.items():
@@ -136,62 +89,6 @@ class Artefacts:
         )
 
 
-def expose(picture: Picture, mpp: float, seed: int, artefacts: Artefacts) -> NDArray[np.uint8]:
-    """The picture (H, W, 3), 0 to 255, as it comes out of the scanner. Ink is on the tissue, not here."""
-    height, width, _ = picture.shape
-    light = _light(height, width, seed, artefacts.uneven_light)
-    draw = generator(seed, "sensor")
-    out = np.empty(picture.shape, dtype=np.uint8)
-    # Colour by colour: large sections then need little more memory than they take themselves.
-    for channel in range(3):
-        plane = picture[..., channel] * light
-        sigma_px = artefacts.blur_um / mpp
-        if sigma_px > _BLUR_SEEN_PX:
-            plane = ndimage.gaussian_filter(plane, sigma_px, mode="nearest", truncate=3.0)
-        if artefacts.sensor_noise:
-            plane += np.float32(artefacts.sensor_noise) * draw.standard_normal(plane.shape, dtype=np.float32)
-        out[..., channel] = np.clip(plane + np.float32(0.5), 0, 255)
-    return out if artefacts.jpeg_quality is None else _through_jpeg(out, artefacts.jpeg_quality)
-
-
-def _light(height: int, width: int, seed: int, strength: float) -> NDArray[np.float32]:
-    """Falls from 1 to 1 - ``strength`` across the picture, in a random direction."""
-    angle = generator(seed, "light").uniform(0.0, 2.0 * math.pi)
-    y, x = ((np.arange(n, dtype=np.float32) + 0.5) / n - 0.5 for n in (height, width))
-    along = y[:, None] * np.float32(math.sin(angle)) + x[None, :] * np.float32(math.cos(angle))
-    reach = np.float32(abs(math.sin(angle)) + abs(math.cos(angle)))
-    return np.asarray(1.0 - np.float32(strength) * (0.5 + along / reach), dtype=np.float32)
-
-
-def _through_jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    """Encode and decode, tile by tile."""
-    out = np.empty_like(picture)
-    for y in range(0, picture.shape[0], _JPEG_TILE_PX):
-        for x in range(0, picture.shape[1], _JPEG_TILE_PX):
-            tile = (slice(y, y + _JPEG_TILE_PX), slice(x, x + _JPEG_TILE_PX))
-            stream = io.BytesIO()
-            Image.fromarray(picture[tile]).save(stream, format="JPEG", quality=quality)
-            stream.seek(0)
-            with Image.open(stream) as decoded:
-                out[tile] = np.asarray(decoded)
-    return out
-
-
-# A mask becomes a stained section: the same seed gives the same section at every resolution.
-
-
-_FINEST_SEEN_UM = 3.4
-"""Coarser pictures are painted at a half (a third …) of their µm/px and averaged: fibres and nuclei are finer."""
-
-_BEYOND_TISSUE_UM = 45.0
-"""Ink and wavering borders reach no further than this."""
-
-_TISSUE = EMPTY == 0
-
-_BLOCK_PX = 384
-"""Side of the squares that are painted one after the other: memory stays small, empty glass costs nothing."""
-
-
 def render(
     mask: Mask,
     mpp: float,
@@ -201,7 +98,7 @@ def render(
     stain: Stain | None = None,
     artefacts: Artefacts | None = None,
 ) -> NDArray[np.uint8]:
-    """Stain a mask of skin tissues, drawn or real: an RGB picture (H, W, 3).
+    """Stain a mask of skin tissues, synthetic or real: an RGB picture (H, W, 3).
 
     ``mpp`` are the mask's µm per pixel. ``ambiguity`` runs from 0, every tissue with its own texture, to 1, where
     look-alike tissues (``LOOK_ALIKE``) cannot be told apart but by their surroundings. Stain and artefacts are drawn
@@ -247,12 +144,11 @@ def _extent(occupied: NDArray[np.bool_], start: int, margin: int, low: int, high
     return slice(max(int(places[0]) - margin, low), min(int(places[-1]) + margin + 1, high))
 
 
-def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: slice) -> Picture:
+def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: slice) -> Field:
     factor = _oversampling(scene.mpp)
     shape = ((rows.stop - rows.start) * factor, (columns.stop - columns.start) * factor)
     window = Window((rows.start * scene.mpp, columns.start * scene.mpp), shape, scene.mpp / factor)
-    dyes = paint(scene, window)
-    light = stain.transmit(dyes.haematoxylin, dyes.eosin)
+    light = stain.transmit(*paint(scene, window))
     inked = ink.transmission(window) if ink else None
     return block_mean(light if inked is None else light * inked, factor)
 
@@ -279,3 +175,155 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
             expected=f"0 to {len(SKIN) - 1}, or {IGNORE} for ignore",
             hint="remap the mask to the skin schema by name",
         )
+
+
+def paint(scene: Scene, window: Window) -> tuple[Field, Field]:
+    """Concentrations of haematoxylin and eosin over the window: every layer weighed by the texture table."""
+    pixels = _pixels(scene, window)
+    eosin, haematoxylin = pixels.amount("eosin"), pixels.amount("haematoxylin")
+    mottle, grain = pixels.amount("mottle"), pixels.amount("grain") * pixels.noises.grain
+    eosin *= np.maximum(1.0 + mottle * scene.slow.eosin.over(window) + grain, 0.0) * _strands(pixels)
+    haematoxylin *= np.maximum(1.0 + 1.5 * mottle * scene.slow.haematoxylin.over(window) + grain, 0.0)
+    _part_nests(pixels, haematoxylin)
+    _open_clefts(pixels, haematoxylin, eosin)
+    _hollow_out(pixels, haematoxylin, eosin)
+    chromatin = splat(nuclei_near(scene, window), window)
+    if window.mpp <= _SPECKLE_SEEN_UM:
+        speckle = scene.noise("speckle", window, _SPECKLE_UM)
+        eosin *= 1.0 + 0.10 * speckle
+        chromatin *= 1.0 + 0.18 * speckle
+    haematoxylin += chromatin
+    return haematoxylin, eosin
+
+
+@dataclass(frozen=True)
+class _Pixels:
+    """What the layers need to know of each pixel."""
+
+    scene: Scene
+    window: Window
+    y_um: Positions
+    """Bent coordinates."""
+    x_um: Positions
+    tissue: NDArray[np.intp]
+    """Mask value, with the connective tissues as one."""
+    papillary: Field
+    inflamed: Field
+    noises: Noises
+    present: tuple[int, ...]
+
+    def amount(self, parameter: str) -> Field:
+        """A parameter per pixel, passing smoothly between the connective tissues."""
+        column = self.scene.table[parameter]
+        out = column[self.tissue]
+        for fraction, other in ((self.papillary, _PAP), (self.inflamed, _INF)):
+            if column[other] != column[_RET]:
+                out += fraction * (column[other] - column[_RET])
+        return out
+
+    def has(self, parameter: str) -> bool:
+        """Whether any tissue of the window uses a layer."""
+        return bool(self.scene.table[parameter][list(self.present)].any())
+
+
+def _pixels(scene: Scene, window: Window) -> _Pixels:
+    grain = scene.noise("grain", window, _GRAIN_UM)
+    wobble = scene.noise("wobble", window, _WOBBLE_UM)
+    y_um = window.y_um[:, None].astype(np.float32) + np.float32(_BENT_UM) * wobble
+    x_um = window.x_um[None, :].astype(np.float32) + np.float32(_BENT_UM) * grain
+    tissue = scene.tissue_at(y_um, x_um, scene.geometry.fatty.over(window))
+    connective = _CONNECTIVE[tissue]
+    present = np.flatnonzero(np.bincount(tissue.ravel()))
+    if connective.any():
+        present = np.union1d(present, (_RET, _PAP, _INF))
+    return _Pixels(
+        scene=scene,
+        window=window,
+        y_um=y_um,
+        x_um=x_um,
+        tissue=np.where(connective > 0, _RET, tissue).astype(np.intp),
+        papillary=scene.geometry.papillary.over(window) * connective,
+        inflamed=scene.geometry.inflamed.over(window) * connective,
+        noises=Noises(scene.slow.bend.over(window), grain, wobble),
+        present=tuple(present.tolist()),
+    )
+
+
+def _strands(pixels: _Pixels) -> Field:
+    """Product of all strand layers: 1 where there is none."""
+    factor = np.ones(pixels.window.shape, dtype=np.float32)
+    for name, (layer, distance) in STRANDS.items():
+        if pixels.has(name):
+            picture = layer(distance(pixels.scene.geometry).over(pixels.window), pixels.noises)
+            factor *= np.maximum(1.0 + pixels.amount(name) * picture, 0.0)
+    return factor
+
+
+def _part_nests(pixels: _Pixels, haematoxylin: Field) -> None:
+    """Septa between the lobules of a nest are free of basaloid cytoplasm."""
+    if pixels.has("lobules"):
+        patch = pixels.scene.slow.patch.over(pixels.window)
+        haematoxylin *= 1.0 - pixels.amount("lobules") * septum(patch, NEST_SEPTUM)
+
+
+def _open_clefts(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
+    """The stroma shrinks away from nests: pale slits along part of their border."""
+    near = pixels.scene.geometry.cleft_near.over(pixels.window)
+    if near.any():
+        kept = 1.0 - 0.9 * np.clip(near * 6.0 - 0.5, 0.0, 1.0) * np.clip(pixels.noises.bend + 0.3, 0.0, 1.0)
+        kept[pixels.tissue != _RET] = 1.0
+        eosin *= kept
+        haematoxylin *= kept
+
+
+def _hollow_out(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
+    """Fat cells and glands, drawn only where they are."""
+    scene, window = pixels.scene, pixels.window
+    for name, (dye, _) in HOLLOWS.items():
+        if pixels.has(name):
+            here = np.nonzero(scene.table[name][pixels.tissue])
+            slow = (noise.over(window)[here] for noise in (scene.slow.eosin, scene.slow.bend, scene.slow.patch))
+            kept = dye(Spots(scene.seed, pixels.y_um[here], pixels.x_um[here], *slow), window.mpp)
+            eosin[here] *= kept
+            haematoxylin[here] *= kept
+
+
+def expose(picture: Field, mpp: float, seed: int, artefacts: Artefacts) -> NDArray[np.uint8]:
+    """The picture (H, W, 3), 0 to 255, as it comes out of the scanner. Ink is on the tissue, not here."""
+    height, width, _ = picture.shape
+    light = _light(height, width, seed, artefacts.uneven_light)
+    draw = generator(seed, "sensor")
+    out = np.empty(picture.shape, dtype=np.uint8)
+    # Colour by colour: large sections then need little more memory than they take themselves.
+    for channel in range(3):
+        plane = picture[..., channel] * light
+        sigma_px = artefacts.blur_um / mpp
+        if sigma_px > _BLUR_SEEN_PX:
+            plane = ndimage.gaussian_filter(plane, sigma_px, mode="nearest", truncate=3.0)
+        if artefacts.sensor_noise:
+            plane += np.float32(artefacts.sensor_noise) * draw.standard_normal(plane.shape, dtype=np.float32)
+        out[..., channel] = np.clip(plane + np.float32(0.5), 0, 255)
+    return out if artefacts.jpeg_quality is None else _through_jpeg(out, artefacts.jpeg_quality)
+
+
+def _light(height: int, width: int, seed: int, strength: float) -> NDArray[np.float32]:
+    """Falls from 1 to 1 - ``strength`` across the picture, in a random direction."""
+    angle = generator(seed, "light").uniform(0.0, 2.0 * math.pi)
+    y, x = ((np.arange(n, dtype=np.float32) + 0.5) / n - 0.5 for n in (height, width))
+    along = y[:, None] * np.float32(math.sin(angle)) + x[None, :] * np.float32(math.cos(angle))
+    reach = np.float32(abs(math.sin(angle)) + abs(math.cos(angle)))
+    return np.asarray(1.0 - np.float32(strength) * (0.5 + along / reach), dtype=np.float32)
+
+
+def _through_jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    """Encode and decode, tile by tile."""
+    out = np.empty_like(picture)
+    for y in range(0, picture.shape[0], _JPEG_TILE_PX):
+        for x in range(0, picture.shape[1], _JPEG_TILE_PX):
+            tile = (slice(y, y + _JPEG_TILE_PX), slice(x, x + _JPEG_TILE_PX))
+            stream = io.BytesIO()
+            Image.fromarray(picture[tile]).save(stream, format="JPEG", quality=quality)
+            stream.seek(0)
+            with Image.open(stream) as decoded:
+                out[tile] = np.asarray(decoded)
+    return out

@@ -1,15 +1,20 @@
-"""Haematoxylin and eosin as light sees them: concentrations → optical density → transmitted colour."""
+"""What colours the light: haematoxylin and eosin (concentrations → optical density → colour), ink on the margin."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from ntrm.core.errors import UsageError
-from ntrm.phantom.noise import Field, generator
+from ntrm.core.labels import Mask
+from ntrm.phantom.noise import Field, derive, field, generator, octaves
+from ntrm.phantom.texture.scene import CoarseMap, Window, block_mean
+from ntrm.phantom.texture.table import BASALOID, DERMAL, EMPTY, members
 
 Vector = tuple[float, float, float]
 
@@ -21,6 +26,18 @@ EOSIN: Vector = (0.02, 0.97, 0.19)
 
 _LABORATORY_SPREAD, _PATIENT_SPREAD = 1.0, 0.35
 """Laboratories differ more (recipe, scanner) than patients of one laboratory (thickness, fixation)."""
+
+_MINUS_LN10 = np.float32(-math.log(10))
+
+INKS: dict[str, Vector] = {"blue": (1.0, 0.62, 0.20), "green": (0.90, 0.35, 0.55), "black": (0.80, 0.80, 0.72)}
+"""Optical density per channel."""
+
+_INK_GRID_UM = 6.7
+_CRUST_UM = 14.0
+"""Thickness of the inked crust: standard deviation of the blur around the edge."""
+_CRUMB_UM, _ARC_UM = 80.0, 1800.0
+_CUT = DERMAL + members(*BASALOID)
+"""Tissue that a knife opens: ink sits on it, not on the skin's own surface."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +85,7 @@ class Stain:
         of_e = _unit(self.eosin) * self.eosin_strength
         for channel, light in enumerate(self.illumination):
             density = haematoxylin * np.float32(of_h[channel]) + eosin * np.float32(of_e[channel])
-            out[..., channel] = np.float32(light) * np.exp(np.float32(-math.log(10)) * density)
+            out[..., channel] = np.float32(light) * np.exp(_MINUS_LN10 * density)
         return out
 
 
@@ -84,3 +101,48 @@ def _tilt(vector: Vector, offset: NDArray[np.float64]) -> Vector:
 def _clip_light(light: NDArray[np.float64]) -> Vector:
     r, g, b = np.clip(light, 200.0, 255.0)
     return (float(r), float(g), float(b))
+
+
+@dataclass(frozen=True)
+class Ink:
+    """Where a section's margin carries ink, and of which colour."""
+
+    seed: int
+    density: Vector
+    margin: CoarseMap
+
+    @classmethod
+    def on(cls, mask: Mask, mpp: float, seed: int, fraction: float) -> Ink:
+        """Ink on about this ``fraction`` of the cut margin, in arcs."""
+        factor = max(1, round(_INK_GRID_UM / mpp))
+        step = mpp * factor
+        # Holes and tears inside the section were not there when it was painted.
+        outside = ~ndimage.binary_fill_holes(block_mean(EMPTY[mask], factor) < 0.5)
+        near_outside = _blur(outside.astype(np.float32), step)
+        near_cut = _blur(block_mean(_CUT[mask], factor), step)
+        arcs = field(derive(seed, "arcs"), outside.shape, step, _ARC_UM)
+        margin = np.minimum(4.0 * near_outside * near_cut, 1.0) * (arcs > _threshold(fraction))
+        colour = generator(seed, "ink").choice(list(INKS))
+        return cls(seed, INKS[colour], CoarseMap(margin.astype(np.float32), step))
+
+    def transmission(self, window: Window) -> NDArray[np.float32] | None:
+        """Fraction of the light (H, W, 3) that the ink lets through; None where there is no ink."""
+        margin = self.margin.over(window)
+        if not margin.any():
+            return None
+        seed = derive(self.seed, "crumbs")
+        crumbs = octaves(seed, window.shape, window.mpp, _CRUMB_UM, count=3, gain=0.9, origin_um=window.origin_um)
+        amount = np.clip(2.0 * (margin - 0.8) + 1.1 * crumbs, 0.0, 1.0) * margin
+        scale = _MINUS_LN10 * np.asarray(self.density, dtype=np.float32)
+        return np.asarray(np.exp(amount[..., None] * scale))
+
+
+def _threshold(fraction: float) -> float:
+    """Level that a standard normal field exceeds on this ``fraction`` of its area."""
+    if fraction >= 1.0:
+        return -math.inf
+    return NormalDist().inv_cdf(1.0 - fraction) if fraction > 0.0 else math.inf
+
+
+def _blur(values: NDArray[np.float32], step: float) -> NDArray[np.float32]:
+    return np.asarray(ndimage.gaussian_filter(values, _CRUST_UM / step, mode="nearest", truncate=3.0), dtype=np.float32)

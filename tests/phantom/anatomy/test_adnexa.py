@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.adnexa import Adnexa, AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.layout import paint_mask
@@ -14,20 +14,21 @@ MANY = AdnexaParameters(follicles_per_mm=4.0, glands_per_mm=4.0)
 
 def test_adnexa_lie_inside_and_are_spared(seed):
     adnexa = draw_adnexa(seed, 3000.0, 2000.0, lambda body: body.u_um > 0, MANY)
-    assert adnexa.follicles
-    assert adnexa.glands
-    for body in (*adnexa.follicles, *adnexa.glands):
+    halos, glands, follicles, plugs = (structure.bodies for structure in adnexa)
+    assert follicles
+    assert glands
+    for body in (*follicles, *glands):
         assert 0 < body.u_um < 4500
-    assert all(gland.v_um < 1800 for gland in adnexa.glands)
-    assert len(adnexa.plugs) == sum(shaft.top_v_um < MANY.mouth_um for shaft in adnexa.follicles)
-    assert len(adnexa.halos) <= len(adnexa.glands)
+    assert all(gland.v_um < 1800 for gland in glands)
+    assert len(plugs) == sum(shaft.top_v_um < MANY.mouth_um for shaft in follicles)
+    assert len(halos) <= len(glands)
 
 
 def test_adnexa_change_dermis_and_epidermis_only(seed):
     pixels = 0
     for number in range(seed, seed + 4):
         plan = draw_plan(number, "IEC")
-        bare = replace(plan, adnexa=Adnexa((), (), (), ()))
+        bare = replace(plan, adnexa=())
         there, before = paint_mask(plan, 20.1), paint_mask(bare, 20.1)
         # The fat's edge is cut more raggedly than a follicle in its place, so background may change beside it.
         changed = (there != before) & np.isin(there, (FOL, GLD))

@@ -1,17 +1,23 @@
-"""Specimens: each biopsy in its range of sizes, and what its thickness means."""
+"""Specimens: each biopsy in its range of sizes, and the damage done to them."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.ndimage import label
 
 from ntrm.core.labels import CANCERS
-from ntrm.phantom.anatomy.specimen import SIZE_FACTORS, SpecimenParameters, draw_specimen
+from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET
+from ntrm.phantom.anatomy.section_plan import draw_plan
+from ntrm.phantom.anatomy.specimen import SAMPLING, SpecimenParameters, draw_specimen
+from ntrm.phantom.layout import paint_mask
 
 
 @pytest.mark.parametrize("cancer", CANCERS)
 def test_sizes_stay_in_the_range_of_the_biopsy(seed, cancer):
     for number in range(seed, seed + 40):
-        specimen = draw_specimen(number, cancer, SpecimenParameters())
-        scale = SIZE_FACTORS[cancer]
+        specimen = draw_specimen(number, SAMPLING[cancer], SpecimenParameters())
+        scale = SAMPLING[cancer].size
         low, high = specimen.biopsy.length
         assert low <= 2 * specimen.half_um / scale <= high
         low, high = specimen.biopsy.thickness
@@ -22,18 +28,18 @@ def test_sizes_stay_in_the_range_of_the_biopsy(seed, cancer):
 
 
 def test_nothing_lies_beyond_the_ends(seed):
-    specimen = draw_specimen(seed, "BCC", SpecimenParameters())
+    specimen = draw_specimen(seed, SAMPLING["BCC"], SpecimenParameters())
     beyond = np.abs(specimen.axis.u) >= specimen.half_um
     assert (specimen.thickness[beyond] < 0).all()
     assert (specimen.thickness[~beyond] >= 0).all()
-    assert specimen.cut_at(0.0) == specimen.thickness[len(specimen.thickness) // 2]
+    assert specimen.axis.value(specimen.thickness, 0.0) == specimen.thickness[len(specimen.thickness) // 2]
 
 
 def test_always_and_never(seed):
     always = SpecimenParameters(no_surface=1.0, fragmented=1.0, fold=1.0, hollow=1.0)
     never = SpecimenParameters(no_surface=0.0, fragmented=0.0, fold=0.0, hollow=0.0)
     for number in range(seed, seed + 10):
-        odd, plain = draw_specimen(number, "SCC", always), draw_specimen(number, "SCC", never)
+        odd, plain = (draw_specimen(number, SAMPLING["SCC"], kind) for kind in (always, never))
         assert odd.has_surface == (odd.biopsy.name == "shave") == odd.fragmented
         assert odd.frame.fold is not None
         assert odd.frame.radius_um < 0
@@ -41,3 +47,25 @@ def test_always_and_never(seed):
         assert not plain.fragmented
         assert plain.frame.fold is None
         assert plain.frame.radius_um > 0
+
+
+def test_damage_only_removes_tissue_or_adds_loose_bits(seed):
+    removed = 0
+    for number in range(seed, seed + 5):
+        plan = draw_plan(number)
+        damaged, whole = paint_mask(plan, 20.1), paint_mask(replace(plan, damage=()), 20.1)
+        changed = damaged != whole
+        added = changed & (whole == BKG)
+        assert (damaged[changed & ~added] == BKG).all(), f"seed {number}"
+        assert np.isin(damaged[added], (KER, RET, HYP)).all(), f"seed {number}"
+        removed += (changed & ~added).sum()
+    assert removed > 0
+
+
+def test_a_fragmented_section_is_in_pieces():
+    seeds = [seed for seed in range(300) if draw_specimen(seed, SAMPLING["IEC"], SpecimenParameters()).fragmented][:3]
+    assert seeds
+    for seed in seeds:
+        pieces, _ = label(paint_mask(draw_plan(seed, "IEC"), 20.1) != BKG)
+        sizes = np.sort(np.bincount(pieces.ravel())[1:])
+        assert sizes[-2] > 0.01 * sizes.sum(), f"seed {seed}"

@@ -1,10 +1,14 @@
+"""Nuclei: how they are drawn, and which there are."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.texture.canvas import Window
-from ntrm.phantom.texture.nuclei import Nuclei, splat
+from ntrm.core.labels import SKIN
+from ntrm.phantom.texture.nuclei import Nuclei, _evened, nuclei_near, splat
+from ntrm.phantom.texture.scene import Scene, Window
+from ntrm.phantom.texture.table import TEXTURES
 
 
 def some_nuclei(seed, count, extent_um):
@@ -58,3 +62,61 @@ def test_a_rim_makes_the_middle_pale():
 def test_no_nuclei_no_dye():
     none = Nuclei(*(np.zeros(0) for _ in range(7)))
     assert not splat(none, Window((0.0, 0.0), (5, 6), 1.0)).any()
+
+
+SIDE_PX, MPP = 150, 6.7
+
+
+def inside(nuclei):
+    return (np.minimum(nuclei.y_um, nuclei.x_um) >= 0) & (np.maximum(nuclei.y_um, nuclei.x_um) < SIDE_PX * MPP)
+
+
+def nuclei_of(mask, seed, ambiguity=0.0):
+    return nuclei_near(Scene.prepare(mask, MPP, seed, ambiguity), Window((0.0, 0.0), mask.shape, MPP))
+
+
+@pytest.mark.parametrize("name", ["EPI", "INF", "RET", "PAP", "SCC", "IEC", "FOL"])
+def test_tissues_have_their_density_and_size(seed, name):
+    nuclei = nuclei_of(np.full((SIDE_PX, SIDE_PX), SKIN.index(name), dtype=np.uint8), seed)
+    row = TEXTURES[name]
+    per_mm2 = inside(nuclei).sum() / (SIDE_PX * MPP / 1000) ** 2
+    assert per_mm2 == pytest.approx(row.nuclei_per_mm2, rel=0.1)
+    radius = np.exp(np.log(nuclei.long_um * nuclei.short_um).mean() / 2)
+    assert radius == pytest.approx(row.nucleus_radius_um, rel=0.06)
+
+
+@pytest.mark.parametrize("name", ["KER", "BKG"])
+def test_keratin_and_glass_have_no_nuclei(seed, name):
+    assert len(nuclei_of(np.full((60, 60), SKIN.index(name), dtype=np.uint8), seed)) == 0
+
+
+def test_basal_cells_crowd_and_stand_upright_on_the_dermis(seed):
+    mask = np.full((SIDE_PX, SIDE_PX), SKIN.index("BCC"), dtype=np.uint8)
+    mask[SIDE_PX // 2 :] = SKIN.index("RET")
+    nuclei, border_um = nuclei_of(mask, seed), SIDE_PX // 2 * MPP
+    above = border_um - nuclei.y_um
+    near, far = (above > 0) & (above < 7), (above > 200) & (above < 300)
+    assert near.sum() / 7 > 1.1 * far.sum() / 100
+    assert nuclei.haematoxylin[near].mean() > 1.2 * nuclei.haematoxylin[far].mean()
+    assert np.abs(np.sin(nuclei.angle[near])).mean() > 0.9
+
+
+def test_nuclei_thin_evenly(seed):
+    rows, columns = (axis.ravel() for axis in np.meshgrid(np.arange(8), np.arange(8), indexing="ij"))
+    marks = _evened(seed, np.random.default_rng(seed).random(64), rows << 30 | columns)
+    for share in (0.25, 0.5, 0.75):
+        kept = np.add.reduceat(
+            np.add.reduceat((marks < share).reshape(8, 8).astype(int), [0, 2, 4, 6], 0), [0, 2, 4, 6], 1
+        )
+        assert (kept == 4 * share).all(), f"every block of four keeps {share} of its sites"
+
+
+def test_a_nucleus_is_the_same_from_every_window(seed):
+    mask = np.full((SIDE_PX, SIDE_PX), SKIN.index("IEC"), dtype=np.uint8)
+    scene = Scene.prepare(mask, MPP, seed, 0.5)
+    whole = nuclei_near(scene, Window((0.0, 0.0), mask.shape, MPP))
+    part = nuclei_near(scene, Window((300.0, 200.0), (40, 30), 3.35))
+    known = {(y, x): (a, b) for y, x, a, b in zip(whole.y_um, whole.x_um, whole.long_um, whole.angle, strict=True)}
+    seen = {(y, x): (a, b) for y, x, a, b in zip(part.y_um, part.x_um, part.long_um, part.angle, strict=True)}
+    assert len(seen) > 20
+    assert all(known[place] == shape for place, shape in seen.items())

@@ -1,10 +1,83 @@
+"""A section measured for painting: maps on coarser grids, cells, distances."""
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.interpolate import RegularGridInterpolator
+from scipy.spatial import cKDTree
+from skimage.measure import block_reduce
 from tests.phantom.masks import blobs
 
 from ntrm.core.labels import SKIN
-from ntrm.phantom.texture.scene import survey
+from ntrm.phantom.noise import derive, hash_uniform
+from ntrm.phantom.texture.scene import _CELL_JITTER, CoarseMap, Window, block_mean, cells_at, measure_geometry
 from ntrm.phantom.texture.table import texture_table
+
+SEEDS = st.integers(0, 2**32)
+
+
+@settings(deadline=None)
+@given(SEEDS, st.integers(2, 12), st.integers(2, 12), st.floats(0.5, 20), st.floats(0.5, 20), st.floats(-30, 60))
+def test_over_and_at_are_bilinear(seed, height, width, map_mpp, mpp, origin):
+    values = np.random.default_rng(seed).normal(size=(height, width)).astype(np.float32)
+    window = Window((origin, origin / 2), (7, 9), mpp)
+    centres = [(np.arange(n) + 0.5) * map_mpp for n in (height, width)]
+    y, x = (np.clip(um, axis[0], axis[-1]) for um, axis in zip((window.y_um, window.x_um), centres, strict=True))
+    grid = np.meshgrid(y, x, indexing="ij")
+    expected = RegularGridInterpolator(centres, values.astype(np.float64))(np.stack(grid, axis=-1))
+    assert CoarseMap(values, map_mpp).over(window) == pytest.approx(expected, abs=1e-4)
+    assert CoarseMap(values, map_mpp).at(*grid) == pytest.approx(expected, abs=1e-4)
+
+
+@given(SEEDS, st.integers(1, 30), st.integers(1, 30), st.integers(1, 6))
+def test_block_mean_agrees_with_scikit_image(seed, rows, columns, factor):
+    values = np.random.default_rng(seed).normal(size=(rows * factor, columns * factor, 3)).astype(np.float32)
+    expected = block_reduce(values, (factor, factor, 1), np.mean)
+    assert block_mean(values, factor) == pytest.approx(expected, abs=1e-5)
+
+
+@given(st.floats(-3, 3))
+def test_uphill_points_where_values_grow(angle):
+    y, x = np.meshgrid(np.arange(20.0), np.arange(20.0), indexing="ij")
+    tilted = CoarseMap((np.sin(angle) * y + np.cos(angle) * x).astype(np.float32), 4.0)
+    assert tilted.uphill_at(np.array([40.0]), np.array([37.0]))[0] == pytest.approx(angle, abs=1e-3)
+
+
+def test_a_map_of_one_value_is_flat():
+    flat = CoarseMap(np.full((1, 1), 2.5, dtype=np.float32), 10.0)
+    assert (flat.over(Window((-5.0, 3.0), (4, 3), 2.0)) == 2.5).all()
+
+
+def centres(seed, reach):
+    rows, columns = np.meshgrid(np.arange(-3, reach), np.arange(-3, reach), indexing="ij")
+    y = rows + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "y"), rows, columns) - 0.5)
+    x = columns + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "x"), rows, columns) - 0.5)
+    return np.stack([y.ravel(), x.ravel()], axis=1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**63), st.floats(5, 100))
+def test_cells_agree_with_a_search_through_all_centres(seed, spacing):
+    places = np.random.default_rng(seed).uniform(0, 10 * spacing, (2, 500))
+    found = cells_at(seed, *places, spacing)
+    distance, _ = cKDTree(centres(seed, 14) * spacing).query(places.T, k=2)
+    first = np.isclose(found.centre_um, distance[:, 0], rtol=1e-3, atol=1e-3)
+    wall = np.isclose(found.wall_um, (distance[:, 1] - distance[:, 0]) / 2, rtol=1e-3, atol=2e-3 * spacing)
+    assert first.mean() > 0.995, seed
+    assert wall.mean() > 0.97, seed
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**63))
+def test_points_of_one_cell_share_its_mark(seed):
+    places = np.random.default_rng(seed).uniform(0, 300, (2, 300))
+    found = cells_at(seed, *places, 50.0)
+    owner = np.stack([found.centre_y_um, found.centre_x_um], axis=1)
+    _, which = np.unique(owner, axis=0, return_inverse=True)
+    for cell in np.unique(which):
+        assert len(np.unique(found.mark[which == cell])) == 1
+    assert np.hypot(*(owner.T - places)) == pytest.approx(found.centre_um, abs=1e-2)
 
 
 def halves(above, below, shape=(80, 60)):
@@ -16,7 +89,7 @@ def halves(above, below, shape=(80, 60)):
 @pytest.mark.parametrize("mpp", [1.34, 3.35, 6.7, 13.4])
 def test_distances_and_shares_are_right_at_a_straight_border(mpp):
     rows = round(536 / mpp)
-    geometry = survey(halves("KER", "PAP", (rows, 40)), mpp, texture_table(0.5))
+    geometry = measure_geometry(halves("KER", "PAP", (rows, 40)), mpp, texture_table(0.5))
     border, x = rows // 2 * mpp, np.array([100.0 if mpp > 3 else 25.0])
     for below in (-100.0, 60.0, 150.0):
         assert geometry.from_keratin_um.at(np.array([border + below]), x)[0] == pytest.approx(below, abs=15)
@@ -25,7 +98,7 @@ def test_distances_and_shares_are_right_at_a_straight_border(mpp):
 
 
 def test_connective_tissues_pass_into_each_other():
-    geometry = survey(halves("PAP", "RET"), 6.7, texture_table(0.5))
+    geometry = measure_geometry(halves("PAP", "RET"), 6.7, texture_table(0.5))
     shares = geometry.papillary.at(np.arange(0.0, 536, 10), np.full(54, 200.0))
     assert shares[0] == pytest.approx(1)
     assert shares[-1] == pytest.approx(0)
@@ -38,12 +111,12 @@ def test_swapping_look_alikes_leaves_every_map(seed):
     swap = np.arange(256, dtype=np.uint8)
     for one, other in (("PAP", "RET"), ("BCC", "FOL"), ("EPI", "SCC")):
         swap[SKIN.index(one)], swap[SKIN.index(other)] = SKIN.index(other), SKIN.index(one)
-    before, after = (survey(m, 6.7, texture_table(1.0)) for m in (mask, swap[mask]))
+    before, after = (measure_geometry(m, 6.7, texture_table(1.0)) for m in (mask, swap[mask]))
     for name in ("from_keratin_um", "depth_um", "from_nest_um", "dermis_near", "cleft_near", "inflamed", "fatty"):
         assert np.array_equal(getattr(before, name).values, getattr(after, name).values), name
 
 
 @pytest.mark.parametrize("name", SKIN.names)
 def test_a_mask_of_one_tissue_can_be_measured(name):
-    geometry = survey(np.full((9, 7), SKIN.index(name), dtype=np.uint8), 6.7, texture_table(0.5))
+    geometry = measure_geometry(np.full((9, 7), SKIN.index(name), dtype=np.uint8), 6.7, texture_table(0.5))
     assert all(np.isfinite(coarse.values).all() for coarse in vars(geometry).values())

@@ -1,4 +1,4 @@
-"""Where a picture's pixels lie in the skin: a grid in µm, the way to skin coordinates, and strips to paint on."""
+"""Where a picture's pixels lie in the skin, strips of a section to paint on, and the bodies that are painted there."""
 
 from __future__ import annotations
 
@@ -15,132 +15,17 @@ from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom.noise import Field, derive, field_at, octaves, pixel_centres
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = (np.uint8(i) for i in range(len(SKIN)))
-Where = NDArray[np.bool_]
+BoolMask = NDArray[np.bool_]
+Curve = NDArray[np.float32]
+"""A quantity along the skin surface, one value every ``Axis.STEP_UM``."""
+Positions = float | NDArray[np.float64]
 
 RING_POINTS = 16
 RING_ROOM = 1.15
 """A ring of points is a little narrower than its circle, and the skin bends between them."""
 
-
-@dataclass(frozen=True)
-class Wobble:
-    """Irregularity that all borders share: none of them is ever a smooth mathematical line."""
-
-    fine_um: float = 5.0
-    fine_wavelength_um: float = 90.0
-    sway_um: float = 28.0
-    sway_wavelength_um: float = 380.0
-
-
-class Place(Protocol):
-    """Something at a point of the skin that does not extend beyond its reach."""
-
-    @property
-    def u_um(self) -> float:
-        """Along the surface."""
-
-    @property
-    def v_um(self) -> float:
-        """Below the surface."""
-
-    @property
-    def reach_um(self) -> float:
-        """How far it extends."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """A rectangle of a strip with the skin coordinates inside it."""
-
-    labels: Mask
-    """A view: painting here paints the strip."""
-    u: Field
-    v: Field
-    rough: Field
-    """Fine noise of about unit height, for outlines."""
-    slow: Field
-    """Coarser noise of about unit height, for shapes."""
-
-
-@dataclass
-class Skin:
-    """A strip of a section while it is painted.
-
-    ``u`` runs along the surface; ``w`` is the depth below the smooth baseline and ``v`` the depth below the true
-    surface, which bulges over lesions. Only ``mask`` changes after construction.
-    """
-
-    grid: Grid
-    frame: Frame
-    axis: Axis
-    lift: Curve
-    wobble: Wobble = Wobble()
-
-    def __post_init__(self) -> None:
-        self.u, self.w = self.frame.to_skin(self.grid)
-        self._index = self.axis.index(self.u)
-        self.v: Field = self.w + self.along(self.lift) + self._fine
-        self.mask: Mask = np.full(self.grid.shape, BKG, dtype=np.uint8)
-
-    def along(self, curve: Curve) -> Field:
-        """The curve's value at every pixel."""
-        return curve[self._index]
-
-    def along_bent(self, curve: Curve) -> Field:
-        """The same, followed along swaying lines instead of straight verticals: ridges lean and overhang."""
-        return curve[self._bent_index]
-
-    def noise(self, name: str, wavelength_um: float, count: int = 1) -> Field:
-        """A noise field of this section, known by its name."""
-        return self.grid.noise(derive(self.frame.seed, name), wavelength_um, count)
-
-    @cached_property
-    def sway(self) -> Field:
-        """Slow irregularity in µm for the borders inside the dermis."""
-        field = self.noise("sway", self.wobble.sway_wavelength_um, 3)
-        return np.asarray(field * np.float32(self.wobble.sway_um))
-
-    @cached_property
-    def _fine(self) -> Field:
-        field = self.noise("fine", self.wobble.fine_wavelength_um, 2)
-        return np.asarray(field * np.float32(self.wobble.fine_um))
-
-    @cached_property
-    def _bent_index(self) -> NDArray[np.int32]:
-        return self.axis.index(self.u + self.sway + np.float32(2.0) * self._fine)
-
-    def windows(self, places: Sequence[Place]) -> Iterator[tuple[int, Window]]:
-        """For each place that reaches into this strip: its number and the pixels within its reach."""
-        if not places:
-            return
-        for number, (top, bottom, left, right) in enumerate(self._boxes(places).tolist()):
-            rows = slice(max(0, top), min(self.grid.shape[0], bottom + 1))
-            columns = slice(max(0, left), min(self.grid.shape[1], right + 1))
-            if rows.start < rows.stop and columns.start < columns.stop:
-                yield number, self._window(rows, columns)
-
-    def _boxes(self, places: Sequence[Place]) -> NDArray[np.int64]:
-        """First and last row and column of each place: the bounds of a ring around it, bent as the skin is bent."""
-        u, v, reach = np.array([(place.u_um, place.v_um, place.reach_um) for place in places]).T[..., None]
-        angle = np.linspace(0.0, 2.0 * np.pi, RING_POINTS, endpoint=False)
-        ring_u, ring_v = u + RING_ROOM * reach * np.cos(angle), v + RING_ROOM * reach * np.sin(angle)
-        y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (places, ring points)
-        ends = np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
-        origin = np.array(self.grid.origin_um).repeat(2)
-        return np.asarray(np.floor((ends - origin) / self.grid.mpp), dtype=np.int64)
-
-    def _window(self, rows: slice, columns: slice) -> Window:
-        at = (rows, columns)
-        rough = self._fine[at] / np.float32(self.wobble.fine_um)
-        return Window(self.mask[at], self.u[at], self.v[at], rough, self.sway[at] / np.float32(self.wobble.sway_um))
-
-
-# Where a picture's pixels lie in the skin: a grid in µm, and the way from it to (along the surface, below it).
-
-
-Curve = NDArray[np.float32]
-"""A quantity along the skin surface, one value every ``Axis.STEP_UM``."""
-Places = float | NDArray[np.float64]
+MAX_UNEVEN = 3.5
+"""What the noise of an outline can reach, times its roughness."""
 
 
 @dataclass(frozen=True)
@@ -193,8 +78,10 @@ class Grid:
     @property
     def centres(self) -> tuple[Field, Field]:
         """µm positions of the pixel centres: a column of y and a row of x."""
-        y = pixel_centres(self.shape[0], self.mpp, self.origin_um[0]).astype(np.float32)
-        x = pixel_centres(self.shape[1], self.mpp, self.origin_um[1]).astype(np.float32)
+        y, x = (
+            pixel_centres(count, self.mpp, origin).astype(np.float32)
+            for count, origin in zip(self.shape, self.origin_um, strict=True)
+        )
         return y[:, None], x[None, :]
 
 
@@ -216,6 +103,10 @@ class Axis:
         """Table index of each position; positions beyond the ends take the end's value."""
         nearest = np.rint((u - u.dtype.type(self.u[0])) / u.dtype.type(self.STEP_UM))
         return np.asarray(np.clip(nearest, 0, len(self.u) - 1), dtype=np.int32)
+
+    def value(self, curve: Curve, u_um: float) -> float:
+        """A curve's value at one position."""
+        return float(curve[self.index(np.array([u_um]))[0]])
 
 
 @dataclass(frozen=True)
@@ -252,20 +143,20 @@ class Frame:
         y, x = grid.centres
         y = y + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "y"), self.warp_wavelength_um)
         x = x + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "x"), self.warp_wavelength_um)
-        sine, cosine = self._turn
+        sine, cosine = _sine_cosine(self.angle_deg)
         along, below = x * cosine + y * sine, y * cosine - x * sine
         radius, side = np.float32(self.radius_um), np.float32(math.copysign(1.0, self.radius_um))
         u = abs(radius) * np.arctan2(along, side * (radius - below))
         w = side * (abs(radius) - np.hypot(along, radius - below))
         return (u, w) if self.fold is None else self._folded(grid, u, w, self.fold)
 
-    def to_picture(self, u_um: Places, w_um: Places) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def to_picture(self, u_um: Positions, w_um: Positions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(y, x) in µm of points of the skin: the inverse of ``to_skin``, good to a µm."""
         u, w = np.broadcast_arrays(np.atleast_1d(u_um).astype(np.float64), w_um)
         if self.fold is not None:
             beyond = u > self.fold.at_um + self.fold.hidden_um + self.fold.lean * w
             u, w = u - beyond * self.fold.hidden_um, w - beyond * self.fold.step_um
-        sine, cosine = (float(part) for part in self._turn)
+        sine, cosine = map(float, _sine_cosine(self.angle_deg))
         arm = self.radius_um - w
         along, below = arm * np.sin(u / self.radius_um), self.radius_um - arm * np.cos(u / self.radius_um)
         straight_y, straight_x = below * cosine + along * sine, along * cosine - below * sine
@@ -273,11 +164,6 @@ class Frame:
         for _ in range(10):  # The warp is gentle: each step at least halves what is left.
             y, x = straight_y - self._warp("y", y, x), straight_x - self._warp("x", y, x)
         return y, x
-
-    @property
-    def _turn(self) -> tuple[np.float32, np.float32]:
-        angle = math.radians(self.angle_deg)
-        return np.float32(math.sin(angle)), np.float32(math.cos(angle))
 
     def _warp(self, direction: str, y: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
         # ``octaves``, behind ``Grid.noise``, derives the seed of its first octave by 0.
@@ -289,3 +175,216 @@ class Frame:
         beyond = u > np.float32(fold.at_um) + np.float32(fold.lean) * w + crease
         hidden, step = beyond * np.float32(fold.hidden_um), beyond * np.float32(fold.step_um)
         return np.asarray(u + hidden, dtype=np.float32), np.asarray(w + step, dtype=np.float32)
+
+
+def _sine_cosine(degrees: float) -> tuple[np.float32, np.float32]:
+    angle = math.radians(degrees)
+    return np.float32(math.sin(angle)), np.float32(math.cos(angle))
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A rectangle of a strip with the skin coordinates inside it."""
+
+    labels: Mask
+    """A view: painting here paints the strip."""
+    u: Field
+    v: Field
+    rough: Field
+    """Fine noise of about unit height, for outlines."""
+    slow: Field
+    """Coarser noise of about unit height, for shapes."""
+
+    def uneven(self, roughness: float) -> Field:
+        """Irregularity of an outline."""
+        return np.asarray(np.float32(0.35 * roughness) * self.rough + np.float32(roughness) * self.slow)
+
+
+class Body(Protocol):
+    """Something at a point of the skin, with an outline that stays within its reach."""
+
+    @property
+    def u_um(self) -> float:
+        """Along the surface."""
+
+    @property
+    def v_um(self) -> float:
+        """Below the surface."""
+
+    @property
+    def reach_um(self) -> float:
+        """How far it extends."""
+
+    def outside(self, patch: Patch) -> Field:
+        """Negative inside, positive outside, in units of the body's radius."""
+
+
+@dataclass(frozen=True)
+class Wobble:
+    """Irregularity that all borders share: none of them is ever a smooth mathematical line."""
+
+    fine_um: float = 5.0
+    fine_wavelength_um: float = 90.0
+    sway_um: float = 28.0
+    sway_wavelength_um: float = 380.0
+
+
+@dataclass
+class Skin:
+    """A strip of a section while it is painted.
+
+    ``u`` runs along the surface; ``w`` is the depth below the smooth baseline and ``v`` the depth below the true
+    surface, which bulges over lesions. Only ``mask`` changes after construction.
+    """
+
+    grid: Grid
+    frame: Frame
+    axis: Axis
+    lift: Curve
+    wobble: Wobble = Wobble()
+
+    def __post_init__(self) -> None:
+        self.u, self.w = self.frame.to_skin(self.grid)
+        self._index = self.axis.index(self.u)
+        self.v: Field = self.w + self.along(self.lift) + self._fine
+        self.mask: Mask = np.full(self.grid.shape, BKG, dtype=np.uint8)
+
+    def along(self, curve: Curve) -> Field:
+        """The curve's value at every pixel."""
+        return curve[self._index]
+
+    def along_bent(self, curve: Curve) -> Field:
+        """The same, followed along swaying lines instead of straight verticals: ridges lean and overhang."""
+        return curve[self._bent_index]
+
+    def noise(self, name: str, wavelength_um: float, count: int = 1) -> Field:
+        """A noise field of this section, known by its name."""
+        return self.grid.noise(derive(self.frame.seed, name), wavelength_um, count)
+
+    @cached_property
+    def sway(self) -> Field:
+        """Slow irregularity in µm for the borders inside the dermis."""
+        return np.asarray(self.noise("sway", self.wobble.sway_wavelength_um, 3) * np.float32(self.wobble.sway_um))
+
+    @cached_property
+    def _fine(self) -> Field:
+        return np.asarray(self.noise("fine", self.wobble.fine_wavelength_um, 2) * np.float32(self.wobble.fine_um))
+
+    @cached_property
+    def _bent_index(self) -> NDArray[np.int32]:
+        return self.axis.index(self.u + self.sway + np.float32(2.0) * self._fine)
+
+    def patches(self, bodies: Sequence[Body]) -> Iterator[tuple[int, Patch]]:
+        """For each body that reaches into this strip: its number and the pixels within its reach."""
+        if not bodies:
+            return
+        height, width = self.grid.shape
+        for number, (top, bottom, left, right) in enumerate(self._boxes(bodies).tolist()):
+            rows = slice(max(0, top), min(height, bottom + 1))
+            columns = slice(max(0, left), min(width, right + 1))
+            if rows.start < rows.stop and columns.start < columns.stop:
+                yield number, self.patch(rows, columns)
+
+    def _boxes(self, bodies: Sequence[Body]) -> NDArray[np.int64]:
+        """First and last row and column of each body: the bounds of a ring around it, bent as the skin is bent."""
+        u, v, reach = np.array([(body.u_um, body.v_um, body.reach_um) for body in bodies]).T[..., None]
+        angle = np.linspace(0.0, 2.0 * np.pi, RING_POINTS, endpoint=False)
+        ring_u, ring_v = u + RING_ROOM * reach * np.cos(angle), v + RING_ROOM * reach * np.sin(angle)
+        y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (bodies, ring points)
+        ends = np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
+        origin = np.array(self.grid.origin_um).repeat(2)
+        return np.asarray(np.floor((ends - origin) / self.grid.mpp), dtype=np.int64)
+
+    def patch(self, rows: slice, columns: slice) -> Patch:
+        """The pixels of a rectangle."""
+        at = (rows, columns)
+        rough = self._fine[at] / np.float32(self.wobble.fine_um)
+        return Patch(self.mask[at], self.u[at], self.v[at], rough, self.sway[at] / np.float32(self.wobble.sway_um))
+
+
+@dataclass(frozen=True)
+class Blob:
+    """An ellipse with an irregular outline."""
+
+    u_um: float
+    v_um: float
+    radius_um: float
+    flatness: float = 1.0
+    """Length over height; above 1 it lies flat along the surface when ``tilt_deg`` is 0."""
+    tilt_deg: float = 0.0
+    roughness: float = 0.12
+
+    @property
+    def reach_um(self) -> float:
+        """Longest half-axis and room for the roughness."""
+        return self.radius_um * math.sqrt(max(self.flatness, 1.0 / self.flatness)) * (1.0 + MAX_UNEVEN * self.roughness)
+
+    def outside(self, patch: Patch) -> Field:
+        """Relative distance minus one."""
+        sine, cosine = _sine_cosine(self.tilt_deg)
+        du, dv = patch.u - np.float32(self.u_um), patch.v - np.float32(self.v_um)
+        stretch = math.sqrt(self.flatness)
+        long = (du * cosine + dv * sine) / np.float32(self.radius_um * stretch)
+        short = (dv * cosine - du * sine) / np.float32(self.radius_um / stretch)
+        return np.asarray(np.hypot(long, short) + patch.uneven(self.roughness) - np.float32(1.0))
+
+
+@dataclass(frozen=True)
+class Streak:
+    """A bent capsule whose radius changes from one end to the other: follicles, tears, flakes."""
+
+    top_u_um: float
+    top_v_um: float
+    length_um: float
+    lean_deg: float
+    """Deviation from straight down, in degrees."""
+    radii_um: tuple[float, ...]
+    """At even steps from the top to the end."""
+    bend: float = 0.0
+    """Sideways shift of the end over the length."""
+    roughness: float = 0.1
+
+    @property
+    def u_um(self) -> float:
+        """Middle along the surface."""
+        return self.top_u_um + 0.5 * self.length_um * math.sin(math.radians(self.lean_deg))
+
+    @property
+    def v_um(self) -> float:
+        """Middle below the surface."""
+        return self.top_v_um + 0.5 * self.length_um * math.cos(math.radians(self.lean_deg))
+
+    @property
+    def reach_um(self) -> float:
+        """Half the length and the widest radius."""
+        return self.length_um * (0.5 + abs(self.bend)) + max(self.radii_um) * (1.0 + MAX_UNEVEN * self.roughness)
+
+    def outside(self, patch: Patch) -> Field:
+        """Distance from the centre line over the radius there, minus one."""
+        sine, cosine = _sine_cosine(self.lean_deg)
+        du, dv = patch.u - np.float32(self.top_u_um), patch.v - np.float32(self.top_v_um)
+        down = (du * sine + dv * cosine) / np.float32(self.length_um)
+        along = np.clip(down, 0.0, 1.0)
+        aside = du * cosine - dv * sine - np.float32(self.bend * self.length_um) * along**2
+        beyond = (down - along) * np.float32(self.length_um)
+        knots = np.linspace(0.0, 1.0, len(self.radii_um))
+        radius = np.maximum(np.interp(along, knots, self.radii_um), 0.1).astype(np.float32)
+        return np.asarray(np.hypot(aside, beyond) / radius + patch.uneven(self.roughness) - np.float32(1.0))
+
+
+@dataclass(frozen=True)
+class Structure:
+    """All bodies of one kind in a section: which tissue they are, and over which tissues they may be painted."""
+
+    name: str
+    bodies: Sequence[Body]
+    tissue: np.uint8
+    over: tuple[np.uint8, ...]
+
+    def paint(self, skin: Skin) -> None:
+        """Label the inside of each body, where the labels so far are among ``over``."""
+        allowed = np.zeros(256, dtype=bool)
+        allowed[list(self.over)] = True
+        for number, patch in skin.patches(self.bodies):
+            inside = self.bodies[number].outside(patch) < 0
+            patch.labels[inside & allowed[patch.labels]] = self.tissue

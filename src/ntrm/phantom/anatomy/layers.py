@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.phantom.anatomy.frame import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Axis, Curve, Skin, Where
+from ntrm.phantom.anatomy.frame import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Axis, BoolMask, Curve, Skin
 from ntrm.phantom.noise import Field, derive, generator, profile
 
 Span = tuple[float, float]
+Values = NDArray[np.float64]
+T = TypeVar("T")
 
 
 def between(rng: np.random.Generator, span: Span) -> float:
@@ -21,6 +25,24 @@ def between(rng: np.random.Generator, span: Span) -> float:
 def spread(rng: np.random.Generator, span: Span) -> float:
     """A draw from a span, even in the logarithm: for sizes."""
     return float(np.exp(rng.uniform(np.log(span[0]), np.log(span[1]))))
+
+
+def scatter(rng: np.random.Generator, expected: float, draw: Callable[[], T]) -> list[T]:
+    """As many draws as a Poisson process of this ``expected`` number gives."""
+    return [draw() for _ in range(rng.poisson(expected))]
+
+
+def waves(seed: int, topic: str, axis: Axis) -> Callable[[str, float], Values]:
+    """Smooth noise of unit height along the surface, by its name and wavelength in µm."""
+    return lambda name, wavelength_um: profile(derive(seed, topic, name), axis.u, wavelength_um)
+
+
+def stretches(wave: Values, fraction: float, slope: float = 4.0) -> Values:
+    """1 on about this ``fraction`` of a unit-height noise curve, 0 elsewhere, with short ramps between."""
+    if fraction <= 0.0:
+        return np.zeros_like(wave)
+    threshold = float(np.quantile(wave, 1.0 - min(fraction, 1.0)))
+    return np.clip((wave - threshold) * slope, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -43,14 +65,14 @@ class Strata:
     """Thickness below the epidermis."""
     inflammation: Curve
     """Thickness of the inflamed band below the epidermis or the tumour mass; 0 where there is none."""
+    hypodermis: Curve
+    """Depth below the baseline at which fat begins on average."""
     in_situ: Curve
     """1 where the epidermis is carcinoma (IEC), 0 elsewhere."""
     mass: Curve
     """Depth of the squamous cell carcinoma, 0 where there is none."""
     crypt: Curve
     """Depth of keratin that reaches down into the carcinoma, 0 where there is none."""
-    hypodermis: Curve
-    """Depth below the baseline at which fat begins on average."""
 
 
 @dataclass(frozen=True)
@@ -64,63 +86,42 @@ class SkinParameters:
     papillary: Span = (110.0, 290.0)
     undulation: Span = (5.0, 30.0)
     undulation_wavelength: float = 1100.0
-    inflamed_share: Span = (0.0, 0.35)
-    """Share of the surface with an inflamed band of its own, without a tumour."""
+    inflamed_fraction: Span = (0.0, 0.35)
+    """Fraction of the surface with an inflamed band of its own, without a tumour."""
     inflamed: Span = (40.0, 140.0)
     hypodermis: Span = (2000.0, 4700.0)
-    bare_share: Span = (0.0, 0.4)
-    """Share of the surface that has lost its keratin."""
+    bare_fraction: Span = (0.0, 0.4)
+    """Fraction of the surface that has lost its keratin."""
     flaking: Span = (0.0, 0.3)
-    """Share of the surface with loose keratin."""
+    """Fraction of the surface with loose keratin."""
 
 
-def normal_skin(seed: int, axis: Axis, parameters: SkinParameters) -> Strata:
+def normal_skin(seed: int, axis: Axis, kind: SkinParameters) -> Strata:
     """Draw the layers of a section without a tumour."""
-    rng, u = generator(seed, "skin"), axis.u
-
-    def wave(name: str, wavelength_um: float) -> NDArray[np.float64]:
-        return profile(derive(seed, "skin", name), u, wavelength_um)
-
-    keratin = between(rng, parameters.keratin) * np.exp(0.35 * wave("keratin", 700.0)) + 4.0 * wave(
-        "keratin edge", 60.0
-    )
-    ridges = np.maximum(wave("ridges", between(rng, parameters.ridge_wavelength)), -0.4) + 0.4
+    rng, wave = generator(seed, "skin"), waves(seed, "skin", axis)
+    keratin = between(rng, kind.keratin) * np.exp(0.35 * wave("keratin", 700.0)) + 4.0 * wave("keratin edge", 60.0)
+    ridges = np.maximum(wave("ridges", between(rng, kind.ridge_wavelength)), -0.4) + 0.4
     slow = np.exp(0.25 * wave("epidermis", 1500.0))
-    epidermis = between(rng, parameters.epidermis) * slow + between(rng, parameters.ridge_height) * ridges * slow
-    papillary = between(rng, parameters.papillary) * np.exp(0.4 * wave("papillary", 1300.0)) + 15.0 * wave("pap", 300.0)
-    bare = stretches(wave("bare", 900.0), between(rng, parameters.bare_share), slope=2.0)
-    flaky = stretches(wave("flaky", 900.0), between(rng, parameters.flaking))
-    zero = np.zeros_like(u)
-    return Strata(
-        lift=_curve(between(rng, parameters.undulation) * wave("surface", parameters.undulation_wavelength)),
-        keratin=_curve(np.maximum(keratin, 3.0)),
-        bare=_curve(bare),
-        flake_gap=_curve(20.0 + 80.0 * np.maximum(wave("gap", 800.0), 0.0)),
-        flake=_curve(flaky * np.maximum(14.0 + 10.0 * wave("flake", 200.0), 0.0)),
-        epidermis=_curve(np.maximum(epidermis, 18.0)),
-        papillary=_curve(np.maximum(papillary, 20.0)),
-        inflammation=_curve(
-            spread(rng, parameters.inflamed)
-            * stretches(wave("inflamed", 900.0), between(rng, parameters.inflamed_share))
-            * (1.0 + 0.4 * wave("inflamed depth", 300.0))
-        ),
-        in_situ=_curve(zero),
-        mass=_curve(zero),
-        crypt=_curve(zero),
-        hypodermis=_curve(spread(rng, parameters.hypodermis) * np.exp(0.2 * wave("hypodermis", 4000.0))),
-    )
-
-
-def stretches(wave: NDArray[np.float64], share: float, slope: float = 4.0) -> NDArray[np.float64]:
-    """1 on about ``share`` of a unit-height noise curve, 0 elsewhere, with short ramps between."""
-    if share <= 0.0:
-        return np.zeros_like(wave)
-    threshold = float(np.quantile(wave, 1.0 - min(share, 1.0)))
-    return np.clip((wave - threshold) * slope, 0.0, 1.0)
-
-
-def _curve(values: NDArray[np.float64]) -> Curve:
-    return values.astype(np.float32)
+    epidermis = between(rng, kind.epidermis) * slow + between(rng, kind.ridge_height) * ridges * slow
+    papillary = between(rng, kind.papillary) * np.exp(0.4 * wave("papillary", 1300.0)) + 15.0 * wave("pap", 300.0)
+    bare = stretches(wave("bare", 900.0), between(rng, kind.bare_fraction), slope=2.0)
+    flaky = stretches(wave("flaky", 900.0), between(rng, kind.flaking))
+    lift = between(rng, kind.undulation) * wave("surface", kind.undulation_wavelength)
+    inflamed_um = spread(rng, kind.inflamed)
+    inflamed = inflamed_um * stretches(wave("inflamed", 900.0), between(rng, kind.inflamed_fraction))
+    curves = {
+        "lift": lift,
+        "keratin": np.maximum(keratin, 3.0),
+        "bare": bare,
+        "flake_gap": 20.0 + 80.0 * np.maximum(wave("gap", 800.0), 0.0),
+        "flake": flaky * np.maximum(14.0 + 10.0 * wave("flake", 200.0), 0.0),
+        "epidermis": np.maximum(epidermis, 18.0),
+        "papillary": np.maximum(papillary, 20.0),
+        "inflammation": inflamed * (1.0 + 0.4 * wave("inflamed depth", 300.0)),
+        "hypodermis": spread(rng, kind.hypodermis) * np.exp(0.2 * wave("hypodermis", 4000.0)),
+        **dict.fromkeys(("in_situ", "mass", "crypt"), np.zeros_like(axis.u)),
+    }
+    return Strata(**{name: values.astype(np.float32) for name, values in curves.items()})
 
 
 @dataclass(frozen=True)
@@ -134,13 +135,13 @@ class Fat:
     island_threshold: float = 1.25
     island_wavelength_um: float = 1300.0
     island_from: float = 0.5
-    """Islands of fat begin at this share of the depth of the hypodermis."""
+    """Islands of fat begin at this fraction of the depth of the hypodermis."""
     septum: float = 0.16
     """Half-width of a septum in units of its noise, where the septa are widest."""
     septum_wavelength_um: float = 2800.0
 
 
-def _hypodermis(skin: Skin, strata: Strata, shape: Fat) -> Where:
+def _hypodermis(skin: Skin, strata: Strata, shape: Fat) -> BoolMask:
     """Where the hypodermis lies, were there no cut."""
     edge = np.float32(shape.edge_um) * skin.noise("fat edge", shape.edge_wavelength_um, 2)
     lobules = np.float32(shape.lobule_um) * skin.noise("lobules", shape.lobule_wavelength_um, 2)
@@ -150,8 +151,7 @@ def _hypodermis(skin: Skin, strata: Strata, shape: Fat) -> Where:
     # Septa narrow and end: their width follows a second, slower noise.
     width = np.float32(shape.septum) * skin.noise("septa width", shape.septum_wavelength_um)
     septa = np.abs(skin.noise("septa", shape.septum_wavelength_um, 2)) < width
-    found: Where = (main & ~septa) | (islands & (skin.w + edge > np.float32(shape.island_from) * top))
-    return found
+    return np.asarray((main & ~septa) | (islands & (skin.w + edge > np.float32(shape.island_from) * top)))
 
 
 def paint_dermis(skin: Skin, strata: Strata, shape: Fat) -> None:
@@ -165,8 +165,8 @@ def paint_dermis(skin: Skin, strata: Strata, shape: Fat) -> None:
     skin.mask[(depth + skin.sway < band) & (band > 0) & ((skin.mask != HYP) | (skin.along(strata.mass) > 0))] = INF
 
 
-def paint_surface(skin: Skin, strata: Strata) -> Where:
-    """Epidermis or carcinoma in its place, and keratin over it. Returns where it is above the keratin: air."""
+def paint_surface(skin: Skin, strata: Strata) -> BoolMask:
+    """Epidermis or the carcinoma that replaces it, with keratin on top. Returns where there is air above it."""
     height = -skin.v
     skin.mask[skin.v < skin.along_bent(strata.epidermis)] = EPI
     skin.mask[(skin.mask == EPI) & (skin.along(strata.in_situ) > 0.5)] = IEC

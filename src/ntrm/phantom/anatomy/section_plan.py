@@ -1,20 +1,29 @@
-"""Draw everything about one section before any pixel is painted: the specimen, its skin, its tumour, its fate."""
+"""Draw everything about one section before any pixel is painted: the specimen, its skin, its tumour, its damage.
+
+A new kind of section is a function in ``LESIONS`` and a row in ``SAMPLING`` (``specimen.py``). A new structure is a
+``Structure`` among those that ``draw_adnexa``, ``draw_damage`` or the function of a lesion returns.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ntrm.core.errors import choices_error
-from ntrm.core.labels import CANCERS
-from ntrm.phantom.anatomy.adnexa import Adnexa, AdnexaParameters, draw_adnexa
-from ntrm.phantom.anatomy.damage import Damage, DamageParameters, draw_damage
-from ntrm.phantom.anatomy.frame import Outline, Place
-from ntrm.phantom.anatomy.layers import SkinParameters, Span, Strata, between, normal_skin, spread, stretches
-from ntrm.phantom.anatomy.shapes import Blob
-from ntrm.phantom.anatomy.specimen import Specimen, SpecimenParameters, draw_specimen
+from ntrm.data.layouts import SKIN_SECTIONS
+from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.frame import Body, Outline, Structure
+from ntrm.phantom.anatomy.layers import SkinParameters, Span, Strata, Values, between, normal_skin, spread, stretches
+from ntrm.phantom.anatomy.specimen import (
+    SAMPLING,
+    DamageParameters,
+    Specimen,
+    SpecimenParameters,
+    draw_damage,
+    draw_specimen,
+)
 from ntrm.phantom.anatomy.tumours import (
     Basaloid,
     Cluster,
@@ -29,10 +38,7 @@ from ntrm.phantom.anatomy.tumours import (
 )
 from ntrm.phantom.noise import derive, generator, profile
 
-CANCER_WEIGHTS = {"BCC": 140, "SCC": 60, "IEC": 90}
-"""How often each cancer is drawn: the counts of sections in the real dataset."""
-
-IEC_BESIDE = {"SCC": 8 / 21, "BCC": 4 / 24}
+WITH_IN_SITU = {"SCC": 8 / 21, "BCC": 4 / 24}
 """How often sections filed under an invasive cancer hold IEC as well, as counted in the real masks."""
 
 REACH_UM = 650.0
@@ -47,7 +53,7 @@ class PictureParameters:
 
     margin: Span = (90.0, 350.0)
     wide_margin: Span = (400.0, 1600.0)
-    wide_share: float = 0.2
+    wide_fraction: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,7 @@ class Lesions:
 
     strata: Strata
     clusters: tuple[Cluster, ...] = ()
-    satellites: tuple[Blob, ...] = ()
-    pearls: tuple[Blob, ...] = ()
+    structures: tuple[Structure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,8 @@ class Plan:
     cancer: str
     specimen: Specimen
     lesions: Lesions
-    adnexa: Adnexa
-    damage: Damage
+    adnexa: tuple[Structure, ...]
+    damage: tuple[Structure, ...]
     outline: Outline
     box_um: tuple[float, float, float, float]
     """Top, left, height and width of the picture."""
@@ -77,10 +82,11 @@ class Plan:
 def draw_plan(seed: int, cancer: str | None = None) -> Plan:
     """Draw a section; ``cancer`` None draws that as well."""
     cancer = draw_cancer(seed) if cancer is None else cancer
-    if cancer not in CANCERS:
-        raise choices_error("unknown cancer", cancer, CANCERS)
-    specimen = draw_specimen(seed, cancer, SpecimenParameters())
-    lesions = _draw_lesions(seed, cancer, specimen)
+    if cancer not in LESIONS:
+        raise choices_error("unknown cancer", cancer, LESIONS)
+    specimen = draw_specimen(seed, SAMPLING[cancer], SpecimenParameters())
+    skin = normal_skin(seed, specimen.axis, SkinParameters())
+    lesions = LESIONS[cancer](seed, generator(seed, "lesions"), specimen, skin)
     outline = _outline(specimen, lesions.strata)
     return Plan(
         cancer=cancer,
@@ -95,66 +101,65 @@ def draw_plan(seed: int, cancer: str | None = None) -> Plan:
 
 def draw_cancer(seed: int) -> str:
     """A cancer in the ratio of the real dataset."""
-    weights = np.array(list(CANCER_WEIGHTS.values()), dtype=np.float64)
-    return str(generator(seed, "cancer").choice(list(CANCER_WEIGHTS), p=weights / weights.sum()))
+    weights = np.array(list(SKIN_SECTIONS.values()), dtype=np.float64)
+    return str(generator(seed, "cancer").choice(list(SKIN_SECTIONS), p=weights / weights.sum()))
 
 
-def _draw_lesions(seed: int, cancer: str, specimen: Specimen) -> Lesions:
-    """The skin with its tumours."""
-    rng, axis = generator(seed, "lesions"), specimen.axis
-    strata = normal_skin(seed, axis, SkinParameters())
-    if cancer == "IEC":
-        patch = _draw_patch(seed, rng, specimen, (0.7, 1.0))
-        return Lesions(add_in_situ(strata, seed, axis, patch, InSitu()))
-    beside = rng.random() < IEC_BESIDE[cancer]
-    if cancer == "SCC":
-        return _draw_invasive(seed, rng, specimen, strata, beside, Invasive())
-    if beside:
-        patch = _draw_patch(seed, rng, specimen, (0.15, 0.5))
-        strata = add_in_situ(strata, seed, axis, patch, InSitu())
-    return Lesions(strata, draw_clusters(seed, strata, specimen, Basaloid()))
+def _draw_basaloid(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata) -> Lesions:
+    """Basal cell carcinoma, in some sections with carcinoma in situ elsewhere."""
+    if rng.random() < WITH_IN_SITU["BCC"]:
+        skin = add_in_situ(skin, seed, specimen.axis, _draw_patch(seed, rng, specimen, (0.15, 0.5)), InSitu())
+    return Lesions(skin, draw_clusters(seed, skin, specimen, Basaloid()))
 
 
-def _draw_invasive(
-    seed: int, rng: np.random.Generator, specimen: Specimen, strata: Strata, beside: bool, kind: Invasive
-) -> Lesions:
-    """A squamous cell carcinoma; ``beside`` adds carcinoma in situ on its shoulders."""
-    axis, half = specimen.axis, specimen.half_um
+def _draw_invasive(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata) -> Lesions:
+    """A squamous cell carcinoma, in some sections with carcinoma in situ on its shoulders."""
+    axis, half, kind = specimen.axis, specimen.half_um, Invasive()
+    with_in_situ = rng.random() < WITH_IN_SITU["SCC"]
     width, centre = half * between(rng, (0.5, 1.2)), half * between(rng, (-0.35, 0.35))
     depth = min(spread(rng, kind.depth), 0.85 * specimen.depth_um, 0.9 * width)
     dome = envelope(axis, centre, width, power=between(rng, (1.6, 2.4)))
-    if beside:
+    if with_in_situ:
         shoulder = _ramp(width + between(rng, (500.0, 2500.0)) - np.abs(axis.u - centre))
-        strata = add_in_situ(strata, seed, axis, shoulder, InSitu())
-    strata = add_mass(strata, seed, axis, dome, depth, kind)
-    return Lesions(
-        strata,
-        satellites=draw_satellites(seed, axis, strata, kind),
-        pearls=draw_pearls(seed, axis, strata, kind),
-    )
+        skin = add_in_situ(skin, seed, axis, shoulder, InSitu())
+    strata = add_mass(skin, seed, axis, dome, depth, kind)
+    structures = draw_satellites(seed, axis, strata, kind), draw_pearls(seed, axis, strata, kind)
+    return Lesions(strata, structures=structures)
 
 
-def _draw_patch(seed: int, rng: np.random.Generator, specimen: Specimen, share: Span) -> NDArray[np.float64]:
+def _draw_in_situ(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata) -> Lesions:
+    """Carcinoma in situ along most of the surface."""
+    return Lesions(add_in_situ(skin, seed, specimen.axis, _draw_patch(seed, rng, specimen, (0.7, 1.0)), InSitu()))
+
+
+LESIONS: dict[str, Callable[[int, np.random.Generator, Specimen, Strata], Lesions]] = {
+    "BCC": _draw_basaloid,
+    "SCC": _draw_invasive,
+    "IEC": _draw_in_situ,
+}
+"""By the kind of section: what its tumours make of normal skin."""
+
+
+def _draw_patch(seed: int, rng: np.random.Generator, specimen: Specimen, fraction: Span) -> Values:
     """Where carcinoma in situ covers the surface; in half of the sections it stops short of the ends."""
     u, half = specimen.axis.u, specimen.half_um
-    patch = stretches(profile(derive(seed, "patch"), u, 5000.0), between(rng, share))
+    patch = stretches(profile(derive(seed, "patch"), u, 5000.0), between(rng, fraction))
     if rng.random() < 0.5:
         patch = patch * _ramp(half * between(rng, (0.75, 0.95)) - np.abs(u))
     core = _ramp(between(rng, (400.0, 900.0)) - np.abs(u - half * between(rng, (-0.5, 0.5))))
     return np.maximum(patch, core)
 
 
-def _ramp(inside_um: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ramp(inside_um: Values) -> Values:
     """0 outside, 1 from 250 µm inside on."""
     return np.clip(inside_um / 250.0, 0.0, 1.0)
 
 
-def _draw_adnexa(seed: int, specimen: Specimen, lesions: Lesions) -> Adnexa:
+def _draw_adnexa(seed: int, specimen: Specimen, lesions: Lesions) -> tuple[Structure, ...]:
     """Adnexa, less those that the tumours have destroyed."""
 
-    def spared(body: Place) -> bool:
-        mass = float(lesions.strata.mass[specimen.axis.index(np.array([body.u_um]))[0]])
-        return body.v_um > mass and not any(
+    def spared(body: Body) -> bool:
+        return body.v_um > specimen.axis.value(lesions.strata.mass, body.u_um) and not any(
             abs(body.u_um - cluster.u_um) < cluster.half_width_um + body.reach_um
             and abs(body.v_um - cluster.v_um) < cluster.half_height_um + body.reach_um
             for cluster in lesions.clusters
@@ -179,7 +184,7 @@ def _outline(specimen: Specimen, strata: Strata) -> Outline:
 def _draw_box(seed: int, outline: Outline, kind: PictureParameters) -> tuple[float, float, float, float]:
     """The picture: the section's bounds and a margin of background."""
     rng = generator(seed, "picture")
-    margin = kind.wide_margin if rng.random() < kind.wide_share else kind.margin
+    margin = kind.wide_margin if rng.random() < kind.wide_fraction else kind.margin
     top, left, bottom, right = (between(rng, margin) for _ in range(4))
     y, x = outline.y, outline.x
     return y.min() - top, x.min() - left, np.ptp(y) + top + bottom, np.ptp(x) + left + right

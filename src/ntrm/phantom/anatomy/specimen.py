@@ -1,4 +1,4 @@
-"""The piece of skin that the knife took: its kind, its size and shape, how it lies in the picture."""
+"""The piece of skin that the knife took: its kind, its size and shape, how it lies in the picture, and its damage."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ntrm.phantom.anatomy.frame import Axis, Curve, Fold, Frame
-from ntrm.phantom.anatomy.layers import Span, between, spread
+from ntrm.core.labels import SKIN
+from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET, Axis, Blob, Curve, Fold, Frame, Streak, Structure
+from ntrm.phantom.anatomy.layers import Span, between, scatter, spread
 from ntrm.phantom.noise import derive, generator, profile
 
 
@@ -33,11 +34,24 @@ PUNCH = Biopsy("punch", (2600.0, 4600.0), (2400.0, 4400.0), (5.0, 9.0), (0.0, 0.
 EXCISION = Biopsy("excision", (5000.0, 12000.0), (2200.0, 5200.0), (2.6, 6.0), (0.0, 0.8), stiffness=5.0, fatty=True)
 BIOPSIES = (SHAVE, PUNCH, EXCISION)
 
-BIOPSY_WEIGHTS = {"BCC": (0.35, 0.2, 0.45), "SCC": (0.25, 0.15, 0.6), "IEC": (0.4, 0.2, 0.4)}
-"""How often each kind of biopsy is taken, by cancer."""
 
-SIZE_FACTORS = {"BCC": 1.0, "SCC": 1.3, "IEC": 1.2}
-"""Sections with SCC are the largest in the real dataset."""
+@dataclass(frozen=True)
+class Sampling:
+    """How the skin of one kind of section is taken."""
+
+    biopsies: tuple[float, float, float]
+    """Chances of a shave, a punch and an excision."""
+    size: float = 1.0
+    """Factor of the biopsy's length and thickness."""
+    keeps_surface: bool = False
+    """Whether the section always shows the skin surface."""
+
+
+SAMPLING = {
+    "BCC": Sampling((0.35, 0.2, 0.45)),
+    "SCC": Sampling((0.25, 0.15, 0.6), size=1.3),  # the largest sections in the real dataset
+    "IEC": Sampling((0.4, 0.2, 0.4), size=1.2, keeps_surface=True),  # without it little would be left
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,7 @@ class SpecimenParameters:
     """How the uncommon happens, and how often."""
 
     no_surface: float = 0.06
-    """The section was cut below the surface and shows none (never in shaves and IEC, where little would be left)."""
+    """The section was cut below the surface and shows none (never in shaves, where little would be left)."""
     top: Span = (150.0, 300.0)
     """How far below, in µm."""
     fragmented: float = 0.04
@@ -75,10 +89,6 @@ class Specimen:
     """The section begins at this depth below the baseline: far above the surface, unless it was cut below it."""
     fragmented: bool
 
-    def cut_at(self, u_um: float) -> float:
-        """Depth of the cut below the baseline at one place."""
-        return float(self.thickness[self.axis.index(np.array([u_um]))[0]])
-
     @property
     def has_surface(self) -> bool:
         """Whether the natural skin surface is in the section."""
@@ -89,14 +99,14 @@ NOWHERE_UM = -1e6
 BEYOND_ENDS_UM = 500.0
 
 
-def draw_specimen(seed: int, cancer: str, kind: SpecimenParameters) -> Specimen:
-    """A specimen as it is taken for this cancer."""
+def draw_specimen(seed: int, sampling: Sampling, kind: SpecimenParameters) -> Specimen:
+    """A specimen as it is taken for one kind of section."""
     rng = generator(seed, "specimen")
-    biopsy = BIOPSIES[int(rng.choice(len(BIOPSIES), p=BIOPSY_WEIGHTS[cancer]))]
-    half_um = 0.5 * SIZE_FACTORS[cancer] * spread(rng, biopsy.length)
-    depth_um = SIZE_FACTORS[cancer] * spread(rng, biopsy.thickness)
+    biopsy = BIOPSIES[int(rng.choice(len(BIOPSIES), p=sampling.biopsies))]
+    half_um = 0.5 * sampling.size * spread(rng, biopsy.length)
+    depth_um = sampling.size * spread(rng, biopsy.thickness)
     axis = Axis(half_um + BEYOND_ENDS_UM)
-    below = biopsy is not SHAVE and cancer != "IEC" and rng.random() < kind.no_surface
+    below = biopsy is not SHAVE and not sampling.keeps_surface and rng.random() < kind.no_surface
     return Specimen(
         biopsy=biopsy,
         half_um=half_um,
@@ -127,7 +137,98 @@ def _draw_thickness(
     seed: int, rng: np.random.Generator, biopsy: Biopsy, axis: Axis, half_um: float, depth_um: float
 ) -> Curve:
     power = between(rng, biopsy.squareness)
-    place = axis.u / half_um
-    outline = np.maximum(1.0 - np.abs(place) ** power, 0.0) ** (1.0 / power)
-    uneven = np.exp(0.16 * profile(derive(seed, "cut"), axis.u, 3500.0)) * (1.0 + between(rng, (-0.2, 0.2)) * place)
-    return np.where(np.abs(place) < 1.0, depth_um * outline * uneven, NOWHERE_UM).astype(np.float32)
+    position = axis.u / half_um
+    outline = np.maximum(1.0 - np.abs(position) ** power, 0.0) ** (1.0 / power)
+    uneven = np.exp(0.16 * profile(derive(seed, "cut"), axis.u, 3500.0)) * (1.0 + between(rng, (-0.2, 0.2)) * position)
+    return np.where(np.abs(position) < 1.0, depth_um * outline * uneven, NOWHERE_UM).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class DamageParameters:
+    """How often cutting, mounting and time damage a section, and how much; lengths in µm."""
+
+    tears_per_mm: float = 0.12
+    tear_length: Span = (250.0, 1600.0)
+    tear_width: Span = (6.0, 60.0)
+    splits: tuple[int, int] = (1, 3)
+    """Gaps through the whole section where the tissue came in pieces."""
+    split_width: Span = (40.0, 150.0)
+    holes_per_mm2: float = 0.12
+    hole_radius: Span = (12.0, 70.0)
+    keratin_bits_per_mm: float = 0.12
+    keratin_bit_radius: Span = (15.0, 60.0)
+    keratin_bit_height: Span = (120.0, 380.0)
+    deep_bits_per_mm: float = 0.12
+    deep_bit_radius: Span = (30.0, 130.0)
+    deep_bit_distance: Span = (60.0, 320.0)
+
+
+TISSUE = tuple(np.uint8(index) for index in range(len(SKIN)) if index != BKG)
+
+
+def draw_damage(seed: int, specimen: Specimen, kind: DamageParameters) -> tuple[Structure, ...]:
+    """Tears, holes and loose bits of one specimen; one that came in pieces is split through its whole depth."""
+    rng = generator(seed, "damage")
+    length_mm = 2e-3 * specimen.half_um
+    area_mm2 = 1e-3 * length_mm * specimen.depth_um
+    splits = int(rng.integers(*kind.splits, endpoint=True)) if specimen.fragmented else 0
+    tears = scatter(rng, length_mm * kind.tears_per_mm, lambda: _draw_tear(rng, specimen, kind))
+    tears += [_draw_split(rng, specimen, kind) for _ in range(splits)]
+    holes = scatter(rng, area_mm2 * kind.holes_per_mm2, lambda: _draw_hole(rng, specimen, kind))
+    flakes = scatter(rng, length_mm * kind.keratin_bits_per_mm, lambda: _draw_flake(rng, specimen, kind))
+    crumbs = scatter(rng, length_mm * kind.deep_bits_per_mm, lambda: _draw_crumb(rng, specimen, kind))
+    return (
+        Structure("tears", tears, BKG, over=TISSUE),
+        Structure("holes", holes, BKG, over=TISSUE),
+        Structure("keratin bits", flakes, KER, over=(BKG,)),
+        Structure("deep bits", crumbs, HYP if specimen.biopsy.fatty else RET, over=(BKG,)),
+    )
+
+
+def _along(rng: np.random.Generator, specimen: Specimen) -> float:
+    return specimen.half_um * between(rng, (-0.95, 0.95))
+
+
+def _draw_tear(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Streak:
+    """A crack inside the tissue, or one that gapes at the deep cut."""
+    depth = specimen.depth_um
+    length, width = min(spread(rng, kind.tear_length), depth), spread(rng, kind.tear_width)
+    bend = between(rng, (-0.3, 0.3))
+    if rng.random() < 0.5:
+        lean, radii = between(rng, (-30.0, 30.0)), (0.5, 0.5 * width, width)
+        return Streak(_along(rng, specimen), depth - 0.6 * length, length, lean, radii, bend, roughness=0.25)
+    lean, radii = between(rng, (20.0, 110.0)), (0.5, width, 0.5)
+    return Streak(_along(rng, specimen), depth * between(rng, (0.0, 0.7)), length, lean, radii, bend, roughness=0.25)
+
+
+def _draw_split(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Streak:
+    """A gap from above the surface to below the deep cut."""
+    radius = 0.5 * spread(rng, kind.split_width)
+    return Streak(
+        top_u_um=0.6 * _along(rng, specimen),
+        top_v_um=-1200.0,
+        length_um=1.7 * specimen.depth_um + 1800.0,
+        lean_deg=between(rng, (-25.0, 25.0)),
+        radii_um=(1.6 * radius, radius, 1.3 * radius),
+        bend=between(rng, (-0.1, 0.1)),
+        roughness=0.25,
+    )
+
+
+def _draw_hole(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
+    depth = specimen.depth_um * between(rng, (0.1, 0.95))
+    return Blob(_along(rng, specimen), depth, spread(rng, kind.hole_radius), flatness=between(rng, (0.4, 2.5)))
+
+
+def _draw_flake(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
+    """A bit of keratin above the surface."""
+    height, radius = between(rng, kind.keratin_bit_height), spread(rng, kind.keratin_bit_radius)
+    tilt = between(rng, (-90.0, 90.0))
+    return Blob(_along(rng, specimen), -height, radius, between(rng, (1.0, 5.0)), tilt, roughness=0.2)
+
+
+def _draw_crumb(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
+    """A bit of deep tissue beyond the cut."""
+    u, radius = _along(rng, specimen), spread(rng, kind.deep_bit_radius)
+    depth = specimen.axis.value(specimen.thickness, u) + between(rng, kind.deep_bit_distance)
+    return Blob(u, depth, radius, between(rng, (1.0, 4.0)), between(rng, (-90.0, 90.0)), roughness=0.2)

@@ -9,28 +9,11 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 from scipy.spatial import cKDTree
 
-from ntrm.phantom.anatomy.frame import (
-    BCC,
-    BKG,
-    EPI,
-    FOL,
-    GLD,
-    HYP,
-    INF,
-    KER,
-    PAP,
-    RET,
-    SCC,
-    Axis,
-    Curve,
-    Skin,
-    Where,
-    Window,
-)
-from ntrm.phantom.anatomy.layers import Span, Strata, between, spread, stretches
-from ntrm.phantom.anatomy.shapes import Blob, paint
+from ntrm.phantom.anatomy import frame
+from ntrm.phantom.anatomy.frame import Axis, Blob, BoolMask, Curve, Patch, Skin, Structure
+from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, spread, stretches, waves
 from ntrm.phantom.anatomy.specimen import Specimen
-from ntrm.phantom.noise import Field, derive, generator, points, profile
+from ntrm.phantom.noise import Field, derive, generator, points
 
 
 @dataclass(frozen=True)
@@ -41,18 +24,18 @@ class Basaloid:
     nodule_half_height: Span = (200.0, 700.0)
     plaque_half_width: Span = (400.0, 1100.0)
     plaque_half_height: Span = (60.0, 130.0)
-    plaque_share: float = 0.25
-    """Share of sections in which the clusters creep along the epidermis (superficial type)."""
+    plaque_fraction: float = 0.25
+    """Fraction of sections in which the clusters creep along the epidermis (superficial type)."""
     clusters_per_mm: float = 0.4
     nest_spacing: Span = (200.0, 600.0)
     cleft: Span = (6.0, 40.0)
     stroma: Span = (40.0, 330.0)
-    quiet_share: float = 0.35
-    """Share of superficial clusters that lie in quiet dermis, without inflamed stroma."""
-    hanging_share: float = 0.35
-    """Share of clusters that hang from the epidermis; the others lie free in the dermis."""
-    ulcerated_share: float = 0.25
-    """Share of the hanging clusters that have broken through it."""
+    quiet_fraction: float = 0.35
+    """Fraction of superficial clusters that lie in quiet dermis, without inflamed stroma."""
+    hanging_fraction: float = 0.35
+    """Fraction of clusters that hang from the epidermis; the others lie free in the dermis."""
+    ulcerated_fraction: float = 0.25
+    """Fraction of the hanging clusters that have broken through it."""
     retraction: Span = (0.0, 9.0)
     """Width of the empty clefts along some nests."""
 
@@ -77,28 +60,36 @@ class Cluster:
         """To the edge of the stroma."""
         return 1.3 * (max(self.half_width_um, self.half_height_um) + self.stroma_um)
 
-    def ellipse(self, window: Window, grow_um: float) -> Where:
-        """The inside of the cluster's outline, grown by ``grow_um``."""
-        across = (window.u - np.float32(self.u_um)) / np.float32(self.half_width_um + grow_um)
-        down = (window.v - np.float32(self.v_um)) / np.float32(self.half_height_um + grow_um)
-        uneven = np.float32(0.02) * window.rough + np.float32(0.14) * window.slow
-        return np.asarray(np.hypot(across, down) + uneven < 1.0)
+    def outside(self, patch: Patch) -> Field:
+        """Outside of its stroma."""
+        return self._ellipse(patch, self.stroma_um) - np.float32(1.0)
+
+    def inside(self, patch: Patch) -> BoolMask:
+        """Where its nests may lie."""
+        return np.asarray(self._ellipse(patch, 0.0) < 1.0)
+
+    def _ellipse(self, patch: Patch, grow_um: float) -> Field:
+        """1 on the uneven outline of the cluster, grown by ``grow_um``, and less inside it."""
+        across = (patch.u - np.float32(self.u_um)) / np.float32(self.half_width_um + grow_um)
+        down = (patch.v - np.float32(self.v_um)) / np.float32(self.half_height_um + grow_um)
+        uneven = np.float32(0.02) * patch.rough + np.float32(0.14) * patch.slow
+        return np.asarray(np.hypot(across, down) + uneven)
 
 
 def draw_clusters(seed: int, strata: Strata, specimen: Specimen, kind: Basaloid) -> tuple[Cluster, ...]:
     """Clusters of nests well inside the specimen; at least one."""
     rng = generator(seed, "clusters")
-    plaques = rng.random() < kind.plaque_share
+    plaques = rng.random() < kind.plaque_fraction
     spacing = spread(rng, kind.nest_spacing)
     retraction = between(rng, kind.retraction)
     half_um, depth_um = 0.8 * specimen.half_um, specimen.depth_um
     clusters = []
     for number in range(1 + rng.poisson(2e-3 * half_um * kind.clusters_per_mm)):
-        hanging = plaques or rng.random() < kind.hanging_share
+        hanging = plaques or rng.random() < kind.hanging_fraction
         width = spread(rng, kind.plaque_half_width if plaques else kind.nodule_half_width)
         height = spread(rng, kind.plaque_half_height if plaques else kind.nodule_half_height)
         height = min(height, 0.6 * depth_um)
-        quiet = plaques and rng.random() < kind.quiet_share
+        quiet = plaques and rng.random() < kind.quiet_fraction
         below = height * (rng.uniform(0.5, 0.9) if hanging else rng.uniform(1.0, 2.0))
         u_um = half_um * rng.uniform(-0.85, 0.85)
         v_um = max(min(float(strata.epidermis.mean()) + below, 0.45 * depth_um), specimen.top_um + 1.2 * height)
@@ -107,39 +98,37 @@ def draw_clusters(seed: int, strata: Strata, specimen: Specimen, kind: Basaloid)
                 seed=derive(seed, "cluster", number),
                 u_um=u_um,
                 # Where carcinoma in situ has thickened the epidermis, a flat cluster would be lost in it.
-                v_um=max(v_um, float(strata.epidermis[specimen.axis.index(np.array([u_um]))[0]]) + 0.5 * height),
+                v_um=max(v_um, specimen.axis.value(strata.epidermis, u_um) + 0.5 * height),
                 half_width_um=min(width, 0.6 * half_um),
                 half_height_um=height,
                 spacing_um=min(spacing * rng.uniform(0.75, 1.3), 2.0 * height),
                 cleft_um=spread(rng, kind.cleft),
                 stroma_um=0.0 if quiet else between(rng, kind.stroma),
                 retraction_um=retraction,
-                ulcerated=hanging and rng.random() < kind.ulcerated_share,
+                ulcerated=hanging and rng.random() < kind.ulcerated_fraction,
             )
         )
     return tuple(clusters)
 
 
-def paint_stroma(skin: Skin, clusters: tuple[Cluster, ...]) -> None:
+def stroma(clusters: tuple[Cluster, ...]) -> Structure:
     """Inflamed stroma around the clusters."""
     inflamed = [cluster for cluster in clusters if cluster.stroma_um > 0]
-    for number, window in skin.windows(inflamed):
-        near = inflamed[number].ellipse(window, inflamed[number].stroma_um)
-        window.labels[near & np.isin(window.labels, (RET, PAP, HYP))] = INF
+    return Structure("stroma", inflamed, frame.INF, over=(frame.RET, frame.PAP, frame.HYP))
 
 
 def paint_nests(skin: Skin, clusters: tuple[Cluster, ...]) -> None:
     """The nests themselves; an ulcerated cluster takes the epidermis with it."""
-    for number, window in skin.windows(clusters):
+    for number, patch in skin.patches(clusters):
         cluster = clusters[number]
-        ground = (INF, RET, PAP, GLD, FOL, EPI) if cluster.ulcerated else (INF, RET, PAP, GLD, FOL)
-        inside = cluster.ellipse(window, 0.0) & np.isin(window.labels, ground)
-        gap = _nest_depth(cluster, window.u[inside], window.v[inside], window.rough[inside], window.slow[inside])
-        labels = window.labels[inside]
-        labels[gap > 0] = BCC
-        torn = (window.slow[inside] > 0.6) & (labels == INF)
-        labels[torn & (gap <= 0) & (gap > -cluster.retraction_um)] = BKG
-        window.labels[inside] = labels
+        over = [frame.INF, frame.RET, frame.PAP, frame.GLD, frame.FOL, *([frame.EPI] if cluster.ulcerated else [])]
+        inside = cluster.inside(patch) & np.isin(patch.labels, over)
+        gap = _nest_depth(cluster, patch.u[inside], patch.v[inside], patch.rough[inside], patch.slow[inside])
+        labels = patch.labels[inside]
+        labels[gap > 0] = frame.BCC
+        torn = (patch.slow[inside] > 0.6) & (labels == frame.INF)
+        labels[torn & (gap <= 0) & (gap > -cluster.retraction_um)] = frame.BKG
+        patch.labels[inside] = labels
 
 
 def _nest_depth(cluster: Cluster, u: Field, v: Field, rough: Field, slow: Field) -> NDArray[np.float64]:
@@ -166,12 +155,6 @@ def _nest_depth(cluster: Cluster, u: Field, v: Field, rough: Field, slow: Field)
     return np.where(own > 0.15, np.minimum(to_rim, to_neighbour), -np.inf)
 
 
-# The carcinomas of the epidermis, IEC and SCC: both reshape the layers; SCC also adds islands and pearls.
-
-
-Values = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class InSitu:
     """Carcinoma in the epidermis (IEC): full thickness, bulbous ridges, thick keratin above. µm."""
@@ -180,10 +163,10 @@ class InSitu:
     ridge_height: Span = (50.0, 180.0)
     ridge_wavelength: Span = (140.0, 300.0)
     keratin: Span = (70.0, 290.0)
-    inflamed_share: Span = (0.5, 1.0)
+    inflamed_fraction: Span = (0.5, 1.0)
     inflamed: Span = (120.0, 500.0)
-    worn_share: Span = (0.0, 0.5)
-    """Share of the lesion below which the papillary dermis is gone."""
+    worn_fraction: Span = (0.0, 0.5)
+    """Fraction of the lesion below which the papillary dermis is gone."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +179,7 @@ class Invasive:
     bulge: Span = (120.0, 900.0)
     keratin: Span = (160.0, 750.0)
     inflamed: Span = (180.0, 700.0)
-    crypt_share: Span = (0.0, 0.2)
+    crypt_fraction: Span = (0.0, 0.2)
     crypt_depth: Span = (0.25, 0.7)
     pearls_per_mm2: Span = (0.3, 3.0)
     pearl_radius: Span = (35.0, 190.0)
@@ -210,47 +193,39 @@ def envelope(axis: Axis, centre_um: float, half_width_um: float, power: float = 
     return np.maximum(1.0 - reach**power, 0.0) ** (1.0 / power)
 
 
-def _mix(old: Curve, new: Values, share: Values) -> Curve:
-    return np.asarray(old + (new - old) * share, dtype=np.float32)
+def _mix(old: Curve, new: Values, weight: Values) -> Curve:
+    return np.asarray(old + (new - old) * weight, dtype=np.float32)
 
 
-def add_in_situ(strata: Strata, seed: int, axis: Axis, share: Values, kind: InSitu) -> Strata:
-    """Turn the epidermis into carcinoma where ``share`` is 1."""
-    rng = generator(seed, "in situ")
-
-    def wave(name: str, wavelength_um: float) -> Values:
-        return profile(derive(seed, "in situ", name), axis.u, wavelength_um)
-
+def add_in_situ(strata: Strata, seed: int, axis: Axis, patch: Values, kind: InSitu) -> Strata:
+    """Turn the epidermis into carcinoma where ``patch`` is 1."""
+    rng, wave = generator(seed, "in situ"), waves(seed, "in situ", axis)
     ridges = np.maximum(wave("ridges", between(rng, kind.ridge_wavelength)), -0.5) + 0.5
     thickness = spread(rng, kind.thickness) * np.exp(0.2 * wave("thick", 900.0))
     thickness = thickness + between(rng, kind.ridge_height) * ridges
     keratin = spread(rng, kind.keratin) * np.exp(0.5 * wave("keratin", 600.0)) + 6.0 * wave("keratin edge", 70.0)
-    inflamed = stretches(wave("inflamed", 1100.0), between(rng, kind.inflamed_share))
-    worn = stretches(wave("worn", 1500.0), between(rng, kind.worn_share))
+    inflamed = stretches(wave("inflamed", 1100.0), between(rng, kind.inflamed_fraction))
+    worn = stretches(wave("worn", 1500.0), between(rng, kind.worn_fraction))
     band = spread(rng, kind.inflamed) * inflamed * np.exp(0.35 * wave("band", 500.0))
     return replace(
         strata,
-        epidermis=_mix(strata.epidermis, thickness, share),
-        keratin=_mix(strata.keratin, np.maximum(keratin, 3.0), share),
-        papillary=_mix(strata.papillary, strata.papillary * (1.0 - worn), share),
-        inflammation=_mix(strata.inflammation, band, share),
-        in_situ=np.maximum(strata.in_situ, share.astype(np.float32)),
+        epidermis=_mix(strata.epidermis, thickness, patch),
+        keratin=_mix(strata.keratin, np.maximum(keratin, 3.0), patch),
+        papillary=_mix(strata.papillary, strata.papillary * (1.0 - worn), patch),
+        inflammation=_mix(strata.inflammation, band, patch),
+        in_situ=np.maximum(strata.in_situ, patch.astype(np.float32)),
     )
 
 
 def add_mass(strata: Strata, seed: int, axis: Axis, dome: Values, depth_um: float, kind: Invasive) -> Strata:
     """Replace the skin under ``dome`` (0 … 1 along the surface) by a squamous cell carcinoma."""
-    rng = generator(seed, "mass")
-
-    def wave(name: str, wavelength_um: float) -> Values:
-        return profile(derive(seed, "mass", name), axis.u, wavelength_um)
-
+    rng, wave = generator(seed, "mass"), waves(seed, "mass", axis)
     tongues = np.maximum(wave("tongues", between(rng, kind.tongue_wavelength)), 0.0) * spread(rng, kind.tongue_length)
     teeth = np.maximum(wave("teeth", 130.0), 0.3) * 0.2 * spread(rng, kind.tongue_length)
     top = np.sqrt(dome)
     mass = dome * depth_um * np.exp(0.22 * wave("depth", 1800.0)) + top * (tongues + teeth)
     keratin = spread(rng, kind.keratin) * np.exp(0.45 * wave("keratin", 900.0)) + 7.0 * wave("keratin edge", 90.0)
-    crypts = stretches(wave("crypts", 700.0), between(rng, kind.crypt_share), slope=1.5)
+    crypts = stretches(wave("crypts", 700.0), between(rng, kind.crypt_fraction), slope=1.5)
     crypts = crypts * between(rng, kind.crypt_depth)
     # Inflammation follows the flanks of the mass as well as its floor: it lies below the mass spread sideways.
     side = spread(rng, kind.inflamed)
@@ -270,33 +245,25 @@ def add_mass(strata: Strata, seed: int, axis: Axis, dome: Values, depth_um: floa
     )
 
 
-def draw_pearls(seed: int, axis: Axis, strata: Strata, kind: Invasive) -> tuple[Blob, ...]:
-    """Keratin pearls inside the carcinoma."""
-    rng = generator(seed, "pearls")
-    area_mm2 = float(strata.mass.sum()) * axis.STEP_UM / 1e6
-    pearls = []
-    for _ in range(rng.poisson(area_mm2 * spread(rng, kind.pearls_per_mm2))):
-        place = int(rng.choice(len(axis.u), p=strata.mass / strata.mass.sum(dtype=np.float64)))
-        depth = float(strata.mass[place]) * rng.uniform(0.1, 0.9)
-        radius = min(spread(rng, kind.pearl_radius), 0.35 * float(strata.mass[place]))
-        pearls.append(Blob(float(axis.u[place]), depth, radius, rng.uniform(0.5, 2.2), rng.uniform(-60, 60), 0.15))
-    return tuple(pearls)
-
-
-def draw_satellites(seed: int, axis: Axis, strata: Strata, kind: Invasive) -> tuple[Blob, ...]:
-    """Small islands of carcinoma just below the mass."""
-    rng = generator(seed, "satellites")
-    under = np.flatnonzero(strata.mass > 0)
+def draw_satellites(seed: int, axis: Axis, strata: Strata, kind: Invasive) -> Structure:
+    """Small islands of carcinoma just below the mass, in the inflamed dermis."""
+    rng, under = generator(seed, "satellites"), np.flatnonzero(strata.mass > 0)
     satellites = []
     for _ in range(rng.poisson(1e-3 * len(under) * axis.STEP_UM * spread(rng, kind.satellites_per_mm))):
-        place = int(rng.choice(under))
-        radius = spread(rng, kind.satellite_radius)
-        depth = float(strata.mass[place]) + radius + 0.5 * float(strata.inflammation[place]) * rng.random()
-        satellites.append(Blob(float(axis.u[place]), depth, radius, rng.uniform(0.6, 1.6), rng.uniform(-60, 60), 0.15))
-    return tuple(satellites)
+        at, radius = int(rng.choice(under)), spread(rng, kind.satellite_radius)
+        depth = float(strata.mass[at]) + radius + 0.5 * float(strata.inflammation[at]) * rng.random()
+        satellites.append(Blob(float(axis.u[at]), depth, radius, rng.uniform(0.6, 1.6), rng.uniform(-60, 60), 0.15))
+    return Structure("satellites", satellites, frame.SCC, over=(frame.INF,))
 
 
-def paint_mass_details(skin: Skin, satellites: tuple[Blob, ...], pearls: tuple[Blob, ...]) -> None:
-    """Islands of carcinoma in the inflamed dermis, keratin pearls in the carcinoma."""
-    paint(skin, satellites, SCC, over=(INF,))
-    paint(skin, pearls, KER, over=(SCC,))
+def draw_pearls(seed: int, axis: Axis, strata: Strata, kind: Invasive) -> Structure:
+    """Keratin pearls inside the carcinoma."""
+    rng, mass = generator(seed, "pearls"), strata.mass
+    area_mm2 = float(mass.sum()) * axis.STEP_UM / 1e6
+    pearls = []
+    for _ in range(rng.poisson(area_mm2 * spread(rng, kind.pearls_per_mm2))):
+        at = int(rng.choice(len(axis.u), p=mass / mass.sum(dtype=np.float64)))
+        depth = float(mass[at]) * rng.uniform(0.1, 0.9)
+        radius = min(spread(rng, kind.pearl_radius), 0.35 * float(mass[at]))
+        pearls.append(Blob(float(axis.u[at]), depth, radius, rng.uniform(0.5, 2.2), rng.uniform(-60, 60), 0.15))
+    return Structure("pearls", pearls, frame.KER, over=(frame.SCC,))

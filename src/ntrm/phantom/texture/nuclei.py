@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, points
-from ntrm.phantom.texture.canvas import Window
-from ntrm.phantom.texture.scene import Scene
+from ntrm.phantom.texture.scene import Scene, Window
 from ntrm.phantom.texture.structures import HOLLOWS, MOST_ROOM, NEST_SEPTUM, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, DERMAL, members
 

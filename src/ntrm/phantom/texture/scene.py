@@ -1,4 +1,4 @@
-"""One section measured for painting: depth, nearest border, the tissues passed on the way in.
+"""One section measured for painting: windows of pixels, maps on coarser grids, depth, borders and nearby tissues.
 
 Look-alike tissues are never told apart here: every map treats the members of a group as one, or blurs a column of the
 texture table, so that the table alone decides how much they differ.
@@ -7,25 +7,162 @@ texture table, so that the table alone decides how much they differ.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
+from scipy import ndimage, sparse
 
 from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom import noise
-from ntrm.phantom.noise import Field, derive
-from ntrm.phantom.texture.canvas import CoarseMap, Places, Window, block_mean, cells_at
+from ntrm.phantom.noise import Field, Points, derive, hash_uniform, pixel_centres
 from ntrm.phantom.texture.table import BASALOID, CONNECTIVE, DERMAL, EMPTY, TextureTable, members, texture_table
 
 _NEAR_GRID_UM, _FAR_GRID_UM = 6.7, 13.4
 _BORDER_BLUR_UM = 8.0
 """About the height of a basal cell."""
-_PASSAGE_BLUR_UM = 28.0
+_TRANSITION_BLUR_UM = 28.0
 """Papillary dermis, reticular dermis and inflammation pass into each other over about three times this."""
 _DISTANCE_BLUR_UM = 20.0
 _FAR_AWAY = 1000.0
 """Steps to what is nowhere in the section."""
+
+_CELL_JITTER = 0.75
+"""Fraction of a lattice square over which its cell's centre may lie; below 1 keeps cells of comparable size."""
+FAT_CELLS, FAT_CELL_UM = "fat cells", 78.0
+"""Name of the fat cells' lattice, and its spacing."""
+_RET, _HYP = SKIN.index("RET"), SKIN.index("HYP")
+_FAT_OR_CONNECTIVE = members("HYP", *CONNECTIVE) > 0
+
+Positions = Points | Field
+"""µm positions along one axis, precise for points, single precision for every pixel of a window."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Pixels ``shape`` at ``mpp``, the first one starting at ``origin_um`` (y, x)."""
+
+    origin_um: tuple[float, float]
+    shape: tuple[int, int]
+    mpp: float
+
+    @property
+    def y_um(self) -> Points:
+        """µm of the rows' centres."""
+        return pixel_centres(self.shape[0], self.mpp, self.origin_um[0])
+
+    @property
+    def x_um(self) -> Points:
+        """µm of the columns' centres."""
+        return pixel_centres(self.shape[1], self.mpp, self.origin_um[1])
+
+
+@dataclass(frozen=True)
+class CoarseMap:
+    """Smooth values on a grid that starts at the section's corner; read bilinearly, constant beyond the edge."""
+
+    values: Field
+    mpp: float
+
+    def over(self, window: Window) -> Field:
+        """Values at the window's pixel centres."""
+        (y_um, x_um), (height, width), size = window.origin_um, window.shape, self.values.shape
+        rows, across_y = _linear_matrix(y_um, height, window.mpp, self.mpp, size[0])
+        columns, across_x = _linear_matrix(x_um, width, window.mpp, self.mpp, size[1])
+        # Columns first: the large product then comes out row by row in memory.
+        narrow = np.ascontiguousarray((across_x @ self.values[rows, columns].T).T)
+        return np.asarray(across_y @ narrow)
+
+    def at(self, y_um: Positions, x_um: Positions) -> Field:
+        """Values at arbitrary points."""
+        where = np.stack([y_um / self.mpp - 0.5, x_um / self.mpp - 0.5])
+        return np.asarray(ndimage.map_coordinates(self.values, where, order=1, mode="nearest"))
+
+    def uphill_at(self, y_um: Positions, x_um: Positions) -> Points:
+        """Direction (radians, from x towards y) in which the values grow at points."""
+        here = [(y_um, x_um + s) for s in (-self.mpp, self.mpp)] + [(y_um + s, x_um) for s in (-self.mpp, self.mpp)]
+        left, right, above, below = (self.at(y, x).astype(np.float64) for y, x in here)
+        return np.arctan2(below - above, right - left)
+
+
+@lru_cache(maxsize=64)
+def _linear_matrix(
+    origin_um: float, count: int, mpp: float, map_mpp: float, map_size: int
+) -> tuple[slice, sparse.csr_matrix]:
+    """The stretch of a map's axis that ``count`` pixels need, and the sparse matrix that interpolates along it."""
+    position = np.clip(pixel_centres(count, mpp, origin_um) / map_mpp - 0.5, 0, map_size - 1)
+    low = np.minimum(position.astype(np.int64), max(map_size - 2, 0))
+    high = np.minimum(low + 1, map_size - 1)
+    stretch = slice(int(low[0]), int(high[-1]) + 1)
+    weights = np.stack([1.0 - (position - low), position - low], axis=1).astype(np.float32)
+    columns = np.stack([low, high], axis=1) - stretch.start
+    ends = np.arange(0, 2 * count + 1, 2)
+    shape = (count, stretch.stop - stretch.start)
+    return stretch, sparse.csr_matrix((weights.ravel(), columns.ravel(), ends), shape=shape)
+
+
+def block_mean(values: NDArray[np.float32], factor: int) -> NDArray[np.float32]:
+    """Means over ``factor`` × ``factor`` pixels of (H, W, …); an incomplete last block repeats the edge.
+
+    >>> block_mean(np.array([[0.0, 2.0, 4.0]], dtype=np.float32), 2).tolist()
+    [[1.0, 4.0]]
+    """
+    if factor == 1:
+        return values
+    height, width, *rest = values.shape
+    padding = (0, -height % factor), (0, -width % factor)
+    if any(sum(side) for side in padding):
+        values = np.pad(values, [*padding, *((0, 0) for _ in rest)], mode="edge")
+    total = np.zeros((values.shape[0] // factor, values.shape[1] // factor, *rest), dtype=np.float32)
+    for row in range(factor):
+        for column in range(factor):
+            total += values[row::factor, column::factor]
+    total /= np.float32(factor * factor)
+    return total
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Worley noise at points: how far each is from its cell's centre and wall, and where that centre is."""
+
+    centre_um: Field
+    wall_um: Field
+    centre_y_um: Field
+    centre_x_um: Field
+    mark: Field
+    """Uniform in [0, 1), one value per cell."""
+
+
+def cells_at(seed: int, y_um: Positions, x_um: Positions, spacing_um: float) -> Cells:
+    """Cells of a jittered lattice (the polygons of fat, the coils of glands) around points (1-D, at least one)."""
+    y, x = (y_um / spacing_um).astype(np.float32), (x_um / spacing_um).astype(np.float32)
+    row, column = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
+    # Centres of the squares that the points lie in and of one more on every side, flattened.
+    rows = np.arange(row.min() - 1, row.max() + 2)[:, None]
+    columns = np.arange(column.min() - 1, column.max() + 2)[None, :]
+    centre_y = rows + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "y"), rows, columns) - 0.5)
+    centre_x = columns + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "x"), rows, columns) - 0.5)
+    mark = hash_uniform(derive(seed, "mark"), rows, columns)
+    centre_y, centre_x, mark = (values.astype(np.float32).ravel() for values in (centre_y, centre_x, mark))
+    width = columns.size
+    own = (row - rows[0, 0]) * width + (column - columns[0, 0])
+    nearest, second = np.full(y.shape, 9.0, np.float32), np.full(y.shape, 9.0, np.float32)
+    owner = np.zeros(y.shape, dtype=np.int64)
+    for step in (dy * width + dx for dy in (-1, 0, 1) for dx in (-1, 0, 1)):
+        index = own + step
+        gap = (centre_y[index] - y) ** 2 + (centre_x[index] - x) ** 2
+        closer = gap < nearest
+        second = np.where(closer, nearest, np.minimum(second, gap))
+        nearest = np.where(closer, gap, nearest)
+        owner = np.where(closer, index, owner)
+    to_centre, to_second, scale = np.sqrt(nearest), np.sqrt(second), np.float32(spacing_um)
+    return Cells(
+        centre_um=to_centre * scale,
+        wall_um=(to_second - to_centre) * (scale / 2),
+        centre_y_um=centre_y[owner] * scale,
+        centre_x_um=centre_x[owner] * scale,
+        mark=mark[owner],
+    )
 
 
 @dataclass(frozen=True)
@@ -39,65 +176,54 @@ class Geometry:
     from_nest_um: CoarseMap
     """From the border of basaloid tissue; negative inside it."""
     dermis_near: CoarseMap
-    """Share of dermal tissue around: 0.5 at the border, above 0 within a cell's height of it."""
+    """Fraction of dermal tissue around: 0.5 at the border, above 0 within a cell's height of it."""
     cleft_near: CoarseMap
     """The cleft parameter of the tissue around."""
     papillary: CoarseMap
-    """Share of papillary dermis in the connective tissue around."""
+    """Fraction of papillary dermis in the connective tissue around."""
     inflamed: CoarseMap
-    """Share of inflammation in the connective tissue around."""
+    """Fraction of inflammation in the connective tissue around."""
     fatty: CoarseMap
-    """Share of hypodermis in the hypodermis and connective tissue around."""
+    """Fraction of hypodermis in the hypodermis and connective tissue around."""
 
 
-@dataclass(frozen=True)
 class _Grids:
     """The mask seen through lookup tables, averaged onto a finer and a coarser grid."""
 
-    mask: Mask
-    mpp: float
+    def __init__(self, mask: Mask, mpp: float) -> None:
+        self.mask = mask
+        self.near_factor = max(1, round(_NEAR_GRID_UM / mpp))  # pixels per step of the finer grid
+        self.near_mpp = mpp * self.near_factor
+        self.far_factor = max(1, round(_FAR_GRID_UM / self.near_mpp))  # finer steps per step of the coarser grid
+        self.far_mpp = self.near_mpp * self.far_factor
 
-    @property
-    def fine(self) -> int:
-        """Pixels per step of the finer grid."""
-        return max(1, round(_NEAR_GRID_UM / self.mpp))
+    def _mean(self, lookup: Field) -> Field:
+        return block_mean(lookup[self.mask], self.near_factor)
 
-    @property
-    def further(self) -> int:
-        """Finer steps per step of the coarser grid."""
-        return max(1, round(_FAR_GRID_UM / self.near_mpp))
-
-    @property
-    def near_mpp(self) -> float:
-        """µm per step of the finer grid."""
-        return self.mpp * self.fine
-
-    @property
-    def far_mpp(self) -> float:
-        """µm per step of the coarser grid."""
-        return self.near_mpp * self.further
-
-    def near(self, lookup: NDArray[np.float32]) -> CoarseMap:
+    def near(self, lookup: Field) -> CoarseMap:
         """Values of ``lookup`` within a cell's height."""
-        values = block_mean(lookup[self.mask], self.fine)
-        return CoarseMap(_blur(values, _BORDER_BLUR_UM / self.near_mpp), self.near_mpp)
+        return CoarseMap(_blur(self._mean(lookup), _BORDER_BLUR_UM / self.near_mpp), self.near_mpp)
 
-    def where(self, lookup: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def where(self, lookup: Field) -> NDArray[np.bool_]:
         """Where ``lookup`` is above one half, on the finer grid."""
-        return block_mean(lookup[self.mask], self.fine) > 0.5
+        return self._mean(lookup) > 0.5
 
     def smooth(self, steps: Field) -> CoarseMap:
         """A distance counted in steps of the finer grid, as smooth µm on the coarser one."""
-        values = block_mean(steps, self.further) * np.float32(self.near_mpp)
+        values = block_mean(steps, self.far_factor) * np.float32(self.near_mpp)
         return CoarseMap(_blur(values, _DISTANCE_BLUR_UM / self.far_mpp), self.far_mpp)
 
     def around(self, name: str) -> Field:
-        """Share of a tissue within the reach of a passage, on the coarser grid."""
-        share = block_mean(block_mean(members(name)[self.mask], self.fine), self.further)
-        return _blur(share, _PASSAGE_BLUR_UM / self.far_mpp)
+        """Fraction of a tissue in the neighbourhood, on the coarser grid."""
+        fraction = block_mean(self._mean(members(name)), self.far_factor)
+        return _blur(fraction, _TRANSITION_BLUR_UM / self.far_mpp)
+
+    def ratio(self, values: Field, total: Field) -> CoarseMap:
+        """A fraction of ``total``."""
+        return CoarseMap(np.asarray(values / np.maximum(total, np.float32(1e-6)), dtype=np.float32), self.far_mpp)
 
 
-def survey(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
+def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
     """Measure the section."""
     grids = _Grids(mask, mpp)
     reticular, papillary, inflamed = (grids.around(name) for name in CONNECTIVE)
@@ -113,14 +239,10 @@ def survey(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
         from_nest_um=grids.smooth(_steps_from(nests)),
         dermis_near=grids.near(DERMAL),
         cleft_near=grids.near(table["cleft"]),
-        papillary=CoarseMap(_ratio(papillary, connective), grids.far_mpp),
-        inflamed=CoarseMap(_ratio(inflamed, connective), grids.far_mpp),
-        fatty=CoarseMap(_ratio(fat, fat + connective), grids.far_mpp),
+        papillary=grids.ratio(papillary, connective),
+        inflamed=grids.ratio(inflamed, connective),
+        fatty=grids.ratio(fat, fat + connective),
     )
-
-
-def _ratio(part: Field, whole: Field) -> Field:
-    return np.asarray(part / np.maximum(whole, np.float32(1e-6)), dtype=np.float32)
 
 
 def _blur(values: Field, sigma_px: float) -> Field:
@@ -128,7 +250,7 @@ def _blur(values: Field, sigma_px: float) -> Field:
 
 
 def _steps_below_outline(tissue: NDArray[np.bool_]) -> Field:
-    """Depth in pixels below the outline; where none is in sight, layers run along the rows."""
+    """Depth in pixels below the outline; without an outline, layers run along the rows."""
     if tissue.all():
         return np.broadcast_to(np.arange(len(tissue), dtype=np.float32)[:, None], tissue.shape)
     return -_steps_from(ndimage.binary_fill_holes(tissue))
@@ -142,16 +264,6 @@ def _steps_from(inside: NDArray[np.bool_]) -> Field:
     # The border runs half a pixel outside the rim's centres.
     steps = ndimage.distance_transform_edt(~rim)
     return np.asarray(np.where(inside, -steps - 0.5, steps - 0.5), dtype=np.float32)
-
-
-# One section, measured and ready to be painted window by window.
-
-
-FAT_CELLS, FAT_CELL_UM = "fat cells", 78.0
-"""Name of the fat cells' lattice, and its spacing."""
-_SLOW_GRID_UM = 13.4
-_RET, _HYP = SKIN.index("RET"), SKIN.index("HYP")
-_FAT_OR_CONNECTIVE = members("HYP", *CONNECTIVE) > 0
 
 
 @dataclass(frozen=True)
@@ -181,14 +293,14 @@ class Scene:
     def prepare(cls, mask: Mask, mpp: float, seed: int, ambiguity: float) -> Scene:
         """Measure the section and draw its slow noise once."""
         table = texture_table(ambiguity)
-        return cls(mask, mpp, seed, table, survey(mask, mpp, table), _slow_noise(mask.shape, mpp, seed))
+        return cls(mask, mpp, seed, table, measure_geometry(mask, mpp, table), _slow_noise(mask.shape, mpp, seed))
 
     def noise(self, name: str, window: Window, wavelength_um: float) -> Field:
         """The section's noise called ``name`` over a window."""
         values = noise.field(derive(self.seed, name), window.shape, window.mpp, wavelength_um, window.origin_um)
         return np.ascontiguousarray(values)
 
-    def tissue_at(self, y_um: Places, x_um: Places, fatty: Field | None = None) -> Mask:
+    def tissue_at(self, y_um: Positions, x_um: Positions, fatty: Field | None = None) -> Mask:
         """Mask value under each position (beyond the edge: of the edge), with fat cells kept whole.
 
         ``fatty`` is the geometry's map at the positions, for callers that can read it faster than point by point.
@@ -202,7 +314,7 @@ class Scene:
             tissue[here] = self._by_fat_cell(tissue[here], y_um[here], x_um[here])
         return tissue
 
-    def _by_fat_cell(self, tissue: Mask, y_um: Places, x_um: Places) -> Mask:
+    def _by_fat_cell(self, tissue: Mask, y_um: Positions, x_um: Positions) -> Mask:
         """Where fat meets connective tissue, a fat cell belongs to one side as a whole."""
         cells = cells_at(derive(self.seed, FAT_CELLS), y_um, x_um, FAT_CELL_UM)
         fat = self.geometry.fatty.at(cells.centre_y_um, cells.centre_x_um) > 0.35 + 0.3 * cells.mark
@@ -210,11 +322,11 @@ class Scene:
 
 
 def _slow_noise(shape: tuple[int, ...], mpp: float, seed: int) -> SlowNoise:
-    size = tuple(int(np.ceil(n * mpp / _SLOW_GRID_UM)) + 1 for n in shape)
+    size = tuple(int(np.ceil(n * mpp / _FAR_GRID_UM)) + 1 for n in shape)
 
     def slow(name: str, wavelength_um: float, count: int) -> CoarseMap:
-        values = noise.octaves(derive(seed, name), (size[0], size[1]), _SLOW_GRID_UM, wavelength_um, count)
-        return CoarseMap(np.ascontiguousarray(values), _SLOW_GRID_UM)
+        values = noise.octaves(derive(seed, name), (size[0], size[1]), _FAR_GRID_UM, wavelength_um, count)
+        return CoarseMap(np.ascontiguousarray(values), _FAR_GRID_UM)
 
     return SlowNoise(
         eosin=slow("eosin", 900.0, 4),

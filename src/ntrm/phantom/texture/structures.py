@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.phantom.noise import Field, derive
-from ntrm.phantom.texture.canvas import Places, cells_at
-from ntrm.phantom.texture.scene import FAT_CELL_UM, FAT_CELLS
+from ntrm.phantom.texture.scene import FAT_CELL_UM, FAT_CELLS, CoarseMap, Geometry, Positions, cells_at
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,6 @@ class Noises:
     """At the scale of a cell."""
     wobble: Field
     """A little coarser than a cell."""
-
-
-Layer = Callable[[Field, Noises], Field]
-"""A picture from a distance in µm and the noises."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +91,14 @@ def rings(distance_um: Field, noises: Noises) -> Field:
     return 0.8 * RING.over(distance_um, noises) + 0.1 * noises.wobble
 
 
-# Tissues with empty middles: fat cells, and the tubes and lobules of glands. Each speaks twice: how much dye a pixel
-# keeps, and how many nuclei a place may hold.
-
+STRANDS: dict[str, tuple[Callable[[Field, Noises], Field], Callable[[Geometry], CoarseMap]]] = {
+    "bundles": (bundles, lambda geometry: geometry.depth_um),
+    "fibrils": (fibrils, lambda geometry: geometry.depth_um),
+    "lamellae": (lamellae, lambda geometry: geometry.from_keratin_um),
+    "whorls": (whorls, lambda geometry: geometry.from_keratin_um),
+    "rings": (rings, lambda geometry: geometry.from_nest_um),
+}
+"""By the texture table's column: a pattern from a distance in µm and the noises, and the map of that distance."""
 
 MOST_ROOM = 5.0
 """Largest relative density of nuclei that any structure allows."""
@@ -114,11 +114,11 @@ _SEBOCYTE_UM, _SEBOCYTE_WALL_UM, _SEBOCYTE_NUCLEUS_UM = 17.0, 2.5, 3.5
 
 @dataclass(frozen=True)
 class Spots:
-    """Places in a section, with its slow noises there."""
+    """Positions in a section, with its slow noises there."""
 
     seed: int
-    y_um: Places
-    x_um: Places
+    y_um: Positions
+    x_um: Positions
     eosin: Field
     bend: Field
     patch: Field

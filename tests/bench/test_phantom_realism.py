@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.phantom_realism import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE, calibrate, tissue_share
 from PIL import Image
 
 from ntrm.core.errors import UsageError
@@ -12,7 +13,6 @@ from ntrm.core.labels import SKIN
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.generate import cancer_quotas
 from ntrm.phantom.layout import paint_mask
-from ntrm.phantom.realism import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE, calibrate, tissue_share
 
 
 def test_tables_are_shares():

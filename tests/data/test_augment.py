@@ -1,16 +1,36 @@
+"""Augmentation against scipy, numpy, Pillow and unmixing by hand."""
+
+import io
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from scipy import ndimage
 from tests.data.pictures import tissue_like, to_picture, to_tensor
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.data.augment import Augment, brighten, flip, gaussian_blur, rotate_images, rotate_masks, turn
+from ntrm.data.augment import (
+    EOSIN,
+    HAEMATOXYLIN,
+    Augment,
+    brighten,
+    compress,
+    flip,
+    from_optical_density,
+    gaussian_blur,
+    jitter_stains,
+    rotate_images,
+    rotate_masks,
+    stain_matrix,
+    turn,
+)
 
 SEEDS = st.integers(0, 2**32 - 1)
 EVERYTHING = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7, jpeg=0.7)
@@ -254,3 +274,69 @@ def test_nothing_waits_for_the_gpu(generator):
     expected = Augment.full()(images.cpu(), masks.cpu(), torch.Generator().manual_seed(1))
     assert (found[1].cpu() != expected[1]).float().mean() < 1e-3  # rounding decides a few pixels on an edge
     assert (found[0].cpu().int() - expected[0].int()).abs().float().mean() < 1
+
+
+def psnr(a, b):
+    return 10 * math.log10(255**2 / max(np.mean((a.astype(float) - b.astype(float)) ** 2), 1e-12))
+
+
+def jpeg_with_pillow(picture, quality):
+    stream = io.BytesIO()
+    Image.fromarray(picture).save(stream, "JPEG", quality=quality)
+    return np.asarray(Image.open(stream))
+
+
+@pytest.mark.parametrize("quality", [10, 50, 70, 90, 100])
+def test_jpeg_agrees_with_pillow(quality, random):
+    picture = tissue_like(random)
+    ours = to_picture(compress(to_tensor(picture), torch.tensor([float(quality)])))
+    theirs = jpeg_with_pillow(picture, quality)
+    assert psnr(ours, theirs) > 38
+    # It is the same loss, not merely a small one.
+    assert psnr(ours, picture) == pytest.approx(psnr(theirs, picture), abs=0.5)
+
+
+def test_jpeg_takes_a_quality_per_sample(random):
+    pictures = to_tensor(tissue_like(random)).repeat(2, 1, 1, 1)
+    both = compress(pictures, torch.tensor([30.0, 90.0]))
+    assert torch.equal(both[1:], compress(pictures[1:], torch.tensor([90.0])))
+    assert (both[0] - pictures[0]).square().mean() > 2 * (both[1] - pictures[1]).square().mean()
+
+
+def test_jpeg_of_real_tissue_agrees_with_pillow():
+    folder = os.environ.get("NTRM_REAL_DATA")
+    if not folder:
+        pytest.skip("NTRM_REAL_DATA names no folder with real images")
+    path = min(Path(folder, "glas", "Images").iterdir())
+    picture = np.array(Image.open(path).convert("RGB"))
+    for quality in (50, 70, 90):
+        ours = to_picture(compress(to_tensor(picture), torch.tensor([float(quality)])))
+        assert psnr(ours, jpeg_with_pillow(picture, quality)) > 38, f"{path.name} at {quality}"
+
+
+def test_neutral_stain_jitter_changes_nothing(random):
+    images = torch.from_numpy(random.integers(0, 256, (2, 3, 16, 16))) / 255
+    same = jitter_stains(images, torch.ones(2, 2), torch.zeros(2, 2))
+    assert torch.equal((same * 255).round(), (images * 255).round())
+
+
+def test_stain_jitter_agrees_with_unmixing_pixel_by_pixel(random):
+    picture = tissue_like(random, 6, 7)
+    scale, shift = random.uniform(0.7, 1.3, 2), random.uniform(-0.1, 0.1, 2)
+    ours = to_picture(jitter_stains(to_tensor(picture), *torch.from_numpy(np.stack([scale, shift]))[:, None]))
+    stains = np.array([HAEMATOXYLIN, EOSIN])
+    stains = np.vstack([stains, np.cross(*stains)])
+    stains /= np.linalg.norm(stains, axis=1, keepdims=True)
+    for row, column in np.ndindex(6, 7):
+        amounts = np.linalg.solve(stains.T, -np.log((picture[row, column] + 1.0) / 256))
+        amounts[:2] = amounts[:2] * scale + shift
+        expected = np.clip(256 * np.exp(-stains.T @ amounts) - 1, 0, 255)
+        np.testing.assert_allclose(ours[row, column], expected, atol=0.05)
+
+
+def test_more_haematoxylin_darkens_what_it_stains_and_not_the_glass():
+    images = torch.ones(1, 3, 1, 2)
+    images[0, :, 0, 0] = from_optical_density(stain_matrix()[0] * 0.5)
+    stronger = jitter_stains(images, torch.tensor([[1.5, 1.0]]), torch.zeros(1, 2))
+    assert (stronger[0, :, 0, 0] < images[0, :, 0, 0] - 0.01).all()
+    assert torch.allclose(stronger[0, :, 0, 1], torch.ones(3), atol=1e-5)

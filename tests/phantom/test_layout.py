@@ -1,11 +1,6 @@
 """Whole sections: the same at every resolution and on every run, with the ground truth that fits the picture."""
 
-import hashlib
-import json
 import math
-import os
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -50,18 +45,6 @@ def test_resolutions_are_views_of_one_section(seed, fine, factor):
     assert np.mean(majority(sharp.mask, factor) == coarse.mask) >= 0.98
     tissue = coarse.mask != BKG
     assert np.mean((majority(sharp.mask, factor) == coarse.mask)[tissue]) >= 0.97
-
-
-def test_another_process_draws_the_same(seed):
-    """Also with another number of threads."""
-    program = (
-        "import hashlib, json; from ntrm.phantom.layout import layout; "
-        f"s = layout({seed}); print(json.dumps([hashlib.sha256(s.mask.tobytes()).hexdigest(), s.truth.as_dict()]))"
-    )
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-    here = layout(seed)
-    assert json.loads(done.stdout) == [hashlib.sha256(here.mask.tobytes()).hexdigest(), here.truth.as_dict()]
 
 
 @pytest.mark.parametrize("cancer", CANCERS)

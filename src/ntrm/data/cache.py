@@ -113,23 +113,25 @@ class TileCache:
 
     def size(self) -> CacheSize:
         """Files and bytes held."""
-        sizes = [size for _, size in self._own_files()]
+        sizes = self._own_files().values()
         return CacheSize(len(sizes), sum(sizes))
 
     def clear(self) -> CacheSize:
-        """Delete everything held, and nothing else; returns what went. Arrays in hand stay readable."""
-        gone = self.size()
-        for path, _ in self._own_files():
+        """Delete everything held, and nothing else; returns what was deleted. Arrays in use stay readable."""
+        files = self._own_files()
+        for path in files:
             path.unlink(missing_ok=True)
         _mapped.cache_clear()
-        return gone
+        return CacheSize(len(files), sum(files.values()))
 
-    def _own_files(self) -> Iterator[tuple[Path, int]]:
+    def _own_files(self) -> dict[Path, int]:
         """Everything this class writes, with sizes."""
+        sizes = {}
         for pattern in ("image-*.npy", "mask-*.npy", "mask-*.json", "source-*.json", f"{PARTIAL}*"):
             for path in self.folder.glob(pattern):
                 with suppress(FileNotFoundError):  # another process may have renamed or deleted it
-                    yield path, path.stat().st_size
+                    sizes[path] = path.stat().st_size
+        return sizes
 
     def _make_folder(self) -> None:
         if self.folder.is_dir():
@@ -154,8 +156,8 @@ class TileCache:
         before = _stamp(source)
         path = self.folder / f"mask-{self._content_key(source, before)}-{_schema_key(schema)}.npy"
         counts_path = path.with_suffix(".json")
-        counts = _read_counts(counts_path)
-        if counts is None or _load(path) is None:
+        counts = _read_json(counts_path)
+        if counts.keys() != {"strays", "ignored"} or _load(path) is None:
             decoded = read_mask(source, schema)
             _check_unchanged(source, before)
             counts = {"strays": decoded.strays, "ignored": decoded.ignored}
@@ -164,17 +166,14 @@ class TileCache:
         return path, counts
 
     def _write(self, path: Path, array: NDArray[np.uint8]) -> None:
-        self._sweep()
-        with whole_file(path) as partial:
-            np.save(partial, np.ascontiguousarray(array), allow_pickle=False)
-        _mapped.cache_clear()  # an open map of a damaged file must not outlive its replacement
-
-    def _sweep(self) -> None:
-        # Killed builders leave temporary files; young ones may belong to a builder at work.
+        # Killed writers leave temporary files; young ones may belong to a writer at work.
         for partial in self.folder.glob(f"{PARTIAL}*"):
             with suppress(FileNotFoundError):
                 if time.time() - partial.stat().st_mtime > STALE_S:
                     partial.unlink()
+        with whole_file(path) as partial:
+            np.save(partial, np.ascontiguousarray(array), allow_pickle=False)
+        _mapped.cache_clear()  # an open map of a damaged file must not outlive its replacement
 
     def _content_key(self, source: Path, stamp: dict[str, int]) -> str:
         """SHA-256 of a source file, remembered until its size or times change."""
@@ -216,11 +215,6 @@ def _schema_key(schema: LabelSchema) -> str:
     return hashlib.sha256(schema.fingerprint.encode() + schema.palette.tobytes()).hexdigest()[:12]
 
 
-def _read_counts(path: Path) -> dict[str, int] | None:
-    counts = _read_json(path)
-    return counts if counts.keys() == {"strays", "ignored"} else None
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or an empty one where there is none."""
     try:
@@ -231,13 +225,13 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _load(path: Path) -> NDArray[np.uint8] | None:
-    """Memory map of a cache file, or None where it is missing or not whole."""
+    """Memory map of a cache file, or None where it is missing or incomplete."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        whole = array.dtype == np.uint8 and path.stat().st_size == array.offset + array.nbytes
+        complete = array.dtype == np.uint8 and path.stat().st_size == array.offset + array.nbytes
     except (OSError, ValueError, EOFError):
         return None
-    return array if whole else None
+    return array if complete else None
 
 
 @lru_cache(maxsize=OPEN_MAPS)

@@ -1,4 +1,4 @@
-"""Walk a whole dataset, decode every file, and report every fault; nothing stops at the first."""
+"""Decode every file of a dataset and report every fault; read what pathologists measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ntrm.core.errors import DataError
-from ntrm.core.labels import IGNORE, DecodedMask, LabelSchema
+from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
@@ -26,21 +27,12 @@ from ntrm.data.layouts import CASES, MEASUREMENTS, Survey, natural, patient_of, 
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Task:
-    """A case to inspect, and what is needed for it."""
-
-    root: Path
-    case: Case
-    schema: LabelSchema | None
-    tiles: bool
-    """Whether the masks may be tiles of sections, of which some are rightly all background."""
-    max_pixels: int
+SIZE_TOLERANCE = 0.01
+"""Fraction by which the sizes of two resolutions may miss the ratio of their factors; a pixel is always allowed."""
 
 
 @dataclass
-class Outcome:
+class Inspection:
     """What was found out about a case."""
 
     size: tuple[int, int] | None = None
@@ -51,71 +43,62 @@ class Outcome:
     faults: list[Fault] = field(default_factory=list)
 
 
-def inspect_case(task: Task) -> Outcome:
-    """Decode image and mask of a case; every fault of theirs is in the outcome."""
-    outcome = Outcome()
-    image, mask = task.case.image, task.case.mask
-    image_at = _attempt(task, outcome, image, image_size) if image else None
-    mask_at = _attempt(task, outcome, mask, image_size) if mask else None
-    outcome.size = image_at or mask_at
-    if image and image_at:
-        _attempt(task, outcome, image, lambda path: read_image(path, max_pixels=task.max_pixels))
-    if mask and mask_at:
-        _inspect_mask(task, outcome, mask)
-    if mask and image_at and mask_at and image_at != mask_at:
-        found = f"image {image_at[1]} × {image_at[0]}, mask {mask_at[1]} × {mask_at[0]}"
-        outcome.faults.append(fault("size-mismatch", _relative(task, mask), found))
-    return outcome
+@dataclass(frozen=True)
+class Inspector:
+    """Decodes image and mask of a case and collects all their faults."""
 
+    root: Path
+    schema: LabelSchema | None
+    tiles: bool
+    """Whether the masks may be tiles of sections, of which some are rightly all background."""
+    max_pixels: int
 
-def _inspect_mask(task: Task, outcome: Outcome, path: Path) -> None:
-    schema = task.schema
-    if schema is None:
-        return
-    decoded = _attempt(task, outcome, path, lambda path: read_mask(path, schema, max_pixels=task.max_pixels))
-    if decoded is None:
-        return
-    outcome.pixels, outcome.strays, outcome.ignored = decoded.mask.size, decoded.strays, decoded.ignored
-    code = _emptiness(decoded, schema.background_index)
-    if code == "background-only" and task.tiles:
-        return
-    if code:
-        outcome.faults.append(fault(code, _relative(task, path)))
+    def __call__(self, case: Case) -> Inspection:
+        """Inspect one case."""
+        result = Inspection()
+        image_at = self._attempt(result, case.image, image_size)
+        mask_at = self._attempt(result, case.mask, image_size)
+        result.size = image_at or mask_at
+        if image_at:
+            self._attempt(result, case.image, partial(read_image, max_pixels=self.max_pixels))
+        if mask_at and case.mask and self.schema:
+            self._inspect_mask(result, case.mask, self.schema)
+        if image_at and mask_at and case.mask and image_at != mask_at:
+            found = f"image {image_at[1]} × {image_at[0]}, mask {mask_at[1]} × {mask_at[0]}"
+            result.faults.append(fault("size-mismatch", self._relative(case.mask), found))
+        return result
 
+    def _inspect_mask(self, result: Inspection, path: Path, schema: LabelSchema) -> None:
+        decoded = self._attempt(result, path, partial(read_mask, schema=schema, max_pixels=self.max_pixels))
+        if decoded is None:
+            return
+        result.pixels, result.strays, result.ignored = decoded.mask.size, decoded.strays, decoded.ignored
+        values = set(np.flatnonzero(np.bincount(decoded.mask.ravel(), minlength=256)).tolist())
+        if values <= {IGNORE}:
+            result.faults.append(fault("empty-mask", self._relative(path)))
+        elif values <= {IGNORE, schema.background_index} and not self.tiles:
+            result.faults.append(fault("background-only", self._relative(path)))
 
-def _emptiness(decoded: DecodedMask, background: int | None) -> str:
-    """Code of the fault that a mask without any tissue has, or the empty string."""
-    values = set(np.flatnonzero(np.bincount(decoded.mask.ravel(), minlength=256)).tolist())
-    if values <= {IGNORE}:
-        return "empty-mask"
-    return "background-only" if values <= {IGNORE, background} else ""
+    def _attempt(self, result: Inspection, path: Path | None, read: Callable[[Path], T]) -> T | None:
+        if path is None:
+            return None
+        try:
+            return read(path)
+        except FaultError as error:
+            result.faults.append(replace(error.fault, file=self._relative(path)))
+            return None
 
-
-def _attempt(task: Task, outcome: Outcome, path: Path, read: Callable[[Path], T]) -> T | None:
-    try:
-        return read(path)
-    except FaultError as error:
-        outcome.faults.append(replace(error.fault, file=_relative(task, path)))
-        return None
-
-
-def _relative(task: Task, path: Path) -> str:
-    return printable(path.relative_to(task.root).as_posix())
-
-
-# Pathologists' own measurements, which may come with a dataset as ``measurements.csv``.
-#
-# Columns: ``name`` (a section of the dataset), ``clearance_um`` (tumour to margin) and ``depth_um`` (of invasion),
-# both in µm, of which one may be empty; optionally ``reader`` (who measured) and ``note``. A section may have
-# one row per reader.
+    def _relative(self, path: Path) -> str:
+        return printable(path.relative_to(self.root).as_posix())
 
 
 COLUMNS = ("name", "clearance_um", "depth_um")
+"""Of ``measurements.csv``, in µm; one of the two may be empty. Optional: ``reader`` (who measured) and ``note``."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one reader measured on one section; None where it was not assessed."""
+    """What one reader measured on one section (tumour to margin, depth of invasion); None: not assessed."""
 
     clearance_um: float | None
     depth_um: float | None
@@ -126,16 +109,12 @@ class Measurement:
 Measurements = dict[str, tuple[Measurement, ...]]
 
 
-def read_measurements(root: Path, *, names: Collection[str] | None = None) -> Measurements:
-    """Measurements by section name; empty where the dataset brings none.
-
-    ``names`` are the sections of the dataset, looked up where they are not given.
-    """
+def read_measurements(root: Path) -> Measurements:
+    """Pathologists' own measurements by section name; empty where the dataset brings none."""
     root = Path(root)
     if not (root / MEASUREMENTS).exists():
         return {}
-    known = {case.name for case in survey_dataset(root).cases} if names is None else names
-    measurements, faults = check_measurements(root, known)
+    measurements, faults = check_measurements(root, {case.name for case in survey_dataset(root).cases})
     if faults:
         first = faults[0]
         raise DataError(
@@ -188,13 +167,6 @@ def _micrometres(column: str, cell: str) -> float | None:
     if value < 0:
         raise DataError(f"negative {column}", got=cell, expected="0 or more µm")
     return value
-
-
-# Walk a whole dataset, decode every file, and report every fault; nothing stops at the first one.
-
-
-SIZE_TOLERANCE = 0.01
-"""Share by which the sizes of two resolutions may miss the ratio of their factors; a pixel is always allowed."""
 
 
 @dataclass(frozen=True)
@@ -277,8 +249,8 @@ def check_dataset(
     """
     survey = survey_dataset(Path(root))
     tiles = survey.layout == "masks"
-    tasks = [Task(survey.root, case, survey.schema, tiles, max_pixels) for case in survey.cases]
-    outcomes = list(progress.track(_inspect_all(tasks, jobs), total=len(tasks), label="checking"))
+    inspect = Inspector(survey.root, survey.schema, tiles, max_pixels)
+    outcomes = list(progress.track(_inspect_all(inspect, survey.cases, jobs), len(survey.cases), "checking"))
     measurements, faults = check_measurements(survey.root, {case.name for case in survey.cases})
     findings = [*survey.faults, *faults, *_level_faults(survey, outcomes), *_missing_splits(survey)]
     findings += [finding for outcome in outcomes for finding in outcome.faults]
@@ -300,35 +272,36 @@ def _report_order(finding: Fault) -> tuple[Any, ...]:
     return list(KINDS).index(finding.code), natural(finding.file), natural(finding.found)
 
 
-def _inspect_all(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
-    """Outcomes in the order of the tasks."""
+def _inspect_all(inspect: Inspector, cases: Sequence[Case], jobs: int) -> Iterator[Inspection]:
+    """Inspections in the order of the cases."""
     done = 0
-    while done < len(tasks):
-        rest = tasks[done:]
+    while done < len(cases):
+        rest = cases[done:]
         # parallel_map takes a single item in this process, where a crash would end the walk.
-        outcomes = map(_inspect_alone, rest) if jobs > 1 == len(rest) else parallel_map(inspect_case, rest, jobs)
+        alone = partial(_inspect_alone, inspect)
+        outcomes = map(alone, rest) if jobs > 1 == len(rest) else parallel_map(inspect, rest, jobs)
         try:
             for outcome in outcomes:
                 done += 1
                 yield outcome
         except DataError:
-            # A worker died. Whoever did it is among the first ones not done, so these go one by one.
-            yield _inspect_alone(tasks[done])
+            # A worker died. Its case is among the first ones not done, so these go one by one.
+            yield alone(cases[done])
             done += 1
 
 
-def _inspect_alone(task: Task) -> Outcome:
-    """Outcome of a task in a process of its own, which may die without harm."""
+def _inspect_alone(inspect: Inspector, case: Case) -> Inspection:
+    """Inspect a case in a process of its own, which may die without harm."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
-            return pool.submit(inspect_case, task).result()
+            return pool.submit(inspect, case).result()
         except BrokenProcessPool:
             found = "its decoder was killed: not enough memory, or a damaged file"
-            paths = [path.relative_to(task.root) for path in (task.case.image, task.case.mask) if path]
-            return Outcome(faults=[fault("unreadable", path, found) for path in paths])
+            paths = [path.relative_to(inspect.root) for path in (case.image, case.mask) if path]
+            return Inspection(faults=[fault("unreadable", path, found) for path in paths])
 
 
-def _level_faults(survey: Survey, outcomes: list[Outcome]) -> list[Fault]:
+def _level_faults(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
     """Sections whose size at a coarser level does not follow from the size at their finest."""
     sizes: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for case, outcome in zip(survey.cases, outcomes, strict=True):
@@ -350,18 +323,16 @@ def _level_faults(survey: Survey, outcomes: list[Outcome]) -> list[Fault]:
 def _missing_splits(survey: Survey) -> list[Fault]:
     """A dataset that is split needs all three to be trained and scored with; one that is not split yet needs none."""
     counts = _count_splits(survey)
-    return [
-        fault("missing-split", CASES, f"no section in {split}") for split in SPLITS if counts and split not in counts
-    ]
+    missing = [split for split in SPLITS if counts and split not in counts]
+    return [fault("missing-split", CASES, f"no section in {split}") for split in missing]
 
 
 def _count_splits(survey: Survey) -> dict[str, int]:
-    split_of = {case.name: case.split for case in survey.cases}
-    counts = Counter(split_of.values())
+    counts = Counter({case.name: case.split for case in survey.cases}.values())
     return {split: counts[split] for split in SPLITS if counts[split]}
 
 
-def _summarise_levels(survey: Survey, outcomes: list[Outcome]) -> tuple[LevelSummary, ...]:
+def _summarise_levels(survey: Survey, outcomes: list[Inspection]) -> tuple[LevelSummary, ...]:
     summaries = []
     for level in dict.fromkeys(case.level for case in survey.cases):
         pairs = [(c, o) for c, o in zip(survey.cases, outcomes, strict=True) if c.level == level]
@@ -371,7 +342,7 @@ def _summarise_levels(survey: Survey, outcomes: list[Outcome]) -> tuple[LevelSum
     return tuple(summaries)
 
 
-def _sum_strays(outcomes: list[Outcome]) -> Strays:
+def _sum_strays(outcomes: list[Inspection]) -> Strays:
     pixels = sum(outcome.strays for outcome in outcomes)
     return Strays(
         pixels=pixels,

@@ -6,28 +6,17 @@ import csv
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 
 from ntrm.core.errors import DataError, NtrmError, columns_hint
 from ntrm.core.io import by_column, read_rows
 from ntrm.core.mpp import Resolution
-from ntrm.data.dataset import SPLITS
+from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import Fault, fault
 
 GOOD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 """Names that are safe as a file, a folder, a link and a CSV cell everywhere."""
-
-
-@dataclass(frozen=True)
-class CaseRow:
-    """One row of ``cases.csv``."""
-
-    name: str
-    group: str
-    split: str | None
-    resolution: Resolution | None
-    cancer: str
 
 
 def is_good_name(name: str) -> bool:
@@ -68,19 +57,19 @@ def read_columns(
     return columns, [by_column(columns, row) for row in rows]
 
 
-def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, CaseRow], list[Fault]]:
-    """Rows of ``cases.csv`` by name, and what is wrong with them.
+def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[Fault]]:
+    """Rows of ``cases.csv`` by name, as cases without files, and what is wrong with them.
 
     Columns name, group, split; mpp where it is needed; optionally mpp_y and cancer. An empty split means not split yet.
     """
     table = read_table(path, ("name", "group", "split"))
-    rows: dict[str, CaseRow] = {}
+    rows: dict[str, Case] = {}
     faults: list[Fault] = []
     if mpp_needed and table and "mpp" not in table[0]:
         faults.append(fault("no-mpp", path.name, "no column mpp"))
         mpp_needed = False
     for line, cells in enumerate(table, start=2):
-        where = f"row {line} ({cells['name']})"
+        name, where = cells["name"], f"row {line} ({cells['name']})"
         faults += [fault("bad-cases", path.name, f"{where}: {found}") for found in _row_faults(cells, rows)]
         resolution = None
         if mpp_needed or cells.get("mpp"):
@@ -88,31 +77,20 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, CaseRow], lis
                 resolution = Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
             except NtrmError as error:
                 faults.append(fault("no-mpp", path.name, f"{where}: {error.got}"))
-        rows.setdefault(cells["name"], _case_row(cells, resolution))
+        split = cells["split"] if cells["split"] in SPLITS else None
+        case = Case(name, None, None, cells["group"] or name, split, resolution, cancer=cells.get("cancer", ""))
+        rows.setdefault(name, case)
     return rows, faults + patient_faults(path.name, [(row.name, row.group, row.split) for row in rows.values()])
 
 
-def _case_row(cells: dict[str, str], resolution: Resolution | None) -> CaseRow:
-    return CaseRow(
-        name=cells["name"],
-        group=cells["group"] or cells["name"],
-        split=cells["split"] if cells["split"] in SPLITS else None,
-        resolution=resolution,
-        cancer=cells.get("cancer", ""),
-    )
-
-
-def _row_faults(cells: dict[str, str], rows: dict[str, CaseRow]) -> list[str]:
-    found = []
-    if not cells["name"]:
-        found.append("no name")
-    if cells["name"] in rows:
-        found.append("a second row for this name")
-    if not cells["group"]:
-        found.append("no group (patient)")
-    if cells["split"] not in {*SPLITS, ""}:
-        found.append(f"unknown split {cells['split']!r}, not one of {', '.join(SPLITS)}")
-    return found
+def _row_faults(cells: dict[str, str], rows: Collection[str]) -> list[str]:
+    faults = {
+        "no name": not cells["name"],
+        "a second row for this name": cells["name"] in rows,
+        "no group (patient)": not cells["group"],
+        f"unknown split {cells['split']!r}, not one of {', '.join(SPLITS)}": cells["split"] not in {*SPLITS, ""},
+    }
+    return [words for words, present in faults.items() if present]
 
 
 def fault_of(error: NtrmError, code: str, file: str) -> Fault:

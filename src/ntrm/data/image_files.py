@@ -35,33 +35,34 @@ from ntrm.data.faults import FaultError
 PNG, JPEG, TIFF = "PNG", "JPEG", "TIFF"
 RGB8, RGBA8, GREY8, PALETTE = "8-bit RGB", "8-bit RGB with alpha", "8-bit grey", "palette"
 
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", PNG),
-    (b"\xff\xd8\xff", JPEG),
-    (b"II*\x00", TIFF),
-    (b"MM\x00*", TIFF),
-    (b"II+\x00", TIFF),
-    (b"MM\x00+", TIFF),
-)
+_MAGIC = {
+    PNG: (b"\x89PNG\r\n\x1a\n",),
+    JPEG: (b"\xff\xd8\xff",),
+    TIFF: (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"),
+}
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: PALETTE, 4: "grey with alpha", 6: "RGB with alpha"}
 _JPEG_MODES = {"L": GREY8, "RGB": RGB8, "CMYK": "8-bit CMYK"}
 _FLOAT = 3  # TIFF SampleFormat
 
 BROKEN = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    RuntimeError,
-    AttributeError,
-    SyntaxError,
-    EOFError,
-    MemoryError,
-    struct.error,
-    zlib.error,
+    *(OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, AttributeError, SyntaxError),
+    *(EOFError, MemoryError, struct.error, zlib.error),
 )
 """What the decoders are known to raise on damaged files; none of it may reach a user as a traceback."""
+
+MAX_PIXELS = 400_000_000
+"""Largest image that is decoded: a small file may claim any size, and decoding costs up to 10 bytes per pixel."""
+
+MAX_STRAY = 0.01
+"""Largest fraction of a mask's pixels that may have a colour outside the palette."""
+
+_BAND_PIXELS = 4_000_000
+"""Colours are looked up in bands of rows of about this size, which bounds the memory of the look-up."""
+
+IGNORE_RGB = (255, 255, 255)
+"""Colour of unknown pixels in RGB masks: white is no tissue's colour and reads back as ignore."""
+
+Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Header:
 
 @contextmanager
 def decoding(path: Path) -> Iterator[None]:
-    """Turn whatever a decoder raises into one of our errors; what it would log or warn about is said there too."""
+    """Turn whatever a decoder raises into one of our errors, and silence what it would log or warn about."""
     log = logging.getLogger("tifffile")
     log.addFilter(_mute)
     try:
@@ -84,9 +85,8 @@ def decoding(path: Path) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     except PermissionError as error:
-        raise FaultError(
-            "unreadable", path, found="no permission to read it", hint="change the file's permissions"
-        ) from error
+        hint = "change the file's permissions"
+        raise FaultError("unreadable", path, found="no permission to read it", hint=hint) from error
     except BROKEN as error:
         found = f"{type(error).__name__}: {error}".strip(": ")
         raise FaultError("truncated" if "truncated" in found.lower() else "unreadable", path, found=found) from error
@@ -103,11 +103,11 @@ def read_header(path: Path) -> Header:
     with decoding(path):
         with path.open("rb") as stream:
             start = stream.read(33)
-        kind = next((kind for magic, kind in _MAGIC if start.startswith(magic)), None)
+        kind = next((kind for kind, magic in _MAGIC.items() if start.startswith(magic)), None)
         if kind is None:
             found = f"bytes {start[:8]!r}" if start else "an empty file"
             raise FaultError("unreadable", path, found=found, expected="a PNG, JPEG or TIFF file")
-        header = {PNG: _png_header, JPEG: _jpeg_header, TIFF: _tiff_header}[kind](path, start)
+        header = _png_header(path, start) if kind == PNG else {JPEG: _jpeg_header, TIFF: _tiff_header}[kind](path)
     if header.height < 1 or header.width < 1:
         raise FaultError("unreadable", path, found=f"a size of {header.width} × {header.height}")
     return header
@@ -129,13 +129,13 @@ def _png_header(path: Path, start: bytes) -> Header:
     return Header(PNG, height, width, name if name == PALETTE else f"{bits}-bit {name}")
 
 
-def _jpeg_header(path: Path, _start: bytes) -> Header:
+def _jpeg_header(path: Path) -> Header:
     # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
     with JpegImageFile(path) as image:
         return Header(JPEG, image.height, image.width, _JPEG_MODES.get(image.mode, image.mode))
 
 
-def _tiff_header(path: Path, _start: bytes) -> Header:
+def _tiff_header(path: Path) -> Header:
     with open_tiff_page(path) as page:
         return Header(TIFF, int(page.imagelength), int(page.imagewidth), _tiff_pixels(page))
 
@@ -208,10 +208,9 @@ def _check_png(path: Path) -> None:
 
 def _check_jpeg(path: Path) -> None:
     """Look for the end mark near the end (some writers pad); missing scan data is noticed by the decoder."""
-    tail = 65536
     with path.open("rb") as stream:
         size = stream.seek(0, 2)
-        stream.seek(max(0, size - tail))
+        stream.seek(max(0, size - 65536))
         if b"\xff\xd9" not in stream.read():
             raise FaultError("truncated", path, found="a JPEG file without its end mark")
 
@@ -220,26 +219,11 @@ def _check_tiff(path: Path) -> None:
     """Every strip or tile must have been written and must lie inside the file."""
     size = path.stat().st_size
     with open_tiff_page(path) as page:
-        wanted = prod(page.chunked)
-        parts = list(zip(page.dataoffsets, page.databytecounts, strict=True))
-    there = sum(offset > 0 and count > 0 and offset + count <= size for offset, count in parts)
-    if there < wanted:
-        raise FaultError("truncated", path, found=f"{there} of {wanted} strips or tiles")
-
-
-# Image and mask files as arrays: strictly 8-bit, complete, and never larger than a stated limit.
-
-
-MAX_PIXELS = 400_000_000
-"""Largest image that is decoded: a small file may claim any size, and decoding costs up to 10 bytes per pixel."""
-
-MAX_STRAY = 0.01
-"""Largest share of a mask's pixels that may have a colour outside the palette."""
-
-_BAND_PIXELS = 4_000_000
-"""Colours are looked up in bands of rows of about this size, which bounds the memory of the look-up."""
-
-Pixels = NDArray[np.uint8]
+        expected = prod(page.chunked)
+        segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+    written = sum(offset > 0 and count > 0 and offset + count <= size for offset, count in segments)
+    if written < expected:
+        raise FaultError("truncated", path, found=f"{written} of {expected} strips or tiles")
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -250,7 +234,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> Pixels:
     """Pixels (H, W, 3) of an 8-bit RGB PNG, JPEG or TIFF file; what is transparent in a PNG is white."""
-    header = _affordable(path := Path(path), max_pixels)
+    header = _limited_header(path := Path(path), max_pixels)
     transparent = header.kind == PNG and header.pixels == RGBA8
     if header.pixels != RGB8 and not transparent:
         raise FaultError("not-rgb8", path, found=header.pixels)
@@ -271,7 +255,7 @@ def read_mask(
     path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS, max_stray: float = MAX_STRAY
 ) -> DecodedMask:
     """Class indices of a mask: RGB by the schema's palette, indexed by value; 255 is ignore."""
-    header = _affordable(path := Path(path), max_pixels)
+    header = _limited_header(path := Path(path), max_pixels)
     if header.kind == JPEG or header.pixels not in {RGB8, GREY8, PALETTE}:
         raise FaultError("mask-format", path, found=f"{header.kind}, {header.pixels}")
     pixels, palette = _decode(path, header)
@@ -280,15 +264,11 @@ def read_mask(
     return _by_value(path, pixels, palette, schema)
 
 
-def _affordable(path: Path, max_pixels: int) -> Header:
+def _limited_header(path: Path, max_pixels: int) -> Header:
     header = read_header(path)
     if header.height * header.width > max_pixels:
-        raise FaultError(
-            "too-large",
-            path,
-            found=f"{header.width} × {header.height} pixels",
-            expected=f"at most {max_pixels:,} pixels",
-        )
+        found = f"{header.width} × {header.height} pixels"
+        raise FaultError("too-large", path, found=found, expected=f"at most {max_pixels:,} pixels")
     return header
 
 
@@ -296,12 +276,10 @@ def _decode(path: Path, header: Header) -> tuple[Pixels, list[RGB]]:
     """Pixels as they are stored, and the palette of an indexed PNG."""
     check_complete(path, header)
     with decoding(path):
-        if header.kind == PNG:
-            pixels, palette = _with_pillow(PngImageFile, path)
-        elif header.kind == JPEG:
-            pixels, palette = _with_pillow(JpegImageFile, path)
-        else:
+        if header.kind == TIFF:
             pixels, palette = _read_tiff(path), []
+        else:
+            pixels, palette = _with_pillow(PngImageFile if header.kind == PNG else JpegImageFile, path)
     channels = {RGB8: (3,), RGBA8: (4,)}.get(header.pixels, ())
     if pixels.shape != (header.height, header.width, *channels) or pixels.dtype != np.uint8:
         raise FaultError("unreadable", path, found=f"{pixels.dtype} pixels of shape {pixels.shape}")
@@ -333,9 +311,7 @@ def _read_tiff(path: Path) -> Pixels:
 def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema, max_stray: float) -> DecodedMask:
     rows = max(1, _BAND_PIXELS // pixels.shape[1])
     bands = [schema.decode(pixels[start : start + rows]) for start in range(0, len(pixels), rows)]
-    worst: Counter[Any] = Counter()
-    for band in bands:
-        worst.update(dict(band.worst))
+    worst = sum((Counter(dict(band.worst)) for band in bands), Counter[RGB]())
     decoded = DecodedMask(
         mask=np.concatenate([band.mask for band in bands]),
         strays=sum(band.strays for band in bands),
@@ -344,12 +320,9 @@ def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema, max_stray: floa
     )
     if decoded.stray_share > max_stray:
         colours = ", ".join(f"{colour} × {count}" for colour, count in decoded.worst[:3])
-        raise FaultError(
-            "stray-colours",
-            path,
-            found=f"{decoded.stray_share:.1%} of the pixels, most often {colours}",
-            expected=f"at most {max_stray:.1%} of the pixels outside the palette of {', '.join(schema.names)}",
-        )
+        found = f"{decoded.stray_share:.1%} of the pixels, most often {colours}"
+        expected = f"at most {max_stray:.1%} of the pixels outside the palette of {', '.join(schema.names)}"
+        raise FaultError("stray-colours", path, found=found, expected=expected)
     return decoded
 
 
@@ -363,24 +336,13 @@ def _by_value(path: Path, pixels: Pixels, palette: list[RGB], schema: LabelSchem
     for value, colour in enumerate(palette[: len(schema)]):
         named = class_of.get(colour)
         if counts[value] and named is not None and named.index != value:
-            raise FaultError(
-                "palette-order",
-                path,
-                found=f"index {value} ({schema.names[value]}) has the colour of {named.name}, {colour}",
-            )
+            found = f"index {value} ({schema.names[value]}) has the colour of {named.name}, {colour}"
+            raise FaultError("palette-order", path, found=found)
     return DecodedMask(mask=pixels, strays=0, ignored=0)
-
-
-# Images and masks to files as the skin dataset has them: RGB TIFF with µm/px, RGB or indexed PNG masks.
-
-
-IGNORE_RGB = (255, 255, 255)
-"""Colour of unknown pixels in RGB masks: white is no tissue's colour and reads back as ignore."""
 
 
 def write_image(path: Path, image: NDArray[np.uint8], resolution: Resolution) -> None:
     """Write an RGB TIFF, deflated in strips, with its µm/px in its tags; its bytes depend on nothing else."""
-    pixels_per_cm = (1e4 / resolution.x, 1e4 / resolution.y)
     with whole_file(path) as partial:
         tifffile.imwrite(
             partial,
@@ -389,7 +351,7 @@ def write_image(path: Path, image: NDArray[np.uint8], resolution: Resolution) ->
             compression="zlib",
             predictor=False,
             rowsperstrip=64,
-            resolution=pixels_per_cm,
+            resolution=(1e4 / resolution.x, 1e4 / resolution.y),
             resolutionunit="CENTIMETER",
             software="ntrm",
             metadata=None,
@@ -404,10 +366,9 @@ def write_rgb_mask(path: Path, mask: Mask, schema: LabelSchema) -> None:
 
 def write_indexed_mask(path: Path, mask: Mask, schema: LabelSchema) -> None:
     """Write a mask as indexed PNG: the pixel is the class index, 255 is ignore, the palette is for looking at."""
-    picture = Image.fromarray(mask)
     palette = np.zeros((256, 3), dtype=np.uint8)
-    palette[: len(schema)] = schema.palette
-    palette[IGNORE] = IGNORE_RGB
+    palette[: len(schema)], palette[IGNORE] = schema.palette, IGNORE_RGB
+    picture = Image.fromarray(mask)
     picture.putpalette(palette.tobytes())
     with whole_file(path) as partial:
         picture.save(partial, format="PNG", compress_level=6)

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import level_factor, level_resolution
-from ntrm.data.csv_tables import CaseRow, fault_of, is_good_name, patient_faults, read_cases, read_table
+from ntrm.data.csv_tables import fault_of, is_good_name, patient_faults, read_cases, read_table
 from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.faults import Fault, fault
 from ntrm.data.image_files import RGB8, read_header
@@ -71,9 +72,6 @@ def _patient_by_section() -> dict[str, str]:
     }
 
 
-# Which files a dataset folder holds and how they belong together, without decoding any of them.
-
-
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 CLASSES, CASES, MEASUREMENTS = "classes.csv", "cases.csv", "measurements.csv"
 
@@ -102,8 +100,7 @@ class Survey:
         return path.relative_to(self.root).as_posix()
 
 
-@dataclass(frozen=True)
-class Place:
+class Folders(NamedTuple):
     """One folder of images and one of masks that belong together."""
 
     level: str
@@ -115,10 +112,10 @@ def survey_dataset(root: Path) -> Survey:
     """Walk a dataset folder of any layout; raises only where it is no dataset at all."""
     if not root.is_dir():
         raise UsageError("no such dataset folder", got=root, expected="a folder", hint="check the path")
-    layout, places = _find_layout(root)
+    layout, pairs = _find_layout(root)
     survey = Survey(root, layout)
-    for place in places:
-        _pair_up(survey, place)
+    for folders in pairs:
+        _pair_up(survey, folders)
     if not survey.cases:
         survey.faults.append(fault("empty-dataset", "."))
     _find_schema(survey)
@@ -134,14 +131,10 @@ def natural(name: str) -> tuple[list[tuple[int, str] | str], str]:
     >>> sorted(["BCC_10", "BCC_2"], key=natural)
     ['BCC_2', 'BCC_10']
     """
-    parts = re.split(r"([0-9]+)", name)
-    return [_size(part) if i % 2 else part for i, part in enumerate(parts)], name
-
-
-def _size(digits: str) -> tuple[int, str]:
-    """Sorts as the number does; of digits without end Python would make no number."""
-    plain = digits.lstrip("0")
-    return len(plain), plain
+    # Digits compare by their count first: of a very long number Python would make no int.
+    texts = re.split(r"([0-9]+)", name)
+    numbers = [text.lstrip("0") for text in texts]
+    return [(len(numbers[i]), numbers[i]) if i % 2 else text for i, text in enumerate(texts)], name
 
 
 def _dataset_above(root: Path) -> str:
@@ -152,25 +145,22 @@ def _dataset_above(root: Path) -> str:
     return "arrange the folders like this" if folder == root else f"give {folder}, which holds Images and Masks"
 
 
-def _find_layout(root: Path) -> tuple[str, list[Place]]:
+def _find_layout(root: Path) -> tuple[str, list[Folders]]:
     for base in (root, root / "data"):
         levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(LEVEL, folder.name)]
-        places = [
-            Place(folder.name, _folder(folder, "Images"), _folder(folder, "Masks"))
-            for folder in levels
-            if _folder(folder, "Images").is_dir() or _folder(folder, "Masks").is_dir()
-        ]
-        if any(place.images and place.images.is_dir() for place in places):
-            return "queensland", places
-        if places:
-            return "masks", [Place(place.level, None, place.masks) for place in places]
+        pairs = [Folders(folder.name, _folder(folder, "Images"), _folder(folder, "Masks")) for folder in levels]
+        pairs = [pair for pair in pairs if pair.masks.is_dir() or (pair.images and pair.images.is_dir())]
+        if any(pair.images and pair.images.is_dir() for pair in pairs):
+            return "queensland", pairs
+        if pairs:
+            return "masks", [pair._replace(images=None) for pair in pairs]
     images, masks = _folder(root, "Images"), _folder(root, "Masks")
     if images.is_dir():
-        return "plain", [Place("", images, masks)]
+        return "plain", [Folders("", images, masks)]
     if masks.is_dir():
-        return "masks", [Place("", None, masks)]
+        return "masks", [Folders("", None, masks)]
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
-        return "masks", [Place("", None, root)]
+        return "masks", [Folders("", None, root)]
     raise DataError(
         f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, hint=_dataset_above(root)
     )
@@ -183,16 +173,16 @@ def _folder(base: Path, name: str) -> Path:
     return next((path for path in sorted(base.iterdir()) if path.name.lower() == name.lower()), base / name)
 
 
-def _pair_up(survey: Survey, place: Place) -> None:
-    images = _scan(survey, place.images) if place.images else {}
-    masks = _scan(survey, place.masks)
+def _pair_up(survey: Survey, folders: Folders) -> None:
+    images = _scan(survey, folders.images) if folders.images else {}
+    masks = _scan(survey, folders.masks)
     for name in sorted({*images, *masks}):
         image, mask = images.get(name), masks.get(name)
         if mask is None and image is not None:
             survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
-        if image is None and mask is not None and place.images:
+        if image is None and mask is not None and folders.images:
             survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
-        survey.cases.append(Case(name, image, mask, group=name, level=place.level))
+        survey.cases.append(Case(name, image, mask, group=name, level=folders.level))
 
 
 def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
@@ -202,7 +192,7 @@ def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
     except OSError as error:
         survey.faults.append(fault("unreadable", survey.relative(folder), f"the folder: {error.strerror}"))
         return {}
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     first: dict[str, Path] = {}
     for path in paths:
         survey.faults += _odd_entry(survey, path)
@@ -211,8 +201,8 @@ def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
         twin = first.setdefault(path.stem.casefold(), path)
         if twin != path:
             survey.faults.append(fault("duplicate-name", survey.relative(path), f"{path.name} beside {twin.name}"))
-        found.setdefault(path.stem, path)
-    return found
+        files.setdefault(path.stem, path)
+    return files
 
 
 def _odd_entry(survey: Survey, path: Path) -> list[Fault]:
@@ -259,7 +249,7 @@ def _is_rgb(cases: Iterable[Case]) -> bool:
 
 def _add_rows(survey: Survey) -> None:
     """Give every case its patient, split, cancer type and µm/px."""
-    rows: dict[str, CaseRow] = {}
+    rows: dict[str, Case] = {}
     plain = survey.layout == "plain"
     path = next((base / CASES for base in (survey.root, survey.root / "data") if (base / CASES).exists()), None)
     if path is not None:
@@ -267,12 +257,12 @@ def _add_rows(survey: Survey) -> None:
         survey.faults += faults
     elif plain:
         survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
-    survey.cases = [_complete(case, rows.get(case.name), survey.layout) for case in survey.cases]
+    survey.cases = [_complete(case, rows.get(case.name)) for case in survey.cases]
     if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
         survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
 
 
-def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[str, CaseRow], list[Fault]]:
+def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[str, Case], list[Fault]]:
     try:
         rows, faults = read_cases(path, mpp_needed=mpp_needed)
     except DataError as error:
@@ -284,22 +274,12 @@ def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[s
     return rows, faults
 
 
-def _complete(case: Case, row: CaseRow | None, layout: str) -> Case:
-    case = replace(
-        case,
-        group=patient_of(section_of(case.name)),
-        cancer=cancer_of(case.name),
-        resolution=level_resolution(case.level) if case.level else None,
-    )
+def _complete(case: Case, row: Case | None) -> Case:
+    cancer, resolution = cancer_of(case.name), level_resolution(case.level) if case.level else None
     if row is None:
-        return case
-    return replace(
-        case,
-        group=row.group,
-        split=row.split,
-        cancer=row.cancer or case.cancer,
-        resolution=case.resolution or row.resolution,
-    )
+        return replace(case, group=patient_of(case.name), cancer=cancer, resolution=resolution)
+    resolution = resolution or row.resolution
+    return replace(case, group=row.group, split=row.split, cancer=row.cancer or cancer, resolution=resolution)
 
 
 def _note_missing_levels(survey: Survey) -> None:
@@ -312,10 +292,8 @@ def _note_missing_levels(survey: Survey) -> None:
             survey.faults.append(fault("missing-level", name, f"not at {level}"))
 
 
-# Dataset folders as cases, ready for use: the one way in for everything that reads a dataset.
-
-
 _SHOWN = 5
+"""Faults that an error lists."""
 
 REFUSED = {"no-mpp", "patient-split"}
 """Faults of sound files that still forbid their use."""
@@ -332,25 +310,25 @@ def open_dataset(root: Path, *, level: str | None = None, cases_file: Path | Non
     levels = {case.level for case in survey.cases}
     if level is not None and level not in levels:
         raise choices_error(f"no such resolution in {root}", level, sorted(levels - {""}) or ["(the layout has none)"])
-    faults = [found for found in survey.faults if _matters(found, levels - {level} if level else set())]
+    faults = [finding for finding in survey.faults if _matters(finding, levels - {level} if level else set())]
     cases = tuple(case for case in survey.cases if level in (None, case.level))
     if cases_file is not None:
-        faults = [found for found in faults if found.code != "patient-split"]
+        faults = [finding for finding in faults if finding.code != "patient-split"]
         cases = _with_splits(cases, Path(cases_file))
     if faults or survey.schema is None:
         raise _refusal(survey, faults)
     return Dataset(root=survey.root, layout=survey.layout, schema=survey.schema, cases=cases)
 
 
-def _matters(found: Fault, other_levels: set[str]) -> bool:
-    return found.severity == "fault" and not other_levels.intersection(Path(found.file).parts)
+def _matters(finding: Fault, other_levels: set[str]) -> bool:
+    return finding.severity == "fault" and not other_levels.intersection(Path(finding.file).parts)
 
 
 def _refusal(survey: Survey, faults: list[Fault]) -> NtrmError:
-    lines = [f"{found.file}: {found.title} ({found.found})" for found in faults[:_SHOWN]]
+    lines = [f"{finding.file}: {finding.title} ({finding.found})" for finding in faults[:_SHOWN]]
     lines += [f"… and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
     # Nothing is damaged then, but going on would mean guessing, or testing on patients that were trained on.
-    kind = RefusedError if all(found.code in REFUSED for found in faults) else DataError
+    kind = RefusedError if all(finding.code in REFUSED for finding in faults) else DataError
     return kind(
         f"{survey.root} cannot be used as a dataset",
         got="\n            ".join(lines),
@@ -377,6 +355,6 @@ def _with_splits(cases: tuple[Case, ...], path: Path) -> tuple[Case, ...]:
     for grouping in ([c.group for c in chosen], [rows[c.name]["group"] for c in chosen]):
         torn = patient_faults(path.name, [(c.name, g, c.split) for c, g in zip(chosen, grouping, strict=True)])
         if torn:
-            found = torn[0]
-            raise RefusedError(f"{path}: {found.title}", got=found.found, expected=found.expected, hint=found.hint)
+            first = torn[0]
+            raise RefusedError(f"{path}: {first.title}", got=first.found, expected=first.expected, hint=first.hint)
     return chosen

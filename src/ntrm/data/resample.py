@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,8 @@ def area_average(image: NDArray[np.uint8], factor_y: Factor, factor_x: Factor) -
     """
     planes = image.reshape(*image.shape[:2], -1)
     rows, columns = area_weights(image.shape[0], factor_y), area_weights(image.shape[1], factor_x)
-    area = _area(rows, columns)[..., None]
+    # Area of every output pixel, smaller where it is cut off at the border: (h, w, 1).
+    area = np.outer(rows.sum(axis=1), columns.sum(axis=1))[..., None]
     out = np.empty((*area.shape[:2], planes.shape[2]), dtype=np.uint8)
     for inside, outside, weights in _bands(rows, image.shape[1]):
         sums = _weighted_sums(planes[inside], weights, columns)
@@ -76,7 +77,8 @@ def majority_vote(mask: Mask, factor_y: Factor, factor_x: Factor, classes: int) 
     for inside, outside, weights in _bands(rows, mask.shape[1]):
         band, winner = mask[inside], out[outside]
         most = np.zeros(winner.shape)
-        for label in _labels(band, classes):
+        present = np.flatnonzero(pixel_counts(band, classes))
+        for label in np.where(present == classes, IGNORE, present).tolist():
             votes = _weighted_sums((band == label)[..., None], weights, columns)[..., 0]
             winner[votes > most] = label
             np.maximum(most, votes, out=most)
@@ -109,11 +111,6 @@ def _exact(factor: Factor) -> Fraction:
     return Fraction(factor).limit_denominator(1_000_000)
 
 
-def _area(rows: Weights, columns: Weights) -> NDArray[np.float64]:
-    """Area of every output pixel, smaller where it is cut off at the border: (h, w)."""
-    return np.outer(rows.sum(axis=1), columns.sum(axis=1))
-
-
 def _bands(rows: Weights, width: int) -> Iterator[tuple[slice, slice, Weights]]:
     """Input rows, the output rows they make up, and the weights between them; bounds the memory."""
     height, length = rows.shape
@@ -133,17 +130,6 @@ def _weighted_sums(planes: NDArray[Any], rows: Weights, columns: Weights) -> NDA
     sums: NDArray[np.float64] = (columns @ upright).reshape(columns.shape[0], -1, channels).transpose(1, 0, 2)
     return sums
 
-
-def _labels(band: Mask, classes: int) -> list[int]:
-    """Labels in ``band``, ascending."""
-    labels: list[int] = np.flatnonzero(pixel_counts(band, classes)).tolist()
-    return [IGNORE if label == classes else label for label in labels]
-
-
-# Coarser resolutions of a dataset, derived from its finest one: area averages for images, majority votes for masks.
-
-
-__all__ = ["ResampleResult", "area_average", "majority_vote", "resample_dataset", "shrunk_length"]
 
 SIDECARS = (CLASSES, CASES, MEASUREMENTS, "truth.json")
 """Files beside the images that hold at every resolution (lengths in them are µm) and travel along."""
@@ -166,8 +152,7 @@ class ResampleResult:
         return {**asdict(self), "out": str(self.out)}
 
 
-@dataclass(frozen=True)
-class _Target:
+class _Target(NamedTuple):
     """A file to derive."""
 
     path: Path
@@ -175,8 +160,7 @@ class _Target:
     resolution: Resolution
 
 
-@dataclass(frozen=True)
-class _Task:
+class _Task(NamedTuple):
     """A file to read, once, and all that is derived from it."""
 
     source: Path
@@ -211,9 +195,8 @@ def resample_dataset(
 
 def _check_request(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
     if dataset.layout == "masks":
-        raise RefusedError(
-            f"{dataset.root} has masks alone", expected="a dataset with images, layout queensland or plain"
-        )
+        expected = "a dataset with images, layout queensland or plain"
+        raise RefusedError(f"{dataset.root} has masks alone", expected=expected)
     if not levels or (dataset.layout == "plain" and len(levels) > 1):
         raise UsageError(
             "wrong number of resolutions",
@@ -253,9 +236,8 @@ def _tasks(case: Case, dataset: Dataset, levels: Sequence[str], out: Path) -> li
 
 def _target(case: Case, level: str, path: Path) -> _Target:
     if case.resolution is None:
-        raise RefusedError(
-            f"no µm per pixel for {case.name}", expected="a known resolution", hint="add it to cases.csv, column mpp"
-        )
+        hint = "add it to cases.csv, column mpp"
+        raise RefusedError(f"no µm per pixel for {case.name}", expected="a known resolution", hint=hint)
     factor = Fraction(level_factor(level), level_factor(case.level) if case.level else 1)
     if factor < 1:
         raise RefusedError(
@@ -274,14 +256,13 @@ def _run(task: _Task) -> int:
         return 0
     if task.schema is None:
         image = read_image(task.source)
-        for target in missing:
-            write_image(target.path, area_average(image, target.factor, target.factor), target.resolution)
+        for path, factor, resolution in missing:
+            write_image(path, area_average(image, factor, factor), resolution)
         return len(missing)
     write_mask = write_indexed_mask if task.indexed else write_rgb_mask
     mask = read_mask(task.source, task.schema).mask
-    for target in missing:
-        shrunk = majority_vote(mask, target.factor, target.factor, len(task.schema))
-        write_mask(target.path, shrunk, task.schema)
+    for path, factor, _ in missing:
+        write_mask(path, majority_vote(mask, factor, factor, len(task.schema)), task.schema)
     return len(missing)
 
 
@@ -290,15 +271,15 @@ def _is_done(target: _Target, source_size: tuple[int, int]) -> bool:
     if not target.path.exists():
         return False
     height, width = (shrunk_length(length, target.factor) for length in source_size)
-    found = image_size(target.path)
-    if found != (height, width):
-        raise RefusedError(
-            f"{target.path} is there already and is something else",
-            got=f"{found[1]} × {found[0]} pixels",
-            expected=f"{width} × {height} pixels",
-            hint="choose an empty --out, or remove what is there",
-        )
+    size = image_size(target.path)
+    if size != (height, width):
+        raise _occupied(target.path, got=f"{size[1]} × {size[0]} pixels", expected=f"{width} × {height} pixels")
     return True
+
+
+def _occupied(path: Path, **details: str) -> RefusedError:
+    hint = "choose an empty --out, or remove what is there"
+    return RefusedError(f"{path} is there already and is something else", hint=hint, **details)
 
 
 def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
@@ -306,17 +287,12 @@ def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
         source = next((base / name for base in (dataset.root, dataset.root / "data") if (base / name).is_file()), None)
         if source is not None:
             scaled = name == CASES and dataset.layout == "plain"
-            _place(out / name, _scaled_cases(source, level_factor(levels[0])) if scaled else source.read_bytes())
-
-
-def _place(path: Path, content: bytes) -> None:
-    """Write ``content`` unless it is there; other content is somebody else's."""
-    if path.exists() and path.read_bytes() != content:
-        raise RefusedError(
-            f"{path} is there already and is something else", hint="choose an empty --out, or remove what is there"
-        )
-    with whole_file(path) as partial:
-        partial.write_bytes(content)
+            content = _scaled_cases(source, level_factor(levels[0])) if scaled else source.read_bytes()
+            path = out / name
+            if path.exists() and path.read_bytes() != content:
+                raise _occupied(path)
+            with whole_file(path) as partial:
+                partial.write_bytes(content)
 
 
 def _scaled_cases(path: Path, factor: int) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import sha256_of, whole_file, write_rows
+from ntrm.core.io import rows_text, sha256_of, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import read_table
@@ -19,12 +19,12 @@ from ntrm.data.dataset import SPLITS, Dataset
 from ntrm.data.layouts import open_dataset
 
 FRACTIONS = (0.70, 0.15, 0.15)
-"""Shares of the sections in training, validation and test."""
+"""Fractions of the sections in training, validation and test."""
 
 COLUMNS = ("name", "group", "split", "cancer")
 
-_WHOLE = "all sections"
-"""Stratum that every section belongs to besides its cancer type, so that the whole hits the fractions as well."""
+_ALL = "all sections"
+"""Stratum that every section belongs to besides its cancer type, so that the dataset hits the fractions as well."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ class Split:
 
     def write(self, path: Path) -> None:
         """Write the CSV with columns name, group, split, cancer."""
-        with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
-            write_rows(stream, [COLUMNS, *((row.name, row.group, row.split, row.cancer) for row in self.rows)])
+        write_text(path, rows_text([COLUMNS, *((row.name, row.group, row.split, row.cancer) for row in self.rows)]))
 
 
 def read_split(path: Path) -> Split:
@@ -113,9 +112,8 @@ def write_split(root: Path, out: Path, *, fractions: Sequence[float] = FRACTIONS
             expected=f"a file outside {root}",
             hint="choose another --out",
         )
-    split = make_split(
-        open_dataset(root), fractions=fractions, seed=seed, existing=read_split(out) if out.exists() else None
-    )
+    existing = read_split(out) if out.exists() else None
+    split = make_split(open_dataset(root), fractions=fractions, seed=seed, existing=existing)
     split.write(out)
     return split
 
@@ -162,13 +160,13 @@ def make_split(
 
 
 class _Balance:
-    """Sections so far and sections wished, per split and stratum; the strata are the cancer types and the whole."""
+    """Sections so far and sections wished, per split and stratum; the strata are the cancer types and all sections."""
 
     def __init__(self, rows: Sequence[SplitRow], fractions: dict[str, float]) -> None:
         self.chosen: dict[str, str] = {}
         self.strata: dict[str, Counter[str]] = {}
         for row in rows:
-            self.strata.setdefault(row.group, Counter()).update([_WHOLE, f"cancer {row.cancer}"])
+            self.strata.setdefault(row.group, Counter()).update([_ALL, f"cancer {row.cancer}"])
         self.offered = [split for split in SPLITS if fractions[split] > 0]
         total = sum(self.strata.values(), Counter[str]())
         self.wished = {(split, stratum): fractions[split] * total[stratum] for split in SPLITS for stratum in total}
@@ -183,7 +181,7 @@ class _Balance:
 
     def sections(self, patient: str) -> int:
         """How many sections the patient has."""
-        return self.strata[patient][_WHOLE]
+        return self.strata[patient][_ALL]
 
     def put(self, patient: str, split: str) -> None:
         """Give the patient's sections to ``split``."""
@@ -192,7 +190,7 @@ class _Balance:
 
     def best(self, patient: str, left: int) -> str:
         """Where the patient fits best, with ``left`` patients still to place; the last ones fill empty splits."""
-        empty = [split for split in self.offered if not self.placed[split, _WHOLE]]
+        empty = [split for split in self.offered if not self.placed[split, _ALL]]
         return min(empty if left <= len(empty) else self.offered, key=lambda split: self._growth(patient, split))
 
     def _growth(self, patient: str, split: str) -> float:
@@ -256,9 +254,6 @@ def _shuffle_key(seed: int, patient: str) -> str:
 def _some(items: Sequence[str], limit: int = 5) -> str:
     more = f" and {len(items) - limit} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + more
-
-
-# The parts a network learns from, is chosen by and is judged on: one way to get them for every command.
 
 
 @dataclass(frozen=True)
@@ -325,20 +320,21 @@ def few_sections(dataset: Dataset, count: int) -> Dataset:
 
 
 def _common_resolution(dataset: Dataset) -> Resolution:
-    found = {case.name: case.resolution for case in dataset}
-    first = next(iter(found.values()), None)
+    stated = {case.name: case.resolution for case in dataset}
+    first = next(iter(stated.values()), None)
     if first is None:
+        missing = sum(resolution is None for resolution in stated.values())
         raise RefusedError(
             f"{dataset.root}: µm/px is not stated",
-            got=f"{sum(each is None for each in found.values())} of {len(found)} sections without it",
+            got=f"{missing} of {len(stated)} sections without it",
             hint="write it into the column mpp of cases.csv",
         )
-    strange = [name for name, each in found.items() if each is None or not each.same_as(first)]
-    if strange:
-        raise RefusedError(
-            f"{dataset.root}: sections differ in µm/px",
-            got=f"{strange[0]}: {found[strange[0]]}",
-            expected=f"{first} as the others",
-            hint="bring them to one resolution with `ntrm data resample`",
-        )
+    for name, resolution in stated.items():
+        if resolution is None or not resolution.same_as(first):
+            raise RefusedError(
+                f"{dataset.root}: sections differ in µm/px",
+                got=f"{name}: {resolution}",
+                expected=f"{first} as the others",
+                hint="bring them to one resolution with `ntrm data resample`",
+            )
     return first

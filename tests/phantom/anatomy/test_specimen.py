@@ -51,9 +51,9 @@ def test_always_and_never(seed):
 
 def test_damage_only_removes_tissue_or_adds_loose_bits(seed):
     removed = 0
-    for number in range(seed, seed + 5):
+    for number in range(seed, seed + 3):
         plan = draw_plan(number)
-        damaged, whole = paint_mask(plan, 20.1), paint_mask(replace(plan, damage=()), 20.1)
+        damaged, whole = paint_mask(plan, 26.8), paint_mask(replace(plan, damage=()), 26.8)
         changed = damaged != whole
         added = changed & (whole == BKG)
         assert (damaged[changed & ~added] == BKG).all(), f"seed {number}"
@@ -63,9 +63,9 @@ def test_damage_only_removes_tissue_or_adds_loose_bits(seed):
 
 
 def test_a_fragmented_section_is_in_pieces():
-    seeds = [seed for seed in range(300) if draw_specimen(seed, SAMPLING["IEC"], SpecimenParameters()).fragmented][:3]
-    assert seeds
-    for seed in seeds:
+    kind = SpecimenParameters()
+    fragmented = (seed for seed in range(300) if draw_specimen(seed, SAMPLING["IEC"], kind).fragmented)
+    for seed in (next(fragmented), next(fragmented)):
         pieces, _ = label(paint_mask(draw_plan(seed, "IEC"), 20.1) != BKG)
         sizes = np.sort(np.bincount(pieces.ravel())[1:])
         assert sizes[-2] > 0.01 * sizes.sum(), f"seed {seed}"

@@ -44,7 +44,7 @@ def main() -> None:
         else:
             from ntrm.data.layouts import open_dataset
 
-            dataset = open_dataset(options.data, level=options.level)
+            dataset = open_dataset(options.data, resolution=options.level)
         figures = measure(dataset, TileCache(Path(folder, "cache")), options.tiles, options.repeats)
     for name, value in figures.items():
         print(f"{name:<30} {value:>12,.1f}")
@@ -89,7 +89,7 @@ def measure(dataset: Dataset, cache: TileCache, count: int, repeats: int) -> dic
     for _ in range(repeats):
         numbers = random.choices(range(len(tiles)), k=count)
         cached.append(timed(lambda numbers=numbers: [tiles[n] for n in numbers])[0])
-        places = [tiles.places[n] for n in numbers]
+        places = [tiles.sources[n] for n in numbers]
         image_decoded.append(timed(lambda places=places: [decode_image(place) for place in places])[0])
         both_decoded.append(timed(lambda places=places: [decode_both(place, dataset.schema) for place in places])[0])
     return {

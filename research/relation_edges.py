@@ -23,7 +23,7 @@ from ntrm.core.devices import choose_device
 from ntrm.core.io import write_json
 from ntrm.core.labels import IGNORE
 from ntrm.data.cache import TileCache
-from ntrm.data.split import few_sections, open_parts
+from ntrm.data.split import few_sections, open_splits
 from ntrm.data.tiles import GLASS, Window, cut
 from ntrm.evaluation.loaded_model import class_table
 from ntrm.inference.predictor import Predictor
@@ -85,7 +85,7 @@ def cut_edges(
     model: Path, data: Path, out: Path, *, split: str, split_file: Path | None, device: str, aligned: bool = False
 ) -> dict[str, Any] | None:
     """Write ``edges.json`` to ``out``; None for a network that has no edges between tissues."""
-    network, parts = load(model), open_parts(data, split_file=split_file)
+    network, parts = load(model), open_splits(data, splits=split_file)
     if not isinstance(network, SectionModel) or not network.sees_section or network.relation.config.maps == 0:
         return None
     config = network.config

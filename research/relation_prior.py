@@ -29,7 +29,7 @@ from torch import Tensor
 from ntrm.core.io import write_json
 from ntrm.core.labels import IGNORE
 from ntrm.data.cache import TileCache
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.evaluation.loaded_model import class_table
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.metrics.confusion import confusion_tensor
@@ -65,7 +65,7 @@ def run(folder: Path, data: Path, split: str, device: str) -> dict[str, float | 
     """Mean IoU and F1 of the graph as they were, and after each way of estimating anew."""
     network = load(folder / "run" / "model")
     split_file = data / SPLITS if (data / SPLITS).exists() else None
-    parts, schema = open_parts(data, split_file=split_file), network.config.schema
+    parts, schema = open_splits(data, splits=split_file), network.config.schema
     stitching = Stitching(network.config.window, 0 if data.name in RENDERS else A_QUARTER)
     table, sections = class_table(network.config, parts), []
     for case in parts[split]:

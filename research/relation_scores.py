@@ -19,7 +19,7 @@ from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.cache import TileCache
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.evaluation.loaded_model import class_table
 from ntrm.evaluation.sections import SectionAccumulator
 from ntrm.inference.sliding_window import A_QUARTER, Stitching, most_probable
@@ -99,7 +99,7 @@ def score(
     """Write ``confusions.npz`` to ``out``; returns what a row of the study says."""
     begun = time.monotonic()
     torch.manual_seed(0)  # masks that know nothing are drawn
-    network, parts = load(model), open_parts(data, split_file=split_file)
+    network, parts = load(model), open_splits(data, splits=split_file)
     config = network.config
     stitching = Stitching(config.window, 0 if aligned else A_QUARTER)
     table, found, spent = class_table(config, parts), [], 0.0

@@ -25,7 +25,7 @@ from ntrm.core.devices import choose_device, choose_layout, choose_precision
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.io import whole_file, write_json
 from ntrm.core.labels import LabelSchema
-from ntrm.data.split import few_sections, open_parts
+from ntrm.data.split import few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.models.config import ModelConfig
 from ntrm.training.data import StepPlan, TileStore, class_pixels
@@ -70,7 +70,7 @@ def train(
         done = json.loads((out / RESULT).read_text())
         return Trained(out / MODEL, done["steps"], done["seconds"])
     place = choose_device(device)
-    parts = open_parts(data, split_file=splits)
+    parts = open_splits(data, splits=splits)
     part = parts["train"] if sections is None else few_sections(parts["train"], sections)
     tiles = TileDataset(part, size=recipe.window, overlap=recipe.overlap, drop_background=recipe.drop_background)
     store = TileStore(tiles, place, resident=recipe.resident, workers=recipe.workers)
@@ -168,4 +168,4 @@ def normalised(images: Tensor, config: ModelConfig) -> Tensor:
 def section_numbers(tiles: TileDataset) -> list[int]:
     """The section of each window, counted from 0 in their order."""
     known: dict[str, int] = {}
-    return [known.setdefault(place.case.name, len(known)) for place in tiles.places]
+    return [known.setdefault(place.case.name, len(known)) for place in tiles.sources]

@@ -1,12 +1,8 @@
 """The facts about real masks, and how near the phantom comes to them."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from bench.phantom_realism import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE, calibrate, tissue_share
-from PIL import Image
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
@@ -50,16 +46,3 @@ def test_calibrate_counts_what_it_is_given():
 def test_nothing_to_compare_is_refused():
     with pytest.raises(UsageError, match="nothing to compare"):
         calibrate([])
-
-
-def test_real_masks_give_the_tables():
-    root = os.environ.get("NTRM_REAL_DATA")
-    if not root:
-        pytest.skip("NTRM_REAL_DATA names no folder with real masks")
-    tiles = sorted((Path(root) / "skin-masks").glob("*.png"))
-    masks = (SKIN.decode(np.asarray(Image.open(tile))).mask for tile in tiles)
-    result = calibrate(masks)
-    assert result.correlation > 0.9999
-    np.testing.assert_allclose(result.boundary, REAL_BOUNDARY, atol=1e-4)
-    for name, share in tissue_share(REAL_SHARE).items():
-        assert result.share[name] == pytest.approx(share, abs=2e-4), name

@@ -6,7 +6,7 @@ from tests.evaluation import gaussians
 from typer.testing import CliRunner
 
 from ntrm.cli.calibrate import calibrate
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 
 runner = CliRunner()
 app = typer.Typer()
@@ -19,7 +19,7 @@ def arguments(tmp_path, random, monkeypatch):
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     shapes = {("one", "train"): (32, 32), ("two", "val"): (90, 90), ("three", "test"): (32, 32)}
     gaussians.write_sections(tmp_path / "data", random, shapes)
-    gaussians.make_network(open_parts(tmp_path / "data").schema, 3.0).save_pretrained(tmp_path / "model")
+    gaussians.make_network(open_splits(tmp_path / "data").schema, 3.0).save_pretrained(tmp_path / "model")
     return ["--model", str(tmp_path / "model"), "--data", str(tmp_path / "data"), "--device", "cpu", "--no-pictures"]
 
 

@@ -42,20 +42,19 @@ def test_queensland(tmp_path, data):
     sound_queensland(tmp_path, names=("BCC_10", "BCC_2", "BCC_19", "BCC_21", "IEC_1"), data=data)
     dataset = open_dataset(tmp_path)
     assert (dataset.layout, dataset.schema, dataset.levels) == ("queensland", SKIN, ("10x", "5x"))
-    coarse = dataset.at_level("10x")
+    coarse = open_dataset(tmp_path, resolution="10x")
     assert [case.name for case in coarse] == ["BCC_2", "BCC_10", "BCC_19", "BCC_21", "IEC_1"]
     assert {case.resolution for case in coarse} == {Resolution(6.7, 6.7)}
     group = {case.name: case.group for case in coarse}
     assert group["BCC_19"] == group["BCC_21"] != group["BCC_10"]
     assert {case.cancer for case in coarse} == {"BCC", "IEC"}
-    assert open_dataset(tmp_path, level="10x") == coarse
 
 
 def test_queensland_with_cases_and_classes(tmp_path):
     sound_queensland(tmp_path)
     (tmp_path / "cases.csv").write_text("name,group,split,cancer\nBCC_1,p,train,SCC\nSCC_2,q,test,\n")
     SKIN.write_csv(tmp_path / "classes.csv")
-    dataset = open_dataset(tmp_path, level="5x")
+    dataset = open_dataset(tmp_path, resolution="5x")
     assert [(case.group, case.split, case.cancer) for case in dataset] == [("p", "train", "SCC"), ("q", "test", "SCC")]
     assert dataset.schema == SKIN
 
@@ -123,23 +122,23 @@ def test_a_patient_in_two_splits_is_refused(tmp_path):
 def test_a_fault_at_another_resolution_does_not_matter(tmp_path):
     sound_queensland(tmp_path)
     (tmp_path / "data/5x/Masks/BCC_1.png").unlink()
-    assert len(open_dataset(tmp_path, level="10x")) == 2
+    assert len(open_dataset(tmp_path, resolution="10x")) == 2
     with pytest.raises(DataError, match="image without a mask"):
-        open_dataset(tmp_path, level="5x")
+        open_dataset(tmp_path, resolution="5x")
 
 
 def test_an_unknown_level_lists_the_known_ones(tmp_path):
     with pytest.raises(UsageError, match="one of 10x, 5x"):
-        open_dataset(sound_queensland(tmp_path), level="2x")
+        open_dataset(sound_queensland(tmp_path), resolution="2x")
     with pytest.raises(UsageError, match="the layout has none"):
-        open_dataset(sound_plain(tmp_path / "plain"), level="2x")
+        open_dataset(sound_plain(tmp_path / "plain"), resolution="2x")
 
 
 def test_a_split_file_replaces_the_splits(tmp_path):
     sound_queensland(tmp_path)
     file = tmp_path / "mine.csv"
     file.write_text("name,group,split\nBCC_1,BCC_1-2,val\nSCC_2,SCC_1-2,test\nBCC_77,BCC_77,train\n")
-    dataset = open_dataset(tmp_path, cases_file=file)
+    dataset = open_dataset(tmp_path, splits=file)
     assert {(case.name, case.split) for case in dataset} == {("BCC_1", "val"), ("SCC_2", "test")}
 
 
@@ -158,7 +157,7 @@ def test_an_unusable_split_file_is_refused(tmp_path, rows, kind, message):
     sound_queensland(tmp_path, names=("BCC_1", "BCC_2", "IEC_1"))
     (tmp_path / "mine.csv").write_text("name,group,split\n" + rows)
     with pytest.raises(kind, match=message):
-        open_dataset(tmp_path, cases_file=tmp_path / "mine.csv")
+        open_dataset(tmp_path, splits=tmp_path / "mine.csv")
 
 
 def test_no_image_is_decoded(tmp_path, monkeypatch):
@@ -186,7 +185,7 @@ def test_a_part_of_a_dataset_names_the_whole(tmp_path):
     with pytest.raises(DataError) as refused:
         open_dataset(images)
     assert refused.value.hint.startswith(f"give {images.parent.parent},")
-    assert open_dataset(images.parent.parent, level=images.parent.name).cases
+    assert open_dataset(images.parent.parent, resolution=images.parent.name).cases
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError) as refused:
         open_dataset(tmp_path / "empty")

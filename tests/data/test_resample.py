@@ -170,7 +170,7 @@ def test_levels_are_averages_and_votes_of_the_finest(tmp_path, seed, jobs):
     assert (result.sections, result.written, result.skipped) == (2, 8, 0)
     assert snapshot(root) == before
     for level, factor in (("5x", 2.5), ("10x", 5)):
-        for case in open_dataset(out, level=level):
+        for case in open_dataset(out, resolution=level):
             source = root / "data" / "2x"
             image, mask = read_image(source / f"Images/{case.name}.tif"), source / f"Masks/{case.name}.png"
             votes = majority_vote(read_mask(mask, SKIN).mask, factor, factor, len(SKIN))

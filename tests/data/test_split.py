@@ -26,7 +26,7 @@ from ntrm.data.split import (
     SplitRow,
     few_sections,
     make_split,
-    open_parts,
+    open_splits,
     parse_fractions,
     read_split,
     write_split,
@@ -260,7 +260,7 @@ def names(dataset):
 
 
 def test_the_datasets_own_splits_are_kept(plain):
-    parts = open_parts(plain)
+    parts = open_splits(plain)
     assert [names(parts[split]) for split in ("train", "val", "test")] == [["a", "b"], ["c"], ["d", "e"]]
     assert parts.resolution.mean == 2.0
     assert parts.schema.names == ("tissue", "background")
@@ -268,8 +268,8 @@ def test_the_datasets_own_splits_are_kept(plain):
 
 def test_sections_without_a_split_are_placed_as_the_command_would(unsplit, tmp_path):
     split = write_split(unsplit, tmp_path / "split.csv", seed=5)
-    parts = open_parts(unsplit, seed=5)
-    assert {case.name: case.split for case in parts.whole} == split.by_name
+    parts = open_splits(unsplit, seed=5)
+    assert {case.name: case.split for case in parts.dataset} == split.by_name
     patients = [{case.group for case in parts[part]} for part in ("train", "val", "test")]
     assert sum(map(len, patients)) == len(set.union(*patients)) == 6
     assert all(patients)
@@ -277,7 +277,7 @@ def test_sections_without_a_split_are_placed_as_the_command_would(unsplit, tmp_p
 
 def test_half_a_split_is_filled_up(tmp_path, random):
     rows = ["s0,p0,test,0.5", *UNSPLIT[2:]]
-    parts = open_parts(write_plain(tmp_path / "half", random, rows))
+    parts = open_splits(write_plain(tmp_path / "half", random, rows))
     assert "s0" in names(parts["test"])
     assert len(parts["train"]) + len(parts["val"]) + len(parts["test"]) == 11
 
@@ -285,12 +285,12 @@ def test_half_a_split_is_filled_up(tmp_path, random):
 def test_a_split_file_decides(plain, tmp_path):
     (tmp_path / "split.csv").write_text("name,group,split\na,p1,val\nb,p1,val\nc,p2,train\nd,p3,train\ne,p4,test\n")
     split = read_split(tmp_path / "split.csv")
-    parts = open_parts(plain, split_file=tmp_path / "split.csv")
-    assert {case.name: case.split for case in parts.whole} == split.by_name
+    parts = open_splits(plain, splits=tmp_path / "split.csv")
+    assert {case.name: case.split for case in parts.dataset} == split.by_name
 
 
 def test_a_part_that_is_empty_is_named(tmp_path, random):
-    parts = open_parts(write_plain(tmp_path / "few", random, SPLIT[:3]))
+    parts = open_splits(write_plain(tmp_path / "few", random, SPLIT[:3]))
     with pytest.raises(UsageError, match="one of train, val"):
         parts["test"]
     with pytest.raises(UsageError, match="one of train, val"):
@@ -306,12 +306,12 @@ def test_several_resolutions_need_a_choice(tmp_path, random):
                 pixels = SKIN.colourise(random.integers(0, 12, (6, 7), dtype=np.uint8))
                 Image.fromarray(pixels).save(root / level / folder / f"{name}.{suffix}")
     with pytest.raises(UsageError, match="10x, 5x"):
-        open_parts(root)
-    coarse, fine = open_parts(root, level="10x"), open_parts(root, level="5x")
+        open_splits(root)
+    coarse, fine = open_splits(root, resolution="10x"), open_splits(root, resolution="5x")
     assert (coarse.resolution.mean, fine.resolution.mean) == (6.7, 3.35)
-    assert [case.split for case in coarse.whole] == [case.split for case in fine.whole]
+    assert [case.split for case in coarse.dataset] == [case.split for case in fine.dataset]
     with pytest.raises(UsageError, match="no such resolution"):
-        open_parts(root, level="2x")
+        open_splits(root, resolution="2x")
 
 
 def dataset_at(*resolutions):
@@ -323,7 +323,7 @@ def dataset_at(*resolutions):
 def test_one_resolution_for_all_sections(monkeypatch):
     def opened(*resolutions):
         monkeypatch.setattr("ntrm.data.split.open_dataset", lambda *_args, **_options: dataset_at(*resolutions))
-        return open_parts(Path("nowhere"))
+        return open_splits(Path("nowhere"))
 
     assert opened(2.0, 2.05, 1.95).resolution.mean == 2.0  # within the tolerance of a resolution
     with pytest.raises(RefusedError, match=r"s2: 4 µm/px"):
@@ -336,14 +336,14 @@ def test_one_resolution_for_all_sections(monkeypatch):
 
 def test_a_fingerprint_does_not_depend_on_the_place(plain, tmp_path):
     shutil.copytree(plain, tmp_path / "elsewhere" / "copy")
-    moved = open_parts(tmp_path / "elsewhere" / "copy")
-    assert moved.fingerprint() == open_parts(plain).fingerprint()
+    moved = open_splits(tmp_path / "elsewhere" / "copy")
+    assert moved.fingerprint() == open_splits(plain).fingerprint()
     assert len(moved.fingerprint()) == 16
 
 
 @pytest.mark.parametrize("what", ["image", "mask", "split", "name", "class", "resolution"])
 def test_a_fingerprint_changes_with_what_matters(plain, what):
-    before = {split: open_parts(plain).fingerprint(split) for split in (None, "train", "val", "test")}
+    before = {split: open_splits(plain).fingerprint(split) for split in (None, "train", "val", "test")}
     assert len(set(before.values())) == 4
     changed = {
         "image": lambda: Image.new("RGB", (9, 8)).save(plain / "Images" / "c.png"),
@@ -354,7 +354,7 @@ def test_a_fingerprint_changes_with_what_matters(plain, what):
         "resolution": lambda: _edit(plain / "cases.csv", ",2.0", ",2.5"),
     }
     changed[what]()
-    after = open_parts(plain)
+    after = open_splits(plain)
     assert after.fingerprint() != before[None]
     if what in ("image", "mask", "name"):
         assert after.fingerprint("val") != before["val"]
@@ -374,9 +374,9 @@ def _rename(root, old, new):
 
 
 def test_a_fingerprint_does_not_depend_on_the_order_of_sections(plain, random):
-    parts = open_parts(plain)
-    order = random.permutation(len(parts.whole))
-    shuffled = replace(parts.whole, cases=tuple(parts.whole.cases[k] for k in order))
+    parts = open_splits(plain)
+    order = random.permutation(len(parts.dataset))
+    shuffled = replace(parts.dataset, cases=tuple(parts.dataset.cases[k] for k in order))
     assert DatasetSplits(shuffled, parts.resolution).fingerprint() == parts.fingerprint()
 
 
@@ -405,7 +405,7 @@ def test_an_impossible_number_of_sections_is_refused(count):
 
 
 def test_a_split_of_few_sections_stays_a_split(unsplit):
-    parts = open_parts(unsplit)
+    parts = open_splits(unsplit)
     few = few_sections(parts["train"], 2)
     assert {case.split for case in few} == {"train"}
-    assert make_split(parts.whole).by_name == {case.name: case.split for case in parts.whole}
+    assert make_split(parts.dataset).by_name == {case.name: case.split for case in parts.dataset}

@@ -1,18 +1,19 @@
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tifffile
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.data import cache as cache_module
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Case, Dataset
-from ntrm.data.tensors import TileDataset, load_tiles
+from ntrm.data.tensors import TileDataset
 
 SIZE = 32
 BACKGROUND = SKIN.index("BKG")
@@ -20,7 +21,7 @@ BACKGROUND = SKIN.index("BKG")
 
 def write_dataset(folder, random, *shapes):
     """Random sections of the given shapes in the queensland layout, with their pixels and labels by name."""
-    cases, truth = [], {}
+    cases, pixels = [], {}
     for number, shape in enumerate(shapes, start=1):
         name = f"BCC_{number}"
         case = Case(name, folder / f"10x/Images/{name}.tif", folder / f"10x/Masks/{name}.png", group=name, level="10x")
@@ -32,12 +33,12 @@ def write_dataset(folder, random, *shapes):
         tifffile.imwrite(case.image, image, photometric="rgb")
         Image.fromarray(SKIN.colourise(mask)).save(case.mask)
         cases.append(case)
-        truth[name] = image, mask
-    return Dataset(folder, "queensland", SKIN, tuple(cases)), truth
+        pixels[name] = image, mask
+    return Dataset(folder, "queensland", SKIN, tuple(cases)), pixels
 
 
 @pytest.fixture
-def dataset_and_truth(tmp_path, random):
+def dataset_and_pixels(tmp_path, random):
     return write_dataset(tmp_path / "data", random, (70, 90), (20, 40))
 
 
@@ -47,18 +48,18 @@ def cache(tmp_path):
 
 
 @pytest.fixture
-def tiles(dataset_and_truth, cache):
-    return TileDataset(dataset_and_truth[0], size=SIZE, cache=cache)
+def tiles(dataset_and_pixels, cache):
+    return TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache)
 
 
-def test_tiles_are_the_pixels_of_their_place(tiles, dataset_and_truth):
-    truth = dataset_and_truth[1]
+def test_tiles_are_the_pixels_of_their_source(tiles, dataset_and_pixels):
+    pixels = dataset_and_pixels[1]
     assert len(tiles) == 3 * 3 + 1 * 2
     for number in range(len(tiles)):
-        tile, place = tiles[number], tiles.places[number]
-        image, mask = (array[place.window.slices] for array in truth[place.case.name])
+        tile, source = tiles[number], tiles.sources[number]
+        image, mask = (array[source.window.slices] for array in pixels[source.case.name])
         height, width = mask.shape
-        assert tile.place == number
+        assert tile.source == number
         assert (tile.image.dtype, tile.image.shape) == (torch.uint8, (3, SIZE, SIZE))
         assert (tile.mask.dtype, tile.mask.shape) == (torch.uint8, (SIZE, SIZE))
         np.testing.assert_array_equal(tile.image[:, :height, :width].permute(1, 2, 0), image)
@@ -66,24 +67,24 @@ def test_tiles_are_the_pixels_of_their_place(tiles, dataset_and_truth):
 
 
 def test_a_small_section_is_padded_with_glass_and_ignore(tiles):
-    tile = next(tile for tile in tiles if tiles.places[tile.place].case.name == "BCC_2")
+    tile = next(tile for tile in tiles if tiles.sources[tile.source].case.name == "BCC_2")
     assert (tile.mask[20:] == IGNORE).all()
     assert (tile.mask[:20] != IGNORE).all()
     assert (tile.image[:, 20:] == 255).all()
 
 
-def test_windows_of_background_alone_can_be_dropped(dataset_and_truth, cache):
-    tiles = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, drop_background=True)
-    everything = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache)
+def test_windows_of_background_alone_can_be_dropped(dataset_and_pixels, cache):
+    tiles = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache, drop_background=True)
+    everything = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache)
     with_tissue = [
-        everything.places[tile.place] for tile in everything if (~torch.isin(tile.mask, torch.tensor([8, 255]))).any()
+        everything.sources[tile.source] for tile in everything if (~torch.isin(tile.mask, torch.tensor([8, 255]))).any()
     ]
-    assert list(tiles.places) == with_tissue
+    assert list(tiles.sources) == with_tissue
     assert 0 < len(tiles) < len(everything)
 
 
-def test_a_warm_cache_costs_no_decode(tiles, dataset_and_truth, cache, monkeypatch, random):
-    expected = load_tiles(tiles)
+def test_a_warm_cache_costs_no_decode(tiles, dataset_and_pixels, cache, monkeypatch, random):
+    expected = default_collate(list(tiles))
 
     def refuse(*_args, **_kwargs):
         raise AssertionError("decoded again")
@@ -91,28 +92,19 @@ def test_a_warm_cache_costs_no_decode(tiles, dataset_and_truth, cache, monkeypat
     monkeypatch.setattr(cache_module, "read_image", refuse)
     monkeypatch.setattr(cache_module, "read_mask", refuse)
     cache_module._mapped.cache_clear()
-    again = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache)
+    again = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache)
     order = random.permutation(len(again))
-    assert all(torch.equal(again[number].image, expected.images[number]) for number in order)
-
-
-def test_all_tiles_load_into_two_tensors(tiles):
-    loaded = load_tiles(tiles)
-    assert (loaded.images.shape, loaded.images.dtype) == ((len(tiles), 3, SIZE, SIZE), torch.uint8)
-    assert (loaded.masks.shape, loaded.masks.dtype) == ((len(tiles), SIZE, SIZE), torch.uint8)
-    for number in range(len(tiles)):
-        assert torch.equal(loaded.images[number], tiles[number].image)
-        assert torch.equal(loaded.masks[number], tiles[number].mask)
+    assert all(torch.equal(again[number].image, expected.image[number]) for number in order)
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_worker_processes_see_the_same_tiles(tiles, start):
-    expected = load_tiles(tiles)
+    expected = default_collate(list(tiles))
     loader = DataLoader(tiles, batch_size=4, num_workers=1, multiprocessing_context=start)
     batches = list(loader)
-    assert torch.equal(torch.cat([batch.image for batch in batches]), expected.images)
-    assert torch.equal(torch.cat([batch.mask for batch in batches]), expected.masks)
-    assert torch.cat([batch.place for batch in batches]).tolist() == list(range(len(tiles)))
+    assert torch.equal(torch.cat([batch.image for batch in batches]), expected.image)
+    assert torch.equal(torch.cat([batch.mask for batch in batches]), expected.mask)
+    assert torch.cat([batch.source for batch in batches]).tolist() == list(range(len(tiles)))
 
 
 def test_a_pickled_dataset_carries_no_pixels(tmp_path, cache, random):
@@ -124,10 +116,10 @@ def test_a_pickled_dataset_carries_no_pixels(tmp_path, cache, random):
     assert torch.equal(pickle.loads(pickled)[3].image, tiles[3].image)
 
 
-def test_a_dataset_without_tiles_is_refused(dataset_and_truth, cache):
-    dataset, _ = dataset_and_truth
+def test_a_dataset_without_tiles_is_refused(dataset_and_pixels, cache):
+    dataset, _ = dataset_and_pixels
     with pytest.raises(DataError, match="no tiles"):
-        TileDataset(dataset.where(name="nothing"), cache=cache)
+        TileDataset(replace(dataset, cases=()), cache=cache)
 
 
 def test_many_sections_keep_few_files_open(tmp_path, cache, monkeypatch, random):
@@ -135,25 +127,25 @@ def test_many_sections_keep_few_files_open(tmp_path, cache, monkeypatch, random)
     few = cache_module.lru_cache(maxsize=3)(cache_module._mapped.__wrapped__)
     monkeypatch.setattr(cache_module, "_mapped", few)
     tiles = TileDataset(dataset, size=8, cache=cache)
-    assert len(load_tiles(tiles).images) == 6
+    assert len(list(tiles)) == 6
     assert few.cache_info().currsize == 3
 
 
-def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_truth, cache, random):
+def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_pixels, cache, random):
     order = random.permutation(len(SKIN))
     shuffled = LabelSchema(
         tuple(Tissue(k, SKIN.names[old], "", SKIN.tissues[old].rgb) for k, old in enumerate(order)), background="BKG"
     )
-    moved = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, schema=shuffled)
+    moved = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache, schema=shuffled)
     names, moved_names = np.array([*SKIN.names, "ignore"]), np.array([*shuffled.names, "ignore"])
     for tile, other in zip(tiles, moved, strict=True):
         ours, theirs = (np.minimum(t.mask.numpy(), len(SKIN)) for t in (tile, other))
         assert np.array_equal(names[ours], moved_names[theirs])
     few = LabelSchema((Tissue(0, "tumour", "", (1, 1, 1)), Tissue(1, "other", "", (2, 2, 2))))
     with pytest.raises(RefusedError, match="without a counterpart"):
-        TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, schema=few)
+        TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache, schema=few)
     joined = {name: "tumour" if name in CANCERS else "other" for name in SKIN.names} | {"BKG": ""}
-    grouped = TileDataset(dataset_and_truth[0], size=SIZE, cache=cache, schema=few, names=joined)
+    grouped = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache, schema=few, names=joined)
     for tile, other in zip(tiles, grouped, strict=True):
         assert torch.equal(other.mask == 0, torch.isin(tile.mask, torch.tensor([9, 10, 11])))
         assert torch.equal(other.mask == IGNORE, torch.isin(tile.mask, torch.tensor([BACKGROUND, IGNORE])))

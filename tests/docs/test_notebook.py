@@ -71,10 +71,8 @@ def test_the_code_of_a_notebook_runs(path, tmp_path, monkeypatch, capsys):
     assert "95 % interval" in printed
     assert shown._repr_png_().startswith(b"\x89PNG")
     assert sum(map(len, names["patients"].values())) <= FEWER
-    by_hand = [
-        sum(pair > other for pair in names["bcc"] for other in names["iec"])
-        + 0.5 * sum(pair == other for pair in names["bcc"] for other in names["iec"])
-    ]
-    assert names["test"].statistic == pytest.approx(by_hand[0])
+    pairs = [(bcc, iec) for bcc in names["bcc"] for iec in names["iec"]]
+    by_hand = sum((bcc > iec) + 0.5 * (bcc == iec) for bcc, iec in pairs)
+    assert names["test"].statistic == pytest.approx(by_hand)
     assert names["low"] <= names["high"]
     assert Path("results/slides.csv").exists()

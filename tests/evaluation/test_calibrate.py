@@ -15,7 +15,7 @@ from tests.evaluation.small import ByColour, draw_mask, write_dataset
 from ntrm.core import io
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.data.tiles import cut, tile_windows
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
@@ -53,7 +53,7 @@ def save(tmp_path, data, truth):
     """Save a network whose logits are sharper than they should be by a factor."""
 
     def one(sharpness, name="run/model"):
-        network = make_network(open_parts(data).schema, sharpness)
+        network = make_network(open_splits(data).schema, sharpness)
         network.save_pretrained(tmp_path / name)
         return tmp_path / name
 
@@ -227,7 +227,7 @@ def test_findings_and_pictures_lie_beside_the_model(save, data, tmp_path):
 def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data, truth):
     network = load(save(1.0))
     predictor = Predictor(network, "cpu", batch=2)
-    part = open_parts(data)["val"]
+    part = open_splits(data)["val"]
     scores, labels, windows = sample_pixels(predictor, part, seed=1)
     assert windows == 3 * 2 + 1 * 2
     assert scores.shape == (len(COLOURS), labels.size)
@@ -246,7 +246,7 @@ def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data, trut
 
 def test_the_sample_stays_bounded(save, data, truth, monkeypatch):
     monkeypatch.setattr(module, "MOST_PIXELS", 100)
-    _, labels, windows = sample_pixels(Predictor(load(save(1.0)), "cpu"), open_parts(data)["val"])
+    _, labels, windows = sample_pixels(Predictor(load(save(1.0)), "cpu"), open_splits(data)["val"])
     assert labels.size == 100 // windows * windows
 
 
@@ -287,7 +287,7 @@ def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
 
 
 def test_a_network_with_a_graph_is_calibrated_like_any_other(data, truth, tmp_path):
-    schema = open_parts(data).schema
+    schema = open_splits(data).schema
     network = create("ntrm-paper", schema, width=0.125).describe(mpp=gaussians.MPP, window=WINDOW)
     network.save_pretrained(tmp_path / "graph")
     found = run(tmp_path / "graph", data)
@@ -295,7 +295,7 @@ def test_a_network_with_a_graph_is_calibrated_like_any_other(data, truth, tmp_pa
     assert load(tmp_path / "graph").config.temperature == found.temperature
     # Of all temperatures of this network, none makes the windows' truth likelier.
     plain = Predictor(network.describe(temperature=1.0), "cpu")
-    scores, labels, _ = sample_pixels(plain, open_parts(data)["val"])
+    scores, labels, _ = sample_pixels(plain, open_splits(data)["val"])
     scores = torch.from_numpy(scores.T.copy())
     losses = [
         float(torch.nn.functional.cross_entropy(scores / temperature, torch.from_numpy(labels).long()))
@@ -319,7 +319,7 @@ def test_pixels_are_those_of_single_windows_section_by_section(tmp_path, random,
     masks = {name: draw_mask(random, *shape) for name, shape in {"a": (150, 64), "b": (64, 64), "c": (64, 130)}.items()}
     data = write_dataset(tmp_path / "painted", {name: ("val", name, mask, mask) for name, mask in masks.items()})
     predictor = Predictor(ByColour(), "cpu", batch=2)
-    scores, labels, windows = sample_pixels(predictor, open_parts(data)["val"])
+    scores, labels, windows = sample_pixels(predictor, open_splits(data)["val"])
     expected, truth = [], []
     for mask in masks.values():
         image = np.array(PAINT, dtype=np.uint8)[mask]

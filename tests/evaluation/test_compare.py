@@ -9,7 +9,7 @@ from tests.evaluation import gaussians
 from tests.evaluation.evaluations import SCHEMA, confusions, truth_counts, write_evaluation
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.evaluation import result, writing
 from ntrm.evaluation.compare import compare
 from ntrm.evaluation.evaluate import evaluate
@@ -219,7 +219,7 @@ def test_what_evaluate_writes_is_understood(tmp_path, random, monkeypatch):
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     shapes = {(f"s{number}", "test"): (40, 50) for number in range(8)}
     gaussians.write_sections(tmp_path / "data", random, {**shapes, ("x", "train"): (32, 32), ("y", "val"): (32, 32)})
-    schema = open_parts(tmp_path / "data").schema
+    schema = open_splits(tmp_path / "data").schema
     outs = []
     for name, seed in (("right", 0), ("right", 1), ("wrong", 0)):
         network = gaussians.make_network(schema).describe(name=name)

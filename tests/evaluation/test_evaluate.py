@@ -8,7 +8,7 @@ from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_o
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.inference.sliding_window import Stitching
@@ -53,7 +53,7 @@ def test_every_score_is_that_of_the_known_masks(data, sections, tmp_path):
 def test_the_document_names_model_data_and_program(data, tmp_path):
     network = ByColour().describe(name="mine", version="2", temperature=1.5)
     found = evaluate(network, data, None, device="cpu", command=["a", "b"], boundaries=False).as_dict()
-    parts = open_parts(data)
+    parts = open_splits(data)
     assert found["model"] | {"sha256": ""} == {
         "name": "mine", "arch": "by-colour", "options": {}, "version": "2", "sha256": "", "seed": None, "recipe": None,
         "encoder_init": None, "level": None, "sections": None, "init": None, "mpp": 6.7, "window": 64,

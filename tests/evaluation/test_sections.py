@@ -6,7 +6,7 @@ from tests.evaluation.small import ByColour, draw_mask, draw_sections, schema_of
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE
 from ntrm.data.cache import TileCache
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.evaluation import sections
 from ntrm.evaluation.sections import SectionAccumulator, confusion_of, predict_section
 from ntrm.inference.predictor import Predictor
@@ -68,7 +68,7 @@ def test_certain_pixels_fall_into_the_last_bin():
 def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     drawn = draw_sections(random, (70, 90))
     other = schema_of(("SCC", "BKG", "EPI", "RET"))
-    parts = open_parts(write_dataset(tmp_path / "data", drawn, schema=other))
+    parts = open_splits(write_dataset(tmp_path / "data", drawn, schema=other))
     table = schema_of().remap_table(other)
     predictor, (case,) = Predictor(ByColour(), "cpu"), parts["test"]
     found = predict_section(predictor, case, other, table, stitching=Stitching(64), cache=TileCache(tmp_path / "cache"))

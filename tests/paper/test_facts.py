@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from ntrm.core.errors import UsageError
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.paper import facts
 from ntrm.paper.facts import choose_levels, gather_facts, is_phantom, recall_facts
 from ntrm.training.recipe import load_recipe
@@ -13,7 +13,7 @@ RECIPE = load_recipe("fast", {"window": 64, "overlap": 0})
 
 
 def test_counts_are_those_of_the_files(stripes, tmp_path):
-    parts = open_parts(stripes, level="10x")
+    parts = open_splits(stripes, resolution="10x")
     found = gather_facts(parts, "10x", RECIPE, tmp_path / "10x.json")
     assert found.sections == {"train": 2, "val": 1, "test": 2}
     assert found.patients == {"train": 2, "val": 1, "test": 2}
@@ -28,10 +28,10 @@ def test_counts_are_those_of_the_files(stripes, tmp_path):
 def test_what_is_known_is_not_read_again_until_a_file_changes(stripes, tmp_path, monkeypatch):
     data, memory = tmp_path / "data", tmp_path / "10x.json"
     shutil.copytree(stripes, data)
-    first = gather_facts(open_parts(data, level="10x"), "10x", RECIPE, memory)
+    first = gather_facts(open_splits(data, resolution="10x"), "10x", RECIPE, memory)
     monkeypatch.setattr(facts, "_count", None)
-    assert gather_facts(open_parts(data, level="10x"), "10x", RECIPE, memory) == first
-    dataset = open_parts(data, level="10x").whole
+    assert gather_facts(open_splits(data, resolution="10x"), "10x", RECIPE, memory) == first
+    dataset = open_splits(data, resolution="10x").dataset
     assert recall_facts(memory, dataset, load_recipe("fast", {"window": 32, "overlap": 0})) is None
     image = data / "10x" / "Images" / "BCC_1.tif"
     image.write_bytes(image.read_bytes() + b"\0")
@@ -53,7 +53,7 @@ def test_a_part_without_sections_is_refused(stripes, tmp_path):
     cases = data / "cases.csv"
     cases.write_text(cases.read_text().replace(",val,", ",train,"))
     with pytest.raises(UsageError, match="an empty part"):
-        gather_facts(open_parts(data, level="10x"), "10x", RECIPE, tmp_path / "10x.json")
+        gather_facts(open_splits(data, resolution="10x"), "10x", RECIPE, tmp_path / "10x.json")
 
 
 def test_a_phantom_is_told_by_its_truth(stripes, tmp_path):

@@ -5,13 +5,13 @@ from tests.paper.synthetic import read, tiny_plan
 from tests.paper.test_result_tables import facts
 
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.paper import result_tables
 from ntrm.paper.figures import Drawn, choose_windows, draw_ablation, draw_resolutions
 
 
 def test_one_window_for_each_cancer_of_the_test_part_with_the_most_tissues(stripes):
-    parts = open_parts(stripes, level="10x")
+    parts = open_splits(stripes, resolution="10x")
     shown = choose_windows(parts, 64)
     # The test part has no IEC.
     assert [each.name for each in shown] == ["BCC (BCC_9)", "SCC (SCC_9)"]
@@ -24,7 +24,7 @@ def test_one_window_for_each_cancer_of_the_test_part_with_the_most_tissues(strip
 
 
 def test_the_window_is_a_piece_of_its_section(stripes):
-    parts = open_parts(stripes, level="5x")
+    parts = open_splits(stripes, resolution="5x")
     shown = choose_windows(parts, 128)
     assert len(shown) == 2
     for each in shown:
@@ -32,18 +32,18 @@ def test_the_window_is_a_piece_of_its_section(stripes):
 
 
 def test_a_section_smaller_than_the_window_is_padded(stripes):
-    shown = choose_windows(open_parts(stripes, level="10x"), 256)
+    shown = choose_windows(open_splits(stripes, resolution="10x"), 256)
     assert len(shown) == 2
     assert all(each.image.shape == (256, 256, 3) for each in shown)
     assert all((each.truth[96:] == IGNORE).all() and (each.image[96:] == 255).all() for each in shown)
 
 
 def test_classes_without_cancers_show_sections_with_the_most_classes(stripes):
-    parts = open_parts(stripes, level="10x")
+    parts = open_splits(stripes, resolution="10x")
     names = dict(zip(("BCC", "SCC", "IEC"), ("one", "two", "three"), strict=True))
     tissues = tuple(replace(t, name=names.get(t.name, t.name)) for t in SKIN.tissues)
-    renamed = replace(parts.whole, schema=replace(SKIN, tissues=tissues))
-    shown = choose_windows(replace(parts, whole=renamed), 64)
+    renamed = replace(parts.dataset, schema=replace(SKIN, tissues=tissues))
+    shown = choose_windows(replace(parts, dataset=renamed), 64)
     assert sorted(each.name for each in shown) == ["BCC_9", "SCC_9"]
 
 

@@ -8,7 +8,7 @@ from tests.paper.synthetic import read, tiny_plan, write_all
 from tests.paper.test_result_tables import facts
 from tests.report.pages import HOSTILE, cells, check_safe, words
 
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.data.stats import dataset_stats
 from ntrm.paper import result_tables
 from ntrm.paper.claims import claims_table
@@ -28,7 +28,7 @@ def material(tmp_path, random, stripes):
         result_tables.table_2(results, known),
     ]
     made += [claims_table(results, known), result_tables.runs_table(results)]
-    stats = dataset_stats(open_parts(stripes, level="10x").whole, tile=64)
+    stats = dataset_stats(open_splits(stripes, resolution="10x").dataset, tile=64)
     drawn = [
         draw_dataset(stats, tmp_path),
         draw_resolutions(results, known, tmp_path),

@@ -36,27 +36,27 @@ def majority(mask: np.ndarray, factor: int) -> np.ndarray:
     return np.stack([(blocks == label).sum(axis=(1, 3)) for label in range(len(SKIN))]).argmax(axis=0)
 
 
-@pytest.mark.parametrize(("fine", "factor"), [(3.35, 2), (1.34, 5)])
-def test_resolutions_are_views_of_one_section(seed, fine, factor):
-    seed = small(seed, among=12)  # the finest view has millions of pixels
-    coarse, sharp = layout(seed), layout(seed, fine)
-    assert sharp.mask.shape == tuple(factor * side for side in coarse.mask.shape)
-    assert sharp.truth == coarse.truth
-    assert np.mean(majority(sharp.mask, factor) == coarse.mask) >= 0.98
-    tissue = coarse.mask != BKG
-    assert np.mean((majority(sharp.mask, factor) == coarse.mask)[tissue]) >= 0.97
+def test_resolutions_are_views_of_one_section(seed):
+    plan = draw_plan(small(seed, among=12))  # the finest view has millions of pixels
+    coarse = paint_mask(plan, 6.7)
+    for mpp, factor in ((3.35, 2), (1.34, 5)):
+        fine = paint_mask(plan, mpp)
+        assert fine.shape == tuple(factor * side for side in coarse.shape)
+        same = majority(fine, factor) == coarse
+        assert np.mean(same) >= 0.98
+        assert np.mean(same[coarse != BKG]) >= 0.97
 
 
 @pytest.mark.parametrize("cancer", CANCERS)
 def test_the_cancer_asked_for_is_there(cancer, seed):
-    plans = [draw_plan(number, cancer) for number in range(seed, seed + 5)]
-    assert all(plan.cancer == cancer for plan in plans)
-    there = [bool((paint_mask(plan, 13.4) == SKIN.index(cancer)).any()) for plan in plans]
-    assert all(there), f"seeds from {seed}: {there}"
+    for number in range(seed, seed + 4):
+        plan = draw_plan(number, cancer)
+        assert plan.cancer == cancer
+        assert (paint_mask(plan, 13.4) == SKIN.index(cancer)).any(), f"seed {number}"
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_truth_fits_the_picture(seed, number):
+@pytest.mark.parametrize("number", range(3))
+def test_ground_truth_fits_the_picture(seed, number):
     section = layout(seed + number)
     truth, specimen = section.truth, draw_plan(seed + number).specimen
     assert truth.cancers == tuple(name for name in CANCERS if (section.mask == SKIN.index(name)).any())
@@ -74,27 +74,22 @@ def test_truth_fits_the_picture(seed, number):
         assert 0.0 < truth.depth_um < 2.0 * specimen.depth_um + 1500.0
 
 
-def test_a_section_is_tissue_on_background(seed):
-    for number in range(seed, seed + 6):
-        mask = paint_mask(draw_plan(number), 20.1)
+def test_a_section_is_tissue_on_background_of_which_the_far_part_need_not_be_painted(seed):
+    for number in range(seed, seed + 4):
+        plan = draw_plan(number)
+        mask = paint_mask(plan, 20.1)
         edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
         assert np.mean(edge == BKG) > 0.9, f"seed {number}"
         assert 0.02 < np.mean(mask != BKG) < 0.98, f"seed {number}"
-
-
-def test_leaving_out_the_far_background_changes_nothing(seed):
-    for number in range(seed, seed + 6):
-        plan = draw_plan(number)
         everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
-        np.testing.assert_array_equal(paint_mask(plan, 20.1), paint_mask(everywhere, 20.1), err_msg=f"seed {number}")
+        np.testing.assert_array_equal(mask, paint_mask(everywhere, 20.1), err_msg=f"seed {number}")
 
 
 def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):
     drawn = Counter(draw_cancer(number) for number in range(seed, seed + 2000))
-    total = sum(SKIN_SECTIONS.values())
-    for name, weight in SKIN_SECTIONS.items():
-        share = weight / total
-        assert drawn[name] / 2000 == pytest.approx(share, abs=5 * (share * (1 - share) / 2000) ** 0.5)
+    for name, sections in SKIN_SECTIONS.items():
+        fraction = sections / 290
+        assert drawn[name] / 2000 == pytest.approx(fraction, abs=5 * (fraction * (1 - fraction) / 2000) ** 0.5)
 
 
 def test_rare_sections_say_what_cannot_be_told():
@@ -118,6 +113,7 @@ def test_unknown_cancer_is_refused():
 
 
 def test_one_piece_is_the_section_itself(seed):
+    seed = small(seed, "BCC")
     slide = lay_slide(seed, 6.7, "BCC")
     section = layout(seed, 6.7, "BCC")
     height, width = section.mask.shape
@@ -140,7 +136,7 @@ def test_pieces_lie_apart_and_inside_their_boxes(seed):
 
 
 @pytest.mark.slow
-def test_every_level_shows_the_same_slide(seed):
+def test_every_resolution_shows_the_same_slide(seed):
     seed = small(seed, "SCC")
     coarse, fine = lay_slide(seed, 6.7, "SCC", pieces=2), lay_slide(seed, 3.35, "SCC", pieces=2)
     assert fine.mask.shape == (2 * coarse.mask.shape[0], 2 * coarse.mask.shape[1])

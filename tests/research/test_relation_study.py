@@ -19,7 +19,7 @@ from scipy import stats
 from tests.training.small_data import write_small
 
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.data.split import open_parts
+from ntrm.data.split import open_splits
 from ntrm.metrics.significance import macro_iou
 from ntrm.models.registry import create
 from research import relation_page, relation_study
@@ -145,9 +145,9 @@ def test_renders_are_mosaics_of_real_masks(tmp_path, random):
         Image.fromarray(SKIN.colourise(drawn[name])).save(masks / f"{name}.png")
     made = make_renders(tmp_path / "renders", masks, 0.5, 1)
     assert made.aligned
-    parts = open_parts(made.folder)
-    assert {case.name for case in parts.whole} == {"BCC_3", "SCC_4", "IEC_1", "IEC_12"}
-    assert {case.split for case in parts.whole} == {"train", "val", "test"}
+    parts = open_splits(made.folder)
+    assert {case.name for case in parts.dataset} == {"BCC_3", "SCC_4", "IEC_1", "IEC_12"}
+    assert {case.split for case in parts.dataset} == {"train", "val", "test"}
     mask = np.asarray(Image.open(made.folder / "Masks" / "BCC_3.png"))
     assert mask.shape == (512, 512)
     assert np.array_equal(mask[:256, 256:], drawn["BCC_3_0002"])

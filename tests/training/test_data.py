@@ -14,9 +14,9 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Case, Dataset
-from ntrm.data.tensors import TileDataset, load_tiles
+from ntrm.data.tensors import TileDataset
 from ntrm.training import data as data_module
-from ntrm.training.data import StepBatches, StepPlan, TileStore, class_pixels, validation_batches
+from ntrm.training.data import StepBatches, StepPlan, TileStore, class_pixels, stack_tiles, validation_batches
 
 CPU = torch.device("cpu")
 SIZE = 32
@@ -134,7 +134,7 @@ def plan_of(tiles, random, lengths=(4, 4, 3, 1, 9)):
 @pytest.mark.parametrize(("resident", "workers"), [("yes", 0), ("yes", 1), ("no", 0), ("no", 2), ("auto", 2)])
 def test_batches_are_the_windows_of_the_plan_however_they_come(tiles, random, resident, workers, monkeypatch):
     monkeypatch.setattr(data_module, "_CHUNK", 7)
-    expected, plan = load_tiles(tiles), plan_of(tiles, random)
+    expected, plan = stack_tiles(list(tiles)), plan_of(tiles, random)
     store = TileStore(tiles, CPU, resident=resident, workers=workers)
     assert store.resident == (resident != "no")
     batches = list(store.batches(plan))
@@ -163,7 +163,7 @@ def test_a_batch_may_be_changed_without_changing_the_windows(tiles, random):
 
 def test_what_has_no_room_is_not_held(tiles, monkeypatch):
     needed = 4 * SIZE**2 * len(tiles)
-    assert needed == sum(tensor.nbytes for tensor in load_tiles(tiles))
+    assert needed == sum(tensor.nbytes for tensor in stack_tiles(list(tiles)))
     monkeypatch.setattr(data_module, "MOST_ON_HOST", needed)
     assert not TileStore(tiles, CPU, resident="auto", workers=0).resident
     assert TileStore(tiles, CPU, resident="yes", workers=0).resident
@@ -242,5 +242,5 @@ def test_large_windows_are_validated_a_few_at_a_time(size, batch, expected):
 
 
 def test_class_pixels_are_counted_by_section(tiles):
-    masks = {place.case.name: np.asarray(place.section.mask) for place in tiles.places}
+    masks = {place.case.name: np.asarray(place.section.mask) for place in tiles.sources}
     assert class_pixels(tiles) == [sum(float((mask == k).sum()) for mask in masks.values()) for k in range(len(SKIN))]

@@ -125,16 +125,16 @@ def tissues(tiles, index):
 
 def test_examples_are_rich_and_from_different_sections(tiles):
     chosen = choose_examples(tiles, 4)
-    assert {tiles.places[index].case.name for index in chosen} == {"a", "b", "c", "d"}
+    assert {tiles.sources[index].case.name for index in chosen} == {"a", "b", "c", "d"}
     for index in chosen:
-        own = [i for i, place in enumerate(tiles.places) if place.case.name == tiles.places[index].case.name]
+        own = [i for i, place in enumerate(tiles.sources) if place.case.name == tiles.sources[index].case.name]
         assert tissues(tiles, index) == max(tissues(tiles, i) for i in own)
 
 
 def test_more_than_there_are_sections(tiles):
     chosen = choose_examples(tiles, 7)
     assert len(set(chosen)) == 7
-    assert len({tiles.places[index].case.name for index in chosen[:4]}) == 4
+    assert len({tiles.sources[index].case.name for index in chosen[:4]}) == 4
     assert len(choose_examples(tiles, 1000)) == len(tiles)
 
 

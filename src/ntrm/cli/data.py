@@ -272,7 +272,7 @@ def stats(
 
     if figure is not None:
         check_format(figure)
-    found = dataset_stats(open_dataset(folder, level=resolution), tile=tile, jobs=jobs, progress=console.progress)
+    found = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
     if figure is not None:
         write_figure(figure, stats_figure, found)
     console.result(found.as_dict(), lambda out: _show_stats(found, out))

@@ -1,4 +1,8 @@
-"""Augmentation of tiles, image and mask together, on tensors: geometry, stain, blur, JPEG compression."""
+"""Augmentation of tiles, image and mask together, on tensors: geometry, stain, blur, JPEG compression.
+
+The functions take one parameter per sample and are deterministic; ``Augment`` draws the parameters. They are drawn on
+the generator's device and kept on the CPU: a CPU generator gives the same augmentation wherever the batch is.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +29,6 @@ def send(small: Tensor, like: Tensor) -> Tensor:
     return small.to(like.device)
 
 
-# What JPEG does to an image, on tensors and on any device: 8×8 cosine transform, quantisation, halved chroma.
-#
-# The lossless half of JPEG (entropy coding) changes no pixel and is left out. The rest follows libjpeg's defaults
-# (JFIF colours, 4:2:0, its quality scale), so that an image comes out as it would from a scanner's file.
-
-
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168735892, -0.331264108, 0.5), (0.5, -0.418687589, -0.081312411))
 
 # Annex K of ITU-T T.81.
@@ -54,7 +52,12 @@ _CHROMA = (
 
 
 def compress(images: Tensor, quality: Tensor) -> Tensor:
-    """Images (B, 3, H, W) in [0, 1] as they look after JPEG at ``quality`` (B, 1 to 100)."""
+    """Images (B, 3, H, W) in [0, 1] as they look after JPEG at ``quality`` (B, 1 to 100), on any device.
+
+    8×8 cosine transform, quantisation and halved chroma follow libjpeg's defaults (JFIF colours, 4:2:0, its quality
+    scale), so that an image comes out as it would from a scanner's file; entropy coding, which changes no pixel, is
+    left out.
+    """
     height, width = images.shape[-2:]
     pad_right, pad_bottom = -width % 16, -height % 16
     padded = functional.pad(images.float() * 255, (0, pad_right, 0, pad_bottom), mode="replicate").round()
@@ -95,22 +98,15 @@ def _quantise(channels: Tensor, table: Tensor) -> Tensor:
     return blocks.transpose(3, 4).reshape(batch, count, height, width).clamp(-128, 127)
 
 
-# Other laboratories' stains: haematoxylin and eosin varied in optical-density space.
-#
-# Light through tissue follows Beer–Lambert: the optical density ``OD = -log((I + 1) / 256)`` of a pixel is the sum
-# over stains of concentration times the stain's colour vector. A batch of stain strengths is thus one 3×3 matrix and
-# one offset per image.
-
-
 HAEMATOXYLIN = (0.650, 0.704, 0.286)
 EOSIN = (0.072, 0.990, 0.105)
 """Optical densities of the pure stains in red, green and blue (Ruifrok and Johnston 2001)."""
 
 
-def stain_matrix(haematoxylin: tuple[float, ...] = HAEMATOXYLIN, eosin: tuple[float, ...] = EOSIN) -> Tensor:
+def stain_matrix() -> Tensor:
     """Unit colour vectors of haematoxylin, eosin and what neither explains, as rows of a (3, 3) matrix."""
-    first, second = torch.tensor(haematoxylin), torch.tensor(eosin)
-    stains = torch.stack([first, second, torch.linalg.cross(first, second)])
+    haematoxylin, eosin = torch.tensor(HAEMATOXYLIN), torch.tensor(EOSIN)
+    stains = torch.stack([haematoxylin, eosin, torch.linalg.cross(haematoxylin, eosin)])
     return functional.normalize(stains, dim=1)
 
 
@@ -124,17 +120,19 @@ def from_optical_density(density: Tensor) -> Tensor:
     return ((256 * density.clamp(0, math.log(256)).neg().exp() - 1) / 255).clamp(0, 1)
 
 
-def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor, stains: Tensor | None = None) -> Tensor:
-    """Images with every stain's concentration c replaced by ``scale · c + shift``.
+def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Images with every stain's concentration c replaced by ``scale · c + shift``, as another laboratory stains.
+
+    By Beer–Lambert the optical density ``OD = -log((I + 1) / 256)`` of a pixel is the sum over stains of concentration
+    times the stain's colour vector: the strengths of a batch are one 3×3 matrix and one offset per image.
 
     Args:
         images: (B, 3, H, W) in [0, 1].
         scale: (B, 2), haematoxylin and eosin; 1 changes nothing.
         shift: (B, 2); 0 changes nothing.
-        stains: (3, 3) as ``stain_matrix`` gives; for slides whose own vectors are known.
 
     """
-    stains = (stain_matrix() if stains is None else stains).to(scale)
+    stains = stain_matrix().to(scale)
     scale = torch.cat([scale, torch.ones_like(scale[:, :1])], dim=1)  # the remainder is left alone
     # In row vectors c = od · stains⁻¹ and od' = (c · scale + shift) · stains; below od is a column.
     mixing = stains.T @ (scale[:, :, None] * stains.T.inverse())  # (B, 3, 3)
@@ -142,12 +140,6 @@ def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor, stains: Tensor |
     mixing, offset = send(mixing, images).to(images.dtype), send(offset, images).to(images.dtype)
     density = torch.einsum("bij,bjhw->bihw", mixing, optical_density(images)) + offset[:, :, None, None]
     return from_optical_density(density)
-
-
-# Augmentation of tiles, image and mask together: whole batches of tensors, on any device, from an explicit generator.
-#
-# The functions take one parameter per sample and are deterministic; ``Augment`` draws the parameters. They are drawn
-# on the generator's device and kept on the CPU: a CPU generator gives the same augmentation wherever the batch is.
 
 
 def flip(batch: Tensor, across: Tensor, down: Tensor) -> Tensor:
@@ -223,6 +215,16 @@ def _per_sample(flags: Tensor, batch: Tensor) -> Tensor:
     return send(flags, batch).reshape(-1, *[1] * (batch.ndim - 1))
 
 
+_LIMITS = {
+    "rotate_degrees": (0, 180),
+    "stain_scale": (0, 1),
+    "stain_shift": (0, 1),
+    "light_scale": (0, 0.9),
+    "blur_sigma": (0, 16),
+    "jpeg_quality": (1, 100),
+}
+
+
 @dataclass(frozen=True)
 class Augment:
     """What may happen to a tile, and how often. Made without arguments it changes nothing.
@@ -263,12 +265,9 @@ class Augment:
     def __post_init__(self) -> None:
         for name in ("flip", "turn", "rotate", "stain", "light", "blur", "jpeg"):
             _check_between(f"probability of {name}", 0, 1, getattr(self, name))
-        _check_between("rotate_degrees", 0, 180, self.rotate_degrees)
-        _check_between("stain_scale", 0, 1, self.stain_scale)
-        _check_between("stain_shift", 0, 1, self.stain_shift)
-        _check_between("light_scale", 0, 0.9, self.light_scale)
-        _check_between("blur_sigma", 0, 16, *self.blur_sigma)
-        _check_between("jpeg_quality", 1, 100, *self.jpeg_quality)
+        for name, (low, high) in _LIMITS.items():
+            value = getattr(self, name)
+            _check_between(name, low, high, *(value if isinstance(value, tuple) else [value]))
 
     @classmethod
     def none(cls) -> Augment:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ntrm.core.errors import choices_error
 from ntrm.core.labels import LabelSchema
-from ntrm.core.mpp import Resolution
+from ntrm.core.mpp import Resolution, level_factor
 
 SPLITS = ("train", "val", "test")
 
@@ -48,25 +48,12 @@ class Dataset:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Resolution levels present, coarsest first; ``("",)`` for layouts without levels."""
-        from ntrm.core.mpp import level_factor
-
+        """Resolutions present ("10x"), coarsest first; ``("",)`` for layouts without."""
         return tuple(sorted({c.level for c in self.cases}, key=lambda level: -level_factor(level) if level else 0))
-
-    def at_level(self, level: str) -> Dataset:
-        """The cases of one resolution level."""
-        if level not in self.levels:
-            raise choices_error(f"no such resolution in {self.root}", level, self.levels)
-        return self.where(level=level)
 
     def in_split(self, split: str) -> Dataset:
         """The cases of one split."""
         present = sorted({c.split for c in self.cases if c.split})
         if split not in present:
             raise choices_error(f"no such split in {self.root}", split, present or ["(no case has a split)"])
-        return self.where(split=split)
-
-    def where(self, **equal: object) -> Dataset:
-        """The cases whose attributes equal the given values."""
-        keep = (c for c in self.cases if all(getattr(c, key) == value for key, value in equal.items()))
-        return replace(self, cases=tuple(keep))
+        return replace(self, cases=tuple(case for case in self.cases if case.split == split))

@@ -168,15 +168,11 @@ def printable(text: str) -> str:
 class FaultError(DataError):
     """A file that cannot be used, with the code under which ``ntrm data check`` reports it."""
 
-    def __init__(self, code: str, path: Path, *, found: str = "", expected: str = "", hint: str = "") -> None:
+    def __init__(self, code: str, path: Path, found: str = "", expected: str = "", hint: str = "") -> None:
         self.fault = fault(code, path, found, expected=expected, hint=hint)
         what = f"{self.fault.file}: {self.fault.title}"
         super().__init__(what, got=self.fault.found, expected=self.fault.expected, hint=self.fault.hint)
         self._arguments = (code, path, found, expected, hint)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, self._arguments)
-
-
-def _rebuild(code: str, path: Path, found: str, expected: str, hint: str) -> FaultError:
-    return FaultError(code, path, found=found, expected=expected, hint=hint)
+        return FaultError, self._arguments

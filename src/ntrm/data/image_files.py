@@ -1,8 +1,7 @@
 """Image and mask files: headers read before any pixel, strictly 8-bit decoding within a stated limit, writing.
 
-Files are told apart by their first bytes, never by their extension. The libraries underneath are lenient in
-places (a PNG without its end, a JPEG strip cut short inside a TIFF, strips that were never written); here
-everything that is missing is an error.
+The first bytes of a file decide its format, never its extension. The libraries underneath tolerate some damage (a PNG
+without its end, a JPEG strip cut short inside a TIFF, strips that were never written); here all of it is an error.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def _tiff_header(path: Path) -> Header:
 
 
 def open_tiff(path: Path) -> tifffile.TiffFile:
-    """A TIFF file without the others that it may name: those of OME-XML, and the stacks and indices beside it."""
+    """A TIFF file without the other files that it may name (OME-XML, stacks, indices)."""
     return tifffile.TiffFile(path, _multifile=False, is_mmstack=False, is_ndtiff=False)
 
 
@@ -191,7 +190,7 @@ def _tiff_pixels(page: Any) -> str:
 
 
 def _check_png(path: Path) -> None:
-    """Walk the chunks: each whole, its checksum right, the last one the end mark."""
+    """Walk the chunks: each complete, its checksum right, the last one the end mark."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         stream.seek(8)
@@ -251,16 +250,14 @@ def over_white(pixels: Pixels) -> Pixels:
     return ((mixed + 127) // 255).astype(np.uint8)
 
 
-def read_mask(
-    path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS, max_stray: float = MAX_STRAY
-) -> DecodedMask:
+def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) -> DecodedMask:
     """Class indices of a mask: RGB by the schema's palette, indexed by value; 255 is ignore."""
     header = _limited_header(path := Path(path), max_pixels)
     if header.kind == JPEG or header.pixels not in {RGB8, GREY8, PALETTE}:
         raise FaultError("mask-format", path, found=f"{header.kind}, {header.pixels}")
     pixels, palette = _decode(path, header)
     if pixels.ndim == 3:
-        return _by_palette(path, pixels, schema, max_stray)
+        return _by_palette(path, pixels, schema)
     return _by_value(path, pixels, palette, schema)
 
 
@@ -275,9 +272,10 @@ def _limited_header(path: Path, max_pixels: int) -> Header:
 def _decode(path: Path, header: Header) -> tuple[Pixels, list[RGB]]:
     """Pixels as they are stored, and the palette of an indexed PNG."""
     check_complete(path, header)
+    palette: list[RGB] = []
     with decoding(path):
         if header.kind == TIFF:
-            pixels, palette = _read_tiff(path), []
+            pixels = _read_tiff(path)
         else:
             pixels, palette = _with_pillow(PngImageFile if header.kind == PNG else JpegImageFile, path)
     channels = {RGB8: (3,), RGBA8: (4,)}.get(header.pixels, ())
@@ -308,7 +306,7 @@ def _read_tiff(path: Path) -> Pixels:
     return cast(Pixels, np.ascontiguousarray(pixels))
 
 
-def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema, max_stray: float) -> DecodedMask:
+def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema) -> DecodedMask:
     rows = max(1, _BAND_PIXELS // pixels.shape[1])
     bands = [schema.decode(pixels[start : start + rows]) for start in range(0, len(pixels), rows)]
     worst = sum((Counter(dict(band.worst)) for band in bands), Counter[RGB]())
@@ -318,10 +316,10 @@ def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema, max_stray: floa
         ignored=sum(band.ignored for band in bands),
         worst=tuple(worst.most_common(5)),
     )
-    if decoded.stray_share > max_stray:
+    if decoded.stray_share > MAX_STRAY:
         colours = ", ".join(f"{colour} × {count}" for colour, count in decoded.worst[:3])
         found = f"{decoded.stray_share:.1%} of the pixels, most often {colours}"
-        expected = f"at most {max_stray:.1%} of the pixels outside the palette of {', '.join(schema.names)}"
+        expected = f"at most {MAX_STRAY:.1%} of the pixels outside the palette of {', '.join(schema.names)}"
         raise FaultError("stray-colours", path, found=found, expected=expected)
     return decoded
 

@@ -299,22 +299,23 @@ REFUSED = {"no-mpp", "patient-split"}
 """Faults of sound files that still forbid their use."""
 
 
-def open_dataset(root: Path, *, level: str | None = None, cases_file: Path | None = None) -> Dataset:
+def open_dataset(root: Path, *, resolution: str | None = None, splits: Path | None = None) -> Dataset:
     """Cases of a dataset folder, with patient, split and µm/px; no image is decoded.
 
-    ``level`` keeps one resolution of the queensland layout. ``cases_file`` is an existing split file
+    ``resolution`` (``10x``) keeps one folder of the queensland layout. ``splits`` is an existing split file
     (name,group,split) whose splits replace those of the dataset; names it has beyond the dataset's do not matter.
     What cannot be used safely is refused, with the first faults named.
     """
     survey = survey_dataset(Path(root))
     levels = {case.level for case in survey.cases}
-    if level is not None and level not in levels:
-        raise choices_error(f"no such resolution in {root}", level, sorted(levels - {""}) or ["(the layout has none)"])
-    faults = [finding for finding in survey.faults if _matters(finding, levels - {level} if level else set())]
-    cases = tuple(case for case in survey.cases if level in (None, case.level))
-    if cases_file is not None:
+    if resolution is not None and resolution not in levels:
+        known = sorted(levels - {""}) or ["(the layout has none)"]
+        raise choices_error(f"no such resolution in {root}", resolution, known)
+    faults = [finding for finding in survey.faults if _matters(finding, levels - {resolution} if resolution else set())]
+    cases = tuple(case for case in survey.cases if resolution in (None, case.level))
+    if splits is not None:
         faults = [finding for finding in faults if finding.code != "patient-split"]
-        cases = _with_splits(cases, Path(cases_file))
+        cases = _with_splits(cases, Path(splits))
     if faults or survey.schema is None:
         raise _refusal(survey, faults)
     return Dataset(root=survey.root, layout=survey.layout, schema=survey.schema, cases=cases)

@@ -132,7 +132,7 @@ def _weighted_sums(planes: NDArray[Any], rows: Weights, columns: Weights) -> NDA
 
 
 SIDECARS = (CLASSES, CASES, MEASUREMENTS, "truth.json")
-"""Files beside the images that hold at every resolution (lengths in them are µm) and travel along."""
+"""Files that hold at every resolution (lengths in them are µm) and are copied."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def _run(task: _Task) -> int:
 
 
 def _is_done(target: _Target, source_size: tuple[int, int]) -> bool:
-    """Whether the file is there; files appear whole or not at all, so its size tells whether it is ours."""
+    """Whether the file is there; files are written completely or not at all, so its size tells whether it is ours."""
     if not target.path.exists():
         return False
     height, width = (shrunk_length(length, target.factor) for length in source_size)

@@ -125,7 +125,7 @@ def parse_fractions(text: str) -> tuple[float, ...]:
     ((0.7, 0.15, 0.15), (0.8, 0.2, 0.0))
     """
     try:
-        numbers = tuple(float(part) for part in text.split(","))
+        numbers = tuple(map(float, text.split(",")))
     except ValueError:
         raise UsageError("fractions are not numbers", got=repr(text), expected="for example 70,15,15") from None
     fractions = tuple(number / 100 for number in numbers) if sum(numbers) > 2 else numbers
@@ -173,7 +173,7 @@ class _Balance:
         self.placed: Counter[tuple[str, str]] = Counter()
         if len(self.strata) < len(self.offered):
             raise RefusedError(
-                "too few patients for a split in which no patient is in two parts",
+                "too few patients for a split in which no patient is in two splits",
                 got=f"{len(self.strata)} patients",
                 expected=f"at least {len(self.offered)} for {', '.join(self.offered)}",
                 hint="add patients, or set a fraction to 0",
@@ -247,7 +247,7 @@ def _check_fractions(fractions: Sequence[float]) -> None:
 
 
 def _shuffle_key(seed: int, patient: str) -> str:
-    """A place in a shuffled order that depends on the seed and the patient alone."""
+    """Sorting key of a shuffled order that depends on the seed and the patient alone."""
     return hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest()
 
 
@@ -258,40 +258,42 @@ def _some(items: Sequence[str], limit: int = 5) -> str:
 
 @dataclass(frozen=True)
 class DatasetSplits:
-    """A dataset at one resolution, divided so that no patient is in two parts."""
+    """A dataset at one resolution, divided so that no patient is in two splits."""
 
-    whole: Dataset
+    dataset: Dataset
     resolution: Resolution
     """The same for every section."""
 
     def __getitem__(self, split: str) -> Dataset:
         """Sections of ``train``, ``val`` or ``test``."""
-        return self.whole.in_split(split)
+        return self.dataset.in_split(split)
 
     @property
     def schema(self) -> LabelSchema:
         """Classes of the masks."""
-        return self.whole.schema
+        return self.dataset.schema
 
     def fingerprint(self, split: str | None = None) -> str:
-        """Short hash over names, splits and the bytes of images and masks, of one part or of all.
+        """Short hash over names, splits and the bytes of images and masks, of one split or of all.
 
         It does not depend on where the dataset lies.
         """
         digest = hashlib.sha256(self.schema.fingerprint.encode())
-        for case in sorted(self.whole if split is None else self[split], key=lambda case: case.name):
+        for case in sorted(self.dataset if split is None else self[split], key=lambda case: case.name):
             files = [sha256_of(path) for path in (case.image, case.mask) if path is not None]
             digest.update("|".join([case.name, str(case.split), str(case.resolution), *files]).encode())
         return digest.hexdigest()[:16]
 
 
-def open_parts(root: Path, *, level: str | None = None, split_file: Path | None = None, seed: int = 0) -> DatasetSplits:
-    """Open a dataset at one resolution and divide it.
+def open_splits(
+    root: Path, *, resolution: str | None = None, splits: Path | None = None, seed: int = 0
+) -> DatasetSplits:
+    """Open a dataset at one resolution (``10x``) and divide it.
 
-    ``split_file`` (what ``ntrm data split`` writes) decides where it is given; otherwise the dataset's own splits,
-    and sections that have none are placed as ``ntrm data split --seed`` would place them: the same everywhere.
+    The file ``splits`` (what ``ntrm data split`` writes) decides; without it the dataset's own splits do, and
+    sections that have none get the split that ``ntrm data split --seed`` would give them: the same everywhere.
     """
-    dataset = open_dataset(Path(root), level=level, cases_file=split_file)
+    dataset = open_dataset(Path(root), resolution=resolution, splits=splits)
     if len(dataset.levels) > 1:
         raise UsageError(
             f"{root} has several resolutions",

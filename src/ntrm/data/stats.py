@@ -1,4 +1,4 @@
-"""What a dataset consists of: sizes, shares of tissues, which tissue borders on which, how mixed the tiles are."""
+"""What a dataset consists of: sizes, fractions of tissues, which tissue borders on which, how mixed the tiles are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IndexMask = NDArray[np.integer[Any]]
 
 
 def pixel_counts(mask: IndexMask, classes: int) -> Counts:
-    """Pixels per class, and in a last place those that are ignored.
+    """Pixels per class, and as the last entry those that are ignored.
 
     >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
     [1, 2, 0, 1]
@@ -63,9 +63,7 @@ def boundary_counts(mask: IndexMask, classes: int) -> Counts:
 
 
 def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Counts:
-    """Histogram over the covering tiles: place n holds the tiles with n different classes.
-
-    Tiles about which nothing is known (all ignore) are counted in place 0.
+    """Histogram over the covering tiles: entry n counts those with n different classes; 0 is all ignore.
 
     >>> tissues_per_tile(np.array([[0, 1, 2, 2]]), classes=3, size=2).tolist()
     [0, 1, 1, 0]
@@ -82,8 +80,7 @@ def boundary_share(pairs: Counts) -> NDArray[np.float64]:
     >>> boundary_share(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]])).tolist()
     [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    shares: NDArray[np.float64] = pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1)
-    return shares
+    return np.asarray(pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +88,7 @@ class MaskCounts:
     """Counts of one mask or, added up, of many."""
 
     pixels: Counts
-    """Pixels per class, ignored ones in the last place: (K + 1,)."""
+    """Pixels per class, ignored ones as the last entry: (K + 1,)."""
     pairs: Counts
     """Boundary pairs: (K, K)."""
     tiles: Counts
@@ -100,14 +97,11 @@ class MaskCounts:
     """Height and width of every mask."""
 
     @classmethod
-    def total(cls, parts: Sequence[MaskCounts]) -> MaskCounts:
+    def total(cls, masks: Sequence[MaskCounts]) -> MaskCounts:
         """Counts of several masks together."""
-        return cls(
-            pixels=np.sum([part.pixels for part in parts], axis=0),
-            pairs=np.sum([part.pairs for part in parts], axis=0),
-            tiles=np.sum([part.tiles for part in parts], axis=0),
-            sizes=tuple(size for part in parts for size in part.sizes),
-        )
+        counts = [(mask.pixels, mask.pairs, mask.tiles) for mask in masks]
+        pixels, pairs, tiles = (np.sum(values, axis=0) for values in zip(*counts, strict=True))
+        return cls(pixels, pairs, tiles, sizes=tuple(size for mask in masks for size in mask.sizes))
 
 
 def count_mask(mask: IndexMask, classes: int, tile: int = TILE_SIZE) -> MaskCounts:
@@ -144,14 +138,13 @@ class DatasetStats:
 
     @property
     def pixel_share(self) -> NDArray[np.float64]:
-        """Share of each class in the pixels that are not ignored."""
+        """Fraction of each class in the pixels that are not ignored."""
         known = self.counts.pixels[:-1]
-        share: NDArray[np.float64] = known / max(int(known.sum()), 1)
-        return share
+        return np.asarray(known / max(int(known.sum()), 1))
 
     @property
     def boundary_share(self) -> NDArray[np.float64]:
-        """Share of row's boundary that goes to column, (K, K); 0 for a class without boundary."""
+        """Fraction of the row's boundary that goes to the column, (K, K); 0 for a class without boundary."""
         return boundary_share(self.counts.pairs)
 
     @property
@@ -172,14 +165,14 @@ class DatasetStats:
         """The dataset in one line."""
         masks, tiles = len(self.cases), self.tissues_per_tile
         mpp = {case.resolution.mean for case in self.cases if case.resolution}
-        parts = [
+        facts = [
             f"{self.sections:,} sections",
             f"{masks:,} masks" if masks != self.sections else "",
             " to ".join(f"{value:g}" for value in sorted({min(mpp), max(mpp)})) + " µm/px" if mpp else "",
             f"{int(self.counts.pixels[:-1].sum()):,} labelled pixels",
             f"{tiles['mean']:.1f} tissues per tile of {self.tile} pixels, {tiles['max']} at most",
         ]
-        return " · ".join(part for part in parts if part)
+        return " · ".join(filter(None, facts))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as a JSON document; tissues by name."""

@@ -24,11 +24,11 @@ class Tile(NamedTuple):
     """uint8, (3, S, S); glass where the section ends. Bytes travel: batches are normalised on the device."""
     mask: Tensor
     """uint8, (S, S); 255 is ignore, also where the section ends."""
-    place: int | Tensor
-    """Where the tile comes from: its index in ``TileDataset.places``."""
+    source: int | Tensor
+    """Where the tile comes from: the index in ``TileDataset.sources``."""
 
 
-class Place(NamedTuple):
+class TileSource(NamedTuple):
     """Where a tile comes from."""
 
     case: Case
@@ -62,27 +62,27 @@ class TileDataset(torch_data.Dataset[Tile]):
         self._remap = self.schema.remap_table(dataset.schema, names)
         self.size = size
         cache = cache or TileCache()
-        places: list[Place] = []
+        sources: list[TileSource] = []
         for case in progress.track(dataset, total=len(dataset), label="sections"):
             section = cache.open(case, dataset.schema)
             windows = tile_windows(*section.shape, size=size, overlap=overlap)
             if drop_background:
                 windows = foreground_windows(section.mask, windows, dataset.schema.background_index)
-            places += [Place(case, section, window) for window in windows]
-        if not places:
+            sources += [TileSource(case, section, window) for window in windows]
+        if not sources:
             raise DataError(
                 f"no tiles in {dataset.root}",
                 got=f"{len(dataset)} cases",
                 expected="at least one section with tissue",
                 hint="look at the dataset with `ntrm data stats`",
             )
-        self.places: tuple[Place, ...] = tuple(places)
+        self.sources = tuple(sources)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.sources)
 
     def __getitem__(self, index: int) -> Tile:
-        _, section, window = self.places[index]
+        _, section, window = self.sources[index]
         image = cut(section.image, window, fill=GLASS)  # (S, S, 3)
         mask = self._remap[cut(section.mask, window, fill=IGNORE)]  # (S, S)
         # Copied by numpy: torch would share this little work among threads, and waiting for them costs more.
@@ -97,13 +97,3 @@ class LoadedTiles(NamedTuple):
     """uint8, (N, 3, S, S)"""
     masks: Tensor
     """uint8, (N, S, S)"""
-
-
-def load_tiles(tiles: TileDataset, progress: Progress = SILENT) -> LoadedTiles:
-    """Every tile of ``tiles`` in order: 256 KiB each at 256 pixels, so that 4000 take a GiB."""
-    images = np.empty((len(tiles), 3, tiles.size, tiles.size), dtype=np.uint8)
-    masks = np.empty((len(tiles), tiles.size, tiles.size), dtype=np.uint8)
-    for index in progress.track(range(len(tiles)), total=len(tiles), label="tiles"):
-        tile = tiles[index]
-        images[index], masks[index] = tile.image, tile.mask
-    return LoadedTiles(torch.from_numpy(images), torch.from_numpy(masks))

@@ -25,7 +25,7 @@ from ntrm.core.labels import IGNORE
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, open_parts
+from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.loaded_model import class_table, open_subject
 from ntrm.evaluation.sections import BINS, SectionAccumulator
@@ -123,7 +123,7 @@ def calibrate(
     """
     folder = _own_folder(model_folder)
     out = _claim(default_out(folder) if out is None else Path(out))
-    subject, parts = open_subject(folder), open_parts(Path(data), level=resolution, split_file=splits)
+    subject, parts = open_subject(folder), open_splits(Path(data), resolution=resolution, splits=splits)
     network = subject.network
     previous, part = network.config.temperature, parts[split]
     table = class_table(network.config, parts)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, open_parts
+from ntrm.data.split import DatasetSplits, open_splits
 from ntrm.evaluation.loaded_model import class_table, open_subject
 from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
 from ntrm.evaluation.result import Evaluation
@@ -73,7 +73,7 @@ def evaluate(
     out, split_file = None if out is None else Path(out), None if splits is None else Path(splits)
     if out is not None:
         claim_folder(out)
-    subject, parts = open_subject(model), open_parts(Path(data), level=resolution, split_file=split_file)
+    subject, parts = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
     config, part = subject.config, parts[split]
     work = _Work(
         Predictor(subject.network, device, batch=batch, precision=precision),

@@ -77,7 +77,7 @@ def class_table(config: ModelConfig, parts: DatasetSplits) -> NDArray[np.uint8]:
     unknown = [name for name in parts.schema.names if name not in config.schema.names]
     if unknown:
         raise RefusedError(
-            f"the network does not know every class of {parts.whole.root}",
+            f"the network does not know every class of {parts.dataset.root}",
             got=", ".join(unknown),
             expected=f"only classes of the network: {', '.join(config.schema.names)}",
             hint="choose a network trained on these classes, or rename them in classes.csv",
@@ -90,14 +90,14 @@ def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
         raise RefusedError(
             "the network does not say for which µm/px it is",
             got="none",
-            expected=f"{parts.resolution}, as {parts.whole.root} has",
+            expected=f"{parts.resolution}, as {parts.dataset.root} has",
             hint="train it, or state it with network.describe(mpp=…) before saving",
         )
     own = Resolution.square(config.mpp)
     if not own.same_as(parts.resolution):
         raise RefusedError(
             "network and dataset differ in resolution",
-            got=f"{parts.resolution} in {parts.whole.root}",
+            got=f"{parts.resolution} in {parts.dataset.root}",
             expected=f"{own}, at which the network was trained",
             hint="choose that level with --resolution, or make it with `ntrm data resample`",
         )

@@ -65,25 +65,25 @@ def gather_facts(
 
     What was found is kept in ``memory`` and believed until a file's size or time changes.
     """
-    kept = recall_facts(memory, parts.whole, recipe)
+    kept = recall_facts(memory, parts.dataset, recipe)
     if kept is not None:
         return kept
     count = partial(_count, schema=parts.schema, recipe=recipe)
-    cases = list(parts.whole)
+    cases = list(parts.dataset)
     label = f"reading sections {level}".strip()
     counts = list(progress.track(parallel_map(count, cases, jobs), len(cases), label))
     facts = _facts(parts, level, counts)
-    write_json(memory, {"stamp": _stamp(parts.whole, recipe), "facts": facts.as_dict()})
+    write_json(memory, {"stamp": _stamp(parts.dataset, recipe), "facts": facts.as_dict()})
     return facts
 
 
 def _facts(parts: DatasetSplits, level: str, counts: list[tuple[int, int]]) -> Facts:
-    cases = list(parts.whole)
+    cases = list(parts.dataset)
     by_part = {part: [k for k, case in enumerate(cases) if case.split == part] for part in SPLITS}
     empty = [part for part, members in by_part.items() if not members]
     if empty:
         raise UsageError(
-            f"{parts.whole.root} has an empty part",
+            f"{parts.dataset.root} has an empty part",
             got=f"no section in {', '.join(empty)}",
             hint="divide it with `ntrm data split` and give the file with --splits",
         )
@@ -95,7 +95,7 @@ def _facts(parts: DatasetSplits, level: str, counts: list[tuple[int, int]]) -> F
         patients={part: len({cases[k].group for k in members}) for part, members in by_part.items()},
         pixels={part: sum(counts[k][0] for k in members) for part, members in by_part.items()},
         windows={part: sum(counts[k][1] for k in members) for part, members in by_part.items()},
-        phantom=is_phantom(parts.whole.root),
+        phantom=is_phantom(parts.dataset.root),
     )
 
 

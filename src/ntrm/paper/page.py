@@ -54,7 +54,7 @@ def assemble(
 ) -> tuple[Path, ...]:
     """Write tables, figures and the page; returns the tables' files. ``parts`` are at the primary resolution."""
     windows = choose_windows(parts, results.plan.recipe.window)
-    stats = dataset_stats(parts.whole, tile=results.plan.recipe.window, jobs=jobs, progress=progress)
+    stats = dataset_stats(parts.dataset, tile=results.plan.recipe.window, jobs=jobs, progress=progress)
     found = make_tables(results, facts, parts, windows, device)
     written = tuple(table.write_csv(workspace.tables) for table in found.values())
     drawn = draw_figures(results, facts, parts, windows, stats, found, workspace.figures, device)

@@ -12,7 +12,7 @@ from ntrm.core.errors import NtrmError, RefusedError, UsageError
 from ntrm.core.io import write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.split import DatasetSplits, open_parts
+from ntrm.data.split import DatasetSplits, open_splits
 from ntrm.models.config import Option
 from ntrm.paper.facts import Facts, choose_levels, gather_facts, recall_facts
 from ntrm.paper.outcomes import EVALUATION, evaluation_of
@@ -66,7 +66,7 @@ class Request:
 
     def parts(self, level: str) -> DatasetSplits:
         """The data at one level."""
-        return open_parts(self.data, level=level or None, split_file=self.split_file)
+        return open_splits(self.data, resolution=level or None, splits=self.split_file)
 
     def gather(self, *, jobs: int = 1, progress: Progress = SILENT) -> dict[str, Facts]:
         """Facts about the data at every level."""
@@ -96,7 +96,7 @@ def dry_run(request: Request) -> tuple[Plan, dict[str, bool]]:
     fingerprints = {}
     for level in request.levels:
         parts = request.parts(level)
-        known = recall_facts(request.workspace.facts(level), parts.whole, request.resolved)
+        known = recall_facts(request.workspace.facts(level), parts.dataset, request.resolved)
         fingerprints[level] = known.fingerprint if known else parts.fingerprint()
     plan = request.plan(fingerprints)
     return plan, {job.key: evaluation_of(request.workspace.run(job)) is not None for job in plan.jobs}

@@ -83,21 +83,15 @@ def pixel_centres(count: int, mpp: float, origin_um: float = 0.0) -> NDArray[np.
 
 
 def field(
-    seed: int,
-    shape: tuple[int, int],
-    mpp: float | tuple[float, float],
-    wavelength_um: float | tuple[float, float],
-    origin_um: tuple[float, float] = (0.0, 0.0),
+    seed: int, shape: tuple[int, int], mpp: float, wavelength_um: float, origin_um: tuple[float, float] = (0.0, 0.0)
 ) -> Field:
     """Smooth noise on a pixel grid: mean about 0, standard deviation about 1, features of ``wavelength_um``.
 
-    ``mpp``, ``wavelength_um`` and ``origin_um`` may be given as (y, x). A wavelength of two pixels or less cannot
-    be shown by the grid; callers drop such octaves instead of aliasing them (see ``octaves``).
+    ``origin_um`` is (y, x). A wavelength of two pixels or less cannot be shown by the grid; callers drop such octaves
+    instead of aliasing them (see ``octaves``).
     """
-    mpp_y, mpp_x = (mpp, mpp) if isinstance(mpp, float | int) else mpp
-    wave_y, wave_x = (wavelength_um, wavelength_um) if isinstance(wavelength_um, float | int) else wavelength_um
-    across_y, rows = _spline_matrix(pixel_centres(shape[0], mpp_y, origin_um[0]) * (2.0 / wave_y))
-    across_x, columns = _spline_matrix(pixel_centres(shape[1], mpp_x, origin_um[1]) * (2.0 / wave_x))
+    across_y, rows = _spline_matrix(pixel_centres(shape[0], mpp, origin_um[0]) * (2.0 / wavelength_um))
+    across_x, columns = _spline_matrix(pixel_centres(shape[1], mpp, origin_um[1]) * (2.0 / wavelength_um))
     values = _lattice(seed, rows[:, None], columns[None, :])
     # Sparse products keep the sum order fixed: results do not depend on the number of threads.
     out = across_y @ values  # (H, lattice columns)
@@ -127,10 +121,9 @@ def octaves(
     return total
 
 
-def field_at(seed: int, y_um: Points, x_um: Points, wavelength_um: float | tuple[float, float]) -> Field:
-    """The same kind of noise at arbitrary positions (for warped coordinates). Positions broadcast."""
-    wave_y, wave_x = (wavelength_um, wavelength_um) if isinstance(wavelength_um, float | int) else wavelength_um
-    y, x = np.broadcast_arrays(np.asarray(y_um) * (2.0 / wave_y), np.asarray(x_um) * (2.0 / wave_x))
+def field_at(seed: int, y_um: Points, x_um: Points, wavelength_um: float) -> Field:
+    """The same noise at arbitrary positions (for warped coordinates). Positions broadcast."""
+    y, x = np.broadcast_arrays(np.asarray(y_um) * (2.0 / wavelength_um), np.asarray(x_um) * (2.0 / wavelength_um))
     base_y, base_x = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
     weights_y, weights_x = _spline_weights(y - base_y), _spline_weights(x - base_x)
     first_y, first_x = int(base_y.min()) - 1, int(base_x.min()) - 1

@@ -139,9 +139,9 @@ def _blocks(mask: Mask, mpp: float) -> Iterator[tuple[slice, slice]]:
 
 
 def _extent(occupied: NDArray[np.bool_], start: int, margin: int, low: int, high: int) -> slice:
-    """From ``margin`` before the first to ``margin`` after the last occupied place, within ``low`` and ``high``."""
-    places = np.flatnonzero(occupied) + start
-    return slice(max(int(places[0]) - margin, low), min(int(places[-1]) + margin + 1, high))
+    """From ``margin`` before the first to ``margin`` after the last occupied line, within ``low`` and ``high``."""
+    lines = np.flatnonzero(occupied) + start
+    return slice(max(int(lines[0]) - margin, low), min(int(lines[-1]) + margin + 1, high))
 
 
 def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: slice) -> Field:

@@ -212,7 +212,7 @@ def validation_batches(windows: int, size: int, plan: StepPlan) -> list[list[int
 
 def class_pixels(tiles: TileDataset) -> list[float]:
     """Pixels of each class in the sections of a dataset."""
-    sections = {place.case.name: place.section for place in tiles.places}
+    sections = {place.case.name: place.section for place in tiles.sources}
     counts = sum(
         (np.bincount(np.asarray(section.mask).ravel(), minlength=256) for section in sections.values()),
         np.zeros(256, np.int64),

@@ -152,7 +152,7 @@ def choose_examples(tiles: TileDataset, count: int = EXAMPLES_SHOWN) -> list[int
     classes = len(tiles.schema)
     first: list[tuple[int, int]] = []
     best: dict[str, tuple[int, int]] = {}
-    for index, (case, section, window) in enumerate(tiles.places):
+    for index, (case, section, window) in enumerate(tiles.sources):
         known = np.bincount(np.asarray(section.mask[window.slices]).ravel(), minlength=classes)[:classes]
         found = (-int(np.count_nonzero(known)), index)
         best[case.name] = min(found, best.get(case.name, found))
@@ -179,7 +179,7 @@ def draw_examples(predict: Callable[[Tensor], Tensor], tiles: TileDataset, indic
     masks = predict(torch.stack([tile.image for tile in chosen])).numpy()
     examples = [
         Example(
-            tiles.places[index].case.name, tile.image.permute(1, 2, 0).numpy(), tile.mask.numpy(), {"prediction": mask}
+            tiles.sources[index].case.name, tile.image.permute(1, 2, 0).numpy(), tile.mask.numpy(), {"prediction": mask}
         )
         for index, tile, mask in zip(indices, chosen, masks, strict=True)
     ]

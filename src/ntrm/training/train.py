@@ -14,7 +14,7 @@ import torch
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, open_parts
+from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.models.base import SegmentationModel
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
@@ -95,14 +95,14 @@ def train(
     if launch.leads:
         check_folder(Path(out), resume=resume)
     training_precision(recipe, launch.device)
-    parts = open_parts(Path(data), level=resolution, split_file=None if splits is None else Path(splits))
+    parts = open_splits(Path(data), resolution=resolution, splits=None if splits is None else Path(splits))
     training, validation = _part(parts, "train"), _part(parts, "val")
     training = training if sections is None else few_sections(training, sections)
     run = Run(
         out=Path(out),
         arch=arch,
         options=dict(options or {}),
-        level=resolution or "".join(parts.whole.levels),
+        level=resolution or "".join(parts.dataset.levels),
         mpp=parts.resolution.mean,
         sections=sections,
         init=None if init is None else str(init),
@@ -233,10 +233,10 @@ def release_memory(device: torch.device) -> None:
 
 
 def _part(parts: DatasetSplits, split: str) -> Dataset:
-    if not any(case.split == split for case in parts.whole):
+    if not any(case.split == split for case in parts.dataset):
         raise RefusedError(
-            f"{parts.whole.root}: no section is in the split {split}",
-            got=f"{len(parts.whole)} sections",
+            f"{parts.dataset.root}: no section is in the split {split}",
+            got=f"{len(parts.dataset)} sections",
             hint="write splits with `ntrm data split` and give them with --splits",
         )
     return parts[split]

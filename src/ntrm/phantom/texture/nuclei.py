@@ -50,19 +50,19 @@ def splat(nuclei: Nuclei, window: Window) -> Field:
     return total.reshape(window.shape).astype(np.float32)
 
 
-def _stamps(nuclei: Nuclei, part: slice, window: Window) -> tuple[NDArray[np.int64], Field]:
+def _stamps(nuclei: Nuclei, chunk: slice, window: Window) -> tuple[NDArray[np.int64], Field]:
     """Flat pixel indices and values of a chunk of nuclei."""
-    y = (nuclei.y_um[part] - window.origin_um[0]) / window.mpp
-    x = (nuclei.x_um[part] - window.origin_um[1]) / window.mpp
-    long, short = ((axis[part] / window.mpp).astype(np.float32) for axis in (nuclei.long_um, nuclei.short_um))
-    amount = nuclei.haematoxylin[part].astype(np.float32) * np.float32(np.pi) * long * short
+    y = (nuclei.y_um[chunk] - window.origin_um[0]) / window.mpp
+    x = (nuclei.x_um[chunk] - window.origin_um[1]) / window.mpp
+    long, short = ((axis[chunk] / window.mpp).astype(np.float32) for axis in (nuclei.long_um, nuclei.short_um))
+    amount = nuclei.haematoxylin[chunk].astype(np.float32) * np.float32(np.pi) * long * short
     # A nucleus thinner than a pixel would slip between pixel centres: it is drawn wider and, by its amount, paler.
     long, short = np.maximum(long, _THINNEST_PX), np.maximum(short, _THINNEST_PX)
     reach = int(np.ceil(float(long.max()) + 0.5))
     offset = np.arange(-reach, reach + 1)
     row, column = (np.floor(at).astype(np.int64)[:, None] + offset for at in (y, x))  # (n, P)
     dy, dx = (row + 0.5 - y[:, None]).astype(np.float32), (column + 0.5 - x[:, None]).astype(np.float32)
-    profile = _profile(dy[:, :, None], dx[:, None, :], nuclei.angle[part], long, short, nuclei.rim[part])  # (n, P, P)
+    profile = _profile(dy[:, :, None], dx[:, None, :], nuclei.angle[chunk], long, short, nuclei.rim[chunk])  # (n, P, P)
     # Dividing by the drawn sum keeps the amount exact on every grid.
     profile *= (amount / profile.sum(axis=(1, 2)))[:, None, None]
     height, width = window.shape
@@ -82,14 +82,11 @@ def _profile(dy: Field, dx: Field, angle: Points, long: Field, short: Field, rim
     return np.asarray(coverage * (1.0 - pale * (1.0 - np.minimum(radius, 1.0) ** 2)))
 
 
-# Which nuclei a section has: points in µm, thinned to each tissue's density, with size, shape and darkness.
-
-
 _LATTICE_UM = 7.0
 """At most one nucleus per square of this side: about 20 000 per mm²."""
 _SITE_MM2 = _LATTICE_UM**2 * 1e-6
 _JITTER = 0.65
-"""Nuclei keep some distance: they use this share of their square."""
+"""Nuclei keep some distance: they use this fraction of their square."""
 _QUARTER = np.array([[0, 2], [3, 1]])
 """Neighbours across a corner come first, so that a half-filled block is a chessboard."""
 _PALISADE_CROWDING, _PALISADE_DARKENING = 0.5, 0.5
@@ -103,7 +100,7 @@ _DERMAL = DERMAL > 0
 
 @dataclass(frozen=True)
 class _Sites:
-    """Places where a nucleus may be, with a mark for thinning and an identity from which further marks are hashed."""
+    """Sites where a nucleus may be, with a mark for thinning and an identity from which further marks are hashed."""
 
     seed: int
     y_um: Points

@@ -140,10 +140,12 @@ def cells_at(seed: int, y_um: Positions, x_um: Positions, spacing_um: float) -> 
     # Centres of the squares that the points lie in and of one more on every side, flattened.
     rows = np.arange(row.min() - 1, row.max() + 2)[:, None]
     columns = np.arange(column.min() - 1, column.max() + 2)[None, :]
-    centre_y = rows + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "y"), rows, columns) - 0.5)
-    centre_x = columns + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "x"), rows, columns) - 0.5)
-    mark = hash_uniform(derive(seed, "mark"), rows, columns)
-    centre_y, centre_x, mark = (values.astype(np.float32).ravel() for values in (centre_y, centre_x, mark))
+    lattice = (
+        rows + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "y"), rows, columns) - 0.5),
+        columns + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "x"), rows, columns) - 0.5),
+        hash_uniform(derive(seed, "mark"), rows, columns),
+    )
+    centre_y, centre_x, mark = (values.astype(np.float32).ravel() for values in lattice)
     width = columns.size
     own = (row - rows[0, 0]) * width + (column - columns[0, 0])
     nearest, second = np.full(y.shape, 9.0, np.float32), np.full(y.shape, 9.0, np.float32)

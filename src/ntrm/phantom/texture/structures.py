@@ -40,11 +40,11 @@ class Lines:
 
     def over(self, distance_um: Field, noises: Noises) -> Field:
         """Cosine across the lines: 1 on a line, -1 half-way between two."""
-        place = np.float32(self.steady) * distance_um + np.float32(self.bend_um) * noises.bend
+        bent = np.float32(self.steady) * distance_um + np.float32(self.bend_um) * noises.bend
         for amount_um, noise in ((self.grain_um, noises.grain), (self.wobble_um, noises.wobble)):
             if amount_um:
-                place += np.float32(amount_um) * noise
-        return np.asarray(np.cos(place * np.float32(2.0 * np.pi / self.period_um)))
+                bent += np.float32(amount_um) * noise
+        return np.asarray(np.cos(bent * np.float32(2.0 * np.pi / self.period_um)))
 
 
 COARSE_BUNDLE = Lines(period_um=44.0, bend_um=26.0, grain_um=5.0)
@@ -138,7 +138,7 @@ def fat_dye(spots: Spots, mpp: float) -> Field:
     """Thin walls, torn here and there, septa between lobules, hardly anything else."""
     to_wall_um = cells_at(derive(spots.seed, FAT_CELLS), spots.y_um, spots.x_um, FAT_CELL_UM).wall_um
     width_um = max(mpp, 1.0)
-    # Share of a pixel that lies in the wall: at most all of it, at most the whole wall.
+    # Fraction of a pixel that lies in the wall: at most all of it, at most the whole wall.
     wall = np.clip((_WALL_UM / 2 - to_wall_um) / width_um + 0.5, 0.0, min(1.0, _WALL_UM / width_um))
     torn = np.clip(0.85 + 0.45 * spots.bend, 0.1, 1.2)
     lobule = septum(spots.eosin, _FAT_SEPTUM) * np.clip(0.6 + 0.5 * spots.bend, 0.0, 1.0)

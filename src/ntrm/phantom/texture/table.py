@@ -131,14 +131,8 @@ EMPTY = 1.0 - members(*(name for name in SKIN.names if name != SKIN.background))
 """Glass, and whatever is not known."""
 
 
-@dataclass(frozen=True)
-class TextureTable:
-    """Every parameter by mask value: ``table["eosin"][mask]``. Values without a class read as background."""
-
-    columns: dict[str, NDArray[np.float32]]
-
-    def __getitem__(self, parameter: str) -> NDArray[np.float32]:
-        return self.columns[parameter]
+TextureTable = dict[str, NDArray[np.float32]]
+"""Every parameter by mask value: ``table["eosin"][mask]``. Values without a class read as background."""
 
 
 def texture_table(ambiguity: float) -> TextureTable:
@@ -155,4 +149,4 @@ def texture_table(ambiguity: float) -> TextureTable:
     full = np.empty((IGNORE + 1, len(PARAMETERS)), dtype=np.float32)
     full[:] = values[SKIN.index("BKG")]
     full[: len(SKIN)] = values
-    return TextureTable({name: np.ascontiguousarray(full[:, k]) for k, name in enumerate(PARAMETERS)})
+    return {name: np.ascontiguousarray(full[:, k]) for k, name in enumerate(PARAMETERS)}

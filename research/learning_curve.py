@@ -74,16 +74,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--split", choices=("val", "test"), default="val")
     parser.add_argument("--arms", help="only these")
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args(arguments)
-    studies = {int(size): Path(folder) for size, folder in (each.split("=", 1) for each in asked.studies)}
-    curve = read(studies, asked.data, asked.split)
-    if asked.arms:
-        curve = {arm: curve[arm] for arm in asked.arms.split(",") if arm in curve}
+    options = parser.parse_args(arguments)
+    studies = {int(size): Path(folder) for size, folder in (each.split("=", 1) for each in options.studies)}
+    curve = read(studies, options.data, options.split)
+    if options.arms:
+        curve = {arm: curve[arm] for arm in options.arms.split(",") if arm in curve}
     if not curve:
-        parser.error(f"no finished run of {asked.data} ({asked.split}) in these folders")
-    asked.out.mkdir(parents=True, exist_ok=True)
-    write_text(asked.out / "curve.md", table(curve))
-    draw(curve, f"{asked.data}, {asked.split} part", asked.out / "curve.png")
+        parser.error(f"no finished run of {options.data} ({options.split}) in these folders")
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_text(options.out / "curve.md", table(curve))
+    draw(curve, f"{options.data}, {options.split} part", options.out / "curve.png")
     print(table(curve), end="")
     return 0
 

@@ -35,7 +35,7 @@ DONE = ".whole"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A dataset ready for ``fit``."""
+    """A dataset ready for training."""
 
     folder: Path
     split_file: Path | None = None

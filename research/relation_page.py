@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from research.relation_report import Difference, Runs, difference, differences, seed_interval, without_strangers
+from research.relation_report import Difference, Runs, difference, differences, seed_interval, without_absent
 from research.relation_scores import SPECKS, graph_scores
 
 from ntrm.core.io import whole_file, write_text
@@ -90,7 +90,7 @@ def _signed(value: float) -> str:
     return f"{100 * value:+.2f}"
 
 
-def _told(each: Difference | None) -> str:
+def _with_interval(each: Difference | None) -> str:
     return "–" if each is None else f"{_signed(each.mean)} ({_signed(each.low)} to {_signed(each.high)})"
 
 
@@ -140,9 +140,9 @@ def _over_context(runs: Mapping[str, Runs]) -> list[str]:
     if not context or not relations:
         return [*lines, "Nothing to compare yet."]
     best = max(context, key=lambda name: fmean(runs[name].scores))
-    rows = [[f"`{name}`", _told(difference(runs[name], runs[best]))] for name in relations]
-    said = f"The best of them on this very split: `{best}`."
-    return [" ".join([said, *lines]), "", *_rows(["arm", f"less `{best}`"], rows)]
+    rows = [[f"`{name}`", _with_interval(difference(runs[name], runs[best]))] for name in relations]
+    first = f"The best of them on this very split: `{best}`."
+    return [" ".join([first, *lines]), "", *_rows(["arm", f"less `{best}`"], rows)]
 
 
 def _parts(runs: Mapping[str, Runs], reference: str) -> list[str]:
@@ -153,7 +153,7 @@ def _parts(runs: Mapping[str, Runs], reference: str) -> list[str]:
             one, two = own.part(part), runs[reference].part(part)
             if one is None or two is None:
                 break
-            cells += [f"{fmean(one.scores):.4f}", "" if name == reference else _told(difference(one, two))]
+            cells += [f"{fmean(one.scores):.4f}", "" if name == reference else _with_interval(difference(one, two))]
         else:
             rows.append(cells)
     if not rows:
@@ -206,7 +206,7 @@ def _without_specks(runs: Mapping[str, Runs]) -> list[str]:
 
 def _knowable(own: Runs) -> list[str]:
     """A bound for everything that sees the section: which tissues it holds, and no more."""
-    best = float(np.mean(macro_iou(without_strangers(own.confusions).sum(axis=1))))
+    best = float(np.mean(macro_iou(without_absent(own.confusions).sum(axis=1))))
     return [
         f"If no pixel of `{own.arm}` were called a tissue that its section does not hold, and all of these were right",
         f"instead, its mean IoU would be {best:.4f}: {_signed(best - fmean(own.scores))}. More cannot come from",
@@ -219,9 +219,10 @@ def _bounds(runs: Mapping[str, Runs]) -> list[str]:
     if missing:
         return [_missing(missing)]
     right, own, nothing = (runs[name] for name in BOUNDS)
+    bound, gain = _with_interval(difference(right, own)), _with_interval(difference(own, nothing))
     return [
-        f"Told the true masks, the module gains {_told(difference(right, own))} over its own masks: what a perfect",
-        f"coarse head would be worth. Its own gain {_told(difference(own, nothing))} over masks that know nothing:",
+        f"Told the true masks, the module gains {bound} over its own masks: what a perfect",
+        f"coarse head would be worth. Its own gain {gain} over masks that know nothing:",
         "what it is worth that nodes are tissues.",
     ]
 
@@ -234,7 +235,7 @@ def _sweeps(runs: Mapping[str, Runs], reference: str) -> list[str]:
             if arm not in runs:
                 missing.append(arm)
                 continue
-            against = "" if arm == reference else f" {_told(difference(runs[arm], runs[reference]))}"
+            against = "" if arm == reference else f" {_with_interval(difference(runs[arm], runs[reference]))}"
             cells.append(f"{value}: {fmean(runs[arm].scores):.4f}{against}")
         if len(cells) > 1:
             rows.append([what, " · ".join(cells)])
@@ -288,7 +289,7 @@ def _by_ambiguity(results: Results, reference: str, out: Path) -> list[str]:
     if not arms:
         return ["Missing: an arm at all of these ambiguities."]
     _draw_ambiguity(found, list(usable), reference, out / "ambiguity.png")
-    rows = [[f"`{arm}`", *(_told(each) for each in several)] for arm, several in found.items()]
+    rows = [[f"`{arm}`", *(_with_interval(each) for each in several)] for arm, several in found.items()]
     head = ["arm", *(f"ambiguity {level:g}" for level in usable)]
     return [
         "Synthetic: ambiguity is built so that surroundings decide.",

@@ -94,15 +94,15 @@ def main() -> None:
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--split", choices=("val", "test"), default="val")
     parser.add_argument("--device", default="auto")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     rows = []
-    for data, seed in product(asked.data.split(","), asked.seeds.split(",")):
-        folder = asked.out.resolve() / "runs" / data / asked.arm / seed
+    for data, seed in product(options.data.split(","), options.seeds.split(",")):
+        folder = options.out.resolve() / "runs" / data / options.arm / seed
         rows.append(
             {"data": data, "seed": int(seed)}
-            | run(folder, asked.out.resolve() / "data" / data, asked.split, asked.device)
+            | run(folder, options.out.resolve() / "data" / data, options.split, options.device)
         )
-        write_json(asked.out / f"prior-{asked.arm}-{asked.split}.json", rows)
+        write_json(options.out / f"prior-{options.arm}-{options.split}.json", rows)
         print(rows[-1], flush=True)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.metrics.overlap import class_scores, mean_defined
 from ntrm.metrics.significance import Statistic, compare_confusions, macro_iou
 
 CONFUSIONS, EDGES = "confusions.npz", "edges.json"
@@ -130,15 +131,7 @@ class Difference:
     """Points of IoU by class, over all sections and seeds; NaN where neither has the class."""
 
 
-def by_class_iou(confusions: Values) -> Values:
-    """(…, K, K) → (…, K), NaN where a class is neither there nor predicted."""
-    hits = np.diagonal(confusions, axis1=-2, axis2=-1)
-    union = confusions.sum(axis=-1) + confusions.sum(axis=-2) - hits
-    ious: Values = np.divide(hits, union, out=np.full(hits.shape, np.nan), where=union > 0)
-    return ious
-
-
-def without_strangers(confusions: Values) -> Values:
+def without_absent(confusions: Values) -> Values:
     """Counts (…, K, K) of sections as if every pixel called a tissue that its section does not hold were right."""
     there = confusions.sum(axis=-1) > 0  # (…, K)
     strangers = np.where(there[..., None, :], 0.0, confusions)
@@ -146,13 +139,6 @@ def without_strangers(confusions: Values) -> Values:
     places = np.arange(confusions.shape[-1])
     moved[..., places, places] += strangers.sum(axis=-1)
     return moved
-
-
-def _mean_known(values: Values) -> Values:
-    """The mean over the first axis of what is no NaN; NaN where all are."""
-    count = (~np.isnan(values)).sum(axis=0)
-    means: Values = np.divide(np.nansum(values, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
-    return means
 
 
 def two_way(
@@ -196,7 +182,7 @@ def differences(runs: Mapping[str, Runs], reference: str) -> list[Difference]:
         stacks = {"arm": one.confusions, "reference": two.confusions}
         alone = compare_confusions(stacks, one.patients, reference="reference")[0]
         low, high = two_way(one.confusions, two.confusions, one.patients)
-        classes = [_mean_known(by_class_iou(each.confusions.sum(axis=1))) for each in (one, two)]
+        classes = [mean_defined(class_scores(each.confusions.sum(axis=1), "iou")) for each in (one, two)]
         found.append(
             Difference(
                 arm,

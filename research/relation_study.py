@@ -5,7 +5,7 @@
 One command, and the same command again goes on: data that are there are not made anew, and runs that are there are not
 run anew. Section networks are trained by ``section_networks.training``, all others by the package itself. Jobs go seed
 by seed, so that whenever it stops every arm has about as many. Writes ``results-SPLIT.csv`` (a row a run),
-``report.md`` and its plots. Scores are of the split ``val`` unless ``--split test`` is asked for, which is to be done
+``report.md`` and its plots. Scores are of the split ``val`` unless ``--split test`` is given, which is to be done
 once, at the end.
 """
 
@@ -130,31 +130,31 @@ class Job:
         return out / "runs" / Path(self.data).name / self.arm / str(self.seed)
 
 
-def jobs_of(asked: argparse.Namespace) -> list[Job]:
+def jobs_of(options: argparse.Namespace) -> list[Job]:
     """Seed by seed, so that all arms keep step."""
-    return [Job(data, arm, seed) for seed, data, arm in product(asked.seeds, asked.data, asked.arms)]
+    return [Job(data, arm, seed) for seed, data, arm in product(options.seeds, options.data, options.arms)]
 
 
-def prepare(name: str, asked: argparse.Namespace) -> Any:
+def prepare(name: str, options: argparse.Namespace) -> Any:
     """The dataset of that name, made where it is missing."""
     from research.relation_data import Prepared, make_phantom, make_renders
 
-    folder = asked.out / "data" / name
+    folder = options.out / "data" / name
     if name in PHANTOMS:
-        return make_phantom(folder, PHANTOMS[name], asked.sections, asked.cores)
+        return make_phantom(folder, PHANTOMS[name], options.sections, options.cores)
     if name in RENDERS:
-        return make_renders(folder, asked.real / "skin-masks", RENDERS[name], asked.cores)
-    return Prepared(asked.real / name if name in FOLDERS else Path(name))
+        return make_renders(folder, options.real / "skin-masks", RENDERS[name], options.cores)
+    return Prepared(options.real / name if name in FOLDERS else Path(name))
 
 
-def recipe_of(arm: Arm, asked: argparse.Namespace, aligned: bool) -> Any:
+def recipe_of(arm: Arm, options: argparse.Namespace, aligned: bool) -> Any:
     from ntrm.training.recipe import load_recipe, parse_overrides
 
-    changes = {**COMMON, **arm.recipe, **({"overlap": 0} if aligned else {}), **parse_overrides(asked.set)}
+    changes = {**COMMON, **arm.recipe, **({"overlap": 0} if aligned else {}), **parse_overrides(options.set)}
     return load_recipe("fast", changes)
 
 
-def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
+def run(job: Job, options: argparse.Namespace) -> dict[str, Any]:
     """Train, or go on training, then score; the row is written last."""
     from research.relation_edges import EDGES, cut_edges
     from research.relation_scores import score
@@ -162,50 +162,50 @@ def run(job: Job, asked: argparse.Namespace) -> dict[str, Any]:
 
     from ntrm.training.recipe import parse_overrides
 
-    folder, arm, data = job.folder(asked.out), ARMS[job.arm], prepare(job.data, asked)
-    train = trained_here if arm.arch in NETWORKS else trained_by_ntrm
+    folder, arm, data = job.folder(options.out), ARMS[job.arm], prepare(job.data, options)
+    train = train_section_network if arm.arch in NETWORKS else train_by_ntrm
     result = train(
-        arm.arch, data.folder, folder / "run", recipe=recipe_of(arm, asked, data.aligned), splits=data.split_file,
-        options={**parse_overrides(asked.option), **arm.options}, seed=job.seed, device=asked.device, name=job.arm,
-        sections=asked.train_sections,
+        arm.arch, data.folder, folder / "run", recipe=recipe_of(arm, options, data.aligned), splits=data.split_file,
+        options={**parse_overrides(options.option), **arm.options}, seed=job.seed, device=options.device, name=job.arm,
+        sections=options.train_sections,
     )  # fmt: skip
     found = score(
-        result.model, data.folder, folder / asked.split, split=asked.split, split_file=data.split_file,
-        device=asked.device, aligned=data.aligned,
+        result.model, data.folder, folder / options.split, split=options.split, split_file=data.split_file,
+        device=options.device, aligned=data.aligned,
     )  # fmt: skip
-    if job.arm in asked.edges and not (folder / asked.split / EDGES).exists():
+    if job.arm in options.edges and not (folder / options.split / EDGES).exists():
         cut_edges(
-            result.model, data.folder, folder / asked.split, split=asked.split, split_file=data.split_file,
-            device=asked.device, aligned=data.aligned,
+            result.model, data.folder, folder / options.split, split=options.split, split_file=data.split_file,
+            device=options.device, aligned=data.aligned,
         )  # fmt: skip
-    row = {"data": Path(job.data).name, "arm": job.arm, "seed": job.seed, "split": asked.split, **found}
+    row = {"data": Path(job.data).name, "arm": job.arm, "seed": job.seed, "split": options.split, **found}
     return {**row, "steps": result.steps, "train_seconds": round(result.seconds, 2)}
 
 
-def trained_here(*what: Any, **how: Any) -> Any:
+def train_section_network(*what: Any, **how: Any) -> Any:
     """A section network, by the loop of this study; an interrupted run starts anew."""
     from research.section_networks.training import train
 
     return train(*what, **how)
 
 
-def trained_by_ntrm(arch: str, data: Path, out: Path, **how: Any) -> Any:
+def train_by_ntrm(arch: str, data: Path, out: Path, **how: Any) -> Any:
     """A network of the package, as ``ntrm train`` does it; an interrupted run goes on."""
     from ntrm.training.train import train
 
     return train(data, out, arch=arch, resume=True, pictures=False, **how)
 
 
-def work(asked: argparse.Namespace) -> int:
+def work(options: argparse.Namespace) -> int:
     """A worker: whatever job nobody has begun, one after the other; how many failed."""
     from ntrm.core.errors import RefusedError
     from ntrm.core.io import holding, write_json
 
     failed, longest, begun = 0, 0.0, time.monotonic()
-    for job in jobs_of(asked):
-        folder = job.folder(asked.out)
-        row = folder / asked.split / ROW
-        if asked.minutes and time.monotonic() - begun + longest > 60 * asked.minutes:
+    for job in jobs_of(options):
+        folder = job.folder(options.out)
+        row = folder / options.split / ROW
+        if options.minutes and time.monotonic() - begun + longest > 60 * options.minutes:
             break
         if row.exists():
             continue
@@ -214,78 +214,78 @@ def work(asked: argparse.Namespace) -> int:
             with holding(folder / "lock"):
                 if not row.exists():
                     print(f"{job.data} {job.arm} {job.seed}", flush=True)
-                    write_json(row, run(job, asked))
+                    write_json(row, run(job, options))
         except RefusedError as error:
             if "another process works" not in str(error):
-                failed += _tell(folder)
+                failed += _log_failure(folder)
         except Exception:  # noqa: BLE001 - one arm that cannot be trained must not end the others
-            failed += _tell(folder)
+            failed += _log_failure(folder)
         longest = max(longest, time.monotonic() - started)
     return failed
 
 
-def _tell(folder: Path) -> int:
+def _log_failure(folder: Path) -> int:
     text = traceback.format_exc()
     print(text, flush=True)
     (folder / LOG).write_text(text)
     return 1
 
 
-def rows_of(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What is finished of the study, whatever was asked for this time."""
-    for path in sorted(asked.out.glob(f"runs/*/*/*/{asked.split}/{ROW}")):
+def rows_of(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What is finished of the study, whatever the options of this call."""
+    for path in sorted(options.out.glob(f"runs/*/*/*/{options.split}/{ROW}")):
         yield json.loads(path.read_text())
 
 
-def report(asked: argparse.Namespace) -> Path | None:
+def report(options: argparse.Namespace) -> Path | None:
     """``results.csv``, ``report.md`` and plots of all that is finished."""
     from research.relation_page import page
     from research.relation_report import read_runs
 
     from ntrm.core.io import write_text
 
-    rows = list(rows_of(asked))
+    rows = list(rows_of(options))
     if not rows:
         return None
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_text(asked.out / f"results-{asked.split}.csv", stream.getvalue())
-    folders = [Job(row["data"], row["arm"], row["seed"]).folder(asked.out) / asked.split for row in rows]
-    return page(read_runs(rows, folders, list(ARMS)), asked.reference, asked.split, asked.out)
+    write_text(options.out / f"results-{options.split}.csv", stream.getvalue())
+    folders = [Job(row["data"], row["arm"], row["seed"]).folder(options.out) / options.split for row in rows]
+    return page(read_runs(rows, folders, list(ARMS)), options.reference, options.split, options.out)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    asked = parse(given)
-    os.environ.setdefault("NTRM_CACHE", str(asked.out / "cache"))
-    if asked.weights.is_dir():
-        os.environ.setdefault("NTRM_WEIGHTS", str(asked.weights))
-    if asked.worker:
-        return work(asked)
-    if not asked.report_only:
-        asked.out.mkdir(parents=True, exist_ok=True)
+    options = parse(given)
+    os.environ.setdefault("NTRM_CACHE", str(options.out / "cache"))
+    if options.weights.is_dir():
+        os.environ.setdefault("NTRM_WEIGHTS", str(options.weights))
+    if options.worker:
+        return work(options)
+    if not options.report_only:
+        options.out.mkdir(parents=True, exist_ok=True)
         begun = time.monotonic()
-        for name in asked.data:
-            prepare(name, asked)
+        for name in options.data:
+            prepare(name, options)
         print(f"data ready after {time.monotonic() - begun:.0f} s", flush=True)
-        if asked.prepare_only:
+        if options.prepare_only:
             return 0
-        failed = _work_together(given, asked)
+        failed = _work_together(given, options)
         print(f"{failed} runs failed; all done after {time.monotonic() - begun:.0f} s", flush=True)
-    written = report(asked)
+    written = report(options)
     print(written.read_text() if written else "nothing is finished yet")
     return 0
 
 
-def _work_together(given: list[str], asked: argparse.Namespace) -> int:
+def _work_together(given: list[str], options: argparse.Namespace) -> int:
     """Workers side by side, each with its own share of the cores; how many runs failed."""
-    threads = str(max(1, asked.cores // asked.jobs))
+    threads = str(max(1, options.cores // options.jobs))
     command = [sys.executable, str(Path(__file__).resolve()), *given, "--worker"]
     workers = []
-    for number in range(asked.jobs):
-        with (asked.out / f"worker-{number}.log").open("a") as log:
+    for number in range(options.jobs):
+        with (options.out / f"worker-{number}.log").open("a") as log:
             environment = {**os.environ, "OMP_NUM_THREADS": threads}
             workers.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment))
     try:
@@ -323,15 +323,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--prepare-only", action="store_true", help="make the data, and nothing else")
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args(arguments)
-    asked.data, asked.seeds = asked.data.split(","), [int(seed) for seed in asked.seeds.split(",")]
-    asked.edges = asked.edges.split(",")
-    asked.arms = list(ARMS) if asked.arms == "all" else asked.arms.split(",")
-    unknown = [arm for arm in (*asked.arms, asked.reference) if arm not in ARMS]
+    options = parser.parse_args(arguments)
+    options.data, options.seeds = options.data.split(","), [int(seed) for seed in options.seeds.split(",")]
+    options.edges = options.edges.split(",")
+    options.arms = list(ARMS) if options.arms == "all" else options.arms.split(",")
+    unknown = [arm for arm in (*options.arms, options.reference) if arm not in ARMS]
     if unknown:
         parser.error(f"unknown arm {', '.join(unknown)}; there are {', '.join(ARMS)}")
-    asked.out = asked.out.resolve()
-    return asked
+    options.out = options.out.resolve()
+    return options
 
 
 if __name__ == "__main__":

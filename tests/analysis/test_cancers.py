@@ -230,7 +230,7 @@ def test_classes_are_found_by_name_and_other_schemas_have_none(random):
     assert by_name(other.remap_table(SKIN)[mask], schema=other) == by_name(mask)
     glands = LabelSchema((Tissue(0, "gland", "", (0, 0, 0)), Tissue(1, "stroma", "", (9, 9, 9))))
     assert cancer_types(np.zeros((5, 5), dtype=np.uint8), None, glands, MPP) == ()
-    assert score_cancers([(), ()], [(), ()]).as_dict()["cancers"] == {}
+    assert score_cancers([(), ()], [(), ()])["cancers"] == {}
 
 
 def test_what_does_not_fit_is_refused(random):

@@ -16,8 +16,8 @@ from ntrm.data.dataset import Case
 from ntrm.data.faults import KINDS
 from ntrm.data.stats import DatasetStats, count_mask
 from ntrm.evaluation.evaluate import evaluate
+from ntrm.evaluation.result import FILES, sections_table
 from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.evaluation.writing import FILES, sections_table
 from ntrm.metrics import cancer_rule
 from ntrm.metrics.boundary import TOLERANCES_UM
 from ntrm.paper.plan import FACTORS

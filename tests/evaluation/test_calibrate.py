@@ -11,6 +11,7 @@ from tests.evaluation import gaussians
 from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
 from tests.evaluation.small import COLOURS as PAINT
 from tests.evaluation.small import ByColour, draw_mask, write_dataset
+from tests.reference.calibration_counts import calibration_counts
 
 from ntrm.core import io
 from ntrm.core.errors import DataError, RefusedError, UsageError
@@ -20,7 +21,7 @@ from ntrm.data.tiles import cut, tile_windows
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
 from ntrm.inference.predictor import Predictor
-from ntrm.metrics.calibration import calibration_counts
+from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.models.hub import load
 from ntrm.models.registry import create
 
@@ -93,7 +94,7 @@ def test_before_and_after_are_counted_over_whole_sections(save, data, truth):
     found = run(save(3.0), data)
     expected = sum(
         (calibration_counts(posterior(image), mask) for image, mask in (truth["two"], truth["three"])),
-        start=calibration_counts(np.ones((1, 0)), np.zeros(0, dtype=int), axis=0),
+        start=CalibrationCounts.none(),
     )
     assert found.before.total == found.after.total == expected.total
     assert found.after.brier == pytest.approx(expected.brier, rel=0.01)

@@ -107,12 +107,14 @@ def test_sections_without_a_known_pixel_do_no_harm(tmp_path, random):
         "a": ("test", "p", draw_mask(random, 40, 50), unknown),
         "b": ("test", "q", *[draw_mask(random, 33, 21)] * 2),
     }
-    found = evaluate(ByColour(), write_dataset(tmp_path / "data", sections), tmp_path / "out", device="cpu").as_dict()
+
+    def scores(folder, sections):
+        data = write_dataset(tmp_path / folder, sections)
+        return evaluate(ByColour(), data, tmp_path / f"{folder}-out", device="cpu", pictures=False).as_dict()
+
+    found, alone = scores("both", sections), scores("alone", {"a": sections["a"]})
     assert found["pooled"]["pixel_accuracy"] == 1.0
     assert found["pooled"]["pixels"] == 33 * 21
-    alone = evaluate(
-        ByColour(), write_dataset(tmp_path / "alone", {"a": sections["a"]}), tmp_path / "alone-out", device="cpu"
-    ).as_dict()
     assert alone["pooled"]["pixel_accuracy"] is alone["pooled"]["macro"]["iou"] is alone["calibration"]["ece"] is None
 
 

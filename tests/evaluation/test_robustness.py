@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.evaluation import robustness
-from ntrm.evaluation.robustness import DEGRADATIONS, degraded, robustness_rows
+from ntrm.evaluation.robustness import DEGRADATIONS, robustness_rows
 from ntrm.models.config import schema_for
 
 BY_NAME = {each.name: each for each in DEGRADATIONS}
@@ -79,7 +79,7 @@ def test_stains_change_concentrations_and_leave_glass():
 def test_a_read_only_map_and_a_tiny_section_will_do(random):
     image = tissue(random, 3, 1)
     image.setflags(write=False)
-    assert [each.shape for each in degraded(image, "cpu")] == [(3, 1, 3)] * len(DEGRADATIONS)
+    assert [degradation(image).shape for degradation in DEGRADATIONS] == [(3, 1, 3)] * len(DEGRADATIONS)
     with pytest.raises(UsageError, match="RGB"):
         DEGRADATIONS[0](np.zeros((3, 3), dtype=np.uint8))
 

@@ -2,16 +2,15 @@ import numpy as np
 import pytest
 import torch
 from tests.evaluation.small import ByColour, draw_mask, draw_sections, schema_of, write_dataset
+from tests.reference.calibration_counts import calibration_counts
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE
-from ntrm.data.cache import TileCache
 from ntrm.data.split import open_splits
 from ntrm.evaluation import sections
 from ntrm.evaluation.sections import SectionAccumulator, confusion_of, predict_section
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitching, stitch
-from ntrm.metrics.calibration import calibration_counts
 
 
 def literal_confusion(truth, prediction, classes):
@@ -23,18 +22,18 @@ def literal_confusion(truth, prediction, classes):
 
 
 @pytest.mark.parametrize("bands", [1, 3])
-def test_the_tally_counts_like_the_metrics_do(bands, random):
+def test_a_section_is_counted_like_the_metrics_do(bands, random):
     K, height, width = 5, 30, 22
     final, coarse = (random.dirichlet(np.ones(K), (height, width)).transpose(2, 0, 1) for _ in range(2))
     truth = draw_mask(random, height, width, K, ignored=0.2)
-    tally = SectionAccumulator(truth, K)
+    counted = SectionAccumulator(truth, K)
     for top in range(0, height, height // bands):
         rows = slice(top, top + height // bands)
-        tally(Rows(top, *(torch.tensor(p[:, rows], dtype=torch.float32) for p in (final, coarse))))
-    assert np.array_equal(tally.final, literal_confusion(truth, final.argmax(axis=0), K))
-    assert np.array_equal(tally.coarse, literal_confusion(truth, coarse.argmax(axis=0), K))
+        counted(Rows(top, *(torch.tensor(p[:, rows], dtype=torch.float32) for p in (final, coarse))))
+    assert np.array_equal(counted.final, literal_confusion(truth, final.argmax(axis=0), K))
+    assert np.array_equal(counted.coarse, literal_confusion(truth, coarse.argmax(axis=0), K))
     expected = calibration_counts(final.astype(np.float32), truth)
-    found = tally.calibration
+    found = counted.calibration
     assert np.array_equal(found.pixels, expected.pixels)
     assert np.array_equal(found.correct, expected.correct)
     np.testing.assert_allclose(found.confidence, expected.confidence, rtol=1e-6)
@@ -43,39 +42,40 @@ def test_the_tally_counts_like_the_metrics_do(bands, random):
 
 
 def test_accelerators_sum_by_bin_like_the_cpu(random):
-    place, values = torch.tensor(random.integers(0, 16, 500)), torch.tensor(random.random(500))
-    expected = np.bincount(place.numpy(), weights=values.numpy(), minlength=16)[:15]
-    np.testing.assert_allclose(sections._sum_by_place(place, values), expected, rtol=1e-12)
-    np.testing.assert_allclose(sections._sum_bin_by_bin(place, values), expected, rtol=1e-12)
+    bins, values = torch.tensor(random.integers(0, 16, 500)), torch.tensor(random.random(500))
+    expected = np.bincount(bins.numpy(), weights=values.numpy(), minlength=16)[:15]
+    np.testing.assert_allclose(sections._sum_on_cpu(bins, values), expected, rtol=1e-12)
+    np.testing.assert_allclose(sections._sum_on_accelerator(bins, values), expected, rtol=1e-12)
 
 
 def test_only_ignored_pixels_count_nothing():
-    tally = SectionAccumulator(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
-    tally(Rows(0, torch.full((3, 4, 5), 1 / 3), None))
-    assert tally.final.sum() == 0
-    assert tally.coarse is None
-    assert tally.calibration.total == 0
-    assert tally.calibration.expected_error is None
+    counted = SectionAccumulator(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
+    counted(Rows(0, torch.full((3, 4, 5), 1 / 3), None))
+    assert counted.final.sum() == 0
+    assert counted.coarse is None
+    assert counted.calibration.total == 0
+    assert counted.calibration.expected_error is None
 
 
 def test_certain_pixels_fall_into_the_last_bin():
-    tally = SectionAccumulator(np.zeros((1, 2), dtype=np.uint8), 2)
-    tally(Rows(0, torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), None))
-    assert tally.calibration.pixels.tolist() == [0] * 14 + [2]
-    assert tally.calibration.brier == pytest.approx(1.0)
+    counted = SectionAccumulator(np.zeros((1, 2), dtype=np.uint8), 2)
+    counted(Rows(0, torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), None))
+    assert counted.calibration.pixels.tolist() == [0] * 14 + [2]
+    assert counted.calibration.brier == pytest.approx(1.0)
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     drawn = draw_sections(random, (70, 90))
     other = schema_of(("SCC", "BKG", "EPI", "RET"))
     parts = open_splits(write_dataset(tmp_path / "data", drawn, schema=other))
     table = schema_of().remap_table(other)
     predictor, (case,) = Predictor(ByColour(), "cpu"), parts["test"]
-    found = predict_section(predictor, case, other, table, stitching=Stitching(64), cache=TileCache(tmp_path / "cache"))
+    found = predict_section(predictor, case, other, table, stitching=Stitching(64))
     _, patient, seen, truth = drawn["s0"]
     assert np.array_equal(found.stitched.mask, seen)
     assert np.array_equal(found.truth, truth)
-    counts = found.counts()
+    counts = found.counts
     assert (counts.name, counts.patient, counts.pixels) == ("s0", patient, 70 * 90)
     assert np.array_equal(counts.confusion, literal_confusion(truth, seen, 4))
     assert np.array_equal(counts.coarse, literal_confusion(truth, found.stitched.coarse_mask, 4))

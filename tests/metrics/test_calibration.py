@@ -9,10 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
+from tests.reference.calibration_counts import calibration_counts
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, calibration_counts, fit_temperature
+from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 
 
 def draw(random, classes=5, size=(2, 12, 10), scale=2.0):
@@ -28,6 +29,12 @@ def draw(random, classes=5, size=(2, 12, 10), scale=2.0):
 def rows(values, truth):
     """(n, K) and (n,) of the known pixels, for the references."""
     return np.moveaxis(values, 1, -1)[truth != 255], truth[truth != 255].astype(int)
+
+
+def fit(logits, truth):
+    """The temperature of the known pixels."""
+    known, labels = rows(logits, truth)
+    return fit_temperature(known.T, labels)
 
 
 @pytest.mark.parametrize("bins", [1, 10, 15])
@@ -117,18 +124,16 @@ def test_the_temperature_is_the_likeliest(random):
         return -special.log_softmax(known * parameters[0], axis=1)[np.arange(len(labels)), labels].mean()
 
     expected = 1 / optimize.minimize(nll, x0=[1 / stretch], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
-    found = fit_temperature(stretch * logits, truth)
+    found = fit(stretch * logits, truth)
     assert found == pytest.approx(expected, rel=1e-4)
     assert found == pytest.approx(stretch, rel=0.15), "the truth was drawn at temperature 1 before the stretch"
-    assert found == fit_temperature(stretch * logits, truth), "deterministic"
-    sample = fit_temperature(known.T, labels, axis=0)
-    assert sample == pytest.approx(found, rel=1e-5), "pixels in a row are the same pixels"
+    assert found == fit(stretch * logits, truth), "deterministic"
 
 
 def test_the_derivative_vanishes_at_the_temperature(random):
     logits, truth = draw(random, size=(1, 30, 30))
     known, labels = rows(logits, truth)
-    sharpness = torch.tensor(1 / fit_temperature(logits, truth), dtype=torch.float64, requires_grad=True)
+    sharpness = torch.tensor(1 / fit(logits, truth), dtype=torch.float64, requires_grad=True)
     torch.nn.functional.cross_entropy(torch.from_numpy(known) * sharpness, torch.from_numpy(labels)).backward()
     assert abs(sharpness.grad.item()) < 1e-5
 
@@ -136,42 +141,35 @@ def test_the_derivative_vanishes_at_the_temperature(random):
 def test_a_shift_of_the_logits_does_not_matter(random):
     logits, truth = draw(random, size=(1, 20, 20))
     shifted = logits + random.normal(scale=50, size=(1, 1, 20, 20))
-    assert fit_temperature(shifted, truth) == pytest.approx(fit_temperature(logits, truth), rel=1e-4)
+    assert fit(shifted, truth) == pytest.approx(fit(logits, truth), rel=1e-4)
 
 
 def test_the_temperature_stays_in_its_range(random):
     logits, _ = draw(random, size=(1, 10, 10))
     low, high = TEMPERATURES
-    assert fit_temperature(logits, logits.argmax(axis=1)) == pytest.approx(low, rel=0.02), "always right: ever surer"
-    assert fit_temperature(logits, logits.argmin(axis=1)) == pytest.approx(high, rel=0.02), "always wrong: never sure"
+    assert fit(logits, logits.argmax(axis=1)) == pytest.approx(low, rel=0.02), "always right: ever surer"
+    assert fit(logits, logits.argmin(axis=1)) == pytest.approx(high, rel=0.02), "always wrong: never sure"
 
 
 def test_half_precision_is_fitted_in_double(random):
     logits, truth = draw(random, size=(1, 20, 20))
-    assert fit_temperature(logits.astype(np.float16), truth) == pytest.approx(fit_temperature(logits, truth), rel=1e-2)
+    assert fit(logits.astype(np.float16), truth) == pytest.approx(fit(logits, truth), rel=1e-2)
 
 
-@pytest.mark.parametrize("values", [[2.0, -1.0], [0.6, 0.6], [math.nan, 1.0], [-0.1, 1.1]])
-def test_what_is_no_probability_is_refused(values):
-    with pytest.raises(DataError, match="no probabilities"):
-        calibration_counts(np.array(values)[:, None], np.array([0]), axis=0)
-
-
-@pytest.mark.parametrize("fit", [calibration_counts, fit_temperature])
-def test_truth_must_fit(fit):
-    maps = np.full((2, 3, 3), 0.5)
-    with pytest.raises(DataError, match="does not fit"):
-        fit(maps, np.zeros((3, 2), int))
-    with pytest.raises(DataError, match="does not fit"):
-        fit(maps[0], np.zeros(3, int))
-    with pytest.raises(DataError, match="no class"):
-        fit(maps, np.full((3, 3), 2))
-
-
-@pytest.mark.parametrize(("logit", "truth"), [(0.0, 255), (math.inf, 0), (math.nan, 0)])
-def test_no_temperature_without_evidence(logit, truth):
-    with pytest.raises(DataError, match="no temperature"):
-        fit_temperature(np.array([[logit], [0.0]]), np.array([truth]), axis=0)
+@pytest.mark.parametrize(
+    ("logits", "labels", "message"),
+    [
+        (np.zeros((2, 3)), np.zeros(2), "do not fit"),
+        (np.zeros((2, 3, 3)), np.zeros((3, 3)), "do not fit"),
+        (np.zeros((2, 3)), np.full(3, 2), "no class"),
+        (np.zeros((2, 0)), np.zeros(0), "no temperature"),
+        (np.array([[math.inf], [0.0]]), np.zeros(1), "no temperature"),
+        (np.array([[math.nan], [0.0]]), np.zeros(1), "no temperature"),
+    ],
+)
+def test_a_sample_that_cannot_be_fitted_is_refused(logits, labels, message):
+    with pytest.raises(DataError, match=message):
+        fit_temperature(logits, labels)
 
 
 def test_bins_must_agree():

@@ -17,10 +17,10 @@ def draw(random, classes, size=(2, 9, 7), dtype=np.uint8):
     return truth, random.integers(classes, size=size).astype(dtype)
 
 
-def literal(truth, prediction, classes, ignore=255):
+def literal(truth, prediction, classes):
     table = np.zeros((classes, classes), dtype=np.int64)
     for true, predicted in zip(truth.ravel().tolist(), prediction.ravel().tolist(), strict=True):
-        if true != ignore:
+        if true != 255:
             table[true, predicted] += 1
     return table
 
@@ -37,7 +37,7 @@ def test_counts_as_a_loop_does(seed, classes, dtype):
     assert np.array_equal(tensor.numpy(), expected)
     # What an accelerator computes, on whatever device this is.
     vectors = (torch.from_numpy(each).flatten().long() for each in (truth, prediction))
-    assert np.array_equal(scatter_pairs(*vectors, classes, 255).numpy(), expected)
+    assert np.array_equal(scatter_pairs(*vectors, classes).numpy(), expected)
 
 
 def test_is_torchmetrics_matrix(random):
@@ -54,16 +54,6 @@ def test_sections_add_up(random):
     assert np.array_equal(sum(parts), confusion(truth, prediction, 5))
 
 
-def test_a_class_can_be_ignored(random):
-    truth, prediction = draw(random, 4)
-    truth[truth == 255] = 0
-    expected = confusion(truth, prediction, 4)
-    expected[2] = 0
-    assert np.array_equal(confusion(truth, prediction, 4, ignore=2), expected)
-    vectors = (torch.from_numpy(each).flatten().long() for each in (truth, prediction))
-    assert np.array_equal(scatter_pairs(*vectors, 4, 2).numpy(), expected)
-
-
 def test_nothing_known_counts_nothing():
     truth = np.full((3, 3), 255, dtype=np.uint8)
     assert not confusion(truth, truth, 3).any(), "what is predicted where nothing is known does not matter"
@@ -77,7 +67,7 @@ def test_values_that_are_no_class_are_refused(truth, prediction):
     with pytest.raises(DataError, match="no class"):
         confusion_tensor(torch.tensor(truth), torch.tensor(prediction), 3)
     with pytest.raises(RuntimeError, match="out of bounds"):
-        scatter_pairs(torch.tensor(truth), torch.tensor(prediction), 3, 255)
+        scatter_pairs(torch.tensor(truth), torch.tensor(prediction), 3)
 
 
 def test_no_value_is_read_back_from_the_device():

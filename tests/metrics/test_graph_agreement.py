@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -12,17 +12,11 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.stats import boundary_counts
-from ntrm.metrics.graph_agreement import (
-    GraphAgreement,
-    compare_graphs,
-    graph_agreement,
-    interface_lengths,
-    section_graph,
-)
+from ntrm.metrics.graph_agreement import MIN_LENGTH_UM, GraphAgreement, graph_agreement, interface_lengths
 
 FOUR = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABCD")))
 SIZES = st.tuples(st.integers(1, 8), st.integers(1, 8))
-MPP = st.floats(0.1, 20)
+MPP = st.floats(0.1, 60)
 
 
 @st.composite
@@ -45,15 +39,15 @@ def literal_lengths(mask, known, mpp):
     return lengths
 
 
-@given(section=sections(), x=MPP, y=MPP, minimum=st.floats(0, 60))
-def test_scores_equal_the_literal_definition(section, x, y, minimum):
+@given(section=sections(), x=MPP, y=MPP)
+def test_scores_equal_the_literal_definition(section, x, y):
     truth, prediction = section
     mpp, known = Resolution(x, y), truth != IGNORE
     true, found = literal_lengths(truth, known, mpp), literal_lengths(prediction, known, mpp)
     # Sums of sides in another order may differ in the last bit, which must not decide about an edge.
-    minimum = next((minimum + 1e-6 for v in [*true.values(), *found.values()] if abs(v - minimum) < 1e-7), minimum)
-    got = graph_agreement(truth, prediction, FOUR, mpp, min_length_um=minimum)
-    edges = [{pair for pair, um in lengths.items() if um > minimum} for lengths in (true, found)]
+    assume(all(abs(um - MIN_LENGTH_UM) > 1e-7 for um in (*true.values(), *found.values())))
+    got = graph_agreement(truth, prediction, FOUR, mpp)
+    edges = [{pair for pair, um in lengths.items() if um > MIN_LENGTH_UM} for lengths in (true, found)]
     both = len(edges[0] & edges[1])
     assert got.recall == (both / len(edges[0]) if edges[0] else None)
     assert got.precision == (both / len(edges[1]) if edges[1] else None)
@@ -82,21 +76,19 @@ def test_a_mask_agrees_with_itself(section):
     assert got.relative_error in (None, 0)
 
 
-def test_the_graph_names_tissues_and_their_interfaces():
+def test_interfaces_are_named_and_measured():
     mask = np.full((30, 20), SKIN.index("RET"))
     mask[:10], mask[10:12], mask[25:, :3] = SKIN.index("BKG"), SKIN.index("EPI"), SKIN.index("GLD")
-    graph = section_graph(mask, SKIN, Resolution(x=5, y=10))
-    assert graph.nodes == ("EPI", "GLD", "RET", "BKG")
-    assert graph.edges == (("EPI", "RET"), ("EPI", "BKG"), ("GLD", "RET"))
-    document = json.loads(json.dumps(graph.as_dict()))
-    assert document["edges"][2] == {"tissues": ["GLD", "RET"], "length_um": 3 * 5 + 5 * 10}
-    assert document["nodes"][1] == {"name": "GLD", "area_um2": 15 * 50}
+    found = graph_agreement(mask, mask, SKIN, Resolution(x=5, y=10)).interfaces
+    assert [interface.tissues for interface in found] == [("EPI", "RET"), ("EPI", "BKG"), ("GLD", "RET")]
+    assert found[2].true_um == found[2].predicted_um == 3 * 5 + 5 * 10
 
 
-def test_an_edge_must_be_longer_than_the_minimum():
+@pytest.mark.parametrize(("mpp", "found"), [(10, 0), (10.01, 1)])
+def test_an_edge_must_be_longer_than_the_minimum(mpp, found):
     mask = np.array([[0, 1]] * 5)
-    assert section_graph(mask, FOUR, Resolution(10, 10), min_length_um=50).edges == ()
-    assert section_graph(mask, FOUR, Resolution(10, 10), min_length_um=49.9).edges == (("A", "B"),)
+    (interface,) = graph_agreement(mask, mask, FOUR, Resolution(mpp, mpp)).interfaces
+    assert (interface.tissues, interface.found) == (("A", "B"), found)
 
 
 def test_sections_are_counted_one_by_one_so_that_errors_cannot_cancel():
@@ -130,10 +122,7 @@ def test_what_cannot_be_compared_is_refused():
     with pytest.raises(DataError):
         graph_agreement(mask, mask[:2], FOUR, mpp)
     with pytest.raises(DataError):
-        section_graph(mask + 4, FOUR, mpp)
-    with pytest.raises(UsageError):
-        section_graph(mask, FOUR, mpp, min_length_um=-1)
-    with pytest.raises(UsageError):
-        compare_graphs(section_graph(mask, FOUR, mpp), section_graph(mask, SKIN, mpp))
-    with pytest.raises(UsageError):
-        GraphAgreement.total([])
+        graph_agreement(mask, mask + 4, FOUR, mpp)
+    for sections in ([], [graph_agreement(mask, mask, schema, mpp) for schema in (FOUR, SKIN)]):
+        with pytest.raises(UsageError, match="added up"):
+            GraphAgreement.total(sections)

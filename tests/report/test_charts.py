@@ -5,11 +5,12 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.text import Annotation
 from PIL import Image
+from tests.reference.calibration_counts import calibration_counts
 from tests.report.looking import stumbles, words
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
-from ntrm.metrics.calibration import CalibrationCounts, calibration_counts
+from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.confusion import confusion
 from ntrm.report.charts import (
     Estimate,

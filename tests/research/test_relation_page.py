@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("research.section_networks", reason="this copy has no folder research/")
 
 from research.relation_page import page
-from research.relation_report import Runs, difference, seed_interval, without_strangers
+from research.relation_report import Runs, difference, seed_interval, without_absent
 from scipy import stats
 
 PATIENTS = tuple("aabbccddee")
@@ -105,7 +105,7 @@ def test_the_interval_over_seeds_is_students(random):
 def test_what_knowing_the_section_could_be_worth_is_pixel_by_pixel(random):
     counts = random.integers(0, 20, (2, 3, 4, 4)).astype(float)
     counts[0, 1, 2] = counts[1, 0, 0] = counts[1, 0, 3] = 0  # tissues that are not there
-    found = without_strangers(counts)
+    found = without_absent(counts)
     for seed, section, true, called in np.ndindex(counts.shape):
         held = counts[seed, section].sum(axis=1) > 0
         expected = counts[seed, section, true, called] if held[called] else 0

@@ -12,7 +12,7 @@ pytest.importorskip("research.section_networks", reason="this copy has no folder
 
 from PIL import Image
 from research.relation_data import divide, make_renders
-from research.relation_report import Runs, by_class_iou, differences, two_way
+from research.relation_report import Runs, differences, two_way
 from research.section_networks.networks import NETWORKS
 from research.section_networks.networks import create as create_here
 from scipy import stats
@@ -20,6 +20,7 @@ from tests.training.small_data import write_small
 
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.split import open_splits
+from ntrm.metrics.overlap import class_scores
 from ntrm.metrics.significance import macro_iou
 from ntrm.models.registry import create
 from research import relation_page, relation_study
@@ -204,10 +205,5 @@ def test_an_arm_is_compared_over_the_seeds_it_shares(random):
     one, two = macro_iou(better.confusions[:2].sum(axis=1)), macro_iou(control.confusions[1:].sum(axis=1))
     assert found[0].mean == pytest.approx((one - two).mean())
     assert found[0].patients_low > 0.1
-    assert found[0].by_class == pytest.approx(
-        tuple(
-            (by_class_iou(better.confusions[:2].sum(axis=1)) - by_class_iou(control.confusions[1:].sum(axis=1))).mean(
-                axis=0
-            )
-        )
-    )
+    ious = [class_scores(runs.sum(axis=1), "iou") for runs in (better.confusions[:2], control.confusions[1:])]
+    assert found[0].by_class == pytest.approx(tuple((ious[0] - ious[1]).mean(axis=0)))

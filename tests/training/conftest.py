@@ -1,25 +1,38 @@
-"""A small dataset and a quick way to train on it."""
+"""A small dataset, a quick way to train on it, and one finished training that tests share."""
 
+import numpy as np
 import pytest
-from tests.training.small_data import Tiny, small_recipe, write_small
+from tests.training.small_data import Tiny, train_small, write_small
 
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.training.train import train as train_network
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """Sections that no test changes: those that would take a copy."""
+    return write_small(tmp_path_factory.mktemp("small") / "data", np.random.default_rng(1))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tiny_network(tmp_path_factory):
+    """The network ``tiny`` can be created, and decoded sections go to a folder of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ARCHITECTURES, "tiny", Tiny)
+        patch.setenv("NTRM_CACHE", str(tmp_path_factory.getbasetemp() / "training-cache"))
+        yield
 
 
 @pytest.fixture
-def data(tmp_path, random, monkeypatch):
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
-    return write_small(tmp_path / "data", random)
-
-
-@pytest.fixture
-def train(data, tmp_path, monkeypatch):
+def train(data, tmp_path):
     """``train(out, …)`` is the real one with a tiny network and a recipe of seconds, changed by ``changes``."""
-    monkeypatch.setitem(ARCHITECTURES, "tiny", Tiny)
 
-    def run(out="run", arch="tiny", data=data, changes=None, **settings):
-        settings = {"device": "cpu", "pictures": False, **settings}
-        return train_network(data, tmp_path / out, arch=arch, recipe=small_recipe(**(changes or {})), **settings)
+    def run(out="run", *, data=data, **settings):
+        return train_small(data, tmp_path / out, **settings)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory, tiny_network):
+    """The result of a whole training with the recipe as it is; nothing may write into its folder."""
+    return train_small(data, tmp_path_factory.mktemp("finished") / "run")

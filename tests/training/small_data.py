@@ -7,6 +7,7 @@ from torch import nn
 
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.training.recipe import load_recipe
+from ntrm.training.train import train as train_network
 
 CLASSES = "index,name,r,g,b\n0,left,200,0,0\n1,right,0,200,0\n2,glass,0,0,0\n"
 ROWS = ["a,p1,train,2.0", "b,p2,train,2.0", "c,p3,val,2.0", "d,p4,test,2.0"]
@@ -46,6 +47,17 @@ SETTINGS = {
 def small_recipe(**changes):
     """The recipe ``fast`` (all augmentations, warm-up, cosine) cut down to seconds."""
     return load_recipe("fast", {**SETTINGS, **changes})
+
+
+def train_small(data, out, *, arch="tiny", changes=None, **settings):
+    """A training with that recipe, changed by ``changes``."""
+    settings = {"device": "cpu", "pictures": False, **settings}
+    return train_network(data, out, arch=arch, recipe=small_recipe(**(changes or {})), **settings)
+
+
+def weights(folder):
+    """The file of the trained weights."""
+    return (folder / "model" / "model.safetensors").read_bytes()
 
 
 class Tiny(SegmentationModel):

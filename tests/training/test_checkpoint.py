@@ -143,7 +143,7 @@ def test_kept_weights_stay_as_long_as_a_checkpoint_names_them(folder, random):
     assert names(folder) == ["kept-00000006.safetensors", "step-00000006.ckpt", "step-00000008.ckpt"]
     fill(folder, random, [10, 12], keep_at=[10, 12])
     state = folder.latest(print)
-    assert folder.kept_weights(state)["w"].tolist() == [12, 12, 12]
+    assert folder.kept_weights(state["kept"])["w"].tolist() == [12, 12, 12]
     assert names(folder)[:2] == ["kept-00000010.safetensors", "kept-00000012.safetensors"]
 
 
@@ -156,7 +156,7 @@ def test_a_new_session_leaves_what_an_older_checkpoint_needs(folder, random):
     said = []
     state = CheckpointFolder(folder.folder).latest(said.append)
     assert state["step"] == 4
-    assert CheckpointFolder(folder.folder).kept_weights(state)["w"].tolist() == [2, 2, 2]
+    assert CheckpointFolder(folder.folder).kept_weights(state["kept"])["w"].tolist() == [2, 2, 2]
     assert len(said) == 1
     assert "step-00000006.ckpt" in said[0]
 

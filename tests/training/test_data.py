@@ -115,16 +115,16 @@ def test_there_is_no_step_before_the_first():
 # --- how they get to the device ---
 
 
-@pytest.fixture
-def tiles(tmp_path, random):
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory):
     """Windows of three random sections, one of them smaller than a window."""
-    cases = []
+    cases, folder, random = [], tmp_path_factory.mktemp("sections"), np.random.default_rng(3)
     for number, shape in enumerate([(150, 170), (100, 70), (20, 25)]):
-        image, mask = tmp_path / f"image{number}.png", tmp_path / f"mask{number}.png"
+        image, mask = folder / f"image{number}.png", folder / f"mask{number}.png"
         Image.fromarray(random.integers(0, 256, (*shape, 3), dtype=np.uint8)).save(image)
         Image.fromarray(SKIN.colourise(random.integers(0, len(SKIN), shape, dtype=np.uint8))).save(mask)
         cases.append(Case(f"section{number}", image, mask, group=str(number)))
-    return TileDataset(Dataset(tmp_path, "plain", SKIN, tuple(cases)), size=SIZE, cache=TileCache(tmp_path / "cache"))
+    return TileDataset(Dataset(folder, "plain", SKIN, tuple(cases)), size=SIZE, cache=TileCache(folder / "cache"))
 
 
 def plan_of(tiles, random, lengths=(4, 4, 3, 1, 9)):
@@ -205,13 +205,6 @@ def test_plans_that_do_not_fit_are_refused_at_once(tiles, resident):
         with pytest.raises(UsageError, match="does not fit"):
             store.batches(wrong)
     assert list(store.batches([])) == []
-
-
-def test_impossible_stores_are_refused(tiles):
-    with pytest.raises(UsageError, match="auto, yes, no"):
-        TileStore(tiles, CPU, resident="maybe", workers=0)
-    with pytest.raises(UsageError, match="workers"):
-        TileStore(tiles, CPU, resident="no", workers=-1)
 
 
 # --- batches of steps and of validations ---

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from tests.training.small_data import SETTINGS, small_recipe
+from tests.training.small_data import SETTINGS, train_small
 
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.training import ddp
 from ntrm.training.checkpoint import CheckpointFolder, read_checkpoint
 from ntrm.training.ddp import Launch, find_launch
-from ntrm.training.interruption import InterruptedTrainingError
 from ntrm.training.log import read_log
-from ntrm.training.loop import Training
-from ntrm.training.train import train as train_network
+from ntrm.training.loop import InterruptedTrainingError, Training
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
 SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_NNODES": "2"}
@@ -69,7 +67,7 @@ def test_machines_must_be_alike():
 
 @pytest.mark.parametrize(("rank", "world", "local"), [(2, 2, 1), (-1, 1, 1), (0, 1, 2)])
 def test_impossible_places_are_refused(rank, world, local):
-    with pytest.raises(UsageError, match="impossible place"):
+    with pytest.raises(UsageError, match="impossible rank"):
         Launch(torch.device("cpu"), rank, world, local)
 
 
@@ -118,18 +116,15 @@ def started(command, tmp_path):
 
 
 def test_more_processes_than_validation_windows_are_refused(train, monkeypatch):
-    for key, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": "8"}.items():
+    for key, value in {**TORCHRUN, "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "8"}.items():
         monkeypatch.setenv(key, value)
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     with pytest.raises(UsageError, match="fewer validation windows than processes"):
         train(changes={"batch": 8, "steps": 2})
 
 
 def trained(data, out, num_devices=1, **changes):
-    settings = {"options": {"width": 0.125}, "device": "cpu", "pictures": False, "resume": True}
-    recipe = small_recipe(**{**CHANGES, **changes})
-    return train_network(data, out, arch="ntrm-paper", recipe=recipe, num_devices=num_devices, **settings)
+    settings = {"options": {"width": 0.125}, "resume": True, "num_devices": num_devices}
+    return train_small(data, out, arch="ntrm-paper", changes={**CHANGES, **changes}, **settings)
 
 
 def first_gradient(run):
@@ -189,13 +184,13 @@ def before_step(monkeypatch):
 @pytest.mark.slow
 def test_two_processes_stop_together_and_one_goes_on(data, tmp_path, before_step):
     """A signal to the first process alone stops both after the same step, one of those where they ask each other."""
-    changes = {"steps": 20, "validate_every": 10, "batch": 2}
-    before_step(11, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(InterruptedTrainingError, match="SIGTERM; a checkpoint after step 15 is written"):
+    changes = {"steps": 7, "validate_every": 1000, "batch": 2}
+    before_step(1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(InterruptedTrainingError, match="SIGTERM; a checkpoint after step 5 is written"):
         trained(data, tmp_path / "run", num_devices=2, **changes)
     assert not dist.is_initialized()
-    assert CheckpointFolder(tmp_path / "run" / "checkpoints").latest(pytest.fail)["step"] == 15
-    assert trained(data, tmp_path / "run", **changes).steps == 20
+    assert CheckpointFolder(tmp_path / "run" / "checkpoints").latest(pytest.fail)["step"] == 5
+    assert trained(data, tmp_path / "run", **changes).steps == 7
 
 
 @pytest.mark.slow

@@ -1,30 +1,30 @@
+import os
+import signal
+import threading
+
 import numpy as np
 import pytest
 import torch
-from tests.training.small_data import Tiny, small_recipe, write_small
+from tests.training.small_data import small_recipe
 
-from ntrm.data.cache import TileCache
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
-from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.models.registry import create
 from ntrm.training.data import StepBatches, StepPlan, TileStore
-from ntrm.training.loop import Training
+from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training
 from ntrm.training.losses import DatasetWeights, SegmentationLoss
 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture
-def store(tmp_path, random):
-    dataset = open_dataset(write_small(tmp_path / "data", random))
-    tiles = TileDataset(dataset, size=64, cache=TileCache(tmp_path / "cache"))
-    return TileStore(tiles, CPU, resident="yes", workers=0)
+@pytest.fixture(scope="module")
+def store(data, tiny_network):
+    return TileStore(TileDataset(open_dataset(data), size=64), CPU, resident="yes", workers=0)
 
 
 @pytest.fixture
-def make(store, seed, monkeypatch):
+def make(store, seed):
     """A training by changes to the recipe; every one starts with the same weights."""
-    monkeypatch.setitem(ARCHITECTURES, "tiny", Tiny)
 
     def make_training(rank=0, world=1, **changes):
         recipe = small_recipe(**changes)
@@ -168,6 +168,58 @@ def test_finished_by_steps_or_by_early_stopping(make):
     training.steps_done = 4
     training.course = training.course.after(1.0, training.recipe).after(2.0, training.recipe)
     assert training.finished
+
+
+# --- signals ---
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_remembered_and_stops_nothing(number):
+    with Interruption() as interruption:
+        assert not interruption.agreed(1)
+        os.kill(os.getpid(), number)
+        assert interruption.agreed(1)
+    error = interruption.error(saved=17)
+    assert error.exit_code == 130
+    assert number.name in error.what
+    assert "after step 17" in error.what
+    assert "--resume" in error.hint
+
+
+def test_a_second_signal_stops_at_once():
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.name == "SIGINT"
+        with pytest.raises(InterruptedTrainingError, match="at once by a second SIGTERM"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_whoever_had_the_signals_gets_them_back():
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interruption.name == "SIGTERM"
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert seen == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_in_a_thread_no_signals_are_taken():
+    handlers = [signal.getsignal(number) for number in SIGNALS]
+    found = []
+
+    def work():
+        with Interruption() as interruption:
+            found.append(interruption.agreed(1))
+            found.append([signal.getsignal(number) for number in SIGNALS] == handlers)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [False, True]
 
 
 # --- on a GPU ---

@@ -99,7 +99,7 @@ def test_a_byte_order_mark_and_a_name_do_no_harm(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("batch: 6", "no whole recipe"),
+        ("batch: 6", "not a complete recipe"),
         ("base: slow", "unknown base"),
         ("base: [fast]", "unknown base"),
         ("base: fast\nbacth: 6", "unknown field of a recipe"),

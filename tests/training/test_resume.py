@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,36 +12,31 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.training.small_data import SETTINGS, Tiny, small_recipe
+from tests.training.small_data import SETTINGS, Tiny, train_small, weights
 
 from ntrm.core.errors import RefusedError
 from ntrm.models.hub import load
 from ntrm.training import validation
-from ntrm.training.interruption import InterruptedTrainingError
 from ntrm.training.log import read_log
-from ntrm.training.train import train as train_network
+from ntrm.training.loop import InterruptedTrainingError
 
 SMALL = {"width": 0.125, "dim": 8, "layers": 1}
 """Options of the smallest network with relations."""
-
-
-def weights(tmp_path, out):
-    return (tmp_path / out / "model" / "model.safetensors").read_bytes()
 
 
 def files(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_finished_run_says_so_and_changes_nothing(train, tmp_path):
-    first = train()
-    before, said = files(tmp_path / "run"), []
-    again = train(resume=True, say=said.append)
-    assert again == first
+def test_a_finished_run_says_so_and_changes_nothing(train, finished):
+    before, said = files(finished.folder), []
+    assert train(finished.folder, resume=True, say=said.append) == finished
     assert any("finished already" in line for line in said)
-    assert files(tmp_path / "run") == before
+    changes = {"workers": 1, "resident": "no"}  # which do not touch the result
+    assert train(finished.folder, resume=True, changes=changes) == finished
     with pytest.raises(RefusedError, match="not empty"):
-        train()
+        train(finished.folder)
+    assert files(finished.folder) == before
 
 
 @pytest.mark.parametrize(
@@ -53,33 +49,25 @@ def test_a_finished_run_says_so_and_changes_nothing(train, tmp_path):
         ({"sections": 1}, "sections 1"),
     ],
 )
-def test_another_run_in_the_folder_is_refused_by_name(train, tmp_path, settings, named):
-    train(changes={"steps": 2})
-    before = files(tmp_path / "run")
-    changed = {**settings, "changes": {"steps": 2, **settings.get("changes", {})}}
+def test_another_run_in_the_folder_is_refused_by_name(train, finished, settings, named):
+    before = files(finished.folder)
     with pytest.raises(RefusedError, match="another one") as caught:
-        train(resume=True, **changed)
+        train(finished.folder, resume=True, **settings)
     assert named in str(caught.value.got)
-    assert files(tmp_path / "run") == before
+    assert files(finished.folder) == before
 
 
-def test_other_data_are_refused(train, data, tmp_path):
-    train(changes={"steps": 2})
-    path = data / "Images" / "a.png"
+def test_other_data_are_refused(train, finished, data, tmp_path):
+    path = shutil.copytree(data, tmp_path / "copy") / "Images" / "a.png"
     Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
     with pytest.raises(RefusedError, match="another one") as caught:
-        train(resume=True, changes={"steps": 2})
+        train(finished.folder, data=tmp_path / "copy", resume=True)
     assert "data" in str(caught.value.got)
-
-
-def test_what_does_not_touch_the_result_may_change(train):
-    train(changes={"steps": 2})
-    assert train(resume=True, changes={"steps": 2, "workers": 1, "resident": "no"}).finished
 
 
 def test_resume_where_nothing_is_begins(train, tmp_path):
     (tmp_path / "run").mkdir()
-    assert train(resume=True).steps == 12
+    assert train(resume=True, changes={"steps": 2}).steps == 2
 
 
 def interrupt_after(line, number):
@@ -93,18 +81,16 @@ def interrupt_after(line, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_within_a_round_and_the_run_goes_on_exactly(train, tmp_path, number, random):
-    changes = {"validate_every": 4}
-    train("never", changes=changes)
-    rounds = int(random.integers(1, 3)) * 4
-    with pytest.raises(InterruptedTrainingError, match=f"stopped by {number.name}; .* after step {rounds}") as caught:
-        train(changes=changes, say=interrupt_after(f"step {rounds} ", number))
+def test_a_signal_stops_after_a_round_and_the_run_is_resumed_exactly(train, finished, tmp_path, number, random):
+    step = 2 * int(random.integers(1, 6))
+    with pytest.raises(InterruptedTrainingError, match=f"stopped by {number.name}; .* after step {step} ") as caught:
+        train(say=interrupt_after(f"step {step} ", number))
     assert caught.value.exit_code == 130
     assert not (tmp_path / "run" / "model").exists()
-    result = train(resume=True, changes=changes)
-    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    result = train(resume=True)
+    assert weights(tmp_path / "run") == weights(finished.folder)
     timed = ("seconds", "windows_per_second", "waiting")
-    logs = [read_log(tmp_path / out / "log.csv") for out in ("run", "never")]
+    logs = [read_log(folder / "log.csv") for folder in (tmp_path / "run", finished.folder)]
     logs = [[{key: row[key] for key in row if key not in timed} for row in log] for log in logs]
     assert logs[0] == logs[1]
     assert result.provenance["sessions"] == 2
@@ -125,25 +111,23 @@ def test_stopped_in_the_middle_of_a_round(train, tmp_path, monkeypatch, random):
     with pytest.raises(InterruptedTrainingError, match=f"after step {seen.at} "):
         train(changes=changes)
     assert train(resume=True, changes=changes).finished
-    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    assert weights(tmp_path / "run") == weights(tmp_path / "never")
     rows = [read_log(tmp_path / out / "log.csv") for out in ("run", "never")]
     assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
 
 
-def test_a_crash_after_the_last_checkpoint_still_gives_the_model(train, tmp_path, monkeypatch):
-    train("never")
+def test_a_crash_after_the_last_checkpoint_still_gives_the_model(train, finished, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Tiny, "save_pretrained", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train()
     result = train(resume=True)
     assert result.finished
-    assert weights(tmp_path, "run") == weights(tmp_path, "never")
-    assert result.best == train("never", resume=True).best
+    assert weights(tmp_path / "run") == weights(finished.folder)
+    assert result.best == finished.best
 
 
-def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, tmp_path, random):
-    train("never")
+def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, finished, tmp_path, random):
     with pytest.raises(InterruptedTrainingError):
         train(say=interrupt_after("step 8 ", signal.SIGTERM))
     last = max((tmp_path / "run" / "checkpoints").glob("step-*.ckpt"))
@@ -151,7 +135,7 @@ def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, tmp_path, r
     said = []
     assert train(resume=True, say=said.append).finished
     assert any("going back" in line and last.name in line for line in said)
-    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    assert weights(tmp_path / "run") == weights(finished.folder)
 
 
 def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monkeypatch):
@@ -171,7 +155,7 @@ def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monke
 
 def test_a_run_begun_as_ntrm_goes_on_only_as_the_network_that_it_was(train, tmp_path):
     settings = {"options": SMALL, "changes": {"steps": 4}}
-    train("never", "ntrm-paper", **settings)
+    train("never", arch="ntrm-paper", **settings)
     with pytest.raises(InterruptedTrainingError):
         train(arch="ntrm-paper", say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
     path = tmp_path / "run" / "provenance.json"
@@ -185,7 +169,7 @@ def test_a_run_begun_as_ntrm_goes_on_only_as_the_network_that_it_was(train, tmp_
     assert files(tmp_path / "run") == before
     result = train(arch="ntrm-paper", resume=True, **settings)
     assert (result.provenance["arch"], result.provenance["sessions"]) == ("ntrm-paper", 2)
-    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    assert weights(tmp_path / "run") == weights(tmp_path / "never")
 
 
 def test_a_run_of_the_default_is_one_of_its_network(train, tmp_path):
@@ -223,9 +207,8 @@ def wait_for_rounds(process, out, count):
 
 @pytest.mark.slow
 def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_path, random):
-    settings = {"steps": 24}
-    options = {"options": SMALL, "device": "cpu", "pictures": False}
-    train_network(data, tmp_path / "never", arch="ntrm-paper", recipe=small_recipe(**settings), **options)
+    settings = {"arch": "ntrm-paper", "options": SMALL, "changes": {"steps": 24}}
+    train_small(data, tmp_path / "never", **settings)
     process = start_training(data, tmp_path / "run", tmp_path)
     try:
         wait_for_rounds(process, tmp_path / "run", count=1)
@@ -240,9 +223,8 @@ def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_p
     rows = len(read_log(tmp_path / "run" / "log.csv"))
     assert rows < 12
     said = []
-    again = {"resume": True, "say": said.append, **options}
-    train_network(data, tmp_path / "run", arch="ntrm-paper", recipe=small_recipe(**settings), **again)
+    train_small(data, tmp_path / "run", resume=True, say=said.append, **settings)
     going_on = [int(line.rsplit(" ", 1)[1]) for line in said if line.startswith("going on after step")]
     # What was logged is in a checkpoint or was about to be: at most one round is done again.
     assert going_on in ([2 * rows], [2 * rows - 2], [2 * rows + 2]) or (rows == 1 and not going_on)
-    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    assert weights(tmp_path / "run") == weights(tmp_path / "never")

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 from types import SimpleNamespace
 
@@ -8,24 +9,18 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from tests.training.small_data import ROWS, Tiny, small_recipe, write_small
+from tests.training.small_data import ROWS, Tiny, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.models.hub import load
-from ntrm.training.interruption import InterruptedTrainingError
 from ntrm.training.log import read_log
-from ntrm.training.loop import Training
+from ntrm.training.loop import InterruptedTrainingError, Training
 from ntrm.training.recipe import load_recipe
-
-
-def weights(tmp_path, out):
-    return (tmp_path / out / "model" / "model.safetensors").read_bytes()
-
 
 # --- what comes out ---
 
 
-def test_a_run_has_all_its_files(train, tmp_path, data):
+def test_a_run_has_all_its_files(train):
     said = []
     result = train(pictures=True, say=said.append, command=["ntrm", "train"], name="mine", seed=3)
     names = {path.name for path in result.folder.iterdir()}
@@ -48,18 +43,11 @@ def test_a_run_has_all_its_files(train, tmp_path, data):
     assert json.loads(json.dumps(result.as_dict()))["best"] == result.best
 
 
-def test_the_network_learns(train):
-    changes = {"steps": 60, "batch": 4, "validate_every": 20, "learning_rate": 0.02, "augment": "paper"}
-    rows = read_log(train(changes=changes).folder / "log.csv")
-    assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
-    assert rows[-1]["val_accuracy"] > 0.8
-
-
 def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
     for out, seed in (("one", 1), ("two", 1), ("three", 2)):
         torch.rand(3)  # what was drawn before does not matter
-        train(out, seed=seed)
-    assert weights(tmp_path, "one") == weights(tmp_path, "two") != weights(tmp_path, "three")
+        train(out, seed=seed, changes={"steps": 4})
+    assert weights(tmp_path / "one") == weights(tmp_path / "two") != weights(tmp_path / "three")
 
 
 def test_channels_lie_innermost_on_a_cpu_too(train, monkeypatch):
@@ -80,7 +68,7 @@ def test_torchs_own_random_numbers_are_left_alone(train):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    train()
+    train(changes={"steps": 2})
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -93,9 +81,8 @@ def test_every_weighting_trains_without_a_coarse_head_too(train, weighting):
     assert all(np.isfinite(row["train_loss"]) for row in rows)
 
 
-def test_few_sections_and_a_model_to_start_from(train, tmp_path):
-    first = train("first")
-    second = train("second", init=first.model, sections=1, changes={"steps": 2})
+def test_few_sections_and_a_model_to_start_from(train, finished):
+    second = train(init=finished.model, sections=1, changes={"steps": 2})
     assert second.provenance["encoder_init"] == "model"
     assert second.provenance["sections"] == 1
     assert second.epochs == pytest.approx(2 / 3)  # one section has half of the windows
@@ -132,7 +119,7 @@ def test_an_output_that_is_a_file_is_refused(train, tmp_path):
 def test_leftovers_of_a_killed_start_do_not_count(train, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".partial-x.json").write_text("{")
-    assert train().finished
+    assert train(changes={"steps": 2}).finished
     assert not (tmp_path / "run" / ".partial-x.json").exists()
 
 
@@ -145,22 +132,31 @@ def test_an_empty_part_is_refused(train, tmp_path, random, split):
     assert not (tmp_path / "run").exists()
 
 
-def test_validation_without_a_known_pixel_is_refused(train, data):
-    mask = data / "Masks" / "c.png"
-    Image.fromarray(np.full_like(np.asarray(Image.open(mask)), 255)).save(mask)
+@pytest.fixture
+def ignoring(data, tmp_path):
+    """A copy of the data in which these sections have ignored pixels only."""
+
+    def copy(names):
+        shutil.copytree(data, tmp_path / "copy")
+        for name in names:
+            mask = tmp_path / "copy" / "Masks" / f"{name}.png"
+            Image.fromarray(np.full_like(np.asarray(Image.open(mask)), 255)).save(mask)
+        return tmp_path / "copy"
+
+    return copy
+
+
+def test_validation_without_a_known_pixel_is_refused(train, ignoring):
     with pytest.raises(DataError, match="no known pixel"):
-        train()
+        train(data=ignoring("c"), changes={"steps": 2})
 
 
-def test_training_on_ignored_pixels_only_stays_finite(train, data):
-    for name in "ab":
-        mask = data / "Masks" / f"{name}.png"
-        Image.fromarray(np.full_like(np.asarray(Image.open(mask)), 255)).save(mask)
-    rows = read_log(train(changes={"steps": 2}).folder / "log.csv")
+def test_training_on_ignored_pixels_only_stays_finite(train, ignoring):
+    rows = read_log(train(data=ignoring("ab"), changes={"steps": 2}).folder / "log.csv")
     assert rows[0]["train_loss"] == 0
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, tmp_path, monkeypatch):
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, finished, tmp_path, monkeypatch):
     forward, seen = Tiny.segment, SimpleNamespace(steps=0)
 
     def breaking(network, x, *, coarse, graph):
@@ -171,13 +167,12 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, tmp_pa
     monkeypatch.setattr(Tiny, "segment", breaking)
     with pytest.raises(NtrmError, match="no number at step 7\n"):
         train()
-    # The checkpoint is from before, and a run that goes on from there comes to its end.
+    # The checkpoint is from before, and a run that is resumed from there comes to its end.
     monkeypatch.setattr(Tiny, "segment", forward)
     said = []
     assert train(resume=True, say=said.append).finished
     assert "going on after step 6" in said
-    train("never")
-    assert weights(tmp_path, "run") == weights(tmp_path, "never")
+    assert weights(tmp_path / "run") == weights(finished.folder)
 
 
 def test_running_out_of_memory_is_explained(train, monkeypatch):
@@ -246,15 +241,30 @@ def equal(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.fixture
-def start(train):
+@pytest.fixture(scope="module")
+def start(data, tmp_path_factory, tiny_network):
     """A model that has learned its data."""
-    return train("start", changes={"steps": 40, "validate_every": 20, "learning_rate": 2e-2})
+    changes = {"steps": 60, "batch": 4, "validate_every": 20, "learning_rate": 0.02, "augment": "paper"}
+    return train_small(data, tmp_path_factory.mktemp("start") / "run", changes=changes)
 
 
-def test_a_start_that_training_only_harms_is_kept(train, start):
+@pytest.fixture(scope="module")
+def harmed(data, start, tmp_path_factory):
+    """A training that only harms that model, and what it said."""
     said = []
-    tuned = train("tuned", init=start.model, changes=HARM, say=said.append)
+    folder = tmp_path_factory.mktemp("harmed") / "run"
+    return train_small(data, folder, init=start.model, changes=HARM, say=said.append), said
+
+
+def test_the_network_learns_and_a_run_from_nothing_has_no_start_to_score(start):
+    rows = read_log(start.folder / "log.csv")
+    assert [row["step"] for row in rows] == [20, 40, 60]
+    assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
+    assert rows[-1]["val_accuracy"] > 0.8
+
+
+def test_a_start_that_training_only_harms_is_kept(start, harmed):
+    tuned, said = harmed
     rows = read_log(tuned.folder / "log.csv")
     assert [row["step"] for row in rows] == [0, 2, 4]
     assert rows[0]["train_loss"] is None
@@ -270,7 +280,7 @@ def test_a_start_that_training_only_harms_is_kept(train, start):
 
 def test_a_start_that_training_betters_is_left_behind(train):
     untrained = train("untrained", changes={"steps": 2, "learning_rate": 1e-9})
-    tuned = train("tuned", init=untrained.model, changes={"steps": 40, "validate_every": 20, "learning_rate": 2e-2})
+    tuned = train("tuned", init=untrained.model, changes={"steps": 20, "validate_every": 10, "learning_rate": 2e-2})
     rows = read_log(tuned.folder / "log.csv")
     assert rows[0]["val_iou"] < tuned.best["iou"]
     assert tuned.best["step"] > 0
@@ -278,20 +288,17 @@ def test_a_start_that_training_betters_is_left_behind(train):
 
 
 @pytest.mark.parametrize("keep", ["last", "loss"])
-def test_it_is_looked_at_only_where_iou_decides(train, start, keep):
+def test_the_start_is_scored_only_where_iou_decides(train, start, keep):
     tuned = train("tuned", init=start.model, changes={**HARM, "learning_rate": 1e-3, "keep": keep})
     assert [row["step"] for row in read_log(tuned.folder / "log.csv")] == [2, 4]
     assert tuned.best["step"] > 0
 
 
-def test_a_run_from_nothing_has_no_start_to_look_at(start):
-    assert [row["step"] for row in read_log(start.folder / "log.csv")] == [20, 40]
-
-
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_an_interrupted_run_looks_once_and_ends_as_one_that_was_not(train, start, monkeypatch, after):
-    """After the first step nothing but that look is behind it; after the second a round is."""
-    whole = train("whole", init=start.model, changes=HARM)
+def test_an_interrupted_run_scores_the_start_once_and_ends_as_one_that_was_not(
+    train, start, harmed, monkeypatch, after
+):
+    """After the first step only the start has been scored; after the second a round is over."""
     step = Training.step
 
     def interrupted(training, number, tiles):
@@ -301,15 +308,15 @@ def test_an_interrupted_run_looks_once_and_ends_as_one_that_was_not(train, start
 
     monkeypatch.setattr(Training, "step", interrupted)
     with pytest.raises(InterruptedTrainingError):
-        train("part", init=start.model, changes=HARM)
+        train(init=start.model, changes=HARM)
     monkeypatch.setattr(Training, "step", step)
-    part = train("part", init=start.model, changes=HARM, resume=True)
-    assert [row["step"] for row in read_log(part.folder / "log.csv")] == [0, 2, 4]
-    assert part.best["step"] == 0
-    assert equal(tensors(part), tensors(whole))
+    resumed = train(init=start.model, changes=HARM, resume=True)
+    assert [row["step"] for row in read_log(resumed.folder / "log.csv")] == [0, 2, 4]
+    assert resumed.best["step"] == 0
+    assert equal(tensors(resumed), tensors(harmed[0]))
 
 
-def test_an_interruption_while_the_start_is_looked_at_is_heard(train, start, monkeypatch, tmp_path):
+def test_an_interruption_while_the_start_is_scored_is_heard(train, start, monkeypatch, tmp_path):
     validate = Training.validate
 
     def interrupted(training, windows):
@@ -319,7 +326,7 @@ def test_an_interruption_while_the_start_is_looked_at_is_heard(train, start, mon
 
     monkeypatch.setattr(Training, "validate", interrupted)
     with pytest.raises(InterruptedTrainingError, match="SIGTERM"):
-        train("part", init=start.model, changes=HARM)
+        train(init=start.model, changes=HARM)
     monkeypatch.setattr(Training, "validate", validate)
-    assert not json.loads((tmp_path / "part" / "provenance.json").read_text())["finished"]
-    assert train("part", init=start.model, changes=HARM, resume=True).best["step"] == 0
+    assert not json.loads((tmp_path / "run" / "provenance.json").read_text())["finished"]
+    assert train(init=start.model, changes=HARM, resume=True).best["step"] == 0

@@ -166,14 +166,19 @@ def imagenet(folder, resnet18):
     return state
 
 
-@pytest.fixture
-def model(tmp_path, seed):
-    """A trained model of its own normalisation, saved."""
-    torch.manual_seed(seed)
-    network = create("ntrm-paper", schema_of(("a", "b", "c")), **THIN)
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A trained model with its own normalisation, saved."""
+    folder, network = tmp_path_factory.mktemp("known") / "model", create("ntrm-paper", schema_of("abc"), **THIN)
     network.describe(mpp=6.7, name="known", data="0123", mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2), temperature=2.0)
-    network.save_pretrained(tmp_path / "model")
-    return network, tmp_path / "model"
+    network.save_pretrained(folder)
+    return network, folder
+
+
+@pytest.fixture(scope="module")
+def random_unet():
+    """The weights of a network of full width before any training, from the seed 7."""
+    return fresh("unet-resnet18", SKIN, 7)
 
 
 def fresh(arch, schema, seed, **options):
@@ -202,13 +207,13 @@ def test_none_is_a_fresh_network(seed, imagenet):
 
 
 @pytest.mark.parametrize("source", ["auto", "imagenet"])
-def test_imagenet_fills_the_encoder_and_nothing_else(source, imagenet, seed):
-    network, report = built("unet-resnet18", SKIN, options=None, recipe=with_weights(source), seed=seed)
+def test_imagenet_fills_the_encoder_and_nothing_else(source, imagenet, random_unet):
+    network, report = built("unet-resnet18", SKIN, options=None, recipe=with_weights(source), seed=7)
     assert report.encoder == "imagenet"
     assert "resnet18-imagenet1k-v1.safetensors (sha256 " in report.notes[0]
     assert same(imagenet, network.encoder.state_dict())
-    drawn = fresh("unet-resnet18", SKIN, seed)
-    assert all(torch.equal(v, drawn[k]) for k, v in network.state_dict().items() if not k.startswith("encoder."))
+    state = network.state_dict()
+    assert all(torch.equal(state[key], random_unet[key]) for key in state if not key.startswith("encoder."))
 
 
 @pytest.mark.parametrize("source", ["auto", "imagenet"])
@@ -229,13 +234,13 @@ def test_where_no_such_weights_fit_it_starts_from_scratch_and_says_so(source, ar
     assert same(fresh(arch, SKIN, seed, **options), network.state_dict())
 
 
-def test_auto_without_a_file_starts_from_scratch_without_asking_a_network(folder, seed, monkeypatch):
+def test_auto_without_a_file_starts_from_scratch_without_asking_a_network(folder, random_unet, monkeypatch):
     monkeypatch.setattr(weights_module, "_fetch", lambda *_arguments: pytest.fail("asked the hub"))
     save_file({"a": torch.zeros(1)}, folder / "resnet180-other.safetensors")
-    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=seed)
+    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=7)
     assert report.encoder == "scratch"
     assert "NTRM_WEIGHTS" in report.notes[0]
-    assert same(fresh("unet-resnet18", SKIN, seed), network.state_dict())
+    assert same(random_unet, network.state_dict())
 
 
 def test_imagenet_without_a_file_is_refused(folder, monkeypatch):
@@ -286,9 +291,9 @@ def test_a_trained_model_is_taken_over_whole(model, seed):
         "ntrm-paper", schema_of(("a", "b", "c")), options=THIN, recipe=PAPER, init=folder, seed=seed + 1
     )
     assert same(trained.state_dict(), network.state_dict())
-    assert (report.encoder, report.left, report.partly, report.notes) == ("model", (), (), ())
-    assert report.classes == ("a", "b", "c")
-    assert set(report.copied) == set(network.state_dict())
+    assert (report.encoder, report.transfer.left, report.transfer.partly, report.notes) == ("model", (), {}, ())
+    assert report.transfer.classes == ("a", "b", "c")
+    assert set(report.transfer.copied) == set(network.state_dict())
     assert report.source["name"] == "known"
     # It is a new model in all but what its features need.
     assert (network.config.mean, network.config.std) == ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
@@ -300,16 +305,16 @@ def test_classes_are_matched_by_name_and_reported(model, seed):
     schema = schema_of(("c", "d", "a"))
     network, report = built("ntrm-paper", schema, options=THIN, recipe=PAPER, init=str(folder), seed=seed + 1)
     drawn = fresh("ntrm-paper", schema, seed + 1, **THIN)
-    for key in report.partly:
+    for key in report.transfer.partly:
         value, known = network.state_dict()[key], trained.state_dict()[key]
         assert torch.equal(value[[0, 2]], known[[2, 0]]), key
         assert torch.equal(value[1], drawn[key][1]), key
-    assert len(report.partly) == 5
-    assert (report.classes, report.new_classes) == (("c", "a"), ("d",))
+    assert len(report.transfer.partly) == 5
+    assert (report.transfer.classes, report.transfer.new_classes) == (("c", "a"), ("d",))
     assert "2 classes matched by name; new: d; dropped: b" in report.notes[0]
     document = report.as_dict()
     assert json.loads(json.dumps(document)) == document
-    assert document["copied"] == len(report.copied) > 100
+    assert document["copied"] == len(report.transfer.copied) > 100
 
 
 def test_another_architecture_takes_the_encoder_and_says_what_is_new(model, seed, imagenet):
@@ -319,7 +324,7 @@ def test_another_architecture_takes_the_encoder_and_says_what_is_new(model, seed
     assert report.encoder == "model"
     assert same(trained.encoder.state_dict(), network.encoder.state_dict())
     assert "are new: aspp." in report.notes[0]
-    assert all(key in report.left for key in network.state_dict() if key.startswith(("aspp.", "merge.")))
+    assert all(key in report.transfer.left for key in network.state_dict() if key.startswith(("aspp.", "merge.")))
 
 
 def test_an_encoder_of_another_kind_keeps_what_it_had(model, imagenet, seed):
@@ -330,7 +335,7 @@ def test_an_encoder_of_another_kind_keeps_what_it_had(model, imagenet, seed):
     assert report.encoder == "imagenet"
     assert same(imagenet, network.encoder.state_dict())
     assert network.config.mean != (0.5, 0.5, 0.5)
-    assert "relation.edge.first.weight" in report.copied  # of width d whatever the width of the network
+    assert "relation.edge.first.weight" in report.transfer.copied  # of width d whatever the width of the network
 
 
 def test_a_model_with_nothing_in_common_is_refused(model):
@@ -363,4 +368,4 @@ def test_a_model_saved_as_ntrm_is_the_papers_to_start_from(model, seed, tmp_path
     schema = schema_of(("a", "b", "c"))
     network, report = built("ntrm-paper", schema, options=THIN, recipe=PAPER, init=tmp_path / "before", seed=seed + 1)
     assert same(trained.state_dict(), network.state_dict())
-    assert (report.left, report.notes, report.source["arch"]) == ((), (), "ntrm-paper")
+    assert (report.transfer.left, report.notes, report.source["arch"]) == ((), (), "ntrm-paper")

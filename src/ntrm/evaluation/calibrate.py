@@ -1,16 +1,16 @@
-"""Make a network as sure as it is right: a temperature from the validation part, written into its folder.
+"""Make a network as sure as it is right: a temperature from the validation split, written into its folder.
 
-The temperature is fitted on single windows, as the network sees them, from a sample of their pixels; always from the
-logits as they come (temperature 1), so that calibrating again finds the same. Before and after are then counted on
-whole stitched sections, as ``ntrm evaluate`` counts them. The weights are not touched, and as a window's most probable
-class does not depend on the temperature, only where windows overlap can a class change.
+The temperature is fitted on a sample of pixels of single windows, always from the logits at temperature 1, so that
+calibrating again finds the same. Calibration before and after is then counted on whole stitched sections, as
+``ntrm evaluate`` counts it. The weights are not touched. A window's most probable class does not depend on the
+temperature: a class can change only where windows overlap.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import write_json, write_text
-from ntrm.core.labels import IGNORE
+from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, open_splits
+from ntrm.data.split import few_sections, open_splits
 from ntrm.data.tensors import TileDataset
-from ntrm.evaluation.loaded_model import class_table, open_subject
+from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
 from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
@@ -53,7 +53,7 @@ Labels = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """The temperature that was found, and what it does on the part it was found on."""
+    """The fitted temperature, and its effect on the split that it was fitted on."""
 
     model: Path
     temperature: float
@@ -71,7 +71,7 @@ class Calibrated:
 
     @property
     def at_limit(self) -> bool:
-        """Whether the search ended at the end of its range: then the probabilities are of little use."""
+        """Whether the temperature is at an end of its range: then the probabilities are of little use."""
         return any(abs(self.temperature / limit - 1) < 1e-3 for limit in TEMPERATURES)
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,46 +110,47 @@ def calibrate(
         model_folder: a folder of one's own; a hub id or ``bundled`` is refused.
         data: dataset folder; its µm/px must be the network's, its classes are matched by name.
         resolution: resolution level, where the dataset has several.
-        split: part to fit on; never the one that is to be evaluated.
+        split: what to fit on; never the split that is to be evaluated.
         splits: what ``ntrm data split`` wrote, to be used in place of the dataset's own splits.
         device: where the network runs.
         precision: of the network.
         batch: windows predicted at a time.
         seed: of the choice of pixels.
-        out: folder for ``calibration.json`` and the pictures; ``calibration`` beside a folder called ``model``.
+        out: folder for ``calibration.json`` and the pictures; by default next to the model folder.
         pictures: also draw.
-        progress: told about windows and sections.
+        progress: shows windows and sections.
 
     """
     folder = _own_folder(model_folder)
-    out = _claim(default_out(folder) if out is None else Path(out))
-    subject, parts = open_subject(folder), open_splits(Path(data), resolution=resolution, splits=splits)
-    network = subject.network
-    previous, part = network.config.temperature, parts[split]
+    out = default_out(folder) if out is None else Path(out)
+    if out.exists() and not out.is_dir():
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
+    network, parts = open_subject(folder).network, open_splits(Path(data), resolution=resolution, splits=splits)
+    previous, sections = network.config.temperature, parts[split]
     table = class_table(network.config, parts)
     plain = Predictor(network.describe(temperature=1.0), device, precision=precision, batch=batch)
-    scores, labels, windows = sample_pixels(plain, part, seed=seed, progress=progress)
-    temperature = float(f"{fit_temperature(scores, labels, axis=0):.6g}")
+    scores, labels, windows = sample_pixels(plain, sections, seed=seed, progress=progress)
+    temperature = float(f"{fit_temperature(scores, labels):.6g}")
     tempered = Predictor(network.describe(temperature=temperature), device, precision=precision, batch=batch)
-    found = Calibrated(
+    calibrated = Calibrated(
         model=folder,
         temperature=temperature,
         previous=previous,
-        before=count_calibration(plain, parts, part, table, progress),
-        after=count_calibration(tempered, parts, part, table, progress),
-        data=_describe(parts, part, split),
+        before=count_calibration(plain, parts.schema, sections, table, progress),
+        after=count_calibration(tempered, parts.schema, sections, table, progress),
+        data=describe_data(parts, split),
         pixels=labels.size,
         windows=windows,
         out=out,
     )
-    _write_findings(found, tempered, parts, part, pictures=pictures)
+    _write_results(calibrated, tempered, parts.schema, sections, pictures=pictures)
     # Last: until everything else has worked, the model is as it was.
     store_temperature(folder, network)
-    return found
+    return calibrated
 
 
 def default_out(folder: Path) -> Path:
-    """Where the findings go if nothing is said.
+    """Where the results go by default.
 
     >>> default_out(Path("run/model")).as_posix(), default_out(Path("skin-v2")).as_posix()
     ('run/calibration', 'skin-v2-calibration')
@@ -158,30 +159,30 @@ def default_out(folder: Path) -> Path:
 
 
 def sample_pixels(
-    predictor: Predictor, part: Dataset, *, seed: int = 0, progress: Progress = SILENT
+    predictor: Predictor, sections: Dataset, *, seed: int = 0, progress: Progress = SILENT
 ) -> tuple[Floats, Labels, int]:
-    """Log-probabilities (K, N) and true classes (N,) of pixels drawn from the windows of a part; number of windows."""
-    config = predictor.config
-    tiles = TileDataset(part, size=config.window, schema=config.schema)
-    share = max(1, min(PIXELS_PER_WINDOW, MOST_PIXELS // len(tiles)))
+    """Log-probabilities (K, N) and true classes (N,) of pixels sampled from all windows; number of windows."""
+    config, size = predictor.config, predictor.batch
+    tiles = TileDataset(sections, size=config.window, schema=config.schema)
+    per_window = max(1, min(PIXELS_PER_WINDOW, MOST_PIXELS // len(tiles)))
     scores: list[Floats] = []
     labels: list[Labels] = []
-    batches = [range(len(tiles))[start : start + predictor.batch] for start in range(0, len(tiles), predictor.batch)]
-    for some in progress.track(batches, total=len(batches), label="batches of windows"):
-        loaded = [tiles[number] for number in some]
+    batches = [range(len(tiles))[start : start + size] for start in range(0, len(tiles), size)]
+    for batch in progress.track(batches, total=len(batches), label="batches of windows"):
+        loaded = [tiles[number] for number in batch]
         pixels = torch.stack([tile.image for tile in loaded]).permute(0, 2, 3, 1)  # (B, S, S, 3)
         maps = predictor.probabilities(pixels).final.flatten(2)  # (B, K, S·S)
-        for number, tile, map_ in zip(some, loaded, maps, strict=True):
+        for number, tile, probabilities in zip(batch, loaded, maps, strict=True):
             truth = tile.mask.numpy().ravel()
-            chosen = _draw(truth, share, [seed, number])
-            picked = map_[:, torch.from_numpy(chosen).to(map_.device)]
+            chosen = _sample(truth, per_window, [seed, number])
+            picked = probabilities[:, torch.from_numpy(chosen).to(probabilities.device)]
             scores.append(picked.clamp(min=LEAST).log().cpu().numpy())
             labels.append(truth[chosen])
     return np.concatenate(scores, axis=1), np.concatenate(labels), len(tiles)
 
 
-def _draw(truth: Labels, most: int, seed: Sequence[int]) -> NDArray[np.int64]:
-    """Places of at most ``most`` known pixels, in order; of one window the same whatever the batch."""
+def _sample(truth: Labels, most: int, seed: Sequence[int]) -> NDArray[np.int64]:
+    """Indices of at most ``most`` known pixels, in order; the same whatever batch the window is in."""
     known = np.flatnonzero(truth != IGNORE)
     if len(known) <= most:
         return known
@@ -189,17 +190,17 @@ def _draw(truth: Labels, most: int, seed: Sequence[int]) -> NDArray[np.int64]:
 
 
 def count_calibration(
-    predictor: Predictor, parts: DatasetSplits, part: Dataset, table: Labels, progress: Progress = SILENT
+    predictor: Predictor, schema: LabelSchema, sections: Dataset, table: Labels, progress: Progress
 ) -> CalibrationCounts:
-    """Confidence against accuracy over the stitched sections of a part."""
+    """Confidence against accuracy over stitched sections; ``schema`` is the dataset's."""
     stitching, cache = Stitching(predictor.config.window), TileCache()
     total = CalibrationCounts.none(BINS)
     label = f"sections at temperature {predictor.config.temperature:.3g}"
-    for case in progress.track(part, total=len(part), label=label):
-        section = cache.open(case, parts.schema)
-        tally = SectionAccumulator(table[section.mask], predictor.config.classes)
-        stitch(predictor, section.image, stitching=stitching, watch=tally)
-        total += tally.calibration
+    for case in progress.track(sections, total=len(sections), label=label):
+        section = cache.open(case, schema)
+        counted = SectionAccumulator(table[section.mask], predictor.config.classes)
+        stitch(predictor, section.image, stitching=stitching, watch=counted)
+        total += counted.calibration
     return total
 
 
@@ -236,36 +237,33 @@ def card_with_temperature(card: str, temperature: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_findings(
-    found: Calibrated, predictor: Predictor, parts: DatasetSplits, part: Dataset, *, pictures: bool
+def _write_results(
+    calibrated: Calibrated, predictor: Predictor, schema: LabelSchema, sections: Dataset, *, pictures: bool
 ) -> None:
-    found.out.mkdir(parents=True, exist_ok=True)
-    for path in (found.out / RELIABILITY, *_map_paths(found.out)):
+    out = calibrated.out
+    out.mkdir(parents=True, exist_ok=True)
+    maps = [out / f"confidence-{number}.png" for number in range(1, SHOWN + 1)]
+    for path in (out / RELIABILITY, *maps):
         path.unlink(missing_ok=True)  # of an earlier calibration
     if pictures:
         from ntrm.report.charts import reliability_figure
         from ntrm.report.drawing import write_figure
         from ntrm.report.picture_grids import uncertainty_figure
 
-        write_figure(found.out / RELIABILITY, reliability_figure, found.before, found.after)
-        stitching, schema = Stitching(predictor.config.window), predictor.config.schema
-        shown = few_sections(part, min(SHOWN, len(part)))
-        for case, path in zip(shown, _map_paths(found.out), strict=False):
-            image = TileCache().open(case, parts.schema).image
-            seen = stitch(predictor, image, stitching=stitching)
-            maps = (seen.mask, seen.confidence, seen.entropy)
-            write_figure(path, uncertainty_figure, case.name, image, *maps, schema)
-    write_json(found.out / DOCUMENT, found.as_dict())
-
-
-def _map_paths(out: Path) -> Iterator[Path]:
-    return (out / f"confidence-{number}.png" for number in range(1, SHOWN + 1))
+        write_figure(out / RELIABILITY, reliability_figure, calibrated.before, calibrated.after)
+        config, shown = predictor.config, few_sections(sections, min(SHOWN, len(sections)))
+        for case, path in zip(shown, maps, strict=False):
+            image = TileCache().open(case, schema).image
+            seen = stitch(predictor, image, stitching=Stitching(config.window))
+            shown_maps = (seen.mask, seen.confidence, seen.entropy)
+            write_figure(path, uncertainty_figure, case.name, image, *shown_maps, config.schema)
+    write_json(out / DOCUMENT, calibrated.as_dict())
 
 
 def _own_folder(model: str | Path) -> Path:
     """The model's folder, if it is one that may be written to."""
     folder, text = Path(model), str(model)
-    # The name comes before a folder of that name, as it does in loading.
+    # The bundled model takes precedence over a folder of that name, as it does in loading.
     if text == BUNDLED or not folder.is_dir():
         if text == BUNDLED or (text.count("/") == 1 and not text.startswith((".", "/", "~"))):
             raise RefusedError(
@@ -278,20 +276,3 @@ def _own_folder(model: str | Path) -> Path:
     if not os.access(folder, os.W_OK):
         raise RefusedError("the model folder cannot be written to", got=folder, hint="copy it first")
     return folder
-
-
-def _claim(out: Path) -> Path:
-    if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
-    return out
-
-
-def _describe(parts: DatasetSplits, part: Dataset, split: str) -> dict[str, Any]:
-    return {
-        "fingerprint": parts.fingerprint(split),
-        "split": split,
-        "level": part.cases[0].level,
-        "mpp": parts.resolution.mean,
-        "sections": len(part),
-        "patients": len({case.group for case in part}),
-    }

@@ -1,14 +1,17 @@
-"""Which of several evaluated models is better: paired bootstrap over patients, Holm's correction, seeds understood.
+"""Which of several evaluated models is better: paired bootstrap over patients with Holm's correction.
 
-Reads what ``ntrm evaluate`` wrote (``metrics.json`` and ``confusions.npz``). Evaluations of networks that differ in
-nothing but their training seed are one model with several seeds. Only evaluations of the same sections with the same
-classes are compared.
+Reads what ``ntrm evaluate`` wrote (``metrics.json`` and ``confusions.npz``). Evaluations of networks that differ only
+in their training seed are one model with several seeds. Only evaluations of the same sections with the same classes
+are compared.
 """
 
 from __future__ import annotations
 
+import json
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -17,20 +20,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import RefusedError, UsageError, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
 from ntrm.core.io import rows_text, write_json, write_text
-from ntrm.evaluation.result import METRICS, Evaluated, read_evaluation
-from ntrm.metrics import significance
-from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions
+from ntrm.evaluation.result import CONFUSIONS, METRICS
+from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
+from ntrm.models.names import network_saved_as
 
 MEASURES = {
-    "iou": ("Mean IoU", significance.macro_iou),
-    "dice": ("Mean Dice", significance.macro_dice),
-    "accuracy": ("Pixel accuracy", significance.pixel_accuracy),
+    "iou": ("Mean IoU", macro_iou),
+    "dice": ("Mean Dice", macro_dice),
+    "accuracy": ("Pixel accuracy", pixel_accuracy),
 }
 """Measures by name: their title and the statistic of pooled confusion counts."""
 
 FORMATS = (".csv", ".json")
+
+TRAITS = ("arch", "options", "recipe", "init", "encoder_init", "data", "sections", "level", "mpp")
+"""What distinguishes models of one name, together with the stitching; the seed does not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """One evaluation, read back and checked."""
+
+    folder: Path
+    name: str
+    """The model's name, or its architecture."""
+    traits: Mapping[str, str]
+    """Everything that distinguishes models, flat, as text."""
+    seed: int | None
+    """Of its training; None where it is not known."""
+    sha256: str | None
+    data: Mapping[str, Any]
+    """Fingerprint, split, resolution."""
+    classes: tuple[str, ...]
+    sections: tuple[str, ...]
+    patients: tuple[str, ...]
+    confusions: NDArray[np.int64] = field(repr=False)
+    """(S, K, K)"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +68,8 @@ class ModelScores:
     seeds: tuple[int | None, ...]
     scores: tuple[float, ...]
     """Pooled over all sections, in the order of the seeds."""
-    folders: tuple[str, ...]
+    evaluations: tuple[str, ...]
+    """Their folders."""
 
     @property
     def mean(self) -> float:
@@ -50,18 +78,12 @@ class ModelScores:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "label": self.label,
-            "mean": self.mean,
-            "seeds": list(self.seeds),
-            "scores": list(self.scores),
-            "evaluations": list(self.folders),
-        }
+        return {"label": self.label, "mean": self.mean, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """All models with their scores, best first, and what may be said about their differences."""
+    """All models with their scores, best first, and the comparison of each pair."""
 
     measure: str
     models: tuple[ModelScores, ...]
@@ -116,12 +138,7 @@ class Comparisons:
 
 
 def compare(
-    outs: Sequence[Path],
-    *,
-    measure: str = "iou",
-    draws: int = 10_000,
-    reference: str | None = None,
-    seed: int = 0,
+    outs: Sequence[Path], *, measure: str = "iou", draws: int = 10_000, reference: str | None = None, seed: int = 0
 ) -> Comparisons:
     """Compare the models behind evaluation folders, all pairs or each with ``reference`` (a model's label).
 
@@ -138,20 +155,25 @@ def compare(
     evaluated = _in_one_order([read_evaluation(Path(out)) for out in outs])
     models = group_seeds(evaluated)
     if len(models) < 2:
+        counts = {label: f"{len(group)} evaluation{'s' if len(group) > 1 else ''}" for label, group in models.items()}
         raise UsageError(
             "nothing to compare",
-            got=", ".join(
-                f"{label} ({len(group)} evaluation{'s' if len(group) > 1 else ''})" for label, group in models.items()
-            )
-            or "no evaluation",
+            got=", ".join(f"{label} ({count})" for label, count in counts.items()) or "no evaluation",
             expected="evaluations of two or more models",
             hint="evaluate another model on the same data",
         )
-    stacks = {label: np.stack([each.confusions for each in group]) for label, group in models.items()}
-    patients = evaluated[0].patients
-    statistic = MEASURES[measure][1]
+    stacks = {label: np.stack([seed.confusions for seed in group]) for label, group in models.items()}
+    patients, statistic = evaluated[0].patients, MEASURES[measure][1]
     pairs = compare_confusions(stacks, patients, statistic=statistic, reference=reference, bootstrap=bootstrap)
-    scored = [_scores(label, group, stacks[label], statistic) for label, group in models.items()]
+    scored = [
+        ModelScores(
+            label=label,
+            seeds=tuple(one.seed for one in group),
+            scores=tuple(statistic(stacks[label].sum(axis=1).astype(np.float64)).tolist()),
+            evaluations=tuple(str(one.folder) for one in group),
+        )
+        for label, group in models.items()
+    ]
     return Comparisons(
         measure=measure,
         models=tuple(sorted(scored, key=lambda model: -model.mean)),
@@ -171,46 +193,34 @@ def check_format(path: Path) -> None:
 
 
 def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
-    """Evaluations by the model they are of, under labels that tell the models apart; seeds in order.
+    """Evaluations by model, under labels that distinguish the models; seeds in order.
 
-    An evaluation whose training seed is not known stands for itself: nothing says what it is a repetition of.
+    An evaluation whose training seed is not known is a model of its own: nothing says what it repeats.
     """
     _check_distinct(evaluated)
     groups: dict[tuple[Any, ...], list[Evaluated]] = {}
-    for each in evaluated:
-        alone = str(each.folder) if each.seed is None else ""
-        groups.setdefault((each.name, tuple(each.traits.items()), alone), []).append(each)
+    for one in evaluated:
+        alone = str(one.folder) if one.seed is None else ""
+        groups.setdefault((one.name, tuple(one.traits.items()), alone), []).append(one)
     for group in groups.values():
-        group.sort(key=lambda each: each.seed or 0)
+        group.sort(key=lambda one: one.seed or 0)
         _check_seeds(group)
     labels = _labels([group[0] for group in groups.values()])
     return dict(zip(labels, groups.values(), strict=True))
 
 
 def _labels(firsts: Sequence[Evaluated]) -> list[str]:
-    """A label for each model: its name and, where others have the same, what tells it from them."""
+    """A label for each model: its name and, where others have the same, what distinguishes it."""
     labels = []
     for one in firsts:
         namesakes = [other for other in firsts if other.name == one.name]
         keys = dict.fromkeys(key for other in namesakes for key in other.traits)
-        telling = [key for key in keys if len({other.traits.get(key) for other in namesakes}) > 1]
-        parts = [f"{key} {one.traits.get(key, 'default')}" for key in telling]
+        differing = [key for key in keys if len({other.traits.get(key) for other in namesakes}) > 1]
+        traits = [f"{key} {one.traits.get(key, 'default')}" for key in differing]
         if sum(other.traits == one.traits for other in namesakes) > 1:
-            parts.append(str(one.folder))
-        labels.append(f"{one.name} ({', '.join(parts)})" if parts else one.name)
+            traits.append(str(one.folder))
+        labels.append(f"{one.name} ({', '.join(traits)})" if traits else one.name)
     return labels
-
-
-def _scores(
-    label: str, group: Sequence[Evaluated], stack: NDArray[np.int64], statistic: significance.Statistic
-) -> ModelScores:
-    scores = statistic(stack.sum(axis=1).astype(np.float64))
-    return ModelScores(
-        label=label,
-        seeds=tuple(each.seed for each in group),
-        scores=tuple(scores.tolist()),
-        folders=tuple(str(each.folder) for each in group),
-    )
 
 
 def _in_one_order(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
@@ -222,12 +232,10 @@ def _in_one_order(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
     for other in others:
         _check_same("classes", first, other, first.classes, other.classes)
         _check_same("sections", first, other, sorted(first.sections), sorted(other.sections))
-        patients = [dict(zip(each.sections, each.patients, strict=True)) for each in (first, other)]
-        _check_same("patients", first, other, *(sorted(each.items()) for each in patients))
+        patients = (sorted(zip(one.sections, one.patients, strict=True)) for one in (first, other))
+        _check_same("patients", first, other, *patients)
         _check_same("data", first, other, sorted(first.data.items()), sorted(other.data.items()))
-        place = {name: index for index, name in enumerate(other.sections)}
-        order = [place[name] for name in first.sections]
-        counts = other.confusions[order]
+        counts = other.confusions[[other.sections.index(name) for name in first.sections]]
         ordered.append(replace(other, sections=first.sections, patients=first.patients, confusions=counts))
     return ordered
 
@@ -244,25 +252,25 @@ def _check_same(what: str, first: Evaluated, other: Evaluated, one: Sequence[Any
 
 def _difference(one: Iterable[Any], two: Iterable[Any]) -> str:
     """What one has and the other has not, briefly."""
-    there = {repr(each) for each in two}
-    beyond = [each for each in one if repr(each) not in there]
-    extra = [" ".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in beyond]
+    known = {repr(item) for item in two}
+    missing = [item for item in one if repr(item) not in known]
+    extra = [" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in missing]
     more = f" and {len(extra) - 3} more" if len(extra) > 3 else ""
     return (", ".join(extra[:3]) or "the same ones in another order or number") + more
 
 
 def _check_distinct(evaluated: Sequence[Evaluated]) -> None:
     seen: dict[Any, Evaluated] = {}
-    for each in evaluated:
-        weights = (each.sha256 or str(each.folder), each.name, tuple(each.traits.items()))
-        for key in (each.folder.resolve(), weights):
+    for one in evaluated:
+        weights = (one.sha256 or str(one.folder), one.name, tuple(one.traits.items()))
+        for key in (one.folder.resolve(), weights):
             if key in seen:
                 raise UsageError(
                     "one evaluation was given twice",
-                    got=f"{seen[key].folder} and {each.folder}",
+                    got=f"{seen[key].folder} and {one.folder}",
                     expected="each trained network once",
                 )
-            seen[key] = each
+            seen[key] = one
 
 
 def _check_seeds(group: Sequence[Evaluated]) -> None:
@@ -274,3 +282,93 @@ def _check_seeds(group: Sequence[Evaluated]) -> None:
                 expected="one evaluation for each seed",
                 hint="leave one of them out, or name the models apart when training",
             )
+
+
+# --- an evaluation read back from its folder ---
+
+
+def read_evaluation(folder: Path) -> Evaluated:
+    """Read an evaluation back, and refuse one that is incomplete or whose files do not belong together."""
+    document = _read_metrics(folder / METRICS)
+    arrays = _read_confusions(folder / CONFUSIONS)
+    try:
+        model, data = document["model"], document["data"]
+        model = {**model, "arch": network_saved_as(str(model["arch"]))}
+        evaluated = Evaluated(
+            folder=folder,
+            name=str(model.get("name") or model["arch"]),
+            traits=_traits({**{key: model.get(key) for key in TRAITS}, "stitching": document.get("stitching")}),
+            seed=None if model["seed"] is None else int(model["seed"]),
+            sha256=None if model.get("sha256") is None else str(model["sha256"]),
+            data={key: data.get(key) for key in ("fingerprint", "split", "level", "mpp")},
+            classes=tuple(map(str, document["classes"])),
+            sections=tuple(arrays["names"].astype(str).ravel().tolist()),
+            patients=tuple(arrays["patients"].astype(str).ravel().tolist()),
+            confusions=arrays["final"],
+        )
+        accuracy = document["pooled"]["pixel_accuracy"]
+        accuracy = None if accuracy is None else float(accuracy)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DataError(
+            f"{folder / METRICS} cannot be understood",
+            got=f"{type(error).__name__}: {error}",
+            hint="evaluate again with this version of ntrm",
+        ) from error
+    _check_consistent(evaluated, accuracy)
+    return evaluated
+
+
+def _traits(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values as one flat table: ``{"options": {"width": 0.5}}`` becomes ``{"width": "0.5"}``."""
+    flat: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            inner = prefix if key == "options" else f"{prefix}{key}."
+            flat.update(_traits(dict(sorted(value.items())), inner))
+        else:
+            flat[prefix + key] = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return flat
+
+
+def _check_consistent(evaluated: Evaluated, written: float | None) -> None:
+    """Refuse counts that do not fit sections and classes, or another pixel accuracy than the one ``written``."""
+    count, classes, tables = len(evaluated.sections), len(evaluated.classes), evaluated.confusions
+    fits = tables.shape == (count, classes, classes) and tables.dtype.kind in "iu"
+    if not fits or len(evaluated.patients) != count or len(set(evaluated.sections)) != count or not count:
+        raise DataError(
+            f"{evaluated.folder / CONFUSIONS} does not fit its evaluation",
+            got=f"{count} sections, {len(evaluated.patients)} patients, {tables.dtype} {tables.shape}",
+            expected=f"whole numbers (S, {classes}, {classes}) for S sections of different names",
+            hint="evaluate again",
+        )
+    accuracy = float(pixel_accuracy(tables.sum(axis=0)))
+    if written is None or not abs(accuracy - written) < 1e-9:
+        raise DataError(
+            f"{METRICS} and {CONFUSIONS} of {evaluated.folder} are not of one evaluation",
+            got=f"pixel accuracy {written} and {accuracy:.6f}",
+            expected="the same score of both",
+            hint="evaluate again",
+        )
+
+
+def _read_metrics(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise DataError(
+            f"{path.parent} holds no evaluation",
+            got=f"no {METRICS}",
+            expected="a folder that `ntrm evaluate --out` wrote",
+        )
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}", got=error, hint="evaluate again") from error
+    return document if isinstance(document, dict) else {}
+
+
+def _read_confusions(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        # Opened here: numpy leaves a file open that turns out to be no archive.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name: archive[name] for name in ("names", "patients", "final")}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint="evaluate again") from error

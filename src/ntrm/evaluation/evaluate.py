@@ -1,26 +1,24 @@
-"""A network on a part of a dataset, whole sections at a time: every score, as one result and as files."""
+"""A network on a split of a dataset, section by section: every score, as one result and as files."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.dataset import Dataset
+from ntrm.data.dataset import Case, Dataset
 from ntrm.data.split import DatasetSplits, open_splits
-from ntrm.evaluation.loaded_model import class_table, open_subject
+from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
 from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
-from ntrm.evaluation.result import Evaluation
-from ntrm.evaluation.robustness import degraded, robustness_rows
+from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
+from ntrm.evaluation.robustness import DEGRADATIONS, Degradation, robustness_rows
 from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionResult, confusion_of, predict_section
-from ntrm.evaluation.writing import Gallery, claim_folder, write_evaluation
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.metrics.confusion import Counts
@@ -47,7 +45,7 @@ def evaluate(
     command: Sequence[str] = (),
     progress: Progress = SILENT,
 ) -> Evaluation:
-    """Predict every section of a part, score it, and write the result to ``out`` where that is given.
+    """Predict every section of a split, score it, and write the result to ``out`` where that is given.
 
     Args:
         model: folder, hub id, or a network in memory.
@@ -59,14 +57,14 @@ def evaluate(
         device: where the network runs.
         precision: of the network; ``auto`` is what the device is good at.
         batch: windows predicted at a time.
-        stitching: windows of the network's own size with a quarter overlapping, if not given.
-        overlap: pixels that windows of the network's own size share, in place of that quarter.
+        stitching: windows and their overlap; by default of the network's own size, overlapping by a quarter.
+        overlap: pixels by which windows of the network's own size overlap, in place of that quarter.
         robustness: also score images made worse on purpose, which takes nine times as long.
         pictures: also draw.
         boundaries: also measure distances of boundaries, which takes most of the time on a fast device.
         jobs: processes that measure while the device predicts.
         command: what the user typed, for the record.
-        progress: told about sections.
+        progress: shows sections.
 
     """
     start = time.monotonic()
@@ -74,67 +72,64 @@ def evaluate(
     if out is not None:
         claim_folder(out)
     subject, parts = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
-    config, part = subject.config, parts[split]
+    config, cases = subject.config, parts[split]
     work = _Work(
-        Predictor(subject.network, device, batch=batch, precision=precision),
-        parts,
-        part,
-        class_table(config, parts),
-        stitching or Stitching(config.window, A_QUARTER if overlap is None else overlap),
-        Gallery(part, config.schema, config.window) if pictures and out is not None else None,
-        robustness,
-        boundaries,
+        predictor=Predictor(subject.network, device, batch=batch, precision=precision),
+        parts=parts,
+        table=class_table(config, parts),
+        stitching=stitching or Stitching(config.window, A_QUARTER if overlap is None else overlap),
+        gallery=Gallery(cases, config.schema, config.window) if pictures and out is not None else None,
+        robustness=robustness,
+        boundaries=boundaries,
     )
-    sections = work.run(jobs, progress)
+    sections = work.run(cases, jobs, progress)
+    data_facts = describe_data(parts, split)
     evaluation = Evaluation(
         schema=config.schema,
         sections=sections,
         model=subject.as_dict(),
-        data=_describe(parts, part, split),
+        data={**data_facts, "level": data_facts["level"] or None},
         stitching=work.stitching,
-        robustness=robustness_rows(work.worse, config.schema) if robustness else None,
+        robustness=robustness_rows(work.degraded, config.schema) if robustness else None,
         command=tuple(command),
         device=str(work.predictor.device),
         seconds=time.monotonic() - start,
     )
     if out is not None:
-        write_evaluation(Path(out), evaluation, work.gallery)
+        write_evaluation(out, evaluation, work.gallery)
     return evaluation
 
 
 @dataclass(eq=False)
 class _Work:
-    """What the sections go through, and what is kept of each: counts, but no maps."""
+    """The way of a section through an evaluation, and what is kept of it: counts, but no maps."""
 
     predictor: Predictor
     parts: DatasetSplits
-    part: Dataset
     table: NDArray[np.uint8]
     stitching: Stitching
     gallery: Gallery | None
     robustness: bool
     boundaries: bool
     counted: list[SectionCounts] = field(default_factory=list)
-    worse: list[list[Counts]] = field(default_factory=list)
+    degraded: list[list[Counts]] = field(default_factory=list)
 
-    def run(self, jobs: int, progress: Progress) -> tuple[SectionResult, ...]:
+    def run(self, cases: Dataset, jobs: int, progress: Progress) -> tuple[SectionResult, ...]:
         """All sections: predicted here, measured by ``jobs`` processes."""
-        cases = progress.track(self.part, total=len(self.part), label="sections")
-        predicted = (
-            predict_section(self.predictor, case, self.parts.schema, self.table, stitching=self.stitching)
-            for case in cases
-        )
-        with closing(stream_map(measure, (self._keep(each) for each in predicted), jobs)) as measuring:
-            measured = list(measuring)
-        pairs = zip(self.counted, measured, strict=True)
-        return tuple(SectionResult(**vars(counts), **vars(measures)) for counts, measures in pairs)
+        tasks = (self._predict(case) for case in progress.track(cases, total=len(cases), label="sections"))
+        with closing(stream_map(measure, tasks, jobs)) as measured:
+            measures = list(measured)
+        pairs = zip(self.counted, measures, strict=True)
+        return tuple(SectionResult(**vars(counts), **vars(section)) for counts, section in pairs)
 
-    def _keep(self, predicted: PredictedSection) -> MasksToMeasure:
-        self.counted.append(predicted.counts())
+    def _predict(self, case: Case) -> MasksToMeasure:
+        predicted = predict_section(self.predictor, case, self.parts.schema, self.table, stitching=self.stitching)
+        self.counted.append(predicted.counts)
         if self.gallery is not None:
             self.gallery.show(predicted)
         if self.robustness:
-            self.worse.append([predicted.tally.final, *self._under_degradation(predicted)])
+            degraded = [self._count_degraded(predicted, degradation) for degradation in DEGRADATIONS]
+            self.degraded.append([predicted.counts.confusion, *degraded])
         return MasksToMeasure(
             section=predicted.section,
             table=self.table,
@@ -146,17 +141,6 @@ class _Work:
             boundaries=self.boundaries,
         )
 
-    def _under_degradation(self, predicted: PredictedSection) -> Iterator[Counts]:
-        for image in degraded(predicted.section.image, self.predictor.device):
-            yield confusion_of(self.predictor, image, predicted.truth, stitching=self.stitching)
-
-
-def _describe(parts: DatasetSplits, part: Dataset, split: str) -> dict[str, Any]:
-    return {
-        "fingerprint": parts.fingerprint(split),
-        "split": split,
-        "level": part.cases[0].level or None,
-        "mpp": parts.resolution.mean,
-        "sections": len(part),
-        "patients": len({case.group for case in part}),
-    }
+    def _count_degraded(self, predicted: PredictedSection, degradation: Degradation) -> Counts:
+        image = degradation(predicted.section.image, self.predictor.device)
+        return confusion_of(self.predictor, image, predicted.truth, stitching=self.stitching)

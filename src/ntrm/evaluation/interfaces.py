@@ -1,8 +1,8 @@
-"""Where two tissues meet: how many pixels are wrong there, and what the second look corrected and broke.
+"""Where two tissues meet: how many pixels are wrong there, and which of the coarse head's the final prediction changed.
 
 A pixel belongs to the *interface* A-B if its true class is one of the two and the other lies within ``REACH`` pixels
-of it (chessboard distance) in the true mask; it may belong to several interfaces. Pixels of ignored truth belong to
-none. A pixel that the coarse head had wrong and the final prediction has right is *corrected*, the reverse *broken*.
+of it (chessboard distance) in the true mask; it may belong to several interfaces. Ignored pixels belong to none. A
+pixel that the coarse head had wrong and the final prediction has right is *corrected*, the reverse *broken*.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, LabelSchema
-from ntrm.metrics.boundary import check_masks
+from ntrm.metrics.boundary import check_alike, check_masks
 
 REACH = 3
 """Pixels from the boundary that still belong to it, the boundary's own among them."""
@@ -52,22 +52,13 @@ class InterfaceCounts:
     broken: Counts | None = None
 
     @classmethod
-    def total(cls, parts: Sequence[InterfaceCounts]) -> InterfaceCounts:
+    def total(cls, sections: Sequence[InterfaceCounts]) -> InterfaceCounts:
         """Sections together."""
-        kinds = {(part.schema.fingerprint, part.corrected is None) for part in parts}
-        if len(kinds) != 1:
-            raise UsageError(
-                "counts of interfaces that cannot be added up",
-                got=f"{len(parts)} sections of {len(kinds)} kinds",
-                expected="at least one section, and one schema and one network for all",
-            )
-        return cls(
-            parts[0].schema,
-            sum_of([part.pixels for part in parts]),
-            sum_of([part.wrong for part in parts]),
-            None if parts[0].corrected is None else sum_of([part.corrected for part in parts]),
-            None if parts[0].broken is None else sum_of([part.broken for part in parts]),
-        )
+        kinds = [(section.schema.fingerprint, section.corrected is None) for section in sections]
+        check_alike("counts of interfaces", kinds, "one schema and one network")
+        counted = ("pixels", "wrong") if sections[0].corrected is None else ("pixels", "wrong", "corrected", "broken")
+        tables = (np.sum([getattr(section, name) for section in sections], axis=0) for name in counted)
+        return cls(sections[0].schema, *tables)
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -85,14 +76,13 @@ class InterfaceCounts:
         def both(table: Counts | None) -> int | None:
             return None if table is None else int(table[i, j] + table[j, i])
 
-        wrong, corrected, broken = both(self.wrong), both(self.corrected), both(self.broken)
-        before = None if wrong is None or corrected is None or broken is None else wrong + corrected - broken
+        corrected, broken = self.corrected, self.broken
         return {
             "pixels": both(self.pixels),
-            "coarse_wrong": before,
-            "wrong": wrong,
-            "corrected": corrected,
-            "broken": broken,
+            "coarse_wrong": None if corrected is None or broken is None else both(self.wrong + corrected - broken),
+            "wrong": both(self.wrong),
+            "corrected": both(corrected),
+            "broken": both(broken),
         }
 
     def as_dict(self) -> dict[str, dict[str, int | None]]:
@@ -103,7 +93,7 @@ class InterfaceCounts:
 def interface_counts(
     truth: Mask, final: Mask, coarse: Mask | None, schema: LabelSchema, *, reach: int = REACH
 ) -> InterfaceCounts:
-    """Count one section; ``coarse`` is what the coarse head says, None without one.
+    """Count one section; ``coarse`` is the coarse head's prediction, None without one.
 
     >>> from ntrm.core.labels import SKIN
     >>> truth, coarse, final = np.array([[9, 9, 3, 3]]), np.array([[9, 3, 3, 9]]), np.array([[9, 9, 9, 3]])
@@ -113,32 +103,21 @@ def interface_counts(
     truth, final = np.asarray(truth), np.asarray(final)
     check_masks(truth, final, schema)
     right = final == truth
-    kinds = [np.ones(truth.shape, dtype=bool), ~right]
+    counted = [np.ones(truth.shape, dtype=bool), ~right]
     if coarse is not None:
         if np.shape(coarse) != truth.shape:
             raise DataError("coarse and final masks differ in size", got=np.shape(coarse), expected=truth.shape)
         right_before = np.asarray(coarse) == truth
-        kinds += [right & ~right_before, right_before & ~right]
-    tables = np.zeros((len(kinds), len(schema), len(schema)), dtype=np.int64)
+        counted += [right & ~right_before, right_before & ~right]
+    tables = np.zeros((len(counted), len(schema), len(schema)), dtype=np.int64)
     for other in np.flatnonzero(np.bincount(truth.ravel(), minlength=256)[: len(schema)]):
-        box = _neighbourhood(truth == other, reach)
-        there = truth[box]
-        near = ndimage.maximum_filter(there == other, size=2 * reach + 1, mode="constant", cval=False)
-        near &= (there != other) & (there < len(schema))
-        labels = there[near]
-        for table, kind in zip(tables, kinds, strict=True):
-            table[:, other] = np.bincount(labels[kind[box][near]], minlength=len(schema))
+        # Most tissues take a small area of a section: their bounding box and ``reach`` around it will do.
+        ((rows, columns),) = ndimage.find_objects((truth == other).view(np.uint8))
+        box = tuple(slice(max(side.start - reach, 0), side.stop + reach) for side in (rows, columns))
+        window = truth[box]
+        near = ndimage.maximum_filter(window == other, size=2 * reach + 1, mode="constant", cval=False)
+        near &= (window != other) & (window < len(schema))
+        labels = window[near]
+        for table, pixels in zip(tables, counted, strict=True):
+            table[:, other] = np.bincount(labels[pixels[box][near]], minlength=len(schema))
     return InterfaceCounts(schema, *tables)
-
-
-def sum_of(tables: Sequence[Counts | None]) -> Counts:
-    """Tables of sections added up; those that do not exist count nothing."""
-    total: Counts = np.sum([table for table in tables if table is not None], axis=0)
-    return total
-
-
-def _neighbourhood(found: NDArray[np.bool_], reach: int) -> tuple[slice, slice]:
-    """Rows and columns within ``reach`` of what was found: most tissues take a small part of a section."""
-    rows, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
-    (top, bottom), (left, right) = ((max(int(at[0]) - reach, 0), int(at[-1]) + reach + 1) for at in (rows, columns))
-    return slice(top, bottom), slice(left, right)

@@ -1,4 +1,4 @@
-"""What is evaluated: a network with the facts that name it, and whether it fits a dataset at all."""
+"""What is evaluated: a network with its metadata, and whether it fits a dataset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ntrm.models.folders import WEIGHTS, locate
 from ntrm.models.hub import load
 
 PROVENANCE = "provenance.json"
-"""What a training leaves beside the folder of its model."""
+"""What a training writes next to its model folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,21 +37,19 @@ class LoadedModel:
 
     @property
     def config(self) -> ModelConfig:
-        """Everything the network says of itself."""
+        """The network's metadata."""
         return self.network.config
 
     def as_dict(self) -> dict[str, Any]:
-        """The part ``model`` of ``metrics.json``; what is not known is None."""
-        config = self.config
+        """``model`` in ``metrics.json``; what is not known is None."""
+        config, trained = self.config, ("seed", "recipe", "encoder_init", "level", "sections", "init")
         return {
             "name": config.name,
             "arch": config.arch,
             "options": dict(config.options),
             "version": config.version,
             "sha256": self.sha256,
-            **{
-                key: self.provenance.get(key) for key in ("seed", "recipe", "encoder_init", "level", "sections", "init")
-            },
+            **{key: self.provenance.get(key) for key in trained},
             "mpp": config.mpp,
             "window": config.window,
             "temperature": config.temperature,
@@ -62,7 +60,8 @@ class LoadedModel:
 def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
     """Load a network from a folder, a hub id or ``bundled``, or take one in memory as it is."""
     if isinstance(model, SegmentationModel):
-        return LoadedModel(model, _sha256_in_memory(model), {})
+        state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+        return LoadedModel(model, hashlib.sha256(to_bytes(state)).hexdigest(), {})
     folder = locate(model)
     network = load(folder)  # refuses weights that are not those its config names
     return LoadedModel(network, sha256_of(folder / WEIGHTS), _read_provenance(folder.resolve().parent / PROVENANCE))
@@ -85,6 +84,19 @@ def class_table(config: ModelConfig, parts: DatasetSplits) -> NDArray[np.uint8]:
     return config.schema.remap_table(parts.schema)
 
 
+def describe_data(parts: DatasetSplits, split: str) -> dict[str, Any]:
+    """``data`` in ``metrics.json`` and ``calibration.json``."""
+    sections = parts[split]
+    return {
+        "fingerprint": parts.fingerprint(split),
+        "split": split,
+        "level": sections.cases[0].level,
+        "mpp": parts.resolution.mean,
+        "sections": len(sections),
+        "patients": len({case.group for case in sections}),
+    }
+
+
 def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
     if config.mpp is None:
         raise RefusedError(
@@ -103,13 +115,8 @@ def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
         )
 
 
-def _sha256_in_memory(network: SegmentationModel) -> str:
-    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
-    return hashlib.sha256(to_bytes(state)).hexdigest()
-
-
 def _read_provenance(path: Path) -> dict[str, Any]:
-    """What the training says of itself; nothing where the model was copied away from its run."""
+    """The provenance of the training; empty where the model was copied away from its run."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

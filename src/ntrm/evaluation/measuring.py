@@ -1,7 +1,7 @@
-"""What is measured on the masks of one section, away from the network: boundaries, relations, interfaces, cancers.
+"""What is measured on the masks of one section, without a network: boundaries, relations, interfaces, cancers.
 
-These need no torch, and take longer than the prediction on an accelerator: sections are measured by other processes
-while the next ones are predicted.
+This needs no torch, and takes longer than the prediction on an accelerator: other processes measure sections while the
+next ones are predicted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Mask = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class MasksToMeasure:
-    """One predicted section. The truth is read from its memory map, wherever this is worked on."""
+    """One predicted section. Whoever measures it reads the ground truth from the section's memory map."""
 
     section: CachedSection
     table: Mask
@@ -50,7 +50,7 @@ class MasksToMeasure:
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """What was found on them."""
+    """What is measured on one section."""
 
     boundary: BoundaryAgreement | None
     graph: GraphAgreement
@@ -58,7 +58,7 @@ class Measures:
     cancers: tuple[CancerFinding, ...]
     """Of the prediction; empty where the schema knows no cancer."""
     true_cancers: tuple[CancerFinding, ...]
-    """Of the truth, by the same rule."""
+    """Of the ground truth, by the same rule."""
 
 
 def measure(task: MasksToMeasure) -> Measures:

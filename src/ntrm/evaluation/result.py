@@ -1,39 +1,62 @@
-"""The scores of one network on one split, as one document, and that document read back and checked."""
+"""The scores of one network on one split: one document, and a folder with tables and pictures.
+
+``metrics.json`` is written last: where it is, the evaluation is complete.
+"""
 
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
-from ntrm.core.errors import DataError
-from ntrm.core.labels import LabelSchema
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import PARTIAL, check_writable, remove_partials, rows_text, whole_file, write_json, write_text
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.data.dataset import Dataset
+from ntrm.data.split import few_sections
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.evaluation.robustness import RobustnessRow
-from ntrm.evaluation.sections import SectionResult
+from ntrm.evaluation.sections import BINS, PredictedSection, SectionResult
 from ntrm.inference.sliding_window import Stitching
-from ntrm.metrics.boundary import BoundaryAgreement
+from ntrm.metrics.boundary import BoundaryAgreement, mean_of
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.cancer_rule import score_cancers
 from ntrm.metrics.confusion import Counts
 from ntrm.metrics.graph_agreement import GraphAgreement
-from ntrm.metrics.overlap import Overlap, per_section, pooled
-from ntrm.metrics.significance import pixel_accuracy
-from ntrm.models.names import network_saved_as
+from ntrm.metrics.overlap import Overlap, overlap, per_section, pooled
 from ntrm.version import __version__
+
+if TYPE_CHECKING:
+    from ntrm.report.picture_grids import Example
+
+METRICS, SECTIONS, CONFUSIONS = "metrics.json", "sections.csv", "confusions.npz"
+CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE = "confusion.png", "examples.png", "improvement.png"
+FILES = (METRICS, SECTIONS, CONFUSIONS, CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE)
+
+BOUNDARY_UM = 25.0
+"""Tolerance of the boundary F1 in the table of sections."""
+
+EXAMPLES = 6
+"""Sections shown in full."""
+
+FIELDS = 4
+"""Sections of which the field with the most changes is shown."""
+
+FIELD_WINDOWS = 2
+"""Side of such a field in windows of the network: small enough to see pixels change, large enough to know where."""
+
+Mask = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The scores of one network on one part of a dataset."""
+    """The scores of one network on one split of a dataset."""
 
     schema: LabelSchema
     """Of the network; masks of the dataset were matched to it by name."""
@@ -57,21 +80,9 @@ class Evaluation:
         return per_section([section.confusion for section in self.sections], self.schema)
 
     @cached_property
-    def coarse(self) -> Overlap | None:
-        """All pixels together as the coarse head sees them; None without one."""
-        tables = [section.coarse for section in self.sections if section.coarse is not None]
-        return pooled(tables, self.schema) if tables else None
-
-    @cached_property
-    def calibration(self) -> CalibrationCounts:
-        """All sections together."""
-        first, *rest = (section.calibration for section in self.sections)
-        return sum(rest, first)
-
-    @cached_property
-    def interfaces(self) -> InterfaceCounts:
-        """All sections together."""
-        return InterfaceCounts.total([section.interfaces for section in self.sections])
+    def coarse_tables(self) -> list[Counts]:
+        """(K, K) of the coarse head for each section; empty without one."""
+        return [section.coarse for section in self.sections if section.coarse is not None]
 
     @property
     def confusion(self) -> Counts:
@@ -82,7 +93,7 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """``metrics.json``."""
         boundaries = [section.boundary for section in self.sections if section.boundary is not None]
-        calibration = self.calibration.as_dict()
+        calibration = sum((section.calibration for section in self.sections), CalibrationCounts.none(BINS)).as_dict()
         return {
             "program": __version__,
             "model": self.model,
@@ -90,14 +101,14 @@ class Evaluation:
             "classes": list(self.schema.names),
             "pooled": self.pooled.as_dict(),
             "per_section": self.per_section.as_dict(),
-            "coarse": None if self.coarse is None else self.coarse.as_dict(),
+            "coarse": pooled(self.coarse_tables, self.schema).as_dict() if self.coarse_tables else None,
             "boundary": BoundaryAgreement.total(boundaries).as_dict() if boundaries else None,
             "graph": GraphAgreement.total([section.graph for section in self.sections]).as_dict(),
             "calibration": {"ece": calibration.pop("expected_calibration_error"), **calibration},
-            "interfaces": self.interfaces.as_dict(),
+            "interfaces": InterfaceCounts.total([section.interfaces for section in self.sections]).as_dict(),
             "claims": self.claims(),
             "cancers": self._cancers(),
-            "robustness": None if self.robustness is None else [row.as_dict() for row in self.robustness],
+            "robustness": None if self.robustness is None else [asdict(row) for row in self.robustness],
             "stitching": self.stitching.as_dict(),
             "command": list(self.command),
             "device": self.device,
@@ -110,21 +121,18 @@ class Evaluation:
         """Counts behind claims of the paper that no other score shows; empty where the classes are others."""
         if "SCC" not in self.schema.names:
             return {}
-        scc = self.schema.index("SCC")
-        before = [section.coarse for section in self.sections if section.coarse is not None]
+        scc, before, final = self.schema.index("SCC"), self.coarse_tables, self.confusion
         return {
             "scc_false_positives": {
                 "coarse": _false_positives(np.sum(before, axis=0), scc) if before else None,
-                "final": _false_positives(self.confusion, scc),
-                "other_pixels": int(self.confusion.sum() - self.confusion[scc].sum()),
+                "final": _false_positives(final, scc),
+                "other_pixels": int(final.sum() - final[scc].sum()),
             }
         }
 
     def _cancers(self) -> dict[str, Any] | None:
-        if not any(section.cancers for section in self.sections):
-            return None
-        pairs = [section.cancers for section in self.sections], [section.true_cancers for section in self.sections]
-        return score_cancers(*pairs).as_dict()
+        predicted, true = zip(*((section.cancers, section.true_cancers) for section in self.sections), strict=True)
+        return score_cancers(predicted, true) if any(predicted) else None
 
 
 def _false_positives(confusion: Counts, index: int) -> int:
@@ -132,119 +140,132 @@ def _false_positives(confusion: Counts, index: int) -> int:
     return int(confusion[:, index].sum() - confusion[index, index])
 
 
-# An evaluation read back from its folder, and checked: what ``ntrm evaluate`` wrote, for those who compare.
+class Gallery:
+    """Collects what will be drawn while sections are predicted, and draws it at the end."""
 
-
-METRICS, CONFUSIONS = "metrics.json", "confusions.npz"
-
-TRAITS = ("arch", "options", "recipe", "init", "encoder_init", "data", "sections", "level", "mpp")
-"""What tells models of one name apart, beside how they were stitched; the seed does not."""
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluated:
-    """One evaluation, read back and checked."""
-
-    folder: Path
-    name: str
-    """The model's name, or its architecture."""
-    traits: Mapping[str, str]
-    """Everything that tells models apart, flat, as text."""
-    seed: int | None
-    """Of its training; None where it is not known."""
-    sha256: str | None
-    data: Mapping[str, Any]
-    """Fingerprint, split, resolution."""
-    classes: tuple[str, ...]
-    sections: tuple[str, ...]
-    patients: tuple[str, ...]
-    confusions: NDArray[np.int64] = field(repr=False)
-    """(S, K, K)"""
-
-
-def read_evaluation(folder: Path) -> Evaluated:
-    """Read an evaluation back, and refuse one that is incomplete or whose files do not belong together."""
-    document = _read_metrics(folder / METRICS)
-    arrays = _read_confusions(folder / CONFUSIONS)
-    try:
-        model, data = document["model"], document["data"]
-        model = {**model, "arch": network_saved_as(str(model["arch"]))}
-        found = Evaluated(
-            folder=folder,
-            name=str(model.get("name") or model["arch"]),
-            traits=_traits({**{key: model.get(key) for key in TRAITS}, "stitching": document.get("stitching")}),
-            seed=None if model["seed"] is None else int(model["seed"]),
-            sha256=None if model.get("sha256") is None else str(model["sha256"]),
-            data={key: data.get(key) for key in ("fingerprint", "split", "level", "mpp")},
-            classes=tuple(map(str, document["classes"])),
-            sections=tuple(arrays["names"].astype(str).ravel().tolist()),
-            patients=tuple(arrays["patients"].astype(str).ravel().tolist()),
-            confusions=arrays["final"],
+    def __init__(self, sections: Dataset, schema: LabelSchema, window: int) -> None:
+        self._schema, self._side = schema, FIELD_WINDOWS * window
+        self._shown, self._changed = (
+            {case.name for case in few_sections(sections, min(count, len(sections)))} for count in (EXAMPLES, FIELDS)
         )
-        accuracy = document["pooled"]["pixel_accuracy"]
-        pooled = None if accuracy is None else float(accuracy)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DataError(
-            f"{folder / METRICS} cannot be understood",
-            got=f"{type(error).__name__}: {error}",
-            hint="evaluate again with this version of ntrm",
-        ) from error
-    _check_whole(found, pooled)
-    return found
+        self._examples: list[Example] = []
+        self._improvements: list[Example] = []
+
+    def show(self, predicted: PredictedSection) -> None:
+        """Keep this section if it is one of those to be shown."""
+        from ntrm.report.picture_grids import Example
+
+        name, mask, coarse = predicted.counts.name, predicted.stitched.mask, predicted.stitched.coarse_mask
+        if name in self._shown:
+            self._examples.append(Example(name, predicted.section.image, predicted.truth, {"prediction": mask}))
+        if name in self._changed and coarse is not None:
+            field = most_changed(predicted.truth, coarse, mask, self._side)
+            maps = (predicted.section.image, predicted.truth, coarse, mask)
+            image, truth, before, after = (np.array(pixels[field]) for pixels in maps)
+            self._improvements.append(Example(name, image, truth, {"coarse": before, "final": after}))
+
+    def draw(self, examples: Path, improvement: Path) -> None:
+        """Write the two figures; the second only for networks with a coarse head."""
+        from ntrm.report.drawing import write_figure
+        from ntrm.report.picture_grids import examples_figure, improvement_figure
+
+        write_figure(examples, examples_figure, self._examples, self._schema)
+        if self._improvements:
+            write_figure(improvement, improvement_figure, self._improvements, self._schema)
 
 
-def _traits(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested values as one flat table: ``{"options": {"width": 0.5}}`` becomes ``{"width": "0.5"}``."""
-    flat: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            inner = prefix if key == "options" else f"{prefix}{key}."
-            flat.update(_traits(dict(sorted(value.items())), inner))
-        else:
-            flat[prefix + key] = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    return flat
+def most_changed(truth: Mask, coarse: Mask, final: Mask, side: int) -> tuple[slice, slice]:
+    """Rows and columns of the field, at most ``side`` pixels square, with the most corrected and broken pixels."""
+    changed = ((coarse == truth) != (final == truth)) & (truth != IGNORE)
+    high, wide = (min(side, length) for length in truth.shape)
+    # Sums over every field at once; those that would leave the section are cut off.
+    sums = ndimage.uniform_filter(changed.astype(np.float32), size=(high, wide), mode="constant")
+    top, left = high // 2, wide // 2
+    inside = sums[top : truth.shape[0] - high + top + 1, left : truth.shape[1] - wide + left + 1]
+    row, column = np.unravel_index(int(inside.argmax()), inside.shape)
+    return slice(int(row), int(row) + high), slice(int(column), int(column) + wide)
 
 
-def _check_whole(found: Evaluated, pooled: float | None) -> None:
-    """Refuse counts that do not fit the sections and classes, or that are not the ones the scores came from."""
-    count, classes = len(found.sections), len(found.classes)
-    fits = found.confusions.shape == (count, classes, classes) and found.confusions.dtype.kind in "iu"
-    if not fits or len(found.patients) != count or len(set(found.sections)) != count or not count:
-        raise DataError(
-            f"{found.folder / CONFUSIONS} does not fit its evaluation",
-            got=f"{count} sections, {len(found.patients)} patients, {found.confusions.dtype} {found.confusions.shape}",
-            expected=f"whole numbers (S, {classes}, {classes}) for S sections of different names",
-            hint="evaluate again",
-        )
-    total = found.confusions.sum(axis=0).astype(np.float64)
-    accuracy = pixel_accuracy(total[None])[0]
-    if pooled is None or not abs(accuracy - pooled) < 1e-9:
-        raise DataError(
-            f"{METRICS} and {CONFUSIONS} of {found.folder} are not of one evaluation",
-            got=f"pixel accuracy {pooled} and {accuracy:.6f}",
-            expected="the same score of both",
-            hint="evaluate again",
+def claim_folder(out: Path) -> None:
+    """Refuse a folder that holds anything but an evaluation, complete or not."""
+    if out.exists() and not out.is_dir():
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
+    check_writable(out)
+    names = [path.name for path in out.iterdir()] if out.exists() else []
+    foreign = sorted(name for name in names if name not in FILES and not name.startswith(PARTIAL))
+    if foreign and not _is_evaluation(out / METRICS):
+        raise RefusedError(
+            f"the folder {out} holds something that is no evaluation",
+            got=", ".join(foreign[:3]) + (" …" if len(foreign) > 3 else ""),
+            hint="choose an empty or a new folder for --out",
         )
 
 
-def _read_metrics(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise DataError(
-            f"{path.parent} holds no evaluation",
-            got=f"no {METRICS}",
-            expected="a folder that `ntrm evaluate --out` wrote",
-        )
+def _is_evaluation(path: Path) -> bool:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="evaluate again") from error
-    return document if isinstance(document, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and {"model", "data", "pooled"} <= document.keys()
 
 
-def _read_confusions(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        # Opened here: numpy leaves a file open that turns out to be no archive.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in ("names", "patients", "final")}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint="evaluate again") from error
+def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None) -> None:
+    """Write all files of an evaluation, in place of an earlier one."""
+    out.mkdir(parents=True, exist_ok=True)
+    # Otherwise a killed run would leave new tables next to old scores.
+    for name in FILES:
+        (out / name).unlink(missing_ok=True)
+    remove_partials(out)
+    write_text(out / SECTIONS, sections_table(evaluation))
+    _write_confusions(out / CONFUSIONS, evaluation)
+    if gallery is not None:
+        from ntrm.report.charts import confusion_figure
+        from ntrm.report.drawing import write_figure
+
+        write_figure(out / CONFUSION_FIGURE, confusion_figure, evaluation.confusion, evaluation.schema)
+        gallery.draw(out / EXAMPLES_FIGURE, out / IMPROVEMENT_FIGURE)
+    write_json(out / METRICS, evaluation.as_dict())
+
+
+def sections_table(evaluation: Evaluation) -> str:
+    """CSV text, one row for each section; a score that does not exist is an empty cell."""
+    rows = [_row(section, evaluation.schema) for section in evaluation.sections]
+    return rows_text([rows[0], *(row.values() for row in rows)])
+
+
+def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
+    scores = overlap(section.confusion, schema).as_dict()
+    before = None if section.coarse is None else overlap(section.coarse, schema).as_dict()["macro"]["iou"]
+    boundary = section.boundary
+    return {
+        "name": section.name,
+        "patient": section.patient,
+        "cancer": section.cancer,
+        "pixels": section.pixels,
+        "annotated_pixels": scores["pixels"],
+        "pixel_accuracy": scores["pixel_accuracy"],
+        **{name: scores["macro"][name] for name in ("iou", "dice", "precision", "recall")},
+        "coarse_iou": before,
+        f"boundary_f1_{BOUNDARY_UM:g}um": None if boundary is None else mean_of(boundary.boundary_f1(BOUNDARY_UM)),
+        "hausdorff95_um": None if boundary is None else mean_of(boundary.hausdorff_um),
+        "adjacency_f1": section.graph.f1,
+        "length_relative_error": section.graph.relative_error,
+        "ece": section.calibration.expected_error,
+        "brier": section.calibration.brier,
+        "cancers": " ".join(finding.name for finding in section.cancers if finding.present),
+        "true_cancers": " ".join(finding.name for finding in section.true_cancers if finding.present),
+        "seconds": round(section.seconds, 4),
+    }
+
+
+def _write_confusions(path: Path, evaluation: Evaluation) -> None:
+    """Arrays ``names``, ``patients``, ``final`` (S, K, K) and, with a coarse head, ``coarse``."""
+    arrays: dict[str, Any] = {
+        "names": np.array([section.name for section in evaluation.sections]),
+        "patients": np.array([section.patient for section in evaluation.sections]),
+        "final": np.stack([section.confusion for section in evaluation.sections]),
+    }
+    if evaluation.coarse_tables:
+        arrays["coarse"] = np.stack(evaluation.coarse_tables)
+    with whole_file(path) as partial, partial.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)

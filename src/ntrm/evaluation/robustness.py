@@ -1,12 +1,12 @@
-"""Scores on images made worse on purpose: other stains, blur, compression, light. Nothing here is random.
+"""Scores on images made worse on purpose: other stains, blur, compression, brightness. Nothing here is random.
 
 Stains, blur and compression also go beyond what training varies (``Augment.full``: stains by a quarter, blur up to 1.5
-pixels, JPEG down to quality 40); light stays within it (by a fifth).
+pixels, JPEG down to quality 40); brightness stays within it (by a fifth).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,7 @@ def _jpeg(quality: float) -> Change:
     return lambda x: compress(x, torch.tensor([quality]))
 
 
-def _light(factor: float) -> Change:
+def _brightness(factor: float) -> Change:
     return lambda x: (x * factor).clamp(0, 1)
 
 
@@ -82,8 +82,8 @@ DEGRADATIONS = (
     Degradation("blur: σ 2 px", "blur", _blur(2.0)),
     Degradation("JPEG: quality 30", "jpeg", _jpeg(30.0)),
     Degradation("JPEG: quality 10", "jpeg", _jpeg(10.0)),
-    Degradation("brightness: −15 %", "brightness", _light(0.85)),
-    Degradation("brightness: +15 %", "brightness", _light(1.15)),
+    Degradation("brightness: −15 %", "brightness", _brightness(0.85)),
+    Degradation("brightness: +15 %", "brightness", _brightness(1.15)),
 )
 """What the table shows; H is haematoxylin, E eosin."""
 
@@ -98,36 +98,22 @@ class RobustnessRow:
     iou: float | None
     dice: float | None
     iou_change: float | None
-    """Against the images as they are, in points of 1."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dict(vars(self))
+    """Against the images as they are."""
 
 
-def robustness_rows(
-    sections: Iterable[Sequence[Counts]], schema: LabelSchema, degradations: Sequence[Degradation] = DEGRADATIONS
-) -> tuple[RobustnessRow, ...]:
-    """The table, from the confusion counts of each section: as it is, then under each degradation in order."""
-    every = list(sections)
-    if not every or any(len(each) != len(degradations) + 1 for each in every):
+def robustness_rows(sections: Sequence[Sequence[Counts]], schema: LabelSchema) -> tuple[RobustnessRow, ...]:
+    """The table, from the confusion counts of each section: as it is, then under each of ``DEGRADATIONS`` in order."""
+    expected = len(DEGRADATIONS) + 1
+    if not sections or any(len(counts) != expected for counts in sections):
         raise DataError(
             "counts that do not fit the degradations",
-            got=f"{sorted({len(each) for each in every})} for each of {len(every)} sections",
-            expected=f"{len(degradations) + 1}: undegraded, then one for each degradation",
+            got=f"{sorted({len(counts) for counts in sections})} for each of {len(sections)} sections",
+            expected=f"{expected}: undegraded, then one for each degradation",
         )
-    scores = [pooled(counts, schema).as_dict() for counts in zip(*every, strict=True)]
-    kinds = [("as it is", "none"), *((each.name, each.kind) for each in degradations)]
+    scores = [pooled(counts, schema).as_dict() for counts in zip(*sections, strict=True)]
+    kinds = [("as it is", "none"), *((degradation.name, degradation.kind) for degradation in DEGRADATIONS)]
     best = scores[0]["macro"]["iou"]
     return tuple(_row(name, kind, score, best) for (name, kind), score in zip(kinds, scores, strict=True))
-
-
-def degraded(
-    image: Image, device: torch.device | str, degradations: Sequence[Degradation] = DEGRADATIONS
-) -> Iterator[Image]:
-    """The section under each degradation, one at a time."""
-    for degradation in degradations:
-        yield degradation(image, device)
 
 
 def _row(name: str, kind: str, score: dict[str, Any], best: float | None) -> RobustnessRow:

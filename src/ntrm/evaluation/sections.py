@@ -1,4 +1,4 @@
-"""One section under a network: predicted in windows, counted on the device, kept as a result."""
+"""One section: predicted in windows, counted on the device, kept as a result."""
 
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.data.cache import CachedSection, TileCache
 from ntrm.data.dataset import Case
-from ntrm.evaluation.interfaces import InterfaceCounts
+from ntrm.evaluation.measuring import Measures
 from ntrm.inference.network_runner import Image
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitched, Stitching, most_probable, stitch
-from ntrm.metrics.boundary import BoundaryAgreement
 from ntrm.metrics.calibration import CalibrationCounts
-from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.metrics.confusion import Counts, confusion_tensor
-from ntrm.metrics.graph_agreement import GraphAgreement
 
 BINS = 15
 """Bins of confidence."""
@@ -31,9 +28,9 @@ Mask = NDArray[np.uint8]
 
 
 class SectionAccumulator:
-    """Confusion and calibration of one section, counted where its probabilities are while they are there.
+    """Confusion and calibration of one section, counted on the device strip by strip; ``watch`` of ``stitch``.
 
-    Handed to ``stitch`` as ``watch``. With ``calibration=False`` only confusions are counted.
+    With ``calibration=False`` only confusions are counted.
     """
 
     def __init__(self, truth: Mask, classes: int, *, calibration: bool = True) -> None:
@@ -53,7 +50,7 @@ class SectionAccumulator:
 
     @property
     def final(self) -> Counts:
-        """(K, K) truth, prediction."""
+        """(K, K) ground truth, prediction."""
         return _total(self._final)
 
     @property
@@ -73,29 +70,28 @@ class SectionAccumulator:
 
 
 def _calibration_sums(probabilities: Tensor, truth: Tensor) -> Tensor:
-    """(4, bins): pixels, correct ones, sums of confidence and of squared error, of (K, h, W) against (h, W)."""
+    """(4, bins): pixels, correct ones, summed confidence and summed squared error, of (K, h, W) against (h, W)."""
     real = torch.float32 if probabilities.device.type == "mps" else torch.float64
     known = truth != IGNORE
     confidence, chosen = probabilities.max(dim=0)
     of_truth = probabilities.gather(0, truth.long().clamp(max=len(probabilities) - 1)[None])[0]
     # Σ_c (p_c − 1[c is true])² = Σ_c p_c² − 2·p_true + 1
     error = probabilities.square().sum(dim=0) - 2 * of_truth + 1
-    place = (confidence.to(real) * BINS).long().clamp(max=BINS - 1)
-    place = torch.where(known, place, BINS).flatten()  # one bin more takes what is ignored
-    maps = (torch.ones_like(confidence), (chosen == truth).to(confidence), confidence, error)
-    return torch.stack([_sum_by_place(place, each.flatten().to(real)) for each in maps])
+    bins = (confidence.to(real) * BINS).long().clamp(max=BINS - 1)
+    bins = torch.where(known, bins, BINS).flatten()  # one bin more takes the ignored pixels
+    values = (torch.ones_like(confidence), (chosen == truth).to(confidence), confidence, error)
+    sums = _sum_on_cpu if bins.device.type == "cpu" else _sum_on_accelerator
+    return torch.stack([sums(bins, value.flatten().to(real)) for value in values])
 
 
-def _sum_by_place(place: Tensor, values: Tensor) -> Tensor:
-    """(bins,) sums of ``values`` by bin, the same in every run."""
-    if place.device.type == "cpu":
-        return torch.bincount(place, weights=values, minlength=BINS + 1)[:BINS]
-    return _sum_bin_by_bin(place, values)
+def _sum_on_cpu(bins: Tensor, values: Tensor) -> Tensor:
+    """(bins,) sums of ``values`` by bin."""
+    return torch.bincount(bins, weights=values, minlength=BINS + 1)[:BINS]
 
 
-def _sum_bin_by_bin(place: Tensor, values: Tensor) -> Tensor:
-    # On accelerators sums by place are atomic additions, whose order and so whose last digits vary.
-    return torch.stack([torch.where(place == number, values, 0).sum() for number in range(BINS)])
+def _sum_on_accelerator(bins: Tensor, values: Tensor) -> Tensor:
+    """The same in every run: there bincount adds atomically, in an order that varies, and so do its last digits."""
+    return torch.stack([torch.where(bins == number, values, 0).sum() for number in range(BINS)])
 
 
 def _total(tables: list[Tensor]) -> Counts:
@@ -112,76 +108,58 @@ class SectionCounts:
     cancer: str
     """Cancer type that the section was filed under, if any."""
     pixels: int
-    """Of the section, ignored ones included."""
+    """Of the section, with the ignored ones."""
     seconds: float
     """Time its prediction took."""
     confusion: Counts
-    """(K, K) truth, prediction."""
+    """(K, K) ground truth, prediction."""
     coarse: Counts | None
     """The same of the coarse head, where there is one."""
     calibration: CalibrationCounts
 
 
 @dataclass(frozen=True, eq=False)
-class SectionResult(SectionCounts):
-    """Everything counted and measured on one section; see ``Measures``."""
-
-    boundary: BoundaryAgreement | None
-    graph: GraphAgreement
-    interfaces: InterfaceCounts
-    cancers: tuple[CancerFinding, ...]
-    true_cancers: tuple[CancerFinding, ...]
+class SectionResult(Measures, SectionCounts):
+    """Everything counted and measured on one section."""
 
 
 @dataclass(frozen=True, eq=False)
 class PredictedSection:
-    """A section, what the network says of it, and the counts."""
+    """A section, the network's prediction, and the counts."""
 
-    case: Case
     section: CachedSection
     truth: Mask
     """In the network's classes."""
     stitched: Stitched
-    tally: SectionAccumulator
-    seconds: float
-    """Time the prediction took."""
-
-    def counts(self) -> SectionCounts:
-        """What is worth keeping when the maps go."""
-        return SectionCounts(
-            name=self.case.name,
-            patient=self.case.group,
-            cancer=self.case.cancer,
-            pixels=self.truth.size,
-            seconds=self.seconds,
-            confusion=self.tally.final,
-            coarse=self.tally.coarse,
-            calibration=self.tally.calibration,
-        )
+    counts: SectionCounts
 
 
 def predict_section(
-    predictor: Predictor,
-    case: Case,
-    dataset_schema: LabelSchema,
-    table: Mask,
-    *,
-    stitching: Stitching,
-    cache: TileCache | None = None,
+    predictor: Predictor, case: Case, dataset_schema: LabelSchema, table: Mask, *, stitching: Stitching
 ) -> PredictedSection:
-    """Stitch one section of a dataset and count it against its truth, mapped by ``table`` to the network's classes."""
-    section = (cache or TileCache()).open(case, dataset_schema)
+    """Predict one section and count it against its ground truth, mapped by ``table`` to the network's classes."""
+    section = TileCache().open(case, dataset_schema)
     truth = table[section.mask]
-    tally = SectionAccumulator(truth, predictor.config.classes)
+    counted = SectionAccumulator(truth, predictor.config.classes)
     start = time.monotonic()
-    stitched = stitch(predictor, section.image, stitching=stitching, coarse=True, watch=tally)
-    return PredictedSection(case, section, truth, stitched, tally, time.monotonic() - start)
+    stitched = stitch(predictor, section.image, stitching=stitching, coarse=True, watch=counted)
+    counts = SectionCounts(
+        name=case.name,
+        patient=case.group,
+        cancer=case.cancer,
+        pixels=truth.size,
+        seconds=time.monotonic() - start,
+        confusion=counted.final,
+        coarse=counted.coarse,
+        calibration=counted.calibration,
+    )
+    return PredictedSection(section, truth, stitched, counts)
 
 
 def confusion_of(predictor: Predictor, image: Image, truth: Mask, *, stitching: Stitching) -> Counts:
     """Only the confusion counts of a section: for images that are degraded on purpose."""
     if image.shape[:2] != truth.shape:
-        raise DataError("image and truth differ in size", got=image.shape[:2], expected=truth.shape)
-    tally = SectionAccumulator(truth, predictor.config.classes, calibration=False)
-    stitch(predictor, image, stitching=stitching, watch=tally)
-    return tally.final
+        raise DataError("image and ground truth differ in size", got=image.shape[:2], expected=truth.shape)
+    counted = SectionAccumulator(truth, predictor.config.classes, calibration=False)
+    stitch(predictor, image, stitching=stitching, watch=counted)
+    return counted.final

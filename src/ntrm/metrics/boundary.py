@@ -2,12 +2,12 @@
 
 Definitions, for one tissue with true pixels T and predicted pixels P:
 
-- The *surface* of T are the inner boundary pixels: pixels of T with a 4-neighbour that is not of T. Beyond the
-  image border and where the truth is ignored nothing is known, so neither makes a boundary, and a pixel that the
-  truth ignores belongs to no surface, predicted or true. (A prediction of ignore elsewhere is of no tissue.)
+- The *surface* of T are its inner boundary pixels: pixels of T with a 4-neighbour that is not of T. The image border
+  and ignored pixels of the ground truth make no boundary, and an ignored pixel belongs to no surface, predicted or
+  true. (A prediction of ignore elsewhere is of no tissue.)
 - The *distance* of a surface pixel is the Euclidean one, in µm, to the nearest pixel centre of the other surface.
   A pixel is a *hit* at tolerance t if that distance is at most t.
-- *Precision* is the share of hits on the predicted surface, *recall* on the true one, *boundary F1* their
+- *Precision* is the fraction of hits on the predicted surface, *recall* on the true one, *boundary F1* their
   harmonic mean. *Surface Dice* is all hits over all surface pixels of both; every pixel weighs the same.
 - *Hausdorff distance* at 95 %: for each surface the 95th percentile of its distances (linear interpolation), and
   the larger of the two.
@@ -54,38 +54,30 @@ class BoundaryAgreement:
     predicted_pixels: Counts
     """Pixels of the predicted surfaces: (K,)."""
     true_hits: Counts
-    """Those of the true surfaces that lie within each tolerance of the predicted one: (tolerances, K)."""
+    """True surface pixels within each tolerance of the predicted surface: (tolerances, K)."""
     predicted_hits: Counts
-    """Those of the predicted surfaces that lie within each tolerance of the true one: (tolerances, K)."""
+    """Predicted surface pixels within each tolerance of the true surface: (tolerances, K)."""
     hausdorff_um: tuple[float | None, ...]
     """95 % Hausdorff distance per tissue; over several sections its mean where it exists."""
 
     @classmethod
-    def total(cls, parts: Sequence[BoundaryAgreement]) -> BoundaryAgreement:
+    def total(cls, sections: Sequence[BoundaryAgreement]) -> BoundaryAgreement:
         """Sections together: pixels and hits are added, Hausdorff distances averaged over sections that have one."""
-        _check_parts(parts)
+        kinds = [(section.schema.fingerprint, section.tolerances_um) for section in sections]
+        check_alike("boundary scores", kinds, "one schema and one set of tolerances")
+        counted = ("true_pixels", "predicted_pixels", "true_hits", "predicted_hits")
         return cls(
-            schema=parts[0].schema,
-            tolerances_um=parts[0].tolerances_um,
-            true_pixels=np.sum([part.true_pixels for part in parts], axis=0),
-            predicted_pixels=np.sum([part.predicted_pixels for part in parts], axis=0),
-            true_hits=np.sum([part.true_hits for part in parts], axis=0),
-            predicted_hits=np.sum([part.predicted_hits for part in parts], axis=0),
-            hausdorff_um=tuple(mean_of(column) for column in zip(*(p.hausdorff_um for p in parts), strict=True)),
+            schema=sections[0].schema,
+            tolerances_um=sections[0].tolerances_um,
+            hausdorff_um=tuple(map(mean_of, zip(*(section.hausdorff_um for section in sections), strict=True))),
+            **{name: np.sum([getattr(section, name) for section in sections], axis=0) for name in counted},
         )
-
-    def precision(self, tolerance_um: float) -> tuple[float | None, ...]:
-        """Share of the predicted surface that lies within the tolerance of the true one, per tissue."""
-        return _ratios(self.predicted_hits[self._row(tolerance_um)], self.predicted_pixels)
-
-    def recall(self, tolerance_um: float) -> tuple[float | None, ...]:
-        """Share of the true surface that lies within the tolerance of the predicted one, per tissue."""
-        return _ratios(self.true_hits[self._row(tolerance_um)], self.true_pixels)
 
     def boundary_f1(self, tolerance_um: float) -> tuple[float | None, ...]:
         """Harmonic mean of precision and recall, per tissue."""
-        pairs = zip(self.precision(tolerance_um), self.recall(tolerance_um), strict=True)
-        return tuple(harmonic_mean(precision, recall) for precision, recall in pairs)
+        row = self._row(tolerance_um)
+        precisions = _ratios(self.predicted_hits[row], self.predicted_pixels)
+        return tuple(map(harmonic_mean, precisions, _ratios(self.true_hits[row], self.true_pixels)))
 
     def surface_dice(self, tolerance_um: float) -> tuple[float | None, ...]:
         """Hits on both surfaces over the pixels of both surfaces, per tissue."""
@@ -121,7 +113,7 @@ def boundary_agreement(
     *,
     tolerances_um: Sequence[float] = TOLERANCES_UM,
 ) -> BoundaryAgreement:
-    """Compare the surfaces of every tissue of ``schema`` in two masks of one section.
+    """Compare the surfaces of every tissue in two masks of one section.
 
     >>> from ntrm.core.labels import SKIN
     >>> truth = np.repeat([[0, 0, 3, 3, 3]], 4, axis=0)
@@ -132,23 +124,17 @@ def boundary_agreement(
     """
     check_masks(truth, prediction, schema)
     tolerances = _checked_tolerances(tolerances_um)
-    known = truth != IGNORE
-    distances = [
-        (surface_distances(here, there), surface_distances(there, here))
-        for here, there in zip(
-            _surfaces(truth, known, len(schema), resolution),
-            _surfaces(prediction, known, len(schema), resolution),
-            strict=True,
-        )
-    ]
+    true, predicted = (_surfaces(mask, truth != IGNORE, len(schema), resolution) for mask in (truth, prediction))
+    from_true = [surface_distances(*pair) for pair in zip(true, predicted, strict=True)]
+    from_predicted = [surface_distances(*pair) for pair in zip(predicted, true, strict=True)]
     return BoundaryAgreement(
         schema=schema,
         tolerances_um=tolerances,
-        true_pixels=np.array([true.size for true, _ in distances]),
-        predicted_pixels=np.array([found.size for _, found in distances]),
-        true_hits=_hits([true for true, _ in distances], tolerances),
-        predicted_hits=_hits([found for _, found in distances], tolerances),
-        hausdorff_um=tuple(hausdorff_distance(true, found) for true, found in distances),
+        true_pixels=np.array([len(surface) for surface in true]),
+        predicted_pixels=np.array([len(surface) for surface in predicted]),
+        true_hits=_hits(from_true, tolerances),
+        predicted_hits=_hits(from_predicted, tolerances),
+        hausdorff_um=tuple(map(hausdorff_distance, from_true, from_predicted)),
     )
 
 
@@ -171,8 +157,7 @@ def surface_of(mask: IndexMask, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def surface_distances(surface: Points, other: Points) -> NDArray[np.float64]:
     """Distance of each point of ``surface`` to the nearest of ``other``; infinite where there is no other.
 
-    A tree of the surface pixels needs time and memory for the surfaces alone, a distance transform for the
-    whole area.
+    A tree needs time and memory for the surface pixels alone, a distance transform for the whole area.
     """
     if not len(surface) or not len(other):
         return np.full(len(surface), np.inf)
@@ -215,15 +200,25 @@ def mean_of(values: Sequence[float | None]) -> float | None:
 
 
 def check_masks(truth: IndexMask, prediction: IndexMask, schema: LabelSchema) -> None:
-    """Refuse masks that cannot be compared: of different size, or with indices the schema does not know."""
+    """Refuse masks that cannot be compared: of different sizes, or with indices the schema does not know."""
     if truth.shape != prediction.shape or truth.ndim != 2:
         raise DataError(
-            "truth and prediction are not masks of one section",
+            "ground truth and prediction are not masks of one section",
             got=f"{truth.shape} and {prediction.shape}",
             expected="two (height, width) arrays of one size",
         )
     for mask in (truth, prediction):
         pixel_counts(mask, len(schema))
+
+
+def check_alike(what: str, kinds: Sequence[object], expected: str) -> None:
+    """Refuse to add up no section at all, or sections of several kinds."""
+    if len(set(kinds)) != 1:
+        raise UsageError(
+            f"{what} that cannot be added up",
+            got=f"{len(kinds)} sections of {len(set(kinds))} kinds",
+            expected=f"at least one section, and {expected} for all",
+        )
 
 
 def _surfaces(mask: IndexMask, known: NDArray[np.bool_], classes: int, resolution: Resolution) -> list[Points]:
@@ -236,12 +231,12 @@ def _surfaces(mask: IndexMask, known: NDArray[np.bool_], classes: int, resolutio
 
 def _hits(distances: Sequence[NDArray[np.float64]], tolerances: Sequence[float]) -> Counts:
     """Distances within each tolerance: (tolerances, K)."""
-    counts = [[np.count_nonzero(each <= limit * ROUNDING) for each in distances] for limit in tolerances]
+    counts = [[np.count_nonzero(surface <= limit * ROUNDING) for surface in distances] for limit in tolerances]
     return np.array(counts, dtype=np.int64)
 
 
-def _ratios(parts: Counts, wholes: Counts) -> tuple[float | None, ...]:
-    return tuple(int(part) / int(whole) if whole else None for part, whole in zip(parts, wholes, strict=True))
+def _ratios(hits: Counts, pixels: Counts) -> tuple[float | None, ...]:
+    return tuple(int(hit) / int(count) if count else None for hit, count in zip(hits, pixels, strict=True))
 
 
 def _checked_tolerances(tolerances_um: Sequence[float]) -> tuple[float, ...]:
@@ -249,13 +244,3 @@ def _checked_tolerances(tolerances_um: Sequence[float]) -> tuple[float, ...]:
     if not tolerances or not all(math.isfinite(value) and value >= 0 for value in tolerances):
         raise UsageError("impossible tolerances", got=tolerances, expected="one or more lengths in µm, 0 or larger")
     return tolerances
-
-
-def _check_parts(parts: Sequence[BoundaryAgreement]) -> None:
-    kinds = {(part.schema.fingerprint, part.tolerances_um) for part in parts}
-    if len(kinds) != 1:
-        raise UsageError(
-            "boundary scores that cannot be added up",
-            got=f"{len(parts)} sections of {len(kinds)} kinds",
-            expected="at least one section, and one schema and one set of tolerances for all",
-        )

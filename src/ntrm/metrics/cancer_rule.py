@@ -2,7 +2,7 @@
 
 The rule, the same for predicted and true masks:
 
-- A *region* is a connected part of one cancer, as everywhere (``ntrm.analysis.regions``). One smaller than
+- A *region* is a connected area of one cancer, as everywhere (``ntrm.analysis.regions``). One smaller than
   ``SMALLEST_REGION_MM2`` is a speck and counts for nothing.
 - The *weight* of a region is its mean confidence, halved if it is *misplaced*. An IEC, which by definition lies in the
   epidermis, is misplaced if next to none of its boundary is with the epidermis, what lies on it or below it, or a
@@ -18,8 +18,8 @@ The rule, the same for predicted and true masks:
 Chosen on 833 real mask tiles of 75 sections at 10x: strays of other cancers in a section add up to 0.0041 mm² at most,
 in specks of at most 0.0005 mm²; the smallest cancer that was meant has 0.051 mm². Of the real regions of 0.02 mm² or
 more 2 of 190 BCC, none of 207 SCC and 6 of 171 IEC are misplaced by the rule. On true masks it names the cancer of
-all 73 real sections that show one, and exactly the cancers of 348 of 350 drawn sections; in the other two it leaves
-out an IEC of 0.001 and 0.006 mm².
+all 73 real sections that show one, and exactly the cancers of 348 of 350 synthetic sections; in the other two it
+leaves out an IEC of 0.001 and 0.006 mm².
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SMALLEST_REGION_MM2 = 0.002
 """A disc 50 µm across, 45 pixels at 10x. Smaller ones in real masks are mostly slips of the annotator's pen."""
 
 TYPICAL_AREA_MM2 = 0.02
-"""Area at which a tumour speaks with 63 % of its confidence."""
+"""Area at which a tumour counts with 63 % of its confidence."""
 
 PRESENT_FROM = 0.5
 
@@ -47,13 +47,13 @@ MISPLACED = 0.5
 """Factor on the confidence of a region that is not where its cancer lies."""
 
 FOREIGN_SHARE = 0.5
-"""A region of BCC or SCC with more of its boundary than this beside other cancers is misplaced."""
+"""A region of BCC or SCC with more than this fraction of its boundary next to other cancers is misplaced."""
 
 HOMES = {"IEC": ("EPI", "FOL", "PAP", "KER", "BKG")}
 """Tissues that a cancer must touch: in situ carcinoma lies in the epidermis or a follicle, under keratin or air."""
 
 HOME_SHARE = 0.05
-"""Least share of the boundary that must be with them."""
+"""Least fraction of the boundary that must be with them."""
 
 Floats = NDArray[np.float64]
 
@@ -114,26 +114,20 @@ def presence_confidence(areas_mm2: Floats, weights: Floats) -> float:
     0.9
     """
     order = np.argsort(-weights, kind="stable")
-    said = -np.expm1(-np.cumsum(areas_mm2[order]) / TYPICAL_AREA_MM2)
-    return float(np.sum(weights[order] * np.diff(said, prepend=0.0)))
+    evidence = -np.expm1(-np.cumsum(areas_mm2[order]) / TYPICAL_AREA_MM2)
+    return float(np.sum(weights[order] * np.diff(evidence, prepend=0.0)))
 
 
 def _misplaced(name: str, contacts_um: Floats, schema: LabelSchema) -> NDArray[np.bool_]:
-    """(R,) whether a region is not where its cancer lies; one without a boundary is where it may be."""
-    homes = [schema.index(tissue) for tissue in HOMES.get(name, ()) if tissue in schema.names]
-    if homes:
-        # Not the other rule as well: a BCC often undermines the whole of an IEC.
-        astray: NDArray[np.bool_] = (_share(contacts_um, homes) < HOME_SHARE) & (contacts_um.sum(axis=1) > 0)
-        return astray
-    foreign = [schema.index(other) for other in CANCERS if other != name and other in schema.names]
-    swallowed: NDArray[np.bool_] = _share(contacts_um, foreign) > FOREIGN_SHARE
-    return swallowed
-
-
-def _share(contacts_um: Floats, classes: list[int]) -> Floats:
+    """(R,) whether a region is not where its cancer occurs; one without a boundary never is misplaced."""
     total = contacts_um.sum(axis=1)
-    share: Floats = np.divide(contacts_um[:, classes].sum(axis=1), total, out=np.zeros(len(total)), where=total > 0)
-    return share
+    homes = [schema.index(tissue) for tissue in HOMES.get(name, ()) if tissue in schema.names]
+    foreign = [schema.index(other) for other in CANCERS if other != name and other in schema.names]
+    touched = contacts_um[:, homes or foreign].sum(axis=1)
+    fraction: Floats = np.divide(touched, total, out=np.zeros(len(total)), where=total > 0)
+    # For an IEC not the other rule as well: a BCC often undermines all of it.
+    misplaced: NDArray[np.bool_] = (fraction < HOME_SHARE) & (total > 0) if homes else fraction > FOREIGN_SHARE
+    return misplaced
 
 
 def _reason(name: str, present: bool, regions: CancerRegions, misplaced: NDArray[np.bool_], schema: LabelSchema) -> str:
@@ -143,14 +137,14 @@ def _reason(name: str, present: bool, regions: CancerRegions, misplaced: NDArray
             return f"no {name} found"
         return f"specks only: {_amount(regions.specks_mm2, regions.specks)}, each below {SMALLEST_REGION_MM2:g} mm²"
     mean = float(np.average(regions.confidences, weights=regions.areas_mm2))
-    parts = [_amount(float(regions.areas_mm2.sum()), count), f"mean confidence {mean:.2f}"]
-    beside = regions.contacts_um.sum(axis=0)
-    if beside.any():
-        parts.append(f"mostly beside {schema.names[int(beside.argmax())]}")
+    reasons = [_amount(float(regions.areas_mm2.sum()), count), f"mean confidence {mean:.2f}"]
+    contacts = regions.contacts_um.sum(axis=0)
+    if contacts.any():
+        reasons.append(f"mostly beside {schema.names[int(contacts.argmax())]}")
     if misplaced.any():
         number = "" if misplaced.all() else f"{int(misplaced.sum())} of {count} "
-        parts.append(f"{number}not where {name} lies")
-    return ", ".join(parts) + ("" if present else ": not enough")
+        reasons.append(f"{number}not where {name} lies")
+    return ", ".join(reasons) + ("" if present else ": not enough")
 
 
 def _amount(area_mm2: float, count: int) -> str:
@@ -159,69 +153,14 @@ def _amount(area_mm2: float, count: int) -> str:
     return f"{area_mm2:.{decimals}f} mm² in {count} region{'' if count == 1 else 's'}"
 
 
-@dataclass(frozen=True)
-class CancerScore:
-    """How often a cancer was called right, over sections."""
-
-    name: str
-    found: int
-    """Present in truth and prediction."""
-    missed: int
-    """Present in truth only."""
-    invented: int
-    """Present in the prediction only."""
-    excluded: int
-    """Absent from both."""
-
-    @property
-    def sensitivity(self) -> float | None:
-        """Share of the sections with this cancer in which it was found; None without such a section."""
-        return _ratio(self.found, self.found + self.missed)
-
-    @property
-    def specificity(self) -> float | None:
-        """Share of the sections without this cancer in which none was called; None without such a section."""
-        return _ratio(self.excluded, self.excluded + self.invented)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share of all sections that were called right."""
-        return _ratio(self.found + self.excluded, self.found + self.missed + self.invented + self.excluded)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Counts and shares for JSON."""
-        shares = {"sensitivity": self.sensitivity, "specificity": self.specificity, "accuracy": self.accuracy}
-        return {**asdict(self), **shares}
-
-
-@dataclass(frozen=True)
-class CancerScores:
-    """Every cancer of the schema over the sections, and how often a section's whole set was right."""
-
-    sections: int
-    exact: int
-    """Sections whose set of cancers is the true one."""
-    cancers: tuple[CancerScore, ...]
-
-    @property
-    def exact_share(self) -> float | None:
-        """Share of sections whose set of cancers is the true one."""
-        return _ratio(self.exact, self.sections)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "sections": self.sections,
-            "exact_sets": self.exact,
-            "exact_set_accuracy": self.exact_share,
-            "cancers": {score.name: score.as_dict() for score in self.cancers},
-        }
-
-
 def score_cancers(
     predicted: Sequence[Sequence[CancerFinding]], true: Sequence[Sequence[CancerFinding]]
-) -> CancerScores:
-    """Compare findings of predicted masks with those of true masks, section by section."""
+) -> dict[str, Any]:
+    """Compare the cancers of predicted masks with those of true masks, section by section, as a JSON document.
+
+    Counted are each cancer (``found`` in both, ``missed``, ``invented``, ``excluded`` from both) and the sections whose
+    set of cancers is exactly right. A fraction of no section is None.
+    """
     names = {tuple(finding.name for finding in findings) for findings in (*predicted, *true)}
     if len(predicted) != len(true) or len(names) > 1:
         raise UsageError(
@@ -230,27 +169,34 @@ def score_cancers(
             expected="the same sections and one schema",
         )
     pairs = list(zip(map(_present, predicted), map(_present, true), strict=True))
-    return CancerScores(
-        sections=len(pairs),
-        exact=sum(found == there for found, there in pairs),
-        cancers=tuple(_score(name, pairs) for name in next(iter(names), ())),
-    )
+    exact = sum(found == expected for found, expected in pairs)
+    return {
+        "sections": len(pairs),
+        "exact_sets": exact,
+        "exact_set_accuracy": _fraction(exact, len(pairs)),
+        "cancers": {name: _score(name, pairs) for name in next(iter(names), ())},
+    }
 
 
 def _present(findings: Sequence[CancerFinding]) -> frozenset[str]:
     return frozenset(finding.name for finding in findings if finding.present)
 
 
-def _score(name: str, pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> CancerScore:
-    calls = [(name in found, name in there) for found, there in pairs]
-    return CancerScore(
-        name=name,
-        found=calls.count((True, True)),
-        missed=calls.count((False, True)),
-        invented=calls.count((True, False)),
-        excluded=calls.count((False, False)),
-    )
+def _score(name: str, pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> dict[str, Any]:
+    calls = [(name in predicted, name in true) for predicted, true in pairs]
+    outcomes = ((True, True), (False, True), (True, False), (False, False))
+    found, missed, invented, excluded = map(calls.count, outcomes)
+    return {
+        "name": name,
+        "found": found,
+        "missed": missed,
+        "invented": invented,
+        "excluded": excluded,
+        "sensitivity": _fraction(found, found + missed),
+        "specificity": _fraction(excluded, excluded + invented),
+        "accuracy": _fraction(found + excluded, len(calls)),
+    }
 
 
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _fraction(count: int, total: int) -> float | None:
+    return count / total if total else None

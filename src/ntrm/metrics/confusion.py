@@ -13,10 +13,8 @@ from ntrm.core.labels import IGNORE
 Counts = NDArray[np.int64]
 
 
-def confusion(
-    truth: NDArray[np.integer], prediction: NDArray[np.integer], classes: int, ignore: int = IGNORE
-) -> Counts:
-    """(K, K) pixel counts: rows are the truth, columns the prediction; pixels of ignored truth are left out.
+def confusion(truth: NDArray[np.integer], prediction: NDArray[np.integer], classes: int) -> Counts:
+    """(K, K) pixel counts: rows are the ground truth, columns the prediction; ignored pixels are left out.
 
     >>> confusion(np.array([0, 0, 1, 255]), np.array([0, 1, 1, 0]), classes=2).tolist()
     [[1, 1], [0, 1]]
@@ -24,44 +22,44 @@ def confusion(
     check_number("number of classes", classes, 1, IGNORE, whole=True)
     truth, prediction = np.asarray(truth), np.asarray(prediction)
     _check_shapes(tuple(truth.shape), tuple(prediction.shape))
-    known = truth != ignore
+    known = truth != IGNORE
     rows, columns = truth[known].astype(np.int64), prediction[known].astype(np.int64)
-    _check_range("truth", rows.min(initial=0), rows.max(initial=0), classes)
+    _check_range("ground truth", rows.min(initial=0), rows.max(initial=0), classes)
     _check_range("prediction", columns.min(initial=0), columns.max(initial=0), classes)
     return np.bincount(rows * classes + columns, minlength=classes**2).reshape(classes, classes)
 
 
-def confusion_tensor(truth: Tensor, prediction: Tensor, classes: int, ignore: int = IGNORE) -> Tensor:
+def confusion_tensor(truth: Tensor, prediction: Tensor, classes: int) -> Tensor:
     """The same table as an int64 tensor on the device of its inputs, without waiting for that device.
 
-    A value that is no class can therefore not be refused with a message on an accelerator: it is sent out of the
-    table's bounds, which stops the device rather than miscount.
+    On an accelerator a value that is no class can therefore not be refused with a message: it is sent out of the
+    table's bounds, which stops the device instead of miscounting.
 
     >>> confusion_tensor(torch.tensor([0, 0, 1, 255]), torch.tensor([0, 1, 1, 0]), classes=2).tolist()
     [[1, 1], [0, 1]]
     """
     if truth.device.type == "cpu":
-        return torch.from_numpy(confusion(truth.numpy(), prediction.numpy(), classes, ignore))
+        return torch.from_numpy(confusion(truth.numpy(), prediction.numpy(), classes))
     check_number("number of classes", classes, 1, IGNORE, whole=True)
     _check_shapes(tuple(truth.shape), tuple(prediction.shape))
-    return scatter_pairs(truth.flatten().long(), prediction.flatten().long(), classes, ignore)
+    return scatter_pairs(truth.flatten().long(), prediction.flatten().long(), classes)
 
 
-def scatter_pairs(truth: Tensor, prediction: Tensor, classes: int, ignore: int) -> Tensor:
+def scatter_pairs(truth: Tensor, prediction: Tensor, classes: int) -> Tensor:
     """Count pairs of int64 vectors; unlike ``torch.bincount`` this never reads a value back from the device."""
     cells = classes**2
     sound = (truth >= 0) & (truth < classes) & (prediction >= 0) & (prediction < classes)
-    place = torch.where(sound, truth * classes + prediction, cells + 1)
-    place = torch.where(truth == ignore, cells, place)  # one cell more than the table takes what is ignored
+    cell = torch.where(sound, truth * classes + prediction, cells + 1)
+    cell = torch.where(truth == IGNORE, cells, cell)  # one cell more than the table has takes the ignored pixels
     counts = torch.zeros(cells + 1, dtype=torch.int64, device=truth.device)
-    return counts.scatter_add_(0, place, torch.ones_like(place))[:cells].reshape(classes, classes)
+    return counts.scatter_add_(0, cell, torch.ones_like(cell))[:cells].reshape(classes, classes)
 
 
 def _check_shapes(truth: tuple[int, ...], prediction: tuple[int, ...]) -> None:
     if truth != prediction:
         raise DataError(
-            "truth and prediction differ in size",
-            got=f"truth {truth}, prediction {prediction}",
+            "ground truth and prediction differ in size",
+            got=f"ground truth {truth}, prediction {prediction}",
             expected="the same size",
             hint="predict at the resolution of the mask, or resample one of them",
         )
@@ -72,6 +70,6 @@ def _check_range(what: str, lowest: int, highest: int, classes: int) -> None:
         raise DataError(
             f"the {what} holds values that are no class",
             got=f"values from {lowest} to {highest}",
-            expected=f"0 to {classes - 1}" + (" or the ignore value" if what == "truth" else ""),
+            expected=f"0 to {classes - 1}" + (" or the ignore value" if what == "ground truth" else ""),
             hint="read both with one label schema",
         )

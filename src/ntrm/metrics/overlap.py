@@ -6,13 +6,13 @@ With t_c the true and p_c the predicted pixels of a class, and h_c those that ar
     precision  h_c / p_c                   recall   h_c / t_c
 
 A score whose denominator is 0 is undefined: NaN in arrays, None in ``as_dict``. Undefined scores are left out of
-every mean; so a class that is neither there nor predicted is never scored 0 or 1, while one that is predicted where
-it is not has an IoU of 0.
+every mean: a class that is neither there nor predicted is never scored 0 or 1, while one that is only predicted has
+an IoU of 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,12 +21,17 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
-from ntrm.metrics.confusion import Counts
 
+Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-MEASURES = ("iou", "dice", "precision", "recall")
-"""Scores that every class has."""
+MEASURES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Floats]] = {
+    "iou": lambda hits, true, predicted: ratio(hits, true + predicted - hits),
+    "dice": lambda hits, true, predicted: ratio(2 * hits, true + predicted),
+    "precision": lambda hits, _, predicted: ratio(hits, predicted),
+    "recall": lambda hits, true, _: ratio(hits, true),
+}
+"""Scores that every class has, from its pixels h_c, t_c and p_c."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,32 +48,25 @@ class Overlap:
     macro: dict[str, float]
     """For each of ``MEASURES``, the mean over the classes where it is defined."""
 
-    @property
-    def macro_accuracy(self) -> float:
-        """Mean over classes of the share of their pixels that is found: the macro recall."""
-        return self.macro["recall"]
-
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers with class names, ready for JSON; undefined scores are None."""
         classes = {
-            name: {
-                "pixels": int(self.pixels[index]),
-                **{measure: _plain(self.per_class[measure][index]) for measure in MEASURES},
-            }
+            name: {"pixels": int(self.pixels[index])}
+            | {measure: none_if_nan(scores[index]) for measure, scores in self.per_class.items()}
             for index, name in enumerate(self.schema.names)
         }
-        macro = {measure: _plain(self.macro[measure]) for measure in MEASURES}
+        macro = {measure: none_if_nan(score) for measure, score in self.macro.items()}
         return {
             "sections": self.sections,
             "pixels": int(self.pixels.sum()),
-            "pixel_accuracy": _plain(self.pixel_accuracy),
+            "pixel_accuracy": none_if_nan(self.pixel_accuracy),
             "macro": {**macro, "accuracy": macro["recall"]},
             "classes": classes,
         }
 
 
 def overlap(confusion: NDArray[np.integer], schema: LabelSchema) -> Overlap:
-    """Scores of one table of counts (K, K), truth in rows.
+    """Scores of one table of counts (K, K), ground truth in rows.
 
     >>> from ntrm.core.labels import Tissue
     >>> pair = LabelSchema((Tissue(0, "A", "", (0, 0, 0)), Tissue(1, "B", "", (9, 9, 9))))
@@ -77,26 +75,20 @@ def overlap(confusion: NDArray[np.integer], schema: LabelSchema) -> Overlap:
     (0.75, [0.75, 0.0], 0.75)
     """
     counts = _check_counts(confusion, schema)
-    hits, true, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-    per_class = {
-        "iou": _ratio(hits, true + predicted - hits),
-        "dice": _ratio(2 * hits, true + predicted),
-        "precision": _ratio(hits, predicted),
-        "recall": _ratio(hits, true),
-    }
+    per_class = {measure: class_scores(counts, measure) for measure in MEASURES}
     return Overlap(
         schema=schema,
         sections=1,
-        pixels=true,
-        pixel_accuracy=float(_ratio(hits.sum(), true.sum())),
+        pixels=counts.sum(axis=1),
+        pixel_accuracy=float(ratio(np.trace(counts), counts.sum())),
         per_class=per_class,
         macro={measure: float(mean_defined(scores)) for measure, scores in per_class.items()},
     )
 
 
 def pooled(confusions: Sequence[NDArray[np.integer]], schema: LabelSchema) -> Overlap:
-    """Scores of all sections' pixels together: every pixel counts the same, whichever section it is from."""
-    counts = sum((_check_counts(each, schema) for each in _some(confusions)), np.zeros((len(schema),) * 2, np.int64))
+    """Scores of all sections' pixels together: every pixel counts the same."""
+    counts = np.sum([_check_counts(table, schema) for table in _not_empty(confusions)], axis=0)
     return replace(overlap(counts, schema), sections=len(confusions))
 
 
@@ -106,35 +98,43 @@ def per_section(confusions: Sequence[NDArray[np.integer]], schema: LabelSchema) 
     A tissue's score is the mean over the sections where it is defined; a macro score is the mean of the sections'
     own macro scores.
     """
-    scores = [overlap(each, schema) for each in _some(confusions)]
+    scores = [overlap(table, schema) for table in _not_empty(confusions)]
     return Overlap(
         schema=schema,
         sections=len(scores),
-        pixels=np.sum([each.pixels for each in scores], axis=0),
-        pixel_accuracy=float(mean_defined(np.array([each.pixel_accuracy for each in scores]))),
-        per_class={m: mean_defined(np.stack([each.per_class[m] for each in scores])) for m in MEASURES},
-        macro={m: float(mean_defined(np.array([each.macro[m] for each in scores]))) for m in MEASURES},
+        pixels=np.sum([section.pixels for section in scores], axis=0),
+        pixel_accuracy=float(mean_defined(np.array([section.pixel_accuracy for section in scores]))),
+        per_class={m: mean_defined(np.stack([section.per_class[m] for section in scores])) for m in MEASURES},
+        macro={m: float(mean_defined(np.array([section.macro[m] for section in scores]))) for m in MEASURES},
     )
 
 
-def mean_defined(scores: Floats) -> Floats:
-    """Mean along the first axis over what is not NaN; NaN where nothing is.
+def class_scores(confusions: NDArray[Any], measure: str) -> Floats:
+    """One of ``MEASURES`` for each class, (…, K), of one table of counts (K, K) or of a stack (…, K, K)."""
+    hits = np.diagonal(confusions, axis1=-2, axis2=-1)
+    return MEASURES[measure](hits, confusions.sum(axis=-1), confusions.sum(axis=-2))
+
+
+def mean_defined(scores: Floats, axis: int = 0) -> Floats:
+    """Mean along an axis over what is not NaN; NaN where nothing is.
 
     >>> mean_defined(np.array([[1.0, np.nan], [0.0, np.nan]])).tolist()
     [0.5, nan]
     """
     defined = ~np.isnan(scores)
-    return _ratio(np.where(defined, scores, 0.0).sum(axis=0), defined.sum(axis=0))
+    return ratio(np.where(defined, scores, 0.0).sum(axis=axis), defined.sum(axis=axis))
 
 
-def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
-    """Part over whole, NaN where the whole is 0."""
-    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    ratio: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
-    return ratio
+def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Floats:
+    """Numerator over denominator; NaN where the denominator is 0."""
+    numerator, denominator = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    out = np.full(denominator.shape, np.nan)
+    quotient: Floats = np.divide(numerator, denominator, out=out, where=denominator > 0)
+    return quotient
 
 
-def _plain(score: float) -> float | None:
+def none_if_nan(score: float) -> float | None:
+    """A score as JSON has it."""
     return None if np.isnan(score) else float(score)
 
 
@@ -150,7 +150,7 @@ def _check_counts(confusion: NDArray[np.integer], schema: LabelSchema) -> Counts
     return counts.astype(np.int64)
 
 
-def _some(confusions: Sequence[NDArray[np.integer]]) -> Sequence[NDArray[np.integer]]:
+def _not_empty(confusions: Sequence[NDArray[np.integer]]) -> Sequence[NDArray[np.integer]]:
     if len(confusions) == 0:
         raise DataError("nothing to score", got="no section", expected="the counts of at least one section")
     return confusions

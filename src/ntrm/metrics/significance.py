@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean, variance
 from typing import Any
@@ -29,11 +29,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, choices_error
+from ntrm.metrics.overlap import class_scores, mean_defined, ratio
 from ntrm.metrics.wording import signed
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Values], Values]
-"""Summed confusion matrices (…, K, K), rows the truth, to one number each (…); NaN where it is not defined."""
+"""Summed confusion matrices (…, K, K), ground truth in rows, to one number each (…); NaN where undefined."""
 
 CHUNK_VALUES = 4_000_000
 """Numbers held at once while drawing (32 MB)."""
@@ -90,12 +91,12 @@ class Comparison:
         groups = (self.first_by_seed, self.second_by_seed)
         if min(map(len, groups)) < 2:
             return None
-        parts = [variance(group) / len(group) for group in groups]
-        if not sum(parts):
+        squared_errors = [variance(group) / len(group) for group in groups]
+        total = sum(squared_errors)
+        if not total:
             return self.difference, self.difference
-        lost = sum(part**2 / (len(group) - 1) for part, group in zip(parts, groups, strict=True))
-        t = float(special.stdtrit(sum(parts) ** 2 / lost, (1 + self.confidence) / 2))
-        width = t * math.sqrt(sum(parts))
+        lost = sum(error**2 / (len(group) - 1) for error, group in zip(squared_errors, groups, strict=True))
+        width = float(special.stdtrit(total**2 / lost, (1 + self.confidence) / 2)) * math.sqrt(total)
         return self.difference - width, self.difference + width
 
     @property
@@ -115,49 +116,34 @@ class Comparison:
         if not self.established:
             return f"A difference between {self.first} and {self.second} is not established ({numbers})."
         direction = "higher" if self.difference > 0 else "lower"
-        found = f"{self.first} scores {direction} than {self.second} ({numbers})."
+        finding = f"{self.first} scores {direction} than {self.second} ({numbers})."
         if self.over_trainings is None or not self.may_turn:
-            return found
-        low, high = self.over_trainings
-        return f"{found} Other trainings may show otherwise: over the seeds {_range(low, high)}."
+            return finding
+        return f"{finding} Other trainings may show otherwise: over the seeds {_range(*self.over_trainings)}."
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and verdict as a JSON document."""
-        findings = {"difference": self.difference, "established": self.established, "verdict": self.verdict}
-        return {**asdict(self), **findings, "over_trainings": self.over_trainings}
+        derived = ("difference", "established", "verdict", "over_trainings")
+        return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
 
 def macro_iou(confusions: Values) -> Values:
-    """Mean IoU over the classes that occur in truth or prediction, of every matrix of a stack.
+    """Mean IoU over the classes that occur in ground truth or prediction, of every matrix of a stack.
 
     >>> macro_iou(np.array([[[3.0, 1.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 0.0]]])).tolist()
     [0.775]
     """
-    hits = np.diagonal(confusions, axis1=-2, axis2=-1)
-    unions = confusions.sum(axis=-1) + confusions.sum(axis=-2) - hits
-    ious = np.divide(hits, unions, out=np.zeros(hits.shape), where=unions > 0)
-    return _over(ious.sum(axis=-1), np.count_nonzero(unions, axis=-1))
+    return mean_defined(class_scores(confusions, "iou"), axis=-1)
 
 
 def macro_dice(confusions: Values) -> Values:
-    """Mean Dice over the classes that occur in truth or prediction, of every matrix of a stack."""
-    hits = np.diagonal(confusions, axis1=-2, axis2=-1)
-    sizes = confusions.sum(axis=-1) + confusions.sum(axis=-2)
-    dice = np.divide(2 * hits, sizes, out=np.zeros(hits.shape), where=sizes > 0)
-    return _over(dice.sum(axis=-1), np.count_nonzero(sizes, axis=-1))
+    """Mean Dice over the classes that occur in ground truth or prediction, of every matrix of a stack."""
+    return mean_defined(class_scores(confusions, "dice"), axis=-1)
 
 
 def pixel_accuracy(confusions: Values) -> Values:
-    """Share of pixels on the diagonal, of every matrix of a stack."""
-    return _over(np.trace(confusions, axis1=-2, axis2=-1), confusions.sum(axis=(-2, -1)))
-
-
-STATISTICS: dict[str, Statistic] = {
-    "macro_iou": macro_iou,
-    "macro_dice": macro_dice,
-    "pixel_accuracy": pixel_accuracy,
-}
-"""Statistics by name, for the command line."""
+    """Fraction of pixels on the diagonal, of every matrix of a stack."""
+    return ratio(np.trace(confusions, axis1=-2, axis2=-1), confusions.sum(axis=(-2, -1)))
 
 
 def compare_confusions(
@@ -168,11 +154,11 @@ def compare_confusions(
     reference: str | None = None,
     bootstrap: Bootstrap | None = None,
 ) -> tuple[Comparison, ...]:
-    """Compare models by their confusion matrices (rows the truth) on the same sections.
+    """Compare models by their confusion matrices (ground truth in rows) on the same sections.
 
-    Each model brings (S, K, K), or (seeds, S, K, K) if it was trained several times; ``patients`` names the patient
-    of each of the S sections. All pairs are compared, or every other model with ``reference``; Holm's correction
-    runs over all of them.
+    Each model has (S, K, K), or (seeds, S, K, K) if it was trained several times; ``patients`` names the patient of
+    each of the S sections. All pairs are compared, or every other model with ``reference``; Holm's correction runs over
+    all of them.
     """
     pairs = _pairs(list(models), reference)
     stacks = {name: _with_seeds(name, matrices, 4, len(patients)) for name, matrices in models.items()}
@@ -189,7 +175,7 @@ def compare_scores(
 ) -> tuple[Comparison, ...]:
     """Compare models by one score per section, (S,) or (seeds, S): the statistic is the mean over sections.
 
-    A section in which any model has no score (NaN) is left out for all of them.
+    A section for which any model has no score (NaN) is left out for all of them.
 
     >>> better, worse = [0.8, 0.9, 0.7, 0.8, 0.9, 0.6, 0.7, 0.8], [0.7, 0.8, 0.6, 0.7, 0.8, 0.5, 0.6, 0.7]
     >>> result, = compare_scores({"new": better, "old": worse}, list("abcdefgh"))
@@ -199,11 +185,11 @@ def compare_scores(
     pairs = _pairs(list(models), reference)
     stacks = {name: _with_seeds(name, scores, 2, len(patients)) for name, scores in models.items()}
     scored = np.all([np.isfinite(scores).all(axis=0) for scores in stacks.values()], axis=0)  # (S,)
-    tallies = {
+    sums = {
         name: np.stack([np.where(scored, scores, 0.0), np.broadcast_to(scored, scores.shape)], axis=-1)
         for name, scores in stacks.items()
     }
-    return _compare(tallies, pairs, patients, _mean_score, bootstrap or Bootstrap())
+    return _compare(sums, pairs, patients, _mean_score, bootstrap or Bootstrap())
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -222,37 +208,24 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _compare(
-    tallies: Mapping[str, Values],
+    counts: Mapping[str, Values],
     pairs: Sequence[tuple[str, str]],
     patients: Sequence[Hashable],
     statistic: Statistic,
     bootstrap: Bootstrap,
 ) -> tuple[Comparison, ...]:
-    """Every pair of the family; all models are scored on the same draws. Tallies are (seeds, S, …) and add up."""
+    """Every pair of the family; all models are scored on the same draws. ``counts`` are (seeds, S, …) and add up."""
     members = _membership(patients)
-    sums = {name: np.einsum("rs...,sp->rp...", tally, members) for name, tally in tallies.items()}
-    by_seed = {name: _by_seed(name, each, statistic) for name, each in sums.items()}
-    drawn = {name: _drawn(each, statistic, bootstrap) for name, each in sums.items()}
-    results = []
-    for first, second in pairs:
-        low, high, p, used = _interval(drawn[first] - drawn[second], members.shape[1], bootstrap.confidence)
-        results.append(
-            Comparison(
-                first=first,
-                second=second,
-                first_by_seed=by_seed[first],
-                second_by_seed=by_seed[second],
-                low=low,
-                high=high,
-                p=p,
-                p_holm=p,
-                patients=members.shape[1],
-                draws=used,
-                confidence=bootstrap.confidence,
-            )
-        )
-    corrected = holm([result.p for result in results])
-    return tuple(replace(result, p_holm=p) for result, p in zip(results, corrected, strict=True))
+    sums = {name: np.einsum("rs...,sp->rp...", values, members) for name, values in counts.items()}
+    by_seed = {name: _by_seed(name, values, statistic) for name, values in sums.items()}
+    drawn = {name: _drawn(values, statistic, bootstrap) for name, values in sums.items()}
+    number = members.shape[1]
+    intervals = [_interval(drawn[one] - drawn[two], number, bootstrap.confidence) for one, two in pairs]
+    corrected = holm([p for _, _, p, _ in intervals])
+    return tuple(
+        Comparison(one, two, by_seed[one], by_seed[two], low, high, p, p_holm, number, draws, bootstrap.confidence)
+        for (one, two), (low, high, p, draws), p_holm in zip(pairs, intervals, corrected, strict=True)
+    )
 
 
 def _by_seed(name: str, sums: Values, statistic: Statistic) -> tuple[float, ...]:
@@ -272,7 +245,7 @@ def _drawn(sums: Values, statistic: Statistic, bootstrap: Bootstrap) -> Values:
     chunks = []
     for start in range(0, bootstrap.draws, step):
         size = min(step, bootstrap.draws - start)
-        # How often each patient is drawn says all that a draw with replacement says.
+        # A draw with replacement is fully described by how often each patient is drawn.
         times = rng.multinomial(patients, np.full(patients, 1 / patients), size=size)  # (draws, patients)
         chunks.append(statistic((times @ flat).reshape(size, seeds, *shape)).mean(axis=1))
     return np.concatenate(chunks)
@@ -326,7 +299,7 @@ def _with_seeds(name: str, values: ArrayLike, dimensions: int, sections: int) ->
 
 
 def _check_counts(stacks: Mapping[str, Values]) -> None:
-    """Refuse what is no count, and other truth: the rows of all models' matrices must sum to the same numbers."""
+    """Refuse what is no count, and another ground truth: the rows of all models must sum to the same numbers."""
     for name, stack in stacks.items():
         if stack.shape[2] != stack.shape[3] or not (stack >= 0).all():
             raise DataError(
@@ -339,21 +312,15 @@ def _check_counts(stacks: Mapping[str, Values]) -> None:
     for name, truth in truths.items():
         if truth.shape[1:] != common.shape[1:] or (truth != common).any():
             raise RefusedError(
-                f"{name} was not scored on the same truth as the models or seeds before it",
+                f"{name} was not scored on the same ground truth as the models or seeds before it",
                 got="different numbers of true pixels per section and class",
                 expected="the same sections, in the same order, at the same resolution",
                 hint="evaluate all models on one split of one dataset",
             )
 
 
-def _mean_score(tallies: Values) -> Values:
-    return _over(tallies[..., 0], tallies[..., 1])
-
-
-def _over(part: Values, whole: NDArray[Any]) -> Values:
-    """Part over whole, NaN where there is no whole."""
-    ratios: Values = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
-    return ratios
+def _mean_score(sums: Values) -> Values:
+    return ratio(sums[..., 0], sums[..., 1])
 
 
 def _range(low: float, high: float) -> str:

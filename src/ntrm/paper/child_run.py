@@ -33,7 +33,7 @@ MAKING = "evaluating"
 def work(document: dict[str, Any]) -> None:
     """Do the job that a document describes; what is already there is not done again."""
     from ntrm.evaluation.evaluate import evaluate
-    from ntrm.training.recorder import CHECKPOINTS
+    from ntrm.training.log import CHECKPOINTS
     from ntrm.training.train import train
 
     run, data = Path(document["run"]), Path(document["data"])

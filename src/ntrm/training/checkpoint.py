@@ -1,8 +1,8 @@
-"""Checkpoints: whole files with a checksum, the last two of them, written beside the training.
+"""Checkpoints: complete files with a checksum, the last two of them, written in the background.
 
-A file is ``MAGIC``, the SHA-256 of what follows, and what follows: a state as ``torch.save`` writes it, read with
-``weights_only=True`` and in no other way. Kept weights lie beside it as safetensors, under a name of their own, so
-that every checkpoint on disk finds the weights that were the best when it was written.
+A file is ``MAGIC``, the SHA-256 of the rest, and the rest: a state as ``torch.save`` writes it, only ever read with
+``weights_only=True``. The best weights so far are separate safetensors files, each with its own name, so that every
+checkpoint on disk finds the weights that were the best when it was written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import pickle
 import re
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,20 +30,20 @@ KEPT = 2
 """Checkpoints on disk: the last one, and one more for the case that the last is damaged."""
 
 FIELDS = frozenset({"step", "kept"})
-"""What every state says: the steps done, and where the weights to keep lie (None before there are any)."""
+"""What every state has: the steps done, and the file of the best weights (None before there is one)."""
 
 _DIGEST = 32
 _FOREIGN = (
     *(pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError, TypeError, AttributeError),
     *(AssertionError, MemoryError, struct.error),
 )
-"""What the restricted unpickler raises for a file with a good checksum that is none of ours."""
+"""What the restricted unpickler raises for a file with a valid checksum that is not a checkpoint."""
 
 State = dict[str, Any]
 
 
 def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a state (tensors and plain values) as a whole file or not at all."""
+    """Write a state (tensors and plain values) as a complete file or not at all."""
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     payload = buffer.getbuffer()
@@ -53,7 +53,7 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path) -> State:
-    """Read a state on the CPU; a damaged file is refused before anything in it is looked at."""
+    """Read a state on the CPU; a damaged file is refused before anything in it is parsed."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -77,9 +77,9 @@ def on_host(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, Mapping):
-        return {key: on_host(each) for key, each in value.items()}
+        return {key: on_host(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(on_host(each) for each in value)
+        return type(value)(map(on_host, value))
     return value
 
 
@@ -94,23 +94,28 @@ class CheckpointFolder:
 
     def names(self) -> list[Path]:
         """Checkpoints on disk, the newest first."""
-        found = [path for path in self.folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d+", path.stem)]
-        return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")), reverse=True)
+        paths = [path for path in self.folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d+", path.stem)]
+        return sorted(paths, key=_step_of, reverse=True)
 
     def keep(self, step: int, weights: Mapping[str, Tensor]) -> dict[str, str]:
-        """Write the weights that are to become the model; returns what a checkpoint must say to find them again."""
+        """Write the best weights so far; returns what a checkpoint needs to find them again."""
         path = self.folder / f"kept-{step:08d}.safetensors"
         content = save({key: value.contiguous() for key, value in weights.items()})
-        self._start(lambda: _write_bytes(path, content))
+
+        def write() -> None:
+            with whole_file(path) as partial:
+                partial.write_bytes(content)
+
+        self._start(write)
         return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
     def write(self, step: int, state: State) -> None:
-        """Write the state after ``step`` steps, once what was begun before is on disk; then tidy up."""
+        """Write the state after ``step`` steps, after everything before it; then remove old files."""
         state = on_host(state)
         self._start(lambda: self._write(step, state))
 
     def wait(self) -> None:
-        """Until all is on disk; raises what went wrong there."""
+        """Wait until all files are on disk; raises what went wrong."""
         pending, self._pending = self._pending, []
         for future in pending:
             future.result()
@@ -130,22 +135,17 @@ class CheckpointFolder:
 
     def _write(self, step: int, state: State) -> None:
         write_checkpoint(self.folder / f"step-{step:08d}.ckpt", state)
-        # A later one, from before a damaged file made the run go back, is of another course by now.
-        stale = [path for path in self.names() if int(path.stem.removeprefix("step-")) > step]
-        for path in [*stale, *[path for path in self.names() if path not in stale][KEPT:]]:
-            path.unlink(missing_ok=True)
-        self._kept_names = [*self._kept_names, _kept_name(state)][-KEPT:]
+        # A later one, from before a damaged file made the run go back, is no longer part of this run.
+        current = [path for path in self.names() if _step_of(path) <= step][:KEPT]
+        old = [path for path in self.names() if path not in current]
+        self._kept_names = [*self._kept_names, "" if state["kept"] is None else state["kept"]["file"]][-KEPT:]
         if len(self._kept_names) == KEPT:  # sooner, a checkpoint of an earlier session may still need its own
-            self._remove_kept_except(self._kept_names)
+            old += [path for path in self.folder.glob("kept-*.safetensors") if path.name not in self._kept_names]
+        for path in old:
+            path.unlink(missing_ok=True)
 
-    def _remove_kept_except(self, names: Collection[str]) -> None:
-        for path in self.folder.glob("kept-*.safetensors"):
-            if path.name not in names:
-                path.unlink(missing_ok=True)
-
-    def kept_weights(self, state: State) -> dict[str, Tensor] | None:
-        """Weights that a checkpoint names as the ones to keep, if there are any yet."""
-        kept = state["kept"]
+    def kept_weights(self, kept: Mapping[str, Any] | None) -> dict[str, Tensor] | None:
+        """The best weights so far, as ``kept`` of a checkpoint names them; None before there are any."""
         if kept is None:
             return None
         path = self.folder / kept["file"]
@@ -154,13 +154,13 @@ class CheckpointFolder:
         return read_tensors(path)
 
     def latest(self, say: Callable[[str], None]) -> State | None:
-        """The newest state that can be read, with its kept weights in place; None before the first checkpoint."""
+        """The newest state that can be read together with its best weights; None before the first checkpoint."""
         remove_partials(self.folder)
-        paths, reasons = self.names(), []
-        for path in paths:
+        reasons = []
+        for path in self.names():
             try:
                 state = read_checkpoint(path)
-                self.kept_weights(state)
+                self.kept_weights(state["kept"])
             except DataError as error:
                 reasons.append(f"{path.name}: {error.got}")
                 say(f"{path.name} cannot be used ({error.got}); going back to the one before")
@@ -173,10 +173,5 @@ class CheckpointFolder:
         return None
 
 
-def _kept_name(state: State) -> str:
-    return "" if state["kept"] is None else str(state["kept"]["file"])
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    with whole_file(path) as partial:
-        partial.write_bytes(content)
+def _step_of(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))

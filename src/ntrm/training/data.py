@@ -18,20 +18,20 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from ntrm.core.errors import UsageError, check_number, choices_error
+from ntrm.core.errors import UsageError, check_number
 from ntrm.core.progress import SILENT, Progress
+from ntrm.data.stats import pixel_counts
 from ntrm.data.tensors import LoadedTiles, Tile, TileDataset
 from ntrm.data.tiles import TILE_SIZE
 
-RESIDENT = ("auto", "yes", "no")
-SHARE_OF_CUDA = 0.3
-"""Share of a GPU's free memory that windows may take by themselves: the network and its gradients need the rest."""
+CUDA_FRACTION = 0.3
+"""Fraction of a GPU's free memory that ``auto`` gives to windows: the network and its gradients need the rest."""
 MOST_ON_HOST = 2 * 2**30
-"""Bytes that windows may take by themselves in the main memory, which other programs share."""
+"""Bytes of main memory, which other programs share, that ``auto`` gives to windows."""
 
 VALIDATION_BATCH = 16
-"""Windows at a time in validation, if the training's own batch is not larger: without gradients that fits. Of windows
-larger than usual there are fewer, as many as have the same pixels."""
+"""Windows of ``TILE_SIZE`` at a time in validation, if the training's own batch is not larger; of larger windows as
+many as have the same number of pixels."""
 
 _ORDER, _CHANCE, _DROP = 0, 1, 2  # what a seed is used for: streams of different use never coincide
 _CHUNK = 64
@@ -77,61 +77,47 @@ class StepPlan:
 
     def indices(self, step: int) -> list[int]:
         """Windows of this process in a step, counted from 0 over the whole training."""
-        epoch, place = divmod(_checked_step(step), self.steps_per_epoch)
+        check_number("step", step, 0, 2**63, whole=True)
+        epoch, number = divmod(step, self.steps_per_epoch)
         order = _epoch_order(self.tiles, max(self.tiles, self.batch), self.seed, epoch)
-        joined = order[place * self.batch : (place + 1) * self.batch]
-        share: list[int] = joined[self.rank :: self.world].tolist()
-        return share
+        own: list[int] = order[number * self.batch : (number + 1) * self.batch][self.rank :: self.world].tolist()
+        return own
 
     def generator(self, step: int) -> torch.Generator:
         """Source of what is random in a step, on the CPU and the same in every process."""
-        state = np.random.SeedSequence([self.seed, _CHANCE, _checked_step(step)]).generate_state(1, np.uint64)
-        return torch.Generator().manual_seed(int(state[0]))
+        return torch.Generator().manual_seed(self._seed(_CHANCE, step))
 
     def dropout_seed(self, step: int) -> int:
-        """What dropout draws from in a step: other windows of the batch, in another process, are dropped otherwise."""
-        return int(np.random.SeedSequence([self.seed, _DROP, step, self.rank]).generate_state(1, np.uint64)[0] >> 1)
+        """Seed of dropout in a step, another one in every process."""
+        return self._seed(_DROP, step, self.rank) >> 1
+
+    def _seed(self, use: int, step: int, *more: int) -> int:
+        check_number("step", step, 0, 2**63, whole=True)
+        return int(np.random.SeedSequence([self.seed, use, step, *more]).generate_state(1, np.uint64)[0])
 
 
 @lru_cache(maxsize=4)
 def _epoch_order(tiles: int, length: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """All windows in the order of one epoch, repeated up to ``length``; kept, since every step of the epoch asks."""
+    """All windows in the order of one epoch, repeated up to ``length``; cached, since every step of the epoch asks."""
     order = np.random.default_rng([seed, _ORDER, epoch]).permutation(tiles)
     return np.resize(order, length)
 
 
-def _checked_step(step: int) -> int:
-    """``step`` itself, if there is such a step."""
-    if step < 0:
-        raise UsageError("impossible step", got=step, expected="0 or more")
-    return step
-
-
 class TileStore:
-    """Windows as batches of bytes on the device, from the device's memory or read as they are needed.
+    """Windows as batches of bytes on the device, cached in the device's memory or read as they are needed.
 
-    ``resident`` is ``yes``, ``no`` or ``auto``: where they take less than ``SHARE_OF_CUDA`` of a GPU's free memory, or
-    less than ``MOST_ON_HOST`` elsewhere. The pixels are the same either way.
+    ``resident`` is ``yes``, ``no`` or ``auto``: cached if they take less than ``CUDA_FRACTION`` of a GPU's free memory,
+    or less than ``MOST_ON_HOST`` elsewhere. The pixels are the same either way.
     """
 
     def __init__(
-        self,
-        tiles: TileDataset,
-        device: torch.device,
-        *,
-        resident: str,
-        workers: int,
-        progress: Progress = SILENT,
+        self, tiles: TileDataset, device: torch.device, *, resident: str, workers: int, progress: Progress = SILENT
     ) -> None:
-        if resident not in RESIDENT:
-            raise choices_error("unknown value of resident", resident, RESIDENT)
-        check_number("number of workers", workers, 0, 1024, whole=True)
         self.tiles = tiles
         self.device = device
         self.workers = min(workers, available_cores())
-        self.bytes = len(tiles) * 4 * tiles.size**2
-        self.resident = resident == "yes" or (resident == "auto" and self.bytes < _room(device))
-        self._held = self._load(progress) if self.resident else None
+        self.resident = resident == "yes" or (resident == "auto" and len(tiles) * 4 * tiles.size**2 < _room(device))
+        self._cached = self._load(progress) if self.resident else None
 
     def __len__(self) -> int:
         return len(self.tiles)
@@ -139,19 +125,19 @@ class TileStore:
     def batches(self, plan: Sequence[Sequence[int]]) -> Iterator[LoadedTiles]:
         """The batches of ``plan``, each a sequence of windows, in order; nothing waits for the device."""
         known = range(len(self.tiles))
-        strange = [index for batch in plan for index in batch if index not in known]
-        if strange or not all(plan):
-            got = f"window {strange[0]}" if strange else "a batch without windows"
+        unknown = [index for batch in plan for index in batch if index not in known]
+        if unknown or not all(plan):
+            got = f"window {unknown[0]}" if unknown else "a batch without windows"
             raise UsageError("the plan does not fit the windows", got=got, expected=f"windows from 0 to {known[-1]}")
-        return self._stream(plan, self.workers) if self._held is None else self._select(plan, self._held)
+        return self._stream(plan, self.workers) if self._cached is None else self._select(plan, self._cached)
 
-    def _select(self, plan: Sequence[Sequence[int]], held: LoadedTiles) -> Iterator[LoadedTiles]:
+    def _select(self, plan: Sequence[Sequence[int]], cached: LoadedTiles) -> Iterator[LoadedTiles]:
         # One transfer for the whole plan, from pinned memory: a transfer for each batch would make each step wait.
         flat = torch.tensor([index for batch in plan for index in batch])
         flat = flat.pin_memory() if self.device.type == "cuda" else flat
-        places = flat.to(self.device, non_blocking=True)
-        for index in torch.split(places, [len(batch) for batch in plan]):
-            yield LoadedTiles(held.images.index_select(0, index), held.masks.index_select(0, index))
+        flat = flat.to(self.device, non_blocking=True)
+        for index in torch.split(flat, [len(batch) for batch in plan]):
+            yield LoadedTiles(*(pixels.index_select(0, index) for pixels in cached))
 
     def _stream(self, plan: Sequence[Sequence[int]], workers: int) -> Iterator[LoadedTiles]:
         loader = DataLoader(
@@ -161,13 +147,13 @@ class TileStore:
             collate_fn=stack_tiles,
             pin_memory=self.device.type == "cuda",
             prefetch_factor=4 if workers else None,
-            generator=torch.Generator(),  # or the loader would draw from torch's own, and later draws would differ
+            generator=torch.Generator(),  # or the loader would use up numbers of torch's own generator
         )
         for tiles in loader:
-            yield LoadedTiles(*(part.to(self.device, non_blocking=True) for part in tiles))
+            yield LoadedTiles(*(pixels.to(self.device, non_blocking=True) for pixels in tiles))
 
     def _load(self, progress: Progress) -> LoadedTiles:
-        """Every window on the device, brought there piece by piece: the main memory need not hold them all."""
+        """Every window on the device, brought there in chunks: the main memory need not hold them all."""
         count, size = len(self.tiles), self.tiles.size
         images = torch.empty((count, 3, size, size), dtype=torch.uint8, device=self.device)
         masks = torch.empty((count, size, size), dtype=torch.uint8, device=self.device)
@@ -181,16 +167,15 @@ class TileStore:
 
 
 class StepBatches:
-    """The steps of a plan from ``start`` to ``stop`` with their windows; remembers how long was waited for them."""
+    """The steps of a plan from ``start`` to ``stop`` with their windows, and how long the loop waited for them."""
 
     def __init__(self, store: TileStore, plan: StepPlan, start: int, stop: int) -> None:
-        self.store = store
-        self.plan = plan
         self.steps = range(start, stop)
         self.waited = 0.0
+        self._batches = store.batches([plan.indices(step) for step in self.steps])
 
     def __iter__(self) -> Iterator[tuple[int, LoadedTiles]]:
-        with closing(self.store.batches([self.plan.indices(step) for step in self.steps])) as batches:  # type: ignore[type-var]
+        with closing(self._batches) as batches:  # type: ignore[type-var]
             for step in self.steps:
                 begun = time.perf_counter()
                 tiles = next(batches)
@@ -199,7 +184,7 @@ class StepBatches:
 
 
 def validation_batches(windows: int, size: int, plan: StepPlan) -> list[list[int]]:
-    """The validation windows of this process in batches, always the same: side ``size`` in pixels says how large.
+    """The validation windows of this process in batches, always the same; windows have a side of ``size`` pixels.
 
     >>> validation_batches(7, size=512, plan=StepPlan(tiles=9, batch=2, seed=0))
     [[0, 1, 2, 3], [4, 5, 6]]
@@ -213,11 +198,9 @@ def validation_batches(windows: int, size: int, plan: StepPlan) -> list[list[int
 def class_pixels(tiles: TileDataset) -> list[float]:
     """Pixels of each class in the sections of a dataset."""
     sections = {place.case.name: place.section for place in tiles.sources}
-    counts = sum(
-        (np.bincount(np.asarray(section.mask).ravel(), minlength=256) for section in sections.values()),
-        np.zeros(256, np.int64),
-    )
-    return [float(count) for count in counts[: len(tiles.schema)]]
+    counts = [pixel_counts(section.mask, len(tiles.schema))[:-1] for section in sections.values()]
+    total: list[float] = np.sum(counts, axis=0).astype(np.float64).tolist()
+    return total
 
 
 def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:
@@ -226,9 +209,7 @@ def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:
 
 
 def _room(device: torch.device) -> float:
-    if device.type == "cuda":
-        return SHARE_OF_CUDA * torch.cuda.mem_get_info(device)[0]
-    return MOST_ON_HOST
+    return CUDA_FRACTION * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else MOST_ON_HOST
 
 
 def available_cores() -> int:

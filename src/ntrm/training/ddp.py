@@ -1,7 +1,7 @@
-"""Several processes that train one network together: which of them this is, how they start, meet and add up.
+"""Several processes that train one network together: which one this is, how they start, connect and add up.
 
 ``torchrun`` and ``srun`` start the processes by themselves. Without them the first process starts the others: each of
-them runs this module, is told on its standard input what to train, and ends when that input closes.
+them runs the module ``train``, reads on its standard input what to train, and ends when that input closes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NETWORK = ("NCCL_*", "GLOO_*", "FI_*", "UCX_*")
 """Variables by which a site says how processes reach each other."""
 
 GRACE_S = 20.0
-"""How long the first process waits for another one to end, and may itself take to notice that one has died."""
+"""How long the first process waits for another one to end, and may itself take to notice that one died."""
 INTERRUPTED = 130
 """Exit code of a process that was asked to stop and did."""
 
@@ -59,11 +59,11 @@ class Launch:
     local_world: int = 1
     """Processes on this machine."""
     meeting: str = ""
-    """Where the processes meet, as torch writes it; empty for a process alone or before it has started the others."""
+    """Where the processes connect, as torch's ``init_method``; empty before this process has started the others."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world or not 1 <= self.local_world <= self.world:
-            raise UsageError("impossible place among processes", got=self, expected="rank < world, local_world ≤ world")
+            raise UsageError("impossible rank", got=self, expected="rank < world, local_world ≤ world")
         if self.world % self.local_world:
             raise UsageError(
                 "machines differ in their number of processes",
@@ -73,25 +73,27 @@ class Launch:
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one process that writes files and speaks."""
+        """Whether this is the one process that writes files and prints."""
         return self.rank == 0
 
 
 def find_launch(device: str, num_devices: int, environment: Mapping[str, str] | None = None) -> Launch:
-    """Read the place of this process from what ``torchrun``, ``srun`` or the first process has set.
+    """Read the rank of this process from the variables that ``torchrun``, ``srun`` or the first process has set.
 
     Without any of them this is the first process, and has to start the other ``num_devices - 1`` of them.
     """
     check_number("number of devices", num_devices, 1, 4096, whole=True)
     env = os.environ if environment is None else environment
     meeting = "env://"
-    if "TORCHELASTIC_RUN_ID" in env:
+    if "TORCHELASTIC_RUN_ID" in env:  # before SLURM: where srun starts a torchrun per machine, it counts those
         rank, world = int(env["RANK"]), int(env["WORLD_SIZE"])
         local_rank, local_world = int(env["LOCAL_RANK"]), int(env["LOCAL_WORLD_SIZE"])
-    elif _under_slurm(env):
+    elif "SLURM_PROCID" in env and int(env.get("SLURM_NTASKS", "1")) > 1:
         rank, world = int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"])
         local_rank, local_world = int(env["SLURM_LOCALID"]), world // int(env.get("SLURM_NNODES", "1"))
-        meeting = _slurm_meeting(env)
+        # The first machine of the job, at a port from the job's number: every process knows both.
+        host = env.get("MASTER_ADDR") or first_host(env.get("SLURM_NODELIST", _HERE))
+        meeting = f"tcp://{host}:{env.get('MASTER_PORT') or 15000 + int(env.get('SLURM_JOB_ID', '0')[-4:])}"
     else:
         rank = local_rank = int(env.get("LOCAL_RANK", "0")) if num_devices > 1 else 0
         world = local_world = num_devices
@@ -103,27 +105,14 @@ def find_launch(device: str, num_devices: int, environment: Mapping[str, str] | 
     return Launch(_own_device(choose_device(device), local_rank, local_world), rank, world, local_world, meeting)
 
 
-def _under_slurm(env: Mapping[str, str]) -> bool:
-    """Whether ``srun`` has started several processes, each of which is one of the training's."""
-    # Inside a torchrun on each machine of a job, srun's numbers count the torchruns.
-    return "SLURM_PROCID" in env and int(env.get("SLURM_NTASKS", "1")) > 1
-
-
-def _slurm_meeting(env: Mapping[str, str]) -> str:
-    """The first machine of the job, at a port that its number gives: known to all without a word between them."""
-    host = env.get("MASTER_ADDR") or first_host(env.get("SLURM_NODELIST", _HERE))
-    port = env.get("MASTER_PORT") or 15000 + int(env.get("SLURM_JOB_ID", "0")[-4:])
-    return f"tcp://{host}:{port}"
-
-
 def first_host(nodes: str) -> str:
     """The first machine in a list as SLURM writes it.
 
     >>> first_host("gpu[07-09,12],big1"), first_host("node1,node2"), first_host("node[3]-ib")
     ('gpu07', 'node1', 'node3-ib')
     """
-    found = re.match(r"([^,\[\s]+)(?:\[([^\],-]+)[^\]]*\])?([^,\[\s]*)", nodes)
-    return "".join(part or "" for part in found.groups()) if found else nodes
+    match = re.match(r"([^,\[\s]+)(?:\[([^\],-]+)[^\]]*\])?([^,\[\s]*)", nodes)
+    return "".join(group or "" for group in match.groups()) if match else nodes
 
 
 def _own_device(device: torch.device, local_rank: int, local_world: int) -> torch.device:
@@ -150,14 +139,14 @@ def _own_device(device: torch.device, local_rank: int, local_world: int) -> torc
     return torch.device("cuda", local_rank)
 
 
-# --- starting the others ---
+# --- starting the other processes ---
 
 
 @contextmanager
 def other_processes(launch: Launch, request: Mapping[str, Any]) -> Iterator[Launch]:
     """Start the other processes of a training where no launcher has; they end with the block.
 
-    ``request`` are the arguments of ``train``. Yields the launch with the place where all processes meet.
+    ``request`` are the arguments of ``train``. Yields the launch with the address where all processes connect.
     """
     if launch.world == 1 or launch.meeting:
         yield launch
@@ -191,36 +180,33 @@ class _Other:
     """One of the other processes of a training."""
 
     def __init__(self, rank: int, world: int, port: int, request: Mapping[str, Any]) -> None:
-        place = {"LOCAL_RANK": rank, "RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": _HERE, "MASTER_PORT": port}
+        ranks = {"LOCAL_RANK": rank, "RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": _HERE, "MASTER_PORT": port}
         self.rank = rank
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process is ended
         self.process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-            module_command("ntrm.training.ddp_child"),
-            env={**module_environment(*MODEL, *NETWORK), **{key: str(value) for key, value in place.items()}},
+            module_command("ntrm.training.train"),
+            env={**module_environment(*MODEL, *NETWORK), **{key: str(value) for key, value in ranks.items()}},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            start_new_session=True,  # Ctrl-C comes to the first process, which tells the others
+            start_new_session=True,  # Ctrl-C comes to the first process, which stops the others
         )
-        self._tell(json.dumps(request, default=str).encode() + b"\n")
-
-    def _tell(self, line: bytes) -> None:
         if self.process.stdin is not None:
-            with suppress(OSError):  # it has died already, and whoever waits for it will be told
-                self.process.stdin.write(line)
+            with suppress(OSError):  # it has died already, which ``failure`` will report
+                self.process.stdin.write(json.dumps(request, default=str).encode() + b"\n")
                 self.process.stdin.flush()
 
     def failure(self) -> NtrmError | None:
-        """What went wrong there, if it has ended for another reason than that all is done or interrupted."""
+        """What went wrong there, if it has ended and was neither finished nor interrupted."""
         code = self.process.poll()
         if code in (None, 0, INTERRUPTED):
             return None
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip()
+        text = self._errors.read().decode(errors="replace").strip()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return NtrmError(
             f"process {self.rank} of the training has ended",
-            got=f"{how}: {said}" if said else how,
+            got=f"{how}: {text}" if text else how,
             hint="the same command with --resume goes on from the last checkpoint",
         )
 
@@ -247,14 +233,14 @@ def _failure(others: Sequence[_Other], wait_s: float) -> NtrmError | None:
     """What went wrong in one of the other processes, if that shows within some time."""
     until = time.monotonic() + wait_s
     while True:
-        found = next((reason for other in others if (reason := other.failure())), None)
-        if found is not None or time.monotonic() > until:
-            return found
+        reason = next(filter(None, (other.failure() for other in others)), None)
+        if reason is not None or time.monotonic() > until:
+            return reason
         time.sleep(0.05)
 
 
 def _watch(others: Sequence[_Other], over: threading.Event) -> None:
-    """End this process, too, if it does not notice that another one has died: torch may wait for that one forever."""
+    """End this process, too, if it does not notice that another one died: torch may wait for that one forever."""
     while not over.wait(0.5):
         reason = _failure(others, wait_s=0.0)
         if reason is not None and not over.wait(GRACE_S):
@@ -263,19 +249,19 @@ def _watch(others: Sequence[_Other], over: threading.Event) -> None:
             os._exit(1)  # no exception reaches a thread that waits inside torch
 
 
-# --- together ---
+# --- connected processes ---
 
 
 @contextmanager
 def connected(launch: Launch) -> Iterator[None]:
-    """The processes of a training can speak to each other, and share the cores of a machine."""
+    """Connect the processes of a training, and share the cores of a machine among them."""
     if launch.world == 1:
         yield
         return
     threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, available_cores() // launch.local_world))
-    if not dist.is_initialized():  # a launcher's processes meet once, for all trainings in them
+    if not dist.is_initialized():  # a launcher's processes connect once, for all trainings in them
         cuda = launch.device.type == "cuda"
         dist.init_process_group(
             "nccl" if cuda else "gloo",
@@ -292,7 +278,7 @@ def connected(launch: Launch) -> Iterator[None]:
 
 
 def disconnect() -> None:
-    """Part from the other processes, if there are any."""
+    """Disconnect from the other processes, if there are any."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
@@ -303,7 +289,7 @@ def world_size() -> int:
 
 
 def summed(values: Tensor) -> Tensor:
-    """Values without gradient, summed over all processes; of a process alone, as given."""
+    """Values without gradient, summed over all processes."""
     if world_size() > 1:
         values = values.clone()
         dist.all_reduce(values)
@@ -325,10 +311,10 @@ def share_batch_norm(network: nn.Module, device: torch.device) -> None:
 
 
 def share_gradients(network: nn.Module, device: torch.device) -> nn.Module:
-    """``network`` whose gradients are the mean over all processes; in a process alone, itself."""
+    """``network`` with gradients that are the mean over all processes; of a single process, itself."""
     if world_size() == 1:
         return network
-    # Statistics of batch norm are joined once a round, before they are used: not at every step.
+    # Statistics of batch norm are averaged once a round, before they are used: not at every step.
     known = inspect.signature(DistributedDataParallel).parameters
     sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # by version of torch
     options: dict[str, Any] = {sync: False, "device_ids": [device.index] if device.type == "cuda" else None}

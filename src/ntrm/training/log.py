@@ -1,4 +1,7 @@
-"""The log of a run: the losses of its steps, and one row a round, as a table and as an event file for TensorBoard."""
+"""What a training writes while it runs: losses, log, TensorBoard events, checkpoints, best weights, pictures.
+
+One process writes for all of them.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,38 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.progress import Progress
+from ntrm.data.stats import pixel_counts
+from ntrm.data.tensors import TileDataset
+from ntrm.training.checkpoint import CheckpointFolder, State, on_host
 from ntrm.training.losses import Loss
+from ntrm.training.schedule import is_better
+from ntrm.training.validation import Scores
+
+if TYPE_CHECKING:
+    from ntrm.training.loop import Training
+
+PICTURES_EVERY_S = 300.0
+"""Pictures are drawn anew at a better validation, but not more often than this; and at the end."""
+EXAMPLES_SHOWN = 6
+
+LOG, CURVES, EXAMPLES, CHECKPOINTS, EVENTS = "log.csv", "curves.png", "examples.png", "checkpoints", "tensorboard"
 
 COLUMNS = (
     "step", "epoch", "train_loss", "train_final", "train_coarse", "val_loss", "val_final", "val_coarse", "val_iou",
     "val_dice", "val_accuracy", "learning_rate", "seconds", "windows_per_second", "waiting",
 )  # fmt: skip
-"""``seconds`` since the run began, interruptions left out; ``waiting``: share of training time spent on data."""
+"""``seconds`` since the run began, interruptions left out; ``waiting``: fraction of training time spent on data."""
 
 LogRow = Mapping[str, float | None]
 
@@ -35,26 +54,17 @@ Row = list[float]
 """Total, final and coarse loss of a step; the last is NaN for a network without a coarse head."""
 
 
-# --- losses of the steps ---
-
-
-class _Parcel(NamedTuple):
-    first: int
-    values: Tensor
-    arrived: torch.cuda.Event | None
-
-
 class LossBuffer:
-    """Losses of one round from ``step`` on, brought to the host without any step waiting for them, and checked there.
+    """Losses of one round from ``step`` on, copied to the host without any step waiting for them, and checked there.
 
-    They are looked at when the next ones are sent off. ``rows`` are the first losses of a round that was interrupted.
+    A copy is read when the next one is sent. ``rows`` are the first losses of a round that was interrupted.
     """
 
     def __init__(self, step: int = 0, rows: list[Row] | None = None) -> None:
         self.rows = list(rows or [])
         """Losses that have arrived."""
         self._fresh: list[Tensor] = []
-        self._parcel: _Parcel | None = None
+        self._sent: tuple[Tensor, torch.cuda.Event | None] | None = None
         self._next = step
 
     def add(self, loss: Loss) -> None:
@@ -81,32 +91,31 @@ class LossBuffer:
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
             arrived.record()
             values = host
-        self._parcel = _Parcel(self._next, values, arrived)
-        self._next += len(self._fresh)
-        self._fresh = []
+        self._sent, self._fresh = (values, arrived), []
 
     def _receive(self) -> None:
-        if self._parcel is None:
+        if self._sent is None:
             return
-        parcel, self._parcel = self._parcel, None
-        if parcel.arrived is not None:
-            parcel.arrived.synchronize()
-        for step, row in enumerate(parcel.values.tolist(), start=parcel.first):
+        (values, arrived), self._sent = self._sent, None
+        if arrived is not None:
+            arrived.synchronize()
+        for row in values.tolist():
+            self._next += 1
             if not math.isfinite(row[0]):
-                raise _no_number(step, row)
+                raise _not_finite(self._next, row)
             self.rows.append(row)
 
 
 def means(rows: list[Row]) -> tuple[float, float, float | None]:
-    """Mean total, final and coarse loss; exact, so that it does not matter where a round was interrupted."""
+    """Mean total, final and coarse loss; summed exactly, so that it does not matter where a round was interrupted."""
     total, final, coarse = (math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
     return total, final, None if math.isnan(coarse) else coarse
 
 
-def _no_number(step: int, row: Row) -> NtrmError:
+def _not_finite(step: int, row: Row) -> NtrmError:
     total, final, coarse = row
     return NtrmError(
-        f"the loss is no number at step {step + 1}",
+        f"the loss is no number at step {step}",
         got=f"total {total}, final {final}" + ("" if math.isnan(coarse) else f", coarse {coarse}"),
         expected="a finite number, as at every step before",
         hint="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
@@ -115,13 +124,13 @@ def _no_number(step: int, row: Row) -> NtrmError:
 
 @contextmanager
 def ticking(progress: Progress, total: int, label: str) -> Iterator[Callable[[], None]]:
-    """Progress for a loop that is not over its items: every call of what is yielded is one item done.
+    """Progress for a loop that does not iterate over its items: every call of what is yielded is one item done.
 
     >>> from ntrm.core.progress import SILENT
     >>> with ticking(SILENT, total=2, label="steps") as tick:
     ...     tick()
     """
-    track = progress.track(iter(range(total)), total=total, label=label)
+    track = progress.track(range(total), total=total, label=label)
     next(track, None)
 
     def tick() -> None:
@@ -135,7 +144,153 @@ def ticking(progress: Progress, total: int, label: str) -> Iterator[Callable[[],
             close()
 
 
-# --- rows of the rounds ---
+class Recorder:
+    """Writes the files of a run while it trains; of several processes, only the first writes."""
+
+    def __init__(
+        self, run: Path, *, leads: bool, state: State | None, examples: TileDataset | None, say: Callable[[str], None]
+    ) -> None:
+        self.run = run
+        self.leads = leads
+        self.say = say
+        self.folder = CheckpointFolder(run / CHECKPOINTS)
+        self.rows: list[dict[str, float | None]] = [] if state is None else state["log"]
+        self.kept: dict[str, Any] | None = None if state is None else state["kept"]
+        self._earlier_s = 0.0 if state is None else state["seconds"]
+        self._tiles = examples
+        self._events: EventFile | None = None
+        self._started = self._pictures_at = time.monotonic()
+        self._ended: float | None = None
+        if state is not None and leads:  # the log may lack a row that the checkpoint has, or have one more
+            write_log(run / LOG, self.rows)
+
+    @property
+    def seconds(self) -> float:
+        """Time that the run has taken so far, in all its sessions."""
+        return self._earlier_s + (time.monotonic() if self._ended is None else self._ended) - self._started
+
+    def record_start(self, training: Training, scores: Scores) -> None:
+        """Log and keep the weights that a run starts from: they may stay the best."""
+        if not self.leads:
+            return
+        self.rows.append(self._row(training, scores))
+        self._keep(training, scores)
+        write_log(self.run / LOG, self.rows)
+        self.say(_sentence(self.rows[0], training.rounds.total, True))
+
+    def record(
+        self, training: Training, scores: Scores, losses: list[Row], rate: float, speed: Mapping[str, float]
+    ) -> None:
+        """Log a round and its validation, select weights, write a checkpoint."""
+        if not self.leads:
+            return
+        row = {**self._row(training, scores, losses, rate), **speed}
+        self.rows.append(row)
+        better = self._keep(training, scores)
+        self.checkpoint(training, [], wait=False)
+        write_log(self.run / LOG, self.rows)
+        self._events = self._events or EventFile(self.run / EVENTS)
+        self._events.write(training.steps_done, row)
+        self.say(_sentence(row, training.rounds.total, better))
+        if better and not training.finished and time.monotonic() - self._pictures_at > PICTURES_EVERY_S:
+            self.draw(training)
+            self._pictures_at = time.monotonic()
+
+    def checkpoint(self, training: Training, losses: list[Row], *, wait: bool = True) -> None:
+        """Write the state of the training; ``losses`` are those of a round that is not finished."""
+        if self.leads:
+            own = {"kept": self.kept, "log": self.rows, "seconds": self.seconds}
+            self.folder.write(training.steps_done, {**training.state(losses), **own})
+            if wait:
+                self.folder.wait()
+
+    def draw(self, training: Training) -> None:
+        """Draw the pictures of the run."""
+        draw_curves(self.rows, self.run / CURVES)
+        if self._tiles is not None:
+            draw_examples(training.predict_masks, self._tiles, choose_examples(self._tiles), self.run / EXAMPLES)
+
+    def close(self) -> None:
+        """Stop the clock; wait for the files."""
+        self._ended = time.monotonic()
+        self.folder.close()
+
+    def _row(
+        self, training: Training, scores: Scores, losses: list[Row] | None = None, rate: float | None = None
+    ) -> dict[str, float | None]:
+        """The row of the log after a round, or before the first."""
+        total, final, coarse = means(losses) if losses else (None, None, None)
+        return {
+            "step": training.steps_done,
+            "epoch": training.epochs,
+            "train_loss": total,
+            "train_final": final,
+            "train_coarse": coarse,
+            **{f"val_{key}": value for key, value in asdict(scores).items()},
+            "learning_rate": rate,
+            "seconds": self.seconds,
+        }
+
+    def _keep(self, training: Training, scores: Scores) -> bool:
+        """Keep the weights if they are better than those kept so far."""
+        new = asdict(scores)
+        if not is_better(training.recipe.keep, new, None if self.kept is None else self.kept["scores"]):
+            return False
+        file = self.folder.keep(training.steps_done, on_host(training.network.state_dict()))
+        self.kept = {**file, "scores": {"step": training.steps_done, "epoch": training.epochs, **new}}
+        return True
+
+
+def _sentence(row: dict[str, float | None], total: int, better: bool) -> str:
+    text = {key: "undefined" if value is None else f"{value:.4f}" for key, value in row.items()}
+    trained = f" (epoch {row['epoch']:.1f}): training loss {text['train_loss']}," if row["step"] else ", the start:"
+    return (
+        f"step {row['step']:,.0f} of {total:,}{trained} "
+        f"validation loss {text['val_loss']}, IoU {text['val_iou']}, Dice {text['val_dice']}, "
+        f"accuracy {text['val_accuracy']}" + (" · kept" if better else "")
+    )
+
+
+# --- pictures ---
+
+
+def choose_examples(tiles: TileDataset, count: int = EXAMPLES_SHOWN) -> list[int]:
+    """Windows with as many tissues as possible, each from another section as long as there are others."""
+    ranked: list[tuple[int, int, str]] = []
+    for index, (case, section, window) in enumerate(tiles.sources):
+        tissues = np.count_nonzero(pixel_counts(section.mask[window.slices], len(tiles.schema))[:-1])
+        ranked.append((-int(tissues), index, case.name))
+    ranked.sort()
+    best = {name: index for _, index, name in reversed(ranked)}  # of each section the window that is ranked first
+    first = [index for _, index, name in ranked if best[name] == index][:count]
+    return [*first, *(index for _, index, _ in ranked if index not in first)][:count]
+
+
+def draw_curves(rows: Sequence[LogRow], path: Path) -> None:
+    """Write ``curves.png``."""
+    from ntrm.report.charts import curves_figure
+    from ntrm.report.drawing import write_figure
+
+    write_figure(path, curves_figure, rows)
+
+
+def draw_examples(predict: Callable[[Tensor], Tensor], tiles: TileDataset, indices: Sequence[int], path: Path) -> None:
+    """Write ``examples.png``; ``predict`` takes bytes (B, 3, S, S) and returns masks (B, S, S)."""
+    from ntrm.report.drawing import write_figure
+    from ntrm.report.picture_grids import Example, examples_figure
+
+    chosen = [tiles[index] for index in indices]
+    masks = predict(torch.stack([tile.image for tile in chosen])).numpy()
+    examples = [
+        Example(
+            tiles.sources[index].case.name, tile.image.permute(1, 2, 0).numpy(), tile.mask.numpy(), {"prediction": mask}
+        )
+        for index, tile, mask in zip(indices, chosen, masks, strict=True)
+    ]
+    write_figure(path, examples_figure, examples, tiles.schema)
+
+
+# --- files of the log ---
 
 
 def write_log(path: Path, rows: Sequence[LogRow]) -> None:

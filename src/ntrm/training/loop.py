@@ -1,38 +1,46 @@
 """The training loop: one step, one validation, and the rounds of steps that end with a validation.
 
-A step is a pure function of the seed and its number, so that a training that was stopped goes on exactly.
+A step is a pure function of the seed and its number, so that a training that was stopped resumes exactly. After SIGTERM
+or Ctrl-C the training stops after the current step, where all processes agree.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import asdict
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from ntrm.core.devices import choose_layout, fast_gradients
+from ntrm.core.errors import NtrmError
 from ntrm.core.progress import Progress
 from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel
 from ntrm.training.data import StepBatches, StepPlan, TileStore, validation_batches
 from ntrm.training.ddp import share_batch_norm, share_gradients, summed, world_size
-from ntrm.training.device import autocast, training_precision
-from ntrm.training.interruption import Interruption
-from ntrm.training.log import LossBuffer, Row, ticking
+from ntrm.training.device import Forward, autocast, recorded, training_precision
+from ntrm.training.log import LossBuffer, Recorder, Row, ticking
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
-from ntrm.training.recorder import Recorder
-from ntrm.training.replay import Forward, recorded
 from ntrm.training.schedule import Course, Rounds, learning_rate
 from ntrm.training.validation import ScoreAccumulator, Scores
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+AGREE_EVERY = 5
+"""Steps after which several processes ask each other whether to stop: seldom enough to cost nothing."""
+
 
 class Training:
-    """A network, its loss, its optimiser, and where the training stands: what a checkpoint holds."""
+    """A network, its loss, its optimiser and the progress of the training: what a checkpoint holds."""
 
     def __init__(
         self,
@@ -61,19 +69,21 @@ class Training:
             coarse=recipe.coarse,
             dice=recipe.dice,
         ).to(device)
-        self._prepare()
+        self._prepare_network()
         self.optimiser = self._make_optimiser()
         self.scaler = torch.amp.GradScaler(enabled=self.precision == torch.float16)
+        self._stateful: dict[str, Any] = {"network": network, "loss": self.loss, "optimiser": self.optimiser}
+        self._stateful["precision"] = self.scaler
         self._forward: Forward = share_gradients(network, device)
         self._recorded = False
         self.steps_done = 0
         self.course = Course()
         self.losses = LossBuffer()
 
-    def _prepare(self) -> None:
-        """Bring the network to the device, and fix what is not learned."""
+    def _prepare_network(self) -> None:
+        """Bring the network to the device, and freeze what is not learned."""
         self.network.to(self.device, memory_format=choose_layout(self.device))  # type: ignore[call-overload]
-        # What never gets a gradient would make several processes wait for it.
+        # Several processes would wait for the gradient of a parameter that never gets one.
         for name in self.network.without_gradient():
             self.network.get_parameter(name).requires_grad_(False)
         if self.recipe.freeze_batch_norm:
@@ -85,24 +95,24 @@ class Training:
             self.network.compile()
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
-        """Adam or AdamW over what is to be learned."""
+        """Adam or AdamW over the parameters that are learned."""
         recipe = self.recipe
         learned = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
         kind: type[torch.optim.Adam] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimiser]
-        # The fused form unscales half-precision gradients by itself, which does not go together with clipping.
+        # The fused form unscales half-precision gradients by itself, which does not work with clipping.
         fused = self.device.type == "cuda" and self.precision != torch.float16
         return kind(learned, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=fused)
 
     # --- a step ---
 
     def step(self, number: int, tiles: LoadedTiles) -> Loss:
-        """Augment, normalise, predict, compare, learn. Nothing here waits for the device."""
+        """Augment, normalise, predict, compute the loss, update. Nothing here waits for the device."""
         plan = self.plan
         with autocast(self.precision, self.device):
             images, masks = self.augment(*tiles, plan.generator(number), rank=plan.rank, world=plan.world)
             x = self.normalise(images)
             forward = self._forward_of(x)
-            seed_dropout(plan.dropout_seed(number), self.device)  # not sooner: recording draws as well
+            seed_dropout(plan.dropout_seed(number), self.device)  # not sooner: recording draws random numbers, too
             loss: Loss = self.loss(forward(x), masks)
         self.optimiser.zero_grad()
         with fast_gradients(self.network):
@@ -139,14 +149,15 @@ class Training:
 
     @torch.no_grad()
     def validate(self, windows: TileStore) -> Scores:
-        """Scores of the network as it stands, over the windows of all processes."""
+        """Scores of the current network, over the windows of all processes."""
         self._join_statistics()
-        found = ScoreAccumulator(self.network.config.classes)
+        config = self.network.config
+        scores = ScoreAccumulator(config.classes)
         with _evaluating(self.network, self.loss):
             for images, masks in windows.batches(validation_batches(len(windows), self.recipe.window, self.plan)):
                 with autocast(self.precision, self.device):
-                    found.update(self.network(self.normalise(images)), masks)
-            return found.compute(self.loss, self.network.config.schema)
+                    scores.update(self.network(self.normalise(images)), masks)
+            return scores.compute(self.loss, config.schema)
 
     def _join_statistics(self) -> None:
         """Average the running statistics of batch norm over processes, each of which has seen its own windows."""
@@ -164,7 +175,7 @@ class Training:
             output = self.network.forward(self.normalise(images.to(self.device)), coarse=False)
         return output.final.argmax(dim=1).to(torch.uint8).cpu()
 
-    # --- where the training stands ---
+    # --- progress of the training ---
 
     @property
     def finished(self) -> bool:
@@ -185,26 +196,73 @@ class Training:
         return mean
 
     def state(self, rows: list[Row]) -> dict[str, Any]:
-        """All that decides how the training goes on; ``rows`` are the losses of a round that is not finished."""
-        return {
-            "step": self.steps_done,
-            "network": self.network.state_dict(),
-            "loss": self.loss.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "precision": self.scaler.state_dict(),
-            "course": self.course.as_dict(),
-            "rows": rows,
-        }
+        """All that decides how the training continues; ``rows`` are the losses of a round that is not finished."""
+        states = {name: part.state_dict() for name, part in self._stateful.items()}
+        return {"step": self.steps_done, **states, "course": asdict(self.course), "rows": rows}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where ``state`` was taken."""
+        """Continue where ``state`` was taken."""
         self.steps_done = int(state["step"])
-        self.network.load_state_dict(state["network"])
-        self.loss.load_state_dict(state["loss"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.scaler.load_state_dict(state["precision"])
+        for name, part in self._stateful.items():
+            part.load_state_dict(state[name])
         self.course = Course(**state["course"])
         self.losses = LossBuffer(self.steps_done, [list(row) for row in state["rows"]])
+
+
+class InterruptedTrainingError(NtrmError):
+    """A training was asked to stop and did; nothing is wrong."""
+
+    exit_code = 130
+
+
+class Interruption:
+    """Remembers that a signal came. A second signal stops at once; the last checkpoint remains."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        """Name of the signal that came; empty before."""
+        self._before: dict[signal.Signals, Any] = {}
+        self._group: dist.ProcessGroup | None = None
+
+    def __enter__(self) -> Self:
+        # Signals come to the main thread only; a training in another thread is stopped by whoever runs it.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        for number in self._before:
+            signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def connect(self) -> None:
+        """Let several processes agree through the host, so that no device is waited for."""
+        if world_size() > 1:
+            self._group = dist.new_group(backend="gloo")
+
+    def agreed(self, step: int) -> bool:
+        """Whether to stop after ``step`` steps: the same answer in every process."""
+        if world_size() == 1:
+            return bool(self.name)
+        if step % AGREE_EVERY:
+            return False
+        asked = torch.tensor(int(bool(self.name)))
+        dist.all_reduce(asked, op=dist.ReduceOp.MAX, group=self._group)
+        return bool(asked)
+
+    def error(self, saved: int) -> InterruptedTrainingError:
+        """What to raise, where a checkpoint of ``saved`` steps is on disk."""
+        what = f"stopped by {self.name or 'another process'}; a checkpoint after step {saved} is written"
+        return InterruptedTrainingError(what, hint="the same command with --resume goes on")
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.name:
+            raise InterruptedTrainingError(
+                f"stopped at once by a second {signal.Signals(number).name}; the last checkpoint stands",
+                hint="the same command with --resume goes on",
+            )
+        self.name = signal.Signals(number).name
 
 
 def run_rounds(
@@ -215,7 +273,7 @@ def run_rounds(
     interruption: Interruption,
     progress: Progress,
 ) -> None:
-    """Train until nothing is left to do: a round of steps, a validation, a checkpoint, and again."""
+    """Train to the end, round by round: steps, a validation, a checkpoint."""
     left = training.rounds.total - training.steps_done
     with ticking(progress, left, "training steps") as tick:
         while not training.finished:
@@ -238,7 +296,7 @@ def run_rounds(
             training.losses = LossBuffer(end)
             recorder.record(training, scores, losses, rate, speed)
             if not training.finished and interruption.agreed(0):
-                recorder.wait()
+                recorder.folder.wait()
                 raise interruption.error(end)
 
 
@@ -260,7 +318,7 @@ def _batch_norms(network: nn.Module) -> list[nn.Module]:
 
 
 def seed_dropout(seed: int, device: torch.device) -> None:
-    """Seed what layers draw from: on this device alone, which is cheap enough for every step."""
+    """Seed the random numbers of layers on this device alone, which is cheap enough for every step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)

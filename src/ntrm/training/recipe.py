@@ -1,4 +1,4 @@
-"""How a network is trained: every choice in one checked place, by name, from a file, with single fields changed."""
+"""How a network is trained: a recipe by name or from a file, with single fields changed, and checked."""
 
 from __future__ import annotations
 
@@ -31,10 +31,30 @@ CHOICES = {
     "resident": ("auto", "yes", "no"),
 }
 SWITCHES = ("compile", "replay", "drop_background", "freeze_batch_norm")
+RANGES: dict[str, tuple[float, float]] = {
+    "epochs": (1, 100_000),
+    "steps": (1, 100_000_000),
+    "batch": (1, 65_536),
+    "plateau_patience": (1, 100_000),
+    "early_stopping": (1, 100_000),
+    "validate_every": (1, 100_000_000),
+    "window": (32, 8192),
+    "workers": (0, 256),
+    "learning_rate": (1e-9, 10.0),
+    "weight_decay": (0.0, 10.0),
+    "gradient_clip": (1e-9, 1e9),
+    "warmup": (0.0, 0.9),
+    "plateau_factor": (0.01, 0.99),
+    "coarse": (0.0, 100.0),
+    "balance": (0.0, 1.0),
+    "dice": (0.0, 100.0),
+}
+"""Least and greatest value of a number; fields whose range is of whole numbers take only those."""
 AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full}
-"""What ``augment`` may be called instead of listing its fields."""
+"""Names that ``augment`` may have instead of fields."""
 
 _LENGTH = ("epochs", "steps")
+_OPTIONAL = (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
 _LATER = ("balance", "dice")
 """Fields that recipes written before them do not have."""
 _PAIRS = ("blur_sigma", "jpeg_quality")
@@ -50,7 +70,7 @@ class Recipe:
 
     name: str
     epochs: int | None
-    """Length of the training in passes over the training windows; this or ``steps``."""
+    """Length of the training in passes over the training windows; either this or ``steps``."""
     steps: int | None
     """Length of the training in optimiser steps."""
     batch: int
@@ -59,11 +79,11 @@ class Recipe:
     learning_rate: float
     weight_decay: float
     gradient_clip: float | None
-    """Largest norm of the gradient of all parameters together."""
+    """Maximum norm of the gradient of all parameters together."""
     schedule: str
     """``plateau``: lowered when the validation loss stalls · ``cosine``: to 0 at the end · ``constant``."""
     warmup: float
-    """Share of all steps over which the learning rate rises from 0."""
+    """Fraction of all steps over which the learning rate rises from 0."""
     plateau_factor: float
     plateau_patience: int
     """Validations without better validation loss after which ``plateau_factor`` is applied."""
@@ -81,11 +101,11 @@ class Recipe:
     window: int
     """Side of a window in pixels."""
     overlap: int
-    """Pixels that neighbouring windows share at least."""
+    """Least overlap of neighbouring windows in pixels."""
     drop_background: bool
     """Whether windows without tissue are left out."""
     augment: Mapping[str, Any]
-    """Fields of ``Augment`` that differ from doing nothing."""
+    """Fields of ``Augment`` that differ from no augmentation."""
     weighting: str
     """Where class weights come from."""
     coarse: float
@@ -125,11 +145,10 @@ class Recipe:
                 got=repr(self.encoder_weights),
                 expected="auto, imagenet, none or a file",
             )
-        self._check_length()
         self._check_numbers()
         object.__setattr__(self, "augment", _plain_augment(self.augment))
 
-    def _check_length(self) -> None:
+    def _check_numbers(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise UsageError(
                 "recipe: how long is the training?",
@@ -137,46 +156,21 @@ class Recipe:
                 expected="exactly one of the two",
                 hint="leave the other null",
             )
-
-    def _check_numbers(self) -> None:
-        for field, low, high in (
-            ("epochs", 1, 100_000),
-            ("steps", 1, 100_000_000),
-            ("batch", 1, 65_536),
-            ("plateau_patience", 1, 100_000),
-            ("early_stopping", 1, 100_000),
-            ("validate_every", 1, 100_000_000),
-            ("window", 32, 8192),
-            ("workers", 0, 256),
-        ):
-            self._check_number(field, low, high, whole=True)
-        for field, least, most in (
-            ("learning_rate", 1e-9, 10.0),
-            ("weight_decay", 0.0, 10.0),
-            ("gradient_clip", 1e-9, 1e9),
-            ("warmup", 0.0, 0.9),
-            ("plateau_factor", 0.01, 0.99),
-            ("coarse", 0.0, 100.0),
-            ("balance", 0.0, 1.0),
-            ("dice", 0.0, 100.0),
-        ):
-            self._check_number(field, least, most)
+        for field, (low, high) in RANGES.items():
+            value = getattr(self, field)
+            if value is not None or field not in _OPTIONAL:
+                check_number(f"{field} of a recipe", value, low, high, whole=isinstance(low, int))
         if self.window % 32:
             raise UsageError("recipe: impossible window", got=self.window, expected="a multiple of 32")
-        self._check_number("overlap", 0, self.window - 1, whole=True)
-
-    def _check_number(self, field: str, low: float, high: float, *, whole: bool = False) -> None:
-        optional = field in (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
-        if not (optional and getattr(self, field) is None):
-            check_number(f"{field} of a recipe", getattr(self, field), low, high, whole=whole)
+        check_number("overlap of a recipe", self.overlap, 0, self.window - 1, whole=True)
 
     @property
     def augmentation(self) -> Augment:
-        """``augment`` as the thing that augments."""
+        """The augmentation itself."""
         return _make_augment(self.augment)
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``recipe.yaml`` and JSON; every field, in their order."""
+        """For ``recipe.yaml`` and JSON; every field in order."""
         return asdict(self)
 
 
@@ -186,9 +180,8 @@ FIELDS = tuple(field.name for field in fields(Recipe))
 def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = None) -> Recipe:
     """A recipe by name or from a YAML file, with some fields changed.
 
-    A file lists every field, or says ``base: fast`` (or another name) and lists what differs. ``overrides`` are laid
-    over that; ``augment.flip`` names one field of the augmentation. To set ``steps`` clears ``epochs``, and the other
-    way round.
+    A file lists every field, or says ``base: fast`` (or another name) and lists what differs. ``overrides`` come last;
+    ``augment.flip`` names one field of the augmentation. Setting ``steps`` clears ``epochs`` and vice versa.
 
     >>> load_recipe("fast", {"augment.stain": 0, "epochs": 3}).steps is None
     True
@@ -199,13 +192,13 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
     if base is not None:
         if base not in RECIPES:
             raise choices_error(f"{source}: unknown base", str(base), RECIPES)
-        _lay(values, {key: value for key, value in _read(base).items() if key != "name"}, f"recipe {base}")
-    _lay(values, document, str(source))
-    _lay(values, overrides or {}, "the changes to the recipe")
+        _merge(values, {key: value for key, value in _read(base).items() if key != "name"}, f"recipe {base}")
+    _merge(values, document, str(source))
+    _merge(values, overrides or {}, "the changes to the recipe")
     missing = [field for field in FIELDS if field not in values and field not in _LATER]
     if missing:
         raise DataError(
-            f"{source} is no whole recipe",
+            f"{source} is not a complete recipe",
             got=f"nothing about {', '.join(missing)}",
             hint="add these fields, or a line `base: fast` to take them from there",
         )
@@ -220,7 +213,7 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
     """
     changes: dict[str, object] = {}
     for pair in pairs:
-        key, equals, value = (part.strip() for part in pair.partition("="))
+        key, equals, value = map(str.strip, pair.partition("="))
         if not equals or not key or not value:
             raise UsageError("cannot understand the change", got=pair, expected="key=value, for example batch=8")
         if key in changes:
@@ -230,12 +223,12 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
-    """Write a recipe as a whole file that ``load_recipe`` reads."""
+    """Write a recipe as a file that ``load_recipe`` reads."""
     write_text(path, yaml.safe_dump(recipe.as_dict(), sort_keys=False, allow_unicode=True))
 
 
 def _read(source: str | Path) -> dict[str, Any]:
-    """The document of a recipe: of the package by name, else of a file."""
+    """The document of a recipe of the package, by name, or of a file."""
     if str(source) in RECIPES:
         text = (resources.files("ntrm.training") / "recipes" / f"{source}.yaml").read_text(encoding="utf-8")
     else:
@@ -257,21 +250,19 @@ def _read_file(path: Path) -> str:
         raise DataError(f"cannot read {path}", got=error, hint="save it as text in UTF-8") from error
 
 
-def _lay(values: dict[str, Any], layer: Mapping[Any, object], where: str) -> None:
-    """Put the fields of ``layer`` over those of ``values``; fields of the augmentation one by one."""
-    unknown = [str(key) for key in layer if str(key).partition(".")[0] not in FIELDS or str(key) == "augment."]
+def _merge(values: dict[str, Any], changes: Mapping[Any, object], where: str) -> None:
+    """Put the fields of ``changes`` into ``values``; fields of the augmentation one by one."""
+    unknown = [str(key) for key in changes if key not in FIELDS and not re.fullmatch(r"augment\..+", str(key))]
     if unknown:
         raise choices_error(f"{where}: unknown field of a recipe", ", ".join(unknown), FIELDS)
     for one, other in (_LENGTH, _LENGTH[::-1]):
-        if layer.get(one) is not None and other not in layer:
+        if changes.get(one) is not None and other not in changes:
             values[other] = None
-    # The whole augmentation first, whichever stands first: a single field is then a change to it.
-    for key, value in sorted(layer.items(), key=lambda item: str(item[0]).count(".")):
-        field, _, part = str(key).partition(".")
+    # ``augment`` before ``augment.flip``, whatever their order: a single field is a change to it.
+    for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
+        field, _, inner = key.partition(".")
         if field == "augment":
-            values[field] = {**values.get(field, {}), **({part: value} if part else _augment_fields(value))}
-        elif part:
-            raise choices_error(f"{where}: unknown field of a recipe", str(key), FIELDS)
+            values[field] = {**values.get(field, {}), **({inner: value} if inner else _augment_fields(value))}
         else:
             values[field] = value
 
@@ -284,20 +275,21 @@ def _augment_fields(value: object) -> Mapping[str, Any]:
     return asdict(AUGMENTATIONS[value]())
 
 
-def _plain_augment(given: object) -> dict[str, Any]:
+def _plain_augment(augment: object) -> dict[str, Any]:
     """Checked fields of ``Augment`` in their order, ready for YAML and JSON."""
-    if not isinstance(given, Mapping):
-        raise UsageError("recipe: augment must list fields", got=repr(given), expected="for example {flip: 0.5}")
+    if not isinstance(augment, Mapping):
+        raise UsageError("recipe: augment must list fields", got=repr(augment), expected="for example {flip: 0.5}")
     known = [field.name for field in fields(Augment)]
-    unknown = [str(key) for key in given if key not in known]
+    unknown = [str(key) for key in augment if key not in known]
     if unknown:
         raise choices_error("recipe: unknown field of augment", ", ".join(unknown), known)
-    plain = {key: list(given[key]) if isinstance(given[key], tuple) else given[key] for key in known if key in given}
+    plain = {key: augment[key] for key in known if key in augment}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
     for key, value in plain.items():
-        parts = value if key in _PAIRS and isinstance(value, list) and len(value) == 2 else [value]
-        for part in parts:
-            check_number(f"augment.{key} of a recipe", part, -1e9, 1e9)
-        if key in _PAIRS and len(parts) != 2:
+        numbers = value if key in _PAIRS and isinstance(value, list) and len(value) == 2 else [value]
+        for number in numbers:
+            check_number(f"augment.{key} of a recipe", number, -1e9, 1e9)
+        if key in _PAIRS and len(numbers) != 2:
             raise UsageError(f"impossible augment.{key} of a recipe", got=value, expected="a range such as [0.3, 1.5]")
     _make_augment(plain)
     return plain
@@ -308,7 +300,7 @@ def _make_augment(plain: Mapping[str, Any]) -> Augment:
     return Augment(**settings)
 
 
-# --- YAML as people mean it: plain values only, `no` is a word, `1e-4` is a number, no key twice, no references ---
+# --- YAML with plain values only: `no` is a word, `1e-4` is a number, no key twice, no references ---
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,17 +1,17 @@
-"""A run on disk: who may write into its folder, whether it is the same run, what came out of it, and its provenance.
+"""A run on disk: its folder, whether it is the same run as before, its result and its provenance.
 
-The provenance is everything needed to make a result again, and nothing about who made it.
+The provenance is everything needed to reproduce a result, and nothing about who made it.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
-import math
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,29 +31,20 @@ from ntrm.version import __version__
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
 
 IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "data", "recipe")
-"""What makes two runs the same run: parts of its provenance."""
+"""Keys of the provenance that make two runs the same run."""
 
 _FREE = ("workers", "resident")
-"""Parts of a recipe that do not touch the result."""
+"""Fields of a recipe that do not change the result."""
 
-LIBRARIES = (
-    "torch",
-    "numpy",
-    "scipy",
-    "safetensors",
-    "tifffile",
-    "pillow",
-    "transformers",
-    "timm",
-)
+LIBRARIES = ("torch", "numpy", "scipy", "safetensors", "tifffile", "pillow", "transformers", "timm")
 """Distributions whose version can change a result; the last two where they are installed."""
 
-_PATIENCE_S = 10.0
+_GIT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a training has come to."""
+    """The result of a training."""
 
     folder: Path
     model: Path
@@ -72,18 +63,18 @@ class RunResult:
 
 def read_result(out: Path) -> RunResult | None:
     """The result of a finished run; None where there is none."""
-    before = _read_provenance(out)
-    if before is None or not before.get("finished") or not (out / MODEL / CONFIG).is_file():
+    document = _read_provenance(out)
+    if document is None or not document.get("finished") or not (out / MODEL / CONFIG).is_file():
         return None
     return RunResult(
         folder=out,
         model=out / MODEL,
         finished=True,
-        steps=int(before["steps"]),
-        epochs=float(before["epochs"]),
-        best=dict(before["best"]),
-        seconds=float(before["seconds"]),
-        provenance=before,
+        steps=int(document["steps"]),
+        epochs=float(document["epochs"]),
+        best=dict(document["best"]),
+        seconds=float(document["seconds"]),
+        provenance=document,
     )
 
 
@@ -105,7 +96,7 @@ def check_folder(out: Path, *, resume: bool) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """A training that is about to begin or to go on: everything that decides its result, and where it goes."""
+    """A training that is about to start or to resume: everything that decides its result, and where it goes."""
 
     out: Path
     arch: str
@@ -123,74 +114,67 @@ class Run:
     command: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Make sure that a run that is there already is the very same."""
+        """Make sure that a run that is already in the folder is the same."""
         before = _read_provenance(self.out)
         changes = {} if before is None else differences(before, self.identity())
         if changes:
+            # The name that the user gave may mean another network by now.
+            network = f" (--arch {changes['arch'][0]} is the network of this run)" if "arch" in changes else ""
             raise RefusedError(
                 "the run in this folder is another one",
                 got="; ".join(f"{name} {now}" for name, (_, now) in changes.items()),
                 expected="; ".join(f"{name} {then}" for name, (then, _) in changes.items()),
-                hint=f"give the same settings as before{_same_network(changes)}, or choose a new folder",
+                hint=f"give the same settings as before{network}, or choose a new folder",
             )
 
-    def begin(self, encoder_init: str, init_report: Mapping[str, Any]) -> None:
-        """Write what is known before the first step."""
+    def begin(self, init_report: Mapping[str, Any]) -> None:
+        """Write what is known before the first step: what is run, on which data, by which code, where and when."""
         remove_partials(self.out)
         before = _read_provenance(self.out) or {}
-        document = provenance(
-            command=self.command,
-            recipe=self.recipe,
-            seed=self.seed,
-            device=self.device,
-            parts_fingerprint=self.data,
-            extra={
-                **{key: value for key, value in self.identity().items() if key not in ("seed", "recipe", "data")},
-                "name": self.name,
-                "encoder_init": encoder_init,
-                "init_report": dict(init_report),
-                "sessions": int(before.get("sessions", 0)) + 1,
-                "finished": False,
-                "steps": 0,
-                "epochs": 0.0,
-                "seconds": 0.0,
-                "best": {},
-            },
-        )
-        write_json(self.out / PROVENANCE, document)
+        document = {
+            **{key: value for key, value in self.identity().items() if key not in ("seed", "recipe", "data")},
+            "name": self.name,
+            "encoder_init": init_report["encoder"],
+            "init_report": dict(init_report),
+            "sessions": int(before.get("sessions", 0)) + 1,
+            "finished": False,
+            "steps": 0,
+            "epochs": 0.0,
+            "seconds": 0.0,
+            "best": {},
+            "command": list(self.command),
+            "seed": self.seed,
+            "recipe": self.recipe.as_dict(),
+            "data": self.data,
+            "versions": versions(),
+            "git": git_state(),
+            "device": describe_device(self.device),
+            # Never the machine's name (platform.node), which often is its owner's.
+            "platform": {name: getattr(platform, name)() for name in ("system", "release", "machine")},
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        write_json(self.out / PROVENANCE, json.loads(json.dumps(document, default=_plain)))
         write_recipe(self.recipe, self.out / RECIPE)
 
     def end(self, *, steps: int, epochs: float, best: dict[str, Any], seconds: float, write: bool) -> RunResult:
-        """Write what has come out; only a run whose provenance says so is finished."""
+        """Write the result; only a run whose provenance says so is finished."""
         outcome = {"finished": True, "steps": steps, "epochs": epochs, "seconds": seconds, "best": best}
         if write:
             write_json(self.out / PROVENANCE, {**(_read_provenance(self.out) or {}), **outcome})
         document = _read_provenance(self.out) or {} if write else {}
         return RunResult(self.out, self.out / MODEL, True, steps, epochs, best, seconds, document)
 
-    def request(self) -> dict[str, Any]:
-        """What another process has to be told to train along."""
-        fields = ("out", "arch", "options", "sections", "init", "seed", "name")
-        return {**{name: getattr(self, name) for name in fields}, "recipe": self.recipe.as_dict()}
-
     def identity(self) -> dict[str, Any]:
-        """What a run that goes on with this one must have in common with it."""
+        """What a run that resumes this one must have in common with it."""
         values = {name: getattr(self, name) for name in IDENTITY}
         return {**values, "options": dict(self.options), "recipe": self.recipe.as_dict()}
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What differs between two runs: name → (before, now), single fields of the recipe as ``recipe.batch``."""
-    return {
-        name: (_flat(before).get(name), _flat(now).get(name))
-        for name in sorted(_flat(before).keys() | _flat(now).keys())
-        if _flat(before).get(name) != _flat(now).get(name)
-    }
-
-
-def _same_network(changes: Mapping[str, tuple[Any, Any]]) -> str:
-    """How to ask for the network of before, whose name may mean another one by now."""
-    return f" (--arch {changes['arch'][0]} is the network of this run)" if "arch" in changes else ""
+    old, new = _flat(before), _flat(now)
+    pairs = {name: (old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())}
+    return {name: (then, now) for name, (then, now) in pairs.items() if then != now}
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,9 +185,9 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
         if name in ("recipe", "options") and isinstance(value, dict):
             # A field of a recipe that this version no longer has makes a difference only where it was on.
             flat |= {
-                f"{name}.{key}": each
-                for key, each in value.items()
-                if key not in _FREE and (each or name != "recipe" or key in FIELDS)
+                f"{name}.{key}": inner
+                for key, inner in value.items()
+                if key not in _FREE and (inner or name != "recipe" or key in FIELDS)
             }
         else:
             flat[name] = value
@@ -226,49 +210,15 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
 # --- provenance ---
 
 
-def provenance(
-    *,
-    command: Sequence[str],
-    recipe: Recipe | None,
-    seed: int,
-    device: torch.device,
-    parts_fingerprint: object,
-    extra: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """A JSON document: what was run, on which data, by which code, where and when.
-
-    ``extra`` comes first (what the run is: architecture, options …) and may not replace what stands here. A number
-    that JSON cannot write (NaN, infinity) becomes null.
-    """
-    document = {
-        "command": list(command),
-        "seed": seed,
-        "recipe": None if recipe is None else recipe.as_dict(),
-        "data": parts_fingerprint,
-        "versions": versions(),
-        "git": git_state(),
-        "device": describe_device(device),
-        "platform": _platform(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    twice = sorted(document.keys() & (extra or {}).keys())
-    if twice:
-        raise UsageError("provenance is told twice", got=", ".join(twice), expected=f"other keys than {[*document]}")
-    plain: dict[str, Any] = _plain({**(extra or {}), **document}, "provenance")
-    return plain
-
-
 def versions() -> dict[str, str | None]:
     """Versions of the program, of Python, of CUDA and of the libraries; those that are not installed are left out."""
-    found: dict[str, str | None] = {"ntrm": __version__, "python": platform.python_version()}
+    known: dict[str, str | None] = {"ntrm": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    found["torch"] = torch.__version__  # with its build, which the distribution's version may lack
+        with suppress(importlib.metadata.PackageNotFoundError):
+            known[name] = importlib.metadata.version(name)
+    known["torch"] = torch.__version__  # with its build, which the distribution's version may lack
     cudnn = torch.backends.cudnn.version() if torch.version.cuda else None  # type: ignore[no-untyped-call]
-    return {**found, "cuda": torch.version.cuda, "cudnn": None if cudnn is None else str(cudnn)}
+    return {**known, "cuda": torch.version.cuda, "cudnn": None if cudnn is None else str(cudnn)}
 
 
 def git_state(folder: Path | None = None) -> dict[str, Any] | None:
@@ -290,15 +240,15 @@ def _git(folder: Path, *arguments: str) -> str | None:
         return None
     # Not git's own variables: a hook of another repository names that one there.
     # Without optional locks, `status` leaves the repository as it is.
-    surroundings = {**child_environment(*HOME), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environment = {**child_environment(*HOME), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(  # noqa: S603 - fixed words, no shell
             [program, "-C", str(folder), *arguments],
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE_S,
-            env=surroundings,
+            timeout=_GIT_TIMEOUT_S,
+            env=environment,
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
@@ -315,25 +265,10 @@ def describe_device(device: torch.device) -> dict[str, Any]:
     return {"type": device.type, "name": name, "threads": torch.get_num_threads()}
 
 
-def _platform() -> dict[str, Any]:
-    # Never the machine's name (platform.node), which often is its owner's.
-    return {"system": platform.system(), "release": platform.release(), "machine": platform.machine()}
-
-
-def _plain(value: Any, where: str) -> Any:
-    """``value`` as JSON has it: tuples become lists, paths and numpy's numbers what they stand for."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each, f"{where}.{key}") for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each, where) for each in value]
+def _plain(value: Any) -> Any:
+    """A path, or a number of numpy or torch, as JSON has it."""
     if isinstance(value, Path):
         return str(value)
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # numpy's and torch's numbers
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    try:
-        json.dumps(value)
-    except TypeError as error:
-        raise UsageError(f"{where} cannot be written as JSON", got=type(value).__name__) from error
-    return value
+    if getattr(value, "ndim", None) == 0:
+        return value.item()
+    raise UsageError("an option cannot be written as JSON", got=f"{value!r} ({type(value).__name__})")

@@ -1,9 +1,9 @@
-"""Learning rate, early stopping and which weights to keep: all that a training learns from its validations."""
+"""Learning rate, early stopping and model selection: all that validations decide in a training."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ntrm.training.recipe import Recipe
@@ -34,14 +34,10 @@ class Rounds:
         """
         return min(self.total, (step // self.length + 1) * self.length)
 
-    def left(self, step: int) -> int:
-        """Rounds that are not finished after ``step`` steps."""
-        return -(-self.total // self.length) - step // self.length if step < self.total else 0
-
 
 @dataclass(frozen=True)
 class Course:
-    """What the validations so far have decided. A number that is no number is never better than another."""
+    """What the validations so far have decided. NaN is never better than another loss."""
 
     lowest: float = math.inf
     """Lowest validation loss."""
@@ -50,7 +46,7 @@ class Course:
     reductions: int = 0
     """How often the learning rate was lowered."""
     patience: int = 0
-    """Validations since then or since the lowest loss, whichever came last."""
+    """Validations since then or since the lowest loss, whichever is later."""
 
     def after(self, loss: float, recipe: Recipe) -> Course:
         """The course after one more validation."""
@@ -65,13 +61,9 @@ class Course:
         """Whether the training ends early."""
         return recipe.early_stopping is not None and self.stale >= recipe.early_stopping
 
-    def as_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return asdict(self)
-
 
 def learning_rate(recipe: Recipe, step: int, total: int, reductions: int = 0) -> float:
-    """Learning rate of a step (from 0): a straight warm-up, then what the schedule says."""
+    """Learning rate of a step (from 0): a linear warm-up, then the schedule."""
     warm = math.ceil(recipe.warmup * total)
     if step < warm:
         return recipe.learning_rate * (step + 1) / warm
@@ -86,8 +78,7 @@ def is_better(keep: str, new: dict[str, Any], kept: dict[str, Any] | None) -> bo
     """Whether the weights of a validation replace those kept so far: ``keep`` is ``loss``, ``iou`` or ``last``."""
     if kept is None or keep == "last":
         return True
-    sign = -1.0 if keep == "loss" else 1.0
-    now, before = (None if scores[keep] is None else sign * float(scores[keep]) for scores in (new, kept))
-    if now is None or math.isnan(now):
-        return False
-    return before is None or math.isnan(before) or now > before
+    now, before = (math.nan if scores[keep] is None else float(scores[keep]) for scores in (new, kept))
+    if math.isnan(now) or math.isnan(before):
+        return not math.isnan(now)
+    return now < before if keep == "loss" else now > before

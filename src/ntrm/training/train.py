@@ -1,8 +1,14 @@
-"""One training, from a dataset on disk to a model folder that loads anywhere."""
+"""One training, from a dataset on disk to a model folder that loads anywhere.
+
+As a module this is one of the other processes of a training with ``--num-devices``, started by ``ddp``.
+"""
 
 from __future__ import annotations
 
 import gc
+import json
+import sys
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +17,8 @@ from typing import Any
 
 import torch
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import NtrmError, RefusedError, UsageError
+from ntrm.core.processes import end_with_parent
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_splits
@@ -22,12 +29,11 @@ from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.data import StepPlan, TileStore, class_pixels
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
 from ntrm.training.device import training_precision, tuned
-from ntrm.training.interruption import Interruption
-from ntrm.training.loop import Training, run_rounds
+from ntrm.training.log import CHECKPOINTS, Recorder
+from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import Recipe, load_recipe
-from ntrm.training.recorder import CHECKPOINTS, Recorder
 from ntrm.training.run import MODEL, Run, RunResult, check_folder, read_result
-from ntrm.training.transfer import InitReport, build_network
+from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
 Say = Callable[[str], None]
@@ -60,29 +66,29 @@ def train(
 ) -> RunResult:
     """Train a network and write the run to ``out``.
 
-    The training is a function of architecture, options, data, recipe and seed. Stopped by a signal it raises
-    ``InterruptedTrainingError``; called again with ``resume`` it goes on, and comes to the same end.
+    The result is a function of architecture, options, data, recipe and seed. Stopped by a signal, the training raises
+    ``InterruptedTrainingError``; called again with ``resume`` it continues and ends with the same result.
 
     Args:
         data: dataset folder.
         out: folder of the run, new or empty unless ``resume``.
         arch: name of an architecture; the run and its model name the network that ``ntrm`` stands for.
-        recipe: how to train, by name, as a YAML file, or what ``load_recipe`` made of one with some fields changed.
+        recipe: how to train: a name, a YAML file, or a result of ``load_recipe``.
         resolution: resolution level, needed only where several are present.
-        splits: what ``ntrm data split`` wrote; the dataset's own splits if not given.
+        splits: what ``ntrm data split`` wrote; by default the dataset's own splits.
         options: options of the architecture.
         init: a trained model to start from.
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.
         num_devices: processes on this machine, one for each device. Without ``torchrun`` or ``srun`` this process
-            starts the others; they know the networks of the package alone.
-        resume: go on with the run in ``out`` if there is one.
-        name: of the model; the architecture's if not given.
+            starts the others; they know only the networks of the package.
+        resume: continue the run in ``out`` if there is one.
+        name: of the model; by default the architecture's.
         command: for the provenance.
         pictures: whether to draw curves and examples.
-        progress: where steps are shown.
-        say: where validation scores and notes go, a line each.
+        progress: shows the steps.
+        say: called with each validation score and note, a line each.
 
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
@@ -96,7 +102,7 @@ def train(
         check_folder(Path(out), resume=resume)
     training_precision(recipe, launch.device)
     parts = open_splits(Path(data), resolution=resolution, splits=None if splits is None else Path(splits))
-    training, validation = _part(parts, "train"), _part(parts, "val")
+    training, validation = _split(parts, "train"), _split(parts, "val")
     training = training if sections is None else few_sections(training, sections)
     run = Run(
         out=Path(out),
@@ -122,21 +128,24 @@ def train(
     with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
         torch.manual_seed(seed)
         network, report = build_network(arch, parts.schema, options=options, recipe=recipe, init=init)
-        for note in report.notes:
+        init_report = report.as_dict()
+        del report  # and with it the tensors of a trained model
+        for note in init_report["notes"]:
             say(note)
         network.describe(
             mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
         )
-        request = run.request() | {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
-        request |= {"device": device, "num_devices": num_devices}
+        request = {name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")}
+        request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
+        request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
         _check_known(network, launch)
         with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-            return _Session(run, joined, pictures, progress, say).train(network, report, training, validation)
+            return _Session(run, joined, pictures, progress, say).train(network, init_report, training, validation)
 
 
 @dataclass(frozen=True)
 class _Session:
-    """The heavy part of a training, from the first window to the model."""
+    """A training from the first window to the model."""
 
     run: Run
     launch: Launch
@@ -145,47 +154,50 @@ class _Session:
     say: Say
 
     def train(
-        self, network: SegmentationModel, report: InitReport, training: Dataset, validation: Dataset
+        self, network: SegmentationModel, init_report: dict[str, Any], training: Dataset, validation: Dataset
     ) -> RunResult:
         recipe, launch, run = self.run.recipe, self.launch, self.run
         windows = self._store(training, recipe.overlap, recipe.drop_background)
-        seen = self._store(validation)
-        plan = self._plan(windows, seen)
+        validation_windows = self._store(validation)
+        plan = self._plan(windows, validation_windows)
         frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else None
         state = None
         if launch.leads:
-            # Not sooner: whoever stops the reading of a large dataset leaves no half-begun run behind.
-            run.begin(report.encoder, report.as_dict())
+            # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
+            run.begin(init_report)
             state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
         with Interruption() as interruption, connected(launch), warnings.catch_warnings():
-            # Gradients of grouped convolutions are laid out otherwise than their weights: a copy, no fault.
+            # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
             warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
             interruption.connect()
             state = from_first(state)
             current = Training(network, recipe, plan, launch.device, frequencies=frequencies)
-            tiles = seen.tiles if self.pictures else None
+            tiles = validation_windows.tiles if self.pictures else None
             recorder = Recorder(run.out, leads=launch.leads, state=state, examples=tiles, say=self.say)
             try:
                 if state is not None:
                     current.restore(state)
                     self.say(f"going on after step {current.steps_done:,}")
                 elif run.init is not None and recipe.keep == "iou":
-                    # Few sections may do a trained model more harm than good. By loss the start cannot be compared:
-                    # the weights of classes change in the course of a training.
-                    recorder.record_start(current, current.validate(seen))
+                    # Few sections may do a trained model more harm than good. The loss of the start cannot be compared:
+                    # class weights change during a training.
+                    recorder.record_start(current, current.validate(validation_windows))
                 if not current.finished:
-                    run_rounds(current, windows, seen, recorder, interruption, self.progress)
+                    run_rounds(current, windows, validation_windows, recorder, interruption, self.progress)
             finally:
                 recorder.close()
         result = self._finish(current, recorder)
-        del current, windows, seen
-        release_memory(launch.device)
+        del current, windows, validation_windows
+        if launch.device.type == "cuda":
+            # CUDA graphs, and what errors refer to, hold memory until they are collected.
+            gc.collect()
+            torch.cuda.empty_cache()
         return result
 
-    def _store(self, part: Dataset, overlap: int = 0, drop_background: bool = False) -> TileStore:
+    def _store(self, sections: Dataset, overlap: int = 0, drop_background: bool = False) -> TileStore:
         recipe, progress = self.run.recipe, self.progress
         tiles = TileDataset(
-            part, size=recipe.window, overlap=overlap, drop_background=drop_background, progress=progress
+            sections, size=recipe.window, overlap=overlap, drop_background=drop_background, progress=progress
         )
         return TileStore(tiles, self.launch.device, resident=recipe.resident, workers=recipe.workers, progress=progress)
 
@@ -206,10 +218,10 @@ class _Session:
         return plan
 
     def _finish(self, training: Training, recorder: Recorder) -> RunResult:
-        """The kept weights become the model."""
+        """Write the selected weights as the model."""
         run, network = self.run, training.network
         if self.launch.leads:
-            weights = recorder.folder.kept_weights({"kept": recorder.kept})
+            weights = recorder.folder.kept_weights(recorder.kept)
             if weights is not None:
                 network.load_state_dict(weights)
             network.cpu().eval().save_pretrained(run.out / MODEL)
@@ -225,14 +237,7 @@ class _Session:
         )
 
 
-def release_memory(device: torch.device) -> None:
-    """Give a GPU's memory back: what was recorded, and what errors hold, stays until it is collected."""
-    if device.type == "cuda":
-        gc.collect()
-        torch.cuda.empty_cache()
-
-
-def _part(parts: DatasetSplits, split: str) -> Dataset:
+def _split(parts: DatasetSplits, split: str) -> Dataset:
     if not any(case.split == split for case in parts.dataset):
         raise RefusedError(
             f"{parts.dataset.root}: no section is in the split {split}",
@@ -243,7 +248,7 @@ def _part(parts: DatasetSplits, split: str) -> Dataset:
 
 
 def _check_known(network: SegmentationModel, launch: Launch) -> None:
-    """Processes that are started here have not run the caller's own code."""
+    """Refuse a network of the caller's own code, which processes that are started here have not run."""
     if launch.world > 1 and not launch.meeting and not type(network).__module__.startswith("ntrm."):
         raise UsageError(
             "processes that are started here do not know this network",
@@ -251,3 +256,22 @@ def _check_known(network: SegmentationModel, launch: Launch) -> None:
             expected="a network of ntrm",
             hint="start your program with torchrun",
         )
+
+
+def main() -> int:
+    """Train as one of the other processes; the arguments come as a line of JSON on standard input."""
+    request = json.loads(sys.stdin.buffer.readline())
+    end_with_parent()
+    try:
+        train(**{**request, "recipe": Recipe(**request["recipe"])})
+    except NtrmError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except Exception:  # noqa: BLE001 - the first process reports what ended this one, whatever it was
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,11 +4,12 @@ import json
 import numpy as np
 import pytest
 import torch
-from tests.evaluation.small import ByColour, count, of_test, scores_of
+from tests.evaluation.small import ByColour, count, draw_mask, of_test, scores_of
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
-from ntrm.evaluation import writing
+from ntrm.evaluation import result
 from ntrm.evaluation.evaluate import evaluate
+from ntrm.evaluation.result import most_changed
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 def test_files_hold_what_others_read(data, sections, tmp_path):
     out = tmp_path / "out"
     found = evaluate(ByColour(), data, out, device="cpu")
-    assert {path.name for path in out.iterdir()} == set(writing.FILES)
+    assert {path.name for path in out.iterdir()} == set(result.FILES)
     with np.load(out / "confusions.npz", allow_pickle=False) as arrays:
         assert arrays["names"].tolist() == ["s0", "s1", "s2"]
         assert arrays["patients"].tolist() == ["p0", "p0", "p1"]
@@ -56,7 +57,7 @@ def test_metrics_come_last_and_a_broken_run_can_be_repeated(data, tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(writing, "write_json", stop)
+        patched.setattr(result, "write_json", stop)
         with pytest.raises(KeyboardInterrupt):
             evaluate(ByColour(coarse=False), data, out, device="cpu", pictures=False)
     assert not (out / "metrics.json").exists(), "old scores beside new tables"
@@ -81,10 +82,30 @@ def test_a_failed_evaluation_leaves_the_earlier_one(data, tmp_path):
 
 def test_without_a_coarse_head_there_is_no_improvement(data, tmp_path):
     out = tmp_path / "out"
-    evaluate(ByColour(), data, out, device="cpu")
+    out.mkdir()
+    (out / "improvement.png").write_bytes(b"of an earlier evaluation")
     found = evaluate(ByColour(coarse=False), data, out, device="cpu").as_dict()
     assert found["coarse"] is found["claims"]["scc_false_positives"]["coarse"] is None
     assert {counts["corrected"] for counts in found["interfaces"].values()} == {None}
     assert not (out / "improvement.png").exists(), "the picture of the earlier evaluation is still there"
     with np.load(out / "confusions.npz") as arrays:
         assert "coarse" not in arrays
+
+
+@pytest.mark.parametrize(("shape", "side"), [((40, 60), 16), ((40, 60), 15), ((10, 60), 32), ((5, 7), 64)])
+def test_the_field_with_the_most_changes_is_found(shape, side, random):
+    truth = draw_mask(random, *shape, ignored=0.1)
+    coarse, final = (np.where(random.random(shape) < 0.8, truth, 0).astype(np.uint8) for _ in range(2))
+    rows, columns = most_changed(truth, coarse, final, side)
+    changed = ((coarse == truth) != (final == truth)) & (truth != 255)
+    high, wide = min(side, shape[0]), min(side, shape[1])
+    assert (rows.stop - rows.start, columns.stop - columns.start) == (high, wide)
+    assert min(rows.start, columns.start) >= 0
+    assert rows.stop <= shape[0]
+    assert columns.stop <= shape[1]
+    best = max(
+        changed[top : top + high, left : left + wide].sum()
+        for top in range(shape[0] - high + 1)
+        for left in range(shape[1] - wide + 1)
+    )
+    assert changed[rows, columns].sum() == best

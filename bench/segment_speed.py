@@ -67,7 +67,7 @@ STAGES = {
     "network": ("ntrm.inference.predictor", "Predictor.probabilities"),
     "read (beside)": ("ntrm.inference.wsi_inference", "read_tile"),
     "write (beside)": ("ntrm.inference.mask_store", "BandStore.append"),
-    "files": ("ntrm.pipeline.slide", "derive"),
+    "files": ("ntrm.pipeline.slide", "write_outputs"),
     "regions (in files)": ("ntrm.pipeline.outputs", "scan_slide"),
     "measure (in files)": ("ntrm.pipeline.outputs", "measure_pieces"),
     "overlay (in files)": ("ntrm.pipeline.outputs", "write_overlays"),

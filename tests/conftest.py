@@ -1,5 +1,6 @@
 """Fixtures for every test: random inputs that only its name decides, so that one commit has one verdict."""
 
+import gc
 import os
 import random as plain
 import signal
@@ -22,9 +23,20 @@ LONGEST = (
     "training/test_ddp.py",
     "service/test_serve.py",
     "training/test_resume.py",
-    "cli/test_phantom_and_demo.py",
+    "cli/test_demo.py",
 )
 """Files with a test that takes ten seconds or more."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Imports and thousands of tests make millions of objects that stay: looking for garbage among them takes time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

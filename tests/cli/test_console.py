@@ -10,6 +10,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ntrm.cli.console import Console, command, prepare_streams
+from ntrm.cli.options import keep_freed_memory
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
 runner = CliRunner()
@@ -28,7 +29,7 @@ def app_that(action) -> typer.Typer:
 
 
 @pytest.mark.parametrize("kind", [NtrmError, DataError, UsageError, RefusedError])
-def test_errors_become_exit_codes_with_the_mend_on_stderr(kind):
+def test_errors_become_exit_codes_with_the_hint_on_stderr(kind):
     def fail(name, console):
         raise kind("broken [thing]", got="[red]", expected="good", hint="fix it")
 
@@ -173,3 +174,13 @@ def test_a_stream_that_was_closed_before_the_start_takes_everything(monkeypatch)
         Console(json=True).result({"name": STRANGE}, print)
         Console().result({}, lambda to: to.print(STRANGE))
         assert sys.stdout is nowhere
+
+
+@pytest.mark.parametrize(("said", "used"), [(None, "1000"), ("10", "10")])
+def test_freed_memory_is_kept_a_second_unless_the_user_says_otherwise(monkeypatch, said, used):
+    name = "MIMALLOC_PURGE_DELAY"
+    monkeypatch.setenv(name, said or "")  # put back to what it was, whatever happens
+    if said is None:
+        monkeypatch.delenv(name)
+    keep_freed_memory()
+    assert os.environ[name] == used

@@ -1,10 +1,13 @@
 import json
 
 import pytest
+from tests.evaluation import gaussians
+from tests.evaluation.evaluations import confusions, truth_counts, write_evaluation
 from tests.evaluation.small import ByColour, draw_sections, write_dataset
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
+from ntrm.data.split import open_splits
 from ntrm.models.registry import ARCHITECTURES
 
 runner = CliRunner()
@@ -52,3 +55,98 @@ def test_what_is_wrong_is_told_with_the_exit_code(words, tmp_path):
     refused = runner.invoke(app, words)
     assert refused.exit_code == 3
     assert "no evaluation" in refused.stderr
+
+
+@pytest.fixture
+def calibration(tmp_path, random, monkeypatch):
+    gaussians.register(monkeypatch)
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+    shapes = {("one", "train"): (32, 32), ("two", "val"): (90, 90), ("three", "test"): (32, 32)}
+    gaussians.write_sections(tmp_path / "data", random, shapes)
+    gaussians.make_network(open_splits(tmp_path / "data").schema, 3.0).save_pretrained(tmp_path / "model")
+    return [
+        "calibrate",
+        "--model",
+        str(tmp_path / "model"),
+        "--data",
+        str(tmp_path / "data"),
+        "--device",
+        "cpu",
+        "--no-pictures",
+    ]
+
+
+def test_people_read_before_and_after(calibration, tmp_path):
+    result = runner.invoke(app, calibration)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "calibration" / "calibration.json").read_text())
+    assert f"temperature {found['temperature']:.4g} (it was 1)" in result.stdout
+    for side in ("before", "after"):
+        assert f"{found[side]['expected_calibration_error']:.4f}" in result.stdout
+    assert "written:" in result.stderr
+
+
+def test_json_holds_the_stored_temperature(calibration, tmp_path):
+    result = runner.invoke(app, [*calibration, "--json", "--quiet", "--out", str(tmp_path / "findings")])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert document["temperature"] == config["temperature"] == pytest.approx(3, rel=0.2)
+    assert document["out"] == str(tmp_path / "findings")
+
+
+def test_a_wrong_split_and_the_bundled_model_are_refused(calibration, tmp_path):
+    found = runner.invoke(app, [*calibration, "--split", "nonsense"])
+    assert found.exit_code == 2
+    assert "no such split" in found.stderr
+    calibration[2] = "bundled"
+    refused = runner.invoke(app, calibration)
+    assert refused.exit_code == 3
+    assert "copy it first" in refused.stderr
+
+
+@pytest.fixture
+def outs(tmp_path, random):
+    truth = truth_counts(random, sections=16)
+    return [
+        str(write_evaluation(tmp_path / f"{arch}-{seed}", confusions(random, truth, skill), arch=arch, seed=seed))
+        for arch, skill in (("good", 0.9), ("bad", 0.5))
+        for seed in (0, 1)
+    ]
+
+
+def test_people_read_a_table_and_a_verdict(outs):
+    result = runner.invoke(app, ["compare", *outs, "--draws", "200"])
+    assert result.exit_code == 0, result.output
+    assert "Mean IoU over 16 sections of 8 patients" in result.stdout
+    assert "good scores higher than bad (+" in result.stdout
+    assert "2 and 2 training seeds" in result.stdout
+
+
+def test_json_and_the_file_are_the_same_document(outs, tmp_path):
+    path = tmp_path / "found.json"
+    result = runner.invoke(
+        app, ["compare", *outs, "--json", "--draws", "200", "--measure", "accuracy", "--out", str(path)]
+    )
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document == json.loads(path.read_text())
+    assert document["measure"] == "accuracy"
+    assert document["draws"] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--out", "found.txt"], 2, ".csv or .json"),
+        (["--measure", "f1"], 2, "one of iou, dice, accuracy"),
+        (["--draws", "3"], 2, "impossible number of draws"),
+        (["--reference", "worst"], 2, "not among the models"),
+        (["nowhere"], 1, "holds no evaluation"),
+    ],
+)
+def test_wrong_use_of_compare_is_refused(outs, arguments, code, said):
+    result = runner.invoke(app, ["compare", *outs, *arguments])
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert result.stdout == ""

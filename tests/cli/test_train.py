@@ -1,14 +1,17 @@
 import json
 import os
 import signal
+from importlib.util import find_spec
 
 import pytest
+import torch
 from tests.training.small_data import SETTINGS, Tiny, write_small
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
+from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.hub import load
-from ntrm.models.registry import ARCHITECTURES
+from ntrm.models.registry import ARCHITECTURES, create
 
 runner = CliRunner()
 
@@ -116,3 +119,53 @@ def test_a_field_of_the_recipe_given_as_an_option_is_told_apart(asked):
     result = runner.invoke(app, ["train", "--data", "x", "--out", "y", asked, "3"])
     assert result.exit_code == 2
     assert f"--set {FIELDS[asked]}=VALUE" in " ".join(result.output.split())
+
+
+with_onnx = pytest.mark.skipif(
+    not (find_spec("onnxruntime") and find_spec("onnxscript")), reason="extra export is not installed"
+)
+
+
+class Small(SegmentationModel):
+    """One convolution, so that the command and not the network is what takes time."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, classes, 1)
+
+    def segment(self, x, *, coarse, graph):
+        return Segmentation(self.conv(x))
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    monkeypatch.setitem(ARCHITECTURES, "small", Small)
+    create("small", 4).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@with_onnx
+def test_json_tells_where_the_file_is_and_how_close(model, tmp_path):
+    path = tmp_path / "network.onnx"
+    result = runner.invoke(app, ["export", "--model", str(model), "--onnx", str(path), "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["path"] == str(path)
+    assert path.is_file()
+    assert document["agreement"] == 1
+    assert document["weights_sha256"] == json.loads((model / "config.json").read_text())["weights_sha256"]
+
+
+@with_onnx
+def test_people_read_input_outputs_and_the_comparison(model, tmp_path):
+    result = runner.invoke(app, ["export", "--model", str(model), "--onnx", str(tmp_path / "network.onnx")])
+    assert "(B, 3, 256, 256) → final" in result.stdout
+    assert "100.00% of the pixels agree" in " ".join(result.stdout.split())
+
+
+@with_onnx
+def test_a_model_that_is_not_there_is_refused(tmp_path):
+    result = runner.invoke(app, ["export", "--model", str(tmp_path / "nowhere"), "--onnx", str(tmp_path / "x.onnx")])
+    assert result.exit_code == 1
+    assert "no such model" in result.stderr
+    assert not (tmp_path / "x.onnx").exists()

@@ -15,8 +15,10 @@ from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.registry import ARCHITECTURES, create
 
-onnxruntime = pytest.importorskip("onnxruntime", reason="extra export is not installed")
-pytest.importorskip("onnxscript", reason="extra export is not installed")
+pytestmark = pytest.mark.skipif(
+    not (importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnxscript")),
+    reason="extra export is not installed",
+)
 
 __all__ = ["shallow"]
 
@@ -41,6 +43,8 @@ class Small(SegmentationModel):
 
 
 def opened(path):
+    import onnxruntime
+
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 

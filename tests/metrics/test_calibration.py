@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
 from tests.reference.calibration_counts import calibration_counts
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
@@ -39,6 +38,8 @@ def fit(logits, truth):
 
 @pytest.mark.parametrize("bins", [1, 10, 15])
 def test_expected_error_is_torchmetrics(random, bins):
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
     logits, truth = draw(random)
     probabilities = special.softmax(logits, axis=1)
     known, labels = rows(probabilities, truth)

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.metrics.confusion import confusion, confusion_tensor, scatter_pairs
@@ -41,6 +40,8 @@ def test_counts_as_a_loop_does(seed, classes, dtype):
 
 
 def test_is_torchmetrics_matrix(random):
+    from torchmetrics.functional.classification import multiclass_confusion_matrix
+
     truth, prediction = draw(random, 12, size=(3, 64, 64))
     expected = multiclass_confusion_matrix(
         torch.from_numpy(prediction).long(), torch.from_numpy(truth).long(), num_classes=12, ignore_index=255

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torchmetrics.functional import classification
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
@@ -73,6 +72,8 @@ def test_absent_classes_by_hand():
 
 
 def test_agrees_with_torchmetrics_where_every_class_occurs(random):
+    from torchmetrics.functional import classification  # slow to import, and every process would at collection
+
     classes = 12
     truth, prediction = random.integers(classes, size=(2, 4000))
     truth[:classes] = prediction[:classes] = np.arange(classes)

@@ -7,7 +7,7 @@ from tests.paper.test_result_tables import facts
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.split import open_splits
 from ntrm.paper import result_tables
-from ntrm.paper.figures import Drawn, choose_windows, draw_ablation, draw_resolutions
+from ntrm.paper.figures import FigureFile, choose_windows, draw_ablation, draw_resolutions
 
 
 def test_one_window_for_each_cancer_of_the_test_part_with_the_most_tissues(stripes):
@@ -49,9 +49,9 @@ def test_classes_without_cancers_show_sections_with_the_most_classes(stripes):
 
 def test_every_figure_that_the_paper_has_stands_beside_our_words_for_it(tmp_path):
     for name in ("pipeline", "architecture", "trm", "qualitative", "improvement", "resolutions"):
-        assert Drawn(name, tmp_path, "").paper.startswith("The paper")
-    assert Drawn("ablation", tmp_path, "").paper == "The paper has no ablation."
-    assert Drawn("dataset", tmp_path, "").paper == ""
+        assert FigureFile(name, tmp_path, "").paper.startswith("The paper")
+    assert FigureFile("ablation", tmp_path, "").paper == "The paper has no ablation."
+    assert FigureFile("dataset", tmp_path, "").paper == ""
 
 
 def test_figures_without_enough_to_show_are_left_out(tmp_path):

@@ -25,12 +25,11 @@ def test_all_systems_the_control_and_every_factor_are_planned_once_for_each_seed
 def test_every_factor_is_a_network_and_differs_from_the_paper_in_one_option():
     base = create("ntrm-paper", 12, width=0.125).relation.config.__dict__
     for factor in FACTORS:
-        ((name, value),) = factor.options
-        network = create("ntrm-paper", 12, width=0.125, **dict(factor.options))
+        network = create("ntrm-paper", 12, width=0.125, **{factor.option: factor.value})
         changed = network.relation.config.__dict__
         differing = {key for key in base if base[key] != changed[key]}
-        assert differing == (set() if name == "coarse" else {name})
-        assert network.coarse_from == (value if name == "coarse" else "e5")
+        assert differing == (set() if factor.option == "coarse" else {factor.option})
+        assert network.coarse_from == (factor.value if factor.option == "coarse" else "e5")
 
 
 def test_the_control_matches_the_factor_that_it_shares():

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from ntrm.cli.main import app
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import holding
-from ntrm.paper.child_run import work
 from ntrm.paper.plan import describe
 from ntrm.paper.reproduce import reproduce
 from ntrm.paper.request import Request
+from ntrm.paper.runner import run_job
 from ntrm.training.recipe import parse_overrides
 
 pytestmark = pytest.mark.slow
@@ -93,10 +93,10 @@ def do_two(data, out):
     request = Request(data, out, ARCHS, ("10x",), (0,), overrides=overrides, options=options, ablation=False)
     plan = request.plan({level: each.fingerprint for level, each in request.gather().items()})
     jobs = {job.variant.arch: job for job in plan.jobs}
-    request.workspace.describe(describe(plan))
+    request.describe(describe(plan))
     for arch in ("unet-resnet18", "ntrm-control"):  # a process of their own would spend its time importing
-        task = request.workspace.task(jobs[arch], data, None, boundaries=True, pictures=False)
-        work({**task.document, "device": "cpu", "jobs": 1})
+        task = request.task(jobs[arch], boundaries=True, pictures=False)
+        run_job({**task.document, "device": "cpu", "jobs": 1})
     return jobs
 
 

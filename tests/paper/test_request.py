@@ -9,7 +9,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.models import weights
 from ntrm.models.encoders import ResNetEncoder
-from ntrm.paper.request import Request, Workspace, dry_run, encoder_init, parse_seeds
+from ntrm.paper.request import Request, dry_run, encoder_init, parse_seeds
 from ntrm.training.recipe import load_recipe
 
 
@@ -39,22 +39,23 @@ def test_options_must_be_plain(stripes, tmp_path):
         dry_run(request(stripes, tmp_path, options={"width": [1]}))
 
 
-@pytest.mark.parametrize("named", ["auto", "imagenet"])
-def test_encoders_start_from_imagenet_where_the_weights_are_there(named, tmp_path, monkeypatch):
+def test_encoders_start_from_imagenet_where_the_weights_are_there(tmp_path, monkeypatch):
     from safetensors.torch import save_file
 
+    recipes = [load_recipe("fast", {"encoder_weights": named}) for named in ("auto", "imagenet")]
     monkeypatch.setenv("NTRM_WEIGHTS", str(tmp_path))
-    recipe = load_recipe("fast", {"encoder_weights": named})
-    assert encoder_init("unet-resnet18", {}, recipe, SKIN) == "scratch"
+    assert {encoder_init("unet-resnet18", {}, recipe, SKIN) for recipe in recipes} == {"scratch"}
     state = {key: value.contiguous() for key, value in ResNetEncoder("resnet18", 1.0).state_dict().items()}
-    save_file(state, tmp_path / "resnet18-imagenet.safetensors")
+    path = tmp_path / "resnet18-imagenet.safetensors"
+    save_file(state, path)
     assert weights.weights_folder() == tmp_path
-    assert encoder_init("unet-resnet18", {}, recipe, SKIN) == "imagenet"
-    assert encoder_init("unet-resnet18", {"width": 0.125}, recipe, SKIN) == "scratch"
-    assert encoder_init("attention-unet", {"width": 0.125}, recipe, SKIN) == "scratch"
-    given = load_recipe("fast", {"encoder_weights": str(tmp_path / "resnet18-imagenet.safetensors")})
-    assert encoder_init("unet-resnet18", {}, given, SKIN) == "file"
-    assert encoder_init("attention-unet", {"width": 0.125}, given, SKIN) == "scratch"
+    assert {encoder_init("unet-resnet18", {}, recipe, SKIN) for recipe in recipes} == {"imagenet"}
+    for recipe in recipes:
+        assert encoder_init("unet-resnet18", {"width": 0.125}, recipe, SKIN) == "scratch"
+        assert encoder_init("attention-unet", {"width": 0.125}, recipe, SKIN) == "scratch"
+    from_file = load_recipe("fast", {"encoder_weights": str(path)})
+    assert encoder_init("unet-resnet18", {}, from_file, SKIN) == "file"
+    assert encoder_init("attention-unet", {"width": 0.125}, from_file, SKIN) == "scratch"
 
 
 def test_a_wrong_option_is_no_missing_file():
@@ -74,41 +75,42 @@ def test_a_folder_without_data_is_refused(tmp_path):
 
 
 def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
-    Workspace(tmp_path / "new").claim()
+    Request(tmp_path, tmp_path / "new").claim()
     (tmp_path / "mine").mkdir()
-    Workspace(tmp_path / "mine").claim()
+    mine = Request(tmp_path, tmp_path / "mine")
+    mine.claim()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     with pytest.raises(RefusedError, match="no reproduction"):
-        Workspace(tmp_path / "mine").claim()
-    Workspace(tmp_path / "mine").describe({})
-    Workspace(tmp_path / "mine").claim()
+        mine.claim()
+    mine.describe({})
+    mine.claim()
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder"):
-        Workspace(tmp_path / "file").claim()
+        Request(tmp_path, tmp_path / "file").claim()
 
 
 def test_a_task_says_everything_and_its_commands_do_the_same_by_hand(tmp_path):
     plan = tiny_plan(archs=("ntrm-paper",), options={"width": 0.125})
-    workspace = Workspace(tmp_path)
+    wanted = Request(tmp_path / "data", tmp_path, split_file=tmp_path / "splits.csv")
     job = plan.job(next(row.variant for row in plan.ablation if row.factor.name == "boundary off"), 1)
-    task = workspace.task(job, tmp_path / "data", tmp_path / "splits.csv", boundaries=True, pictures=False)
+    task = wanted.task(job, boundaries=True, pictures=False)
     assert load_recipe(task.document["recipe"]) == job.recipe
     assert task.document["options"] == {"boundary": False, "width": 0.125}
     train = get_command(app).commands["train"]
     given = train.make_context("train", task.document["command"][2:]).params
     assert (given["arch"], given["seed"], str(given["resolution"])) == ("ntrm-paper", 1, "10x")
     assert set(given["option"]) == {"boundary=false", "width=0.125"}
-    assert given["out"] == workspace.run(job)
+    assert given["out"] == wanted.run(job)
     evaluate = get_command(app).commands["evaluate"]
     given = evaluate.make_context("evaluate", task.document["evaluate_command"][2:]).params
     assert given["splits"] == tmp_path / "splits.csv"
-    assert given["model"] == str(workspace.run(job) / "model")
+    assert given["model"] == str(wanted.run(job) / "model")
     assert shlex.join(task.document["command"]).startswith("ntrm train --arch ntrm-paper")
 
 
 def test_jobs_of_one_recipe_share_its_file(tmp_path):
     plan = tiny_plan(imagenet=("ntrm-paper",), ablation=False)
-    workspace = Workspace(tmp_path)
-    files = {(workspace.recipe(job), job.recipe.encoder_weights) for job in plan.jobs}
+    wanted = Request(tmp_path / "data", tmp_path)
+    files = {(wanted.recipe_file(job), job.recipe.encoder_weights) for job in plan.jobs}
     assert len(files) == 2
     assert {weights for _, weights in files} == {"imagenet", "none"}

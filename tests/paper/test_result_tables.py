@@ -29,11 +29,12 @@ def facts(level, pixels=1_000_000):
     )
 
 
-@pytest.fixture
-def results(tmp_path, random):
-    plan = tiny_plan(levels=("10x", "5x"))
-    write_all(tmp_path, plan, random, accuracy=lambda job: 0.7 if job.variant.arch == "ntrm-paper" else 0.6)
-    return read(tmp_path, plan)
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    plan, root = tiny_plan(levels=("10x", "5x")), tmp_path_factory.mktemp("results")
+    random = np.random.default_rng(1)
+    write_all(root, plan, random, accuracy=lambda job: 0.7 if job.variant.arch == "ntrm-paper" else 0.6)
+    return read(root, plan)
 
 
 def documents(results, variant):

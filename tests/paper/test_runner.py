@@ -11,10 +11,13 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from ntrm.core.errors import UsageError
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.labels import SKIN
+from ntrm.evaluation.interfaces import interface_counts
 from ntrm.paper import runner
 from ntrm.paper.runner import Slot, Task, make_slots, run_tasks
 
@@ -153,3 +156,39 @@ def test_slots_are_spread_over_the_gpus_that_this_process_sees(monkeypatch):
     assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in make_slots("cuda")] == ["0", "1", "2"]
     with pytest.raises(UsageError, match="wrong number of devices"):
         make_slots("cuda", num_devices=4)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (None, 0, ""),
+        (RefusedError("the run is another one", hint="choose a new folder"), 3, "hint:     choose a new folder"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("oh"), 1, "ZeroDivisionError: oh"),
+    ],
+)
+def test_the_exit_code_and_the_log_say_how_it_ended(tmp_path, monkeypatch, capsys, raised, code, said):
+    done = []
+
+    def work(document):
+        done.append(document)
+        if raised is not None:
+            raise raised
+
+    monkeypatch.setattr(runner, "run_job", work)
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"arch": "ntrm-paper"}))
+    assert runner.main([str(path)]) == code
+    assert done == [{"arch": "ntrm-paper"}]
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+def test_interfaces_are_kept_section_by_section(tmp_path, random, coarse):
+    masks = random.integers(0, 12, (3, 2, 20, 30))
+    found = [interface_counts(truth, final, truth if coarse else None, SKIN) for truth, final in masks]
+    runner.write_interfaces(tmp_path / "interfaces.npz", found)
+    with np.load(tmp_path / "interfaces.npz") as stored:
+        assert set(stored.files) == ({"pixels", "wrong", "corrected", "broken"} if coarse else {"pixels", "wrong"})
+        for name in stored.files:
+            np.testing.assert_array_equal(stored[name], np.stack([getattr(each, name) for each in found]))

@@ -170,14 +170,6 @@ def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "first")
 
 
-def test_shards_fill_one_folder(tmp_path, random):
-    slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "abc"]
-    run(slides, tmp_path / "whole")
-    for part in (2, 1):
-        run(slides, tmp_path / "out", shard=f"{part}/2")
-    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
-
-
 def test_every_window_is_predicted_where_the_tissue_mask_is_off(tmp_path, mask):
     empty = write_slide(tmp_path / "glass.tif", np.full((90, 200), BKG, dtype=np.uint8))
     for name, tissue_mask in (("on", True), ("off", False)):

@@ -1,8 +1,10 @@
-"""Slides on Ray: what its actors and the pool do, tried without Ray; test_ray_cluster_runs.py has whole runs."""
+"""Slides on Ray: resources, joining, actors and the pool, tried without Ray; test_ray_cluster_runs.py has real runs."""
 
 import pickle
+import socket
 import sys
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +17,15 @@ from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import ray_cluster
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.ray_cluster import Orders, RayPool, Share, SlideWorker, segment_on_ray
+from ntrm.pipeline.ray_cluster import (
+    Orders,
+    RayPool,
+    SlideWorker,
+    WorkerResources,
+    divide_resources,
+    joined,
+    segment_on_ray,
+)
 from ntrm.pipeline.scheduler import Task, WorkerLostError
 from ntrm.results.slide_state import alone
 from ntrm.wsi.inputs import SlideInput
@@ -129,9 +139,9 @@ class _FakeJob:
     ends: bool = field(default=True)
 
 
-def test_the_pool_asks_for_its_share_and_leaves_repeating_to_us(orders, task):
+def test_the_pool_asks_for_its_resources_and_leaves_repeating_to_us(orders, task):
     ray = FakeRay()
-    pool = RayPool(ray, orders, Share(2, "cuda", 1, 0.5))
+    pool = RayPool(ray, orders, WorkerResources(2, "cuda", 1, 0.5))
     assert ray.limits == {"num_cpus": 1, "num_gpus": 0.5, "max_restarts": 0, "max_task_retries": 0}
     worker, job = pool.start()
     other, _ = pool.start()
@@ -144,7 +154,7 @@ def test_the_pool_asks_for_its_share_and_leaves_repeating_to_us(orders, task):
 
 def test_errors_of_ray_and_of_workers_are_told_apart(orders):
     ray = FakeRay()
-    pool = RayPool(ray, orders, Share(1, "cpu", 1, 0.0))
+    pool = RayPool(ray, orders, WorkerResources(1, "cpu", 1, 0.0))
 
     def ending_with(error):
         def raising():
@@ -161,7 +171,7 @@ def test_errors_of_ray_and_of_workers_are_told_apart(orders):
 
 
 def test_a_cluster_that_starts_no_worker_is_not_waited_for_for_ever(orders, monkeypatch):
-    pool = RayPool(FakeRay(), orders, Share(1, "cpu", 1, 0.0))
+    pool = RayPool(FakeRay(), orders, WorkerResources(1, "cpu", 1, 0.0))
     clock = iter(range(0, 10**9, 100))
     monkeypatch.setattr(ray_cluster.time, "monotonic", lambda: float(next(clock)))
     with pytest.raises(RefusedError, match="starts no worker"):
@@ -241,3 +251,157 @@ def test_errors_cross_process_borders_whole():
     assert isinstance(error, NtrmError)
     assert str(error) == str(WorkerLostError("lost", got=3, hint="again"))
     assert np.shape(error.args) == (1,)
+
+
+@pytest.mark.parametrize(
+    ("resources", "device", "workers", "expected"),
+    [
+        ({"CPU": 2.0}, "auto", None, WorkerResources(1, "cpu", 2, 0.0)),
+        ({"CPU": 2.0}, "cpu", 2, WorkerResources(2, "cpu", 1, 0.0)),
+        ({"CPU": 64.0}, "auto", None, WorkerResources(32, "cpu", 2, 0.0)),
+        ({"CPU": 64.0}, "auto", 4, WorkerResources(4, "cpu", 2, 0.0)),
+        ({"CPU": 64.0, "GPU": 8.0}, "auto", None, WorkerResources(8, "cuda", 1, 1.0)),
+        ({"CPU": 64.0, "GPU": 8.0}, "cuda", 3, WorkerResources(3, "cuda", 1, 1.0)),
+        ({"CPU": 64.0, "GPU": 8.0}, "cpu", None, WorkerResources(32, "cpu", 2, 0.0)),
+        ({"GPU": 1.0}, "auto", 2, WorkerResources(2, "cuda", 1, 0.5)),
+    ],
+)
+def test_a_worker_for_each_gpu_or_for_two_cores(resources, device, workers, expected):
+    assert divide_resources(resources, device, workers) == expected
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3, 4, 8])
+def test_all_workers_fit_on_the_gpus(gpus):
+    for workers in range(1, 30):
+        each = divide_resources({"CPU": 99, "GPU": gpus}, "auto", workers)
+        on_one_gpu = int(1 / each.gpus + 1e-9)
+        assert on_one_gpu * gpus >= workers
+
+
+@pytest.mark.parametrize(
+    ("resources", "device", "workers"),
+    [
+        ({"CPU": 4}, "cuda", None),
+        ({"CPU": 4, "GPU": 2}, "cuda:1", None),
+        ({"CPU": 4}, "auto", 0),
+        ({"CPU": 4}, "mps", 1),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(resources, device, workers):
+    with pytest.raises(UsageError):
+        divide_resources(resources, device, workers)
+
+
+class Cluster:
+    """The functions of Ray that joining uses; ``taken`` is what it takes for the address of this machine."""
+
+    def __init__(self, error=None, taken="127.0.0.1"):
+        self.error, self.calls = error, []
+        self.util = SimpleNamespace(get_node_ip_address=lambda: taken)
+
+    def init(self, **options):
+        self.calls.append(options)
+        if self.error is not None:
+            raise self.error
+
+    def shutdown(self):
+        self.calls.append("shutdown")
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def nobody():
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        yield closed.getsockname()[1]
+
+
+def join(ray, address):
+    with joined(ray, address):
+        ray.calls.append("work")
+
+
+def test_a_cluster_is_joined_and_left(listener):
+    ray = Cluster()
+    join(ray, f"127.0.0.1:{listener}")
+    assert ray.calls == [{"address": f"127.0.0.1:{listener}", **ray_cluster.QUIET}, "work", "shutdown"]
+
+
+def test_errors_of_the_work_are_not_taken_for_those_of_joining(listener):
+    ray = Cluster()
+    with pytest.raises(ConnectionError, match="of the work"), joined(ray, f"localhost:{listener}"):
+        raise ConnectionError("of the work")
+    assert ray.calls[-1] == "shutdown"
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "localhost:{}", "ray://127.0.0.1:{}"])
+def test_an_address_at_which_nobody_listens_is_not_tried(nobody, form):
+    ray = Cluster()
+    with pytest.raises(RefusedError, match="no cluster answers"):
+        join(ray, form.format(nobody))
+    assert ray.calls == []
+
+
+def test_a_name_that_nobody_knows_is_told(monkeypatch):
+    def unknown(*_arguments, **_more):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(ray_cluster.socket, "create_connection", unknown)
+    with pytest.raises(RefusedError, match="Name or service not known"):
+        join(Cluster(), "no-such-host:6379")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("Failed to connect to Ray cluster at …\nTraceback"),
+        RuntimeError("Version mismatch: The cluster was started with:\n Ray: 1"),
+        ValueError("Invalid address format: garbage"),
+        Exception("No node info found for head node in GCS."),
+    ],
+    ids=["no Ray", "another version", "no address", "no node"],
+)
+def test_what_ray_says_of_a_cluster_is_told_in_a_line(listener, error):
+    ray = Cluster(error)
+    with pytest.raises(RefusedError, match="cannot be joined") as raised:
+        join(ray, "garbage" if isinstance(error, ValueError) else f"127.0.0.1:{listener}")
+    assert str(error).split("\n")[0] in str(raised.value.got)
+    assert "\n" not in str(raised.value.got)
+    assert ray.calls[-1] == "shutdown"
+
+
+def test_bugs_are_not_taken_for_a_wrong_address(listener):
+    ray = Cluster(TypeError("an argument that this version does not know"))
+    with pytest.raises(TypeError):
+        join(ray, f"127.0.0.1:{listener}")
+    assert ray.calls[-1] == "shutdown"
+
+
+def test_a_cluster_on_the_loopback_interface_alone_is_not_looked_for_elsewhere(listener):
+    # 127.0.0.2 is of this machine, too, and the listener is not to be found there.
+    ray = Cluster(taken="127.0.0.2")
+    with pytest.raises(RefusedError, match=r"takes 127\.0\.0\.1 for 127\.0\.0\.2") as raised:
+        join(ray, f"127.0.0.1:{listener}")
+    assert f"{ray_cluster.LOOPBACK_ONLY}=0" in str(raised.value.hint)
+    assert ray.calls == []
+    join(ray, f"ray://127.0.0.1:{listener}")
+    assert "work" in ray.calls
+
+
+@pytest.mark.parametrize(("address", "token"), [("127.0.0.1:1", False), ("", True), (None, True)])
+def test_settings_are_those_of_the_cluster_that_is_used(monkeypatch, address, token):
+    environment = {} if address is None else {"RAY_ADDRESS": address}
+    monkeypatch.setattr(ray_cluster.os, "environ", environment)
+    monkeypatch.setattr(ray_cluster.importlib, "import_module", lambda name: name)
+    assert ray_cluster._import_ray() == "ray"
+    assert environment["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert ("RAY_AUTH_TOKEN" in environment) is token
+    assert (environment.get(ray_cluster.LOOPBACK_ONLY) == "0") is token
+    # Else Ray tries for a quarter of an hour.
+    assert (environment.get("RAY_gcs_server_port_wait_time_s") == "1") is not token

@@ -42,11 +42,6 @@ def words(tmp_path, random, seed):
     return [*head, "--device", "cpu", "--batch", "2", "--progress", "none", "--min-area", "400"]
 
 
-def single_process(tmp_path, out):
-    options = Options(min_area_um2=400)
-    return segment_slides(tmp_path / "in", out=out, model=tmp_path / "model", device="cpu", batch=2, options=options)
-
-
 @contextmanager
 def started(words, out, **more):
     """The command in a process, with a mark that everything it starts inherits; all of it is ended at last."""
@@ -147,40 +142,24 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_a_band_and_all_slides_are_done_once(tmp_path, words):
+def test_an_interrupt_and_a_killed_worker_cost_a_band_and_the_same_command_goes_on(tmp_path, words):
+    # One test: to start Ray takes longer than the slides.
     out = tmp_path / "out"
-    with started([*words, "--cluster", "ray", "--workers", "2"], out) as (command, mark):
-        folder, worker = until(lambda: stopped_at_work(out, mark), command)
-        bands = (folder / HIDDEN / BANDS / JOURNAL).read_bytes()
-        os.kill(worker, signal.SIGKILL)
-        assert listening(mark) <= LOOPBACK
-        # Whoever takes it up goes on from these bands: the journal only grows, until it goes with the finished slide.
-        seen = [len(bands)]
-        while command.poll() is None and not (folder / HIDDEN / DONE).exists():
-            with suppress(OSError):
-                seen.append((folder / HIDDEN / BANDS / JOURNAL).stat().st_size)
-            time.sleep(0.002)
-        output, said = command.communicate(timeout=LIMIT_S)
-        assert command.returncode == 0, said
-        until(lambda: not marked(mark))
-    whole_lines = len(bands[: bands.rfind(b"\n") + 1])
-    assert min(seen) >= whole_lines
-    assert len(seen) > 1
-    with (out / "slides.csv").open(newline="") as stream:
-        assert Counter((row["slide_id"], row["status"]) for row in csv.DictReader(stream)) == Counter(
-            {(name, "done"): 1 for name in NAMES}
-        )
-    assert [output.count(f"\n│ {name} ") for name in NAMES] == [1, 1, 1]
-    single = single_process(tmp_path, tmp_path / "single")
-    assert single.exit_code == 0
-    assert fingerprints(out) == fingerprints(tmp_path / "single")
+    interrupt([*words, "--cluster", "ray", "--workers", "1"], out)
+    kill_a_worker([*words, "--cluster", "ray", "--workers", "2"], out)
+    options = Options(min_area_um2=400)
+    single = tmp_path / "single"
+    found = segment_slides(
+        tmp_path / "in", out=single, model=tmp_path / "model", device="cpu", batch=2, options=options
+    )
+    assert found.exit_code == 0
+    assert fingerprints(out) == fingerprints(single)
 
 
-@pytest.mark.slow
-def test_an_interrupt_ends_the_cluster_and_the_same_command_goes_on(tmp_path, words):
-    out = tmp_path / "out"
+def interrupt(words, out):
+    """Ctrl-C ends the command and its cluster."""
     # A session of its own and the signal to all of it, as from a terminal.
-    with started([*words, "--cluster", "ray", "--workers", "1"], out, start_new_session=True) as (command, mark):
+    with started(words, out, start_new_session=True) as (command, mark):
         # The worker stands still until the signal has arrived, else the run may be over before.
         _, worker = until(lambda: stopped_at_work(out, mark), command)
         os.killpg(command.pid, signal.SIGINT)
@@ -193,6 +172,27 @@ def test_an_interrupt_ends_the_cluster_and_the_same_command_goes_on(tmp_path, wo
         assert "Traceback" not in said
         until(lambda: not marked(mark))
     assert not (out / "slides.csv").exists()
-    found = single_process(tmp_path, out)
-    assert found.exit_code == 0
-    assert len(found.slides) == len(NAMES)
+
+
+def kill_a_worker(words, out):
+    """Another worker goes on from the bands of the dead one, and every slide is done once."""
+    with started(words, out) as (command, mark):
+        folder, worker = until(lambda: stopped_at_work(out, mark), command)
+        bands = (folder / HIDDEN / BANDS / JOURNAL).read_bytes()
+        os.kill(worker, signal.SIGKILL)
+        assert listening(mark) <= LOOPBACK
+        # The journal only grows, until it goes with the finished slide.
+        seen = [len(bands)]
+        while command.poll() is None and not (folder / HIDDEN / DONE).exists():
+            with suppress(OSError):
+                seen.append((folder / HIDDEN / BANDS / JOURNAL).stat().st_size)
+            time.sleep(0.002)
+        output, said = command.communicate(timeout=LIMIT_S)
+        assert command.returncode == 0, said
+        until(lambda: not marked(mark))
+    assert min(seen) >= len(bands[: bands.rfind(b"\n") + 1])
+    assert len(seen) > 1
+    with (out / "slides.csv").open(newline="") as stream:
+        statuses = Counter((row["slide_id"], row["status"]) for row in csv.DictReader(stream))
+    assert statuses == Counter({(name, "done"): 1 for name in NAMES})
+    assert [output.count(f"\n│ {name} ") for name in NAMES] == [1, 1, 1]

@@ -8,7 +8,7 @@ import pytest
 
 from ntrm.core.errors import RefusedError
 from ntrm.pipeline.options import Identity
-from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Spreading, Task, WorkerLostError
+from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Scheduler, Task, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.slide_state import remembered
 from ntrm.wsi.inputs import SlideInput
@@ -77,10 +77,10 @@ def tasks(tmp_path, count):
     return [Task(SlideInput(tmp_path / f"{n}.tif", f"{n}.tif", covariates={"age": "7"}), f"s{n}") for n in range(count)]
 
 
-def spread(tmp_path, random, count=6, workers=3, **more):
+def schedule(tmp_path, random, count=6, workers=3, **more):
     pool = FakePool(random, **more)
-    spreading = Spreading(pool, workers, tmp_path / "out")
-    return pool, spreading, list(spreading.run(tasks(tmp_path, count)))
+    scheduler = Scheduler(pool, workers, tmp_path / "out")
+    return pool, scheduler, list(scheduler.run(tasks(tmp_path, count)))
 
 
 def statuses(outcomes):
@@ -88,21 +88,21 @@ def statuses(outcomes):
 
 
 def test_every_slide_is_done_once_by_no_more_workers_than_asked_for(tmp_path, random):
-    pool, spreading, outcomes = spread(tmp_path, random, count=20)
+    pool, scheduler, outcomes = schedule(tmp_path, random, count=20)
     assert Counter(each.slide_id for each in outcomes) == Counter(f"s{n}" for n in range(20))
     assert Counter(name for name, _, _ in pool.given) == Counter(f"s{n}" for n in range(20))
     assert pool.most <= 3
-    assert spreading.identity is IDENTITY
+    assert scheduler.identity is IDENTITY
     assert {patience for _, _, patience in pool.given} == {0.0}
 
 
 def test_few_slides_need_few_workers(tmp_path, random):
-    pool, _, _ = spread(tmp_path, random, count=2, workers=8)
+    pool, _, _ = schedule(tmp_path, random, count=2, workers=8)
     assert pool.most == 2
 
 
 def test_what_a_dead_worker_left_goes_to_another_one_with_patience(tmp_path, random):
-    pool, _, outcomes = spread(tmp_path, random, plan={"s1": ["die", "done"]})
+    pool, _, outcomes = schedule(tmp_path, random, plan={"s1": ["die", "done"]})
     assert set(statuses(outcomes).values()) == {"done"}
     first, second = [(worker, patience) for name, worker, patience in pool.given if name == "s1"]
     assert first[0] != second[0]
@@ -112,7 +112,7 @@ def test_what_a_dead_worker_left_goes_to_another_one_with_patience(tmp_path, ran
 
 @pytest.mark.parametrize(("fate", "times"), [("die", LOSSES), ("bug", ERRORS)])
 def test_a_slide_that_costs_every_worker_fails_and_the_others_go_on(tmp_path, random, fate, times):
-    pool, _, outcomes = spread(tmp_path, random, plan={"s2": [fate]})
+    pool, _, outcomes = schedule(tmp_path, random, plan={"s2": [fate]})
     assert statuses(outcomes) == {f"s{n}": "failed" if n == 2 else "done" for n in range(6)}
     workers = [worker for name, worker, _ in pool.given if name == "s2"]
     assert len(set(workers)) == len(workers) == times
@@ -123,7 +123,7 @@ def test_a_slide_that_costs_every_worker_fails_and_the_others_go_on(tmp_path, ra
 
 
 def test_a_busy_slide_is_asked_for_once_more_after_all_others(tmp_path, random):
-    pool, _, outcomes = spread(tmp_path, random, workers=1, plan={"s0": ["busy", "kept"], "s3": ["busy"]})
+    pool, _, outcomes = schedule(tmp_path, random, workers=1, plan={"s0": ["busy", "kept"], "s3": ["busy"]})
     assert statuses(outcomes)["s0"] == "kept"
     assert statuses(outcomes)["s3"] == "busy"
     assert len(outcomes) == 6
@@ -134,20 +134,20 @@ def test_a_busy_slide_is_asked_for_once_more_after_all_others(tmp_path, random):
 def test_where_no_worker_starts_the_reason_is_raised(tmp_path, random, fate):
     pool = FakePool(random, starts=[fate])
     with pytest.raises(RefusedError if fate == "refuse" else WorkerLostError):
-        list(Spreading(pool, 2, tmp_path).run(tasks(tmp_path, 4)))
+        list(Scheduler(pool, 2, tmp_path).run(tasks(tmp_path, 4)))
     assert len(pool.jobs) <= MISSES + 1
     assert not pool.alive
 
 
 def test_one_bad_machine_only_makes_it_slower(tmp_path, random):
-    pool, _, outcomes = spread(tmp_path, random, count=12, starts=["ok", "die"])
+    pool, _, outcomes = schedule(tmp_path, random, count=12, starts=["ok", "die"])
     assert set(statuses(outcomes).values()) == {"done"}
     assert {worker for _, worker, _ in pool.given} == {"w0"}
     assert len([job for job in pool.jobs if job[0] == "start"]) <= 1 + 2 * (MISSES + 2)
 
 
 def test_when_the_last_worker_is_gone_for_good_the_rest_is_told_as_failed(tmp_path, random):
-    _, _, outcomes = spread(tmp_path, random, workers=1, starts=["ok", "die"], plan={"s2": ["die"]})
+    _, _, outcomes = schedule(tmp_path, random, workers=1, starts=["ok", "die"], plan={"s2": ["die"]})
     assert statuses(outcomes) == {f"s{n}": "done" if n < 2 else "failed" for n in range(6)}
     reasons = {each.reason for each in outcomes if each.status == "failed"}
     assert all("no worker is left" in reason for reason in reasons)
@@ -159,7 +159,7 @@ def test_random_accidents_lose_no_slide_and_do_none_twice(tmp_path, random):
         fates = ["done", "done", "done", "die", "bug", "busy"]
         names = [f"s{n}" for n in range(int(random.integers(1, 12)))]
         plan = {name: [str(random.choice(fates)) for _ in range(6)] for name in names}
-        pool, _, outcomes = spread(tmp_path, random, len(names), int(random.integers(1, 5)), plan=plan)
+        pool, _, outcomes = schedule(tmp_path, random, len(names), int(random.integers(1, 5)), plan=plan)
         assert sorted(statuses(outcomes)) == sorted(names)
         assert len(outcomes) == len(names)
         for name in names:

@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, write_slide
@@ -16,9 +17,21 @@ from ntrm.wsi.inputs import SlideInput
 LONG_S = 120
 
 
-@pytest.fixture
-def slides(tmp_path, random):
-    return [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "abc"]
+@pytest.fixture(scope="module")
+def slides(tmp_path_factory):
+    random, folder = np.random.default_rng(1), tmp_path_factory.mktemp("slides")
+    return [write_slide(folder / f"{name}.tif", paint(random)) for name in "abc"]
+
+
+@pytest.fixture(scope="module")
+def expected(slides, tmp_path_factory):
+    """Every file of the slides, segmented strictly one after the other."""
+    one_by_one = Segmenter(ByColour(), tmp_path_factory.mktemp("expected"), device="cpu", batch=2)
+    one_by_one.claim()
+    for slide in slides:
+        assert one_by_one.segment(SlideInput(slide, slide.name), slide.stem).status == "done"
+    one_by_one.tabulate()
+    return fingerprints(one_by_one.out)
 
 
 def run(slides, out):
@@ -26,28 +39,28 @@ def run(slides, out):
 
 
 class Steps:
-    """Notes when a slide is opened and when its files are begun and ended; ``derive`` may be held up."""
+    """Notes when a slide is opened and when its files are begun and ended; ``write_outputs`` may be held up."""
 
     def __init__(self, monkeypatch, before=lambda slide_id: None):
         self.seen = []
         self.threads = set()
         self.opened = threading.Condition()
-        inspect_slide, derive = one_slide.inspect_slide, one_slide.derive
+        inspect_slide, write_outputs = one_slide.inspect_slide, one_slide.write_outputs
 
         def looking(*given):
             self.note("opened")
             return inspect_slide(*given)
 
-        def deriving(folder, slide_id, *given, **more):
+        def writing(found, to):
             self.threads.add(threading.current_thread().name.split("_")[0])
-            self.note(f"files of {slide_id}")
-            before(slide_id)
-            tables = derive(folder, slide_id, *given, **more)
-            self.note(f"end of {slide_id}")
+            self.note(f"files of {to.slide_id}")
+            before(to.slide_id)
+            tables = write_outputs(found, to)
+            self.note(f"end of {to.slide_id}")
             return tables
 
         monkeypatch.setattr(one_slide, "inspect_slide", looking)
-        monkeypatch.setattr(one_slide, "derive", deriving)
+        monkeypatch.setattr(one_slide, "write_outputs", writing)
 
     def note(self, what):
         with self.opened:
@@ -59,18 +72,13 @@ class Steps:
             assert self.opened.wait_for(lambda: self.seen.count("opened") >= count, LONG_S)
 
 
-def test_the_next_slide_is_opened_while_the_files_of_one_are_written(tmp_path, slides, monkeypatch):
-    one_by_one = Segmenter(ByColour(), tmp_path / "whole", device="cpu", batch=2)
-    one_by_one.claim()
-    for slide in slides:
-        assert one_by_one.segment(SlideInput(slide, slide.name), slide.stem).status == "done"
-    one_by_one.tabulate()
+def test_the_next_slide_is_opened_while_the_files_of_one_are_written(tmp_path, slides, expected, monkeypatch):
     # None of these would end if files were written before the next slide is begun.
     awaited = {"a": 2, "b": 3}
     steps = Steps(monkeypatch, lambda slide_id: steps.wait_for_opened(awaited.get(slide_id, 0)))
     found = run(slides, tmp_path / "out")
     assert [(each.slide_id, each.status) for each in found.slides] == [(name, "done") for name in "abc"]
-    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+    assert fingerprints(tmp_path / "out") == expected
     # The third is not begun before the first is done with.
     third = [place for place, what in enumerate(steps.seen) if what == "opened"][2]
     assert steps.seen.index("end of a") < third
@@ -78,8 +86,7 @@ def test_the_next_slide_is_opened_while_the_files_of_one_are_written(tmp_path, s
     assert steps.threads == {"ntrm-finish", threading.main_thread().name}
 
 
-def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, monkeypatch):
-    run(slides, tmp_path / "whole")
+def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, expected, monkeypatch):
     broken = {"a"}
 
     def fails(slide_id):
@@ -93,11 +100,12 @@ def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, monkeypatch
     assert "no room" in (tmp_path / "out" / "slides.csv").read_text()
     broken.clear()
     assert [each.status for each in run(slides, tmp_path / "out").slides] == ["done", "kept", "kept"]
-    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+    assert fingerprints(tmp_path / "out") == expected
 
 
-def test_large_slides_are_finished_before_the_next_and_measured_before_their_polygons(tmp_path, slides, monkeypatch):
-    run(slides, tmp_path / "whole")
+def test_large_slides_are_finished_before_the_next_and_measured_before_their_polygons(
+    tmp_path, slides, expected, monkeypatch
+):
     measured, written = outputs.measure_pieces, outputs.write_geojson
     steps = Steps(monkeypatch)
 
@@ -117,17 +125,17 @@ def test_large_slides_are_finished_before_the_next_and_measured_before_their_pol
     each = [["opened", f"files of {name}", "measured", "polygons", f"end of {name}"] for name in "abc"]
     assert steps.seen == [what for some in each for what in some]
     assert steps.threads == {threading.main_thread().name}
-    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
+    assert fingerprints(tmp_path / "out") == expected
 
 
-@pytest.mark.parametrize("part", ["write_mask_ome_tiff", "write_geojson", "write_slide_report", "write_overlays"])
-def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch, part):
+def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
     def fails(*_, **__):
         raise DataError("no room")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(outputs, part, fails)
-        found = run(slides[:1], tmp_path / "out")
-    assert found.slides[0].status == "failed"
-    assert "no room" in found.slides[0].reason
+    for function in ("write_mask_ome_tiff", "write_geojson", "write_slide_report", "write_overlays"):
+        with monkeypatch.context() as patched:
+            patched.setattr(outputs, function, fails)
+            found = run(slides[:1], tmp_path / "out")
+        assert found.slides[0].status == "failed", function
+        assert "no room" in found.slides[0].reason, function
     assert run(slides[:1], tmp_path / "out").exit_code == 0

@@ -1,1 +1,1 @@
-"""One file per command: parse, make one call, print."""
+"""The commands: each parses, makes one call and prints."""

@@ -1,4 +1,4 @@
-"""What every command shares: one result on stdout, everything else on stderr, and the exit codes."""
+"""What commands have in common: one result on stdout, everything else on stderr, exit codes, and options."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console as RichConsole
+from rich.console import RenderableType
 from rich.markup import escape
+from rich.table import Table
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
@@ -27,10 +29,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Console:
-    """The command's voice.
-
-    ``result`` goes to stdout (as JSON with ``--json``, otherwise for people); notes and errors go to stderr.
-    """
+    """Output of a command: the result on stdout (for people, or JSON with ``--json``), notes and errors on stderr."""
 
     json: bool = False
     quiet: bool = False
@@ -95,6 +94,18 @@ def _write_json(document: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def make_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Collection[str] = ()
+) -> Table:
+    """A table for people, with the columns of ``right`` aligned to the right; texts are shown as they are."""
+    table = Table(title=escape(title), title_justify="left")
+    for column in columns:
+        table.add_column(escape(column), justify="right" if column in right else "left")
+    for row in rows:
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
 def count(number: int, thing: str) -> str:
     """A number with its noun.
 
@@ -108,19 +119,18 @@ def _stderr() -> RichConsole:
     return RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
-_SHARED = {
-    "json": Annotated[
-        bool, typer.Option("--json", help="Print the result as one JSON document on stdout.", rich_help_panel="Output")
-    ],
-    "progress": Annotated[
-        str, typer.Option("--progress", help=f"Progress on stderr: {', '.join(KINDS)}.", rich_help_panel="Output")
-    ],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no bar.", rich_help_panel="Output")],
-    "verbose": Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log more; show tracebacks.", rich_help_panel="Output")
-    ],
-}
-_DEFAULTS = {"json": False, "progress": "bar", "quiet": False, "verbose": False}
+def _output_option(name: str, default: bool | str, help_text: str, *flags: str) -> inspect.Parameter:
+    option = typer.Option(f"--{name}", *flags, help=help_text, rich_help_panel="Output")
+    kind = Annotated[type(default), option]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+_SHARED = [
+    _output_option("json", False, "Print the result as one JSON document on stdout."),
+    _output_option("progress", "bar", f"Progress on stderr: {', '.join(KINDS)}."),
+    _output_option("quiet", False, "No notes, no bar.", "-q"),
+    _output_option("verbose", False, "Log more; show tracebacks.", "-v"),
+]
 
 
 def flowing(text: str) -> str:
@@ -129,11 +139,11 @@ def flowing(text: str) -> str:
     >>> flowing("First.\n\n    A second\n    paragraph.\n    ")
     'First.\n\nA second paragraph.'
     """
-    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 
 def _refused_by_system(error: OSError) -> DataError:
-    """What no part foresaw: a folder without permission, a full disk, a drive that was taken away."""
+    """What no module foresaw: a folder without permission, a full disk, a drive that was taken away."""
     what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
     return DataError(
         what,
@@ -150,10 +160,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """
     signature = inspect.signature(function, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name != "console"]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    shared = [
-        inspect.Parameter(name, keyword, default=_DEFAULTS[name], annotation=kind) for name, kind in _SHARED.items()
-    ]
+    parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *_SHARED]
 
     @functools.wraps(function)
     def wrapper(*, json: bool, progress: str, quiet: bool, verbose: bool, **arguments: Any) -> None:
@@ -174,8 +181,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             console.note("interrupted; given again, the same command goes on from what was finished")
             raise typer.Exit(INTERRUPTED) from None
 
-    own = [parameter.replace(kind=keyword) for parameter in own]
-    wrapper.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapper.__doc__ = flowing(function.__doc__ or "")
-    wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper

@@ -1,4 +1,4 @@
-"""``ntrm data``: check, import, resample, split and describe datasets."""
+"""``ntrm phantom`` and ``ntrm data``: make, check, import, resample, split and describe datasets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
-from ntrm.cli.common import JOBS, DataFolder, Jobs, Level, OutFolder, Seed
-from ntrm.cli.console import Console, command
+from ntrm.cli import options
+from ntrm.cli.console import Console, command, count, make_table
 
 if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
@@ -22,14 +22,58 @@ if TYPE_CHECKING:
     from ntrm.data.stats import DatasetStats
 
 
-MaxPixels = Annotated[
-    int | None,
-    typer.Option("--max-pixels", min=1, metavar="N", help="Decode no image with more pixels than this (400 million)."),
-]
+@command
+def phantom(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; one begun before is continued.")],
+    sections: Annotated[int, typer.Option("--sections", "-n", min=1, help="How many sections.")] = 60,
+    seed: options.Seed = 0,
+    resolutions: Annotated[str, typer.Option("--resolutions", help="Levels to write: 10x,5x,2x.")] = "10x",
+    ambiguity: Annotated[
+        float,
+        typer.Option("--ambiguity", min=0, max=1, help="0: every tissue looks its own; 1: look-alikes look alike."),
+    ] = 0.5,
+    pieces: Annotated[int, typer.Option("--pieces", min=1, help="Sections on one slide-sized image.")] = 1,
+    jobs: options.Jobs = options.JOBS,
+    *,
+    console: Console,
+) -> None:
+    """Draw a synthetic skin dataset in the layout of the real one, with the truth about every section.
+
+    The same seed gives the same bytes, whatever --jobs is. Interrupted, the same command goes on.
+
+    Example: ntrm phantom my-phantom --sections 60 --seed 1 --resolutions 10x
+    """
+    from ntrm.core.mpp import parse_levels
+    from ntrm.phantom.generate import PhantomOptions, write_phantom
+
+    wanted = PhantomOptions(sections, seed, parse_levels(resolutions), ambiguity, pieces)
+    report = write_phantom(out, wanted, jobs=jobs, progress=console.progress)
+
+    def show(to: RichConsole) -> None:
+        counts = ", ".join(f"{number} {cancer}" for cancer, number in report.cancers.items() if number)
+        kept = f" ({report.kept} were there already)" if report.kept else ""
+        to.print(
+            f"{count(report.drawn, 'section')} drawn{kept}: {counts}; {', '.join(wanted.levels)} in {out}",
+            markup=False,
+        )
+        to.print(f"next: ntrm data check {out}", markup=False)
+
+    console.result(report.as_dict(), show)
 
 
 @command
-def check(data: DataFolder, max_pixels: MaxPixels = None, jobs: Jobs = JOBS, *, console: Console) -> None:
+def check(
+    data: options.DataFolder,
+    max_pixels: Annotated[
+        int | None,
+        typer.Option(
+            "--max-pixels", min=1, metavar="N", help="Decode no image with more pixels than this (400 million)."
+        ),
+    ] = None,
+    jobs: options.Jobs = options.JOBS,
+    *,
+    console: Console,
+) -> None:
     """Walk a whole dataset and report every fault: file, found, expected, how to fix it.
 
     Example: ntrm data check phantom/
@@ -54,16 +98,12 @@ def _show_check(out: RichConsole, report: CheckReport) -> None:
             f"stray colours: {strays.pixels} pixels ({strays.share:.2g} of all) in {strays.masks} masks, "
             f"{strays.ignored} of them become ignore, the others the nearest class"
         )
-    verdict = "[green]clean[/]" if report.clean else f"[red]{_count(len(report.faults), 'fault')}[/]"
+    verdict = "[green]clean[/]" if report.clean else f"[red]{count(len(report.faults), 'fault')}[/]"
     splits = ", ".join(f"{count} {split}" for split, count in report.splits.items()) or "not split"
     out.print(
-        f"{verdict}, {_count(len(report.notes), 'note')}: {escape(str(report.root))}, layout {report.layout}, "
-        f"{_count(report.sections, 'section')} of {_count(report.patients, 'patient')} ({splits})"
+        f"{verdict}, {count(len(report.notes), 'note')}: {escape(str(report.root))}, layout {report.layout}, "
+        f"{count(report.sections, 'section')} of {count(report.patients, 'patient')} ({splits})"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _show_level(out: RichConsole, level: LevelSummary, what: str) -> None:
@@ -85,36 +125,30 @@ def _show_group(out: RichConsole, code: str, findings: list[Fault]) -> None:
     out.print(table)
 
 
-# ``ntrm data import``: QuPath annotations to a dataset.
-
-
-Slides = Annotated[Path, typer.Argument(metavar="SLIDES", help="Slide or image, or a folder of them.")]
-Annotations = Annotated[Path, typer.Argument(metavar="GEOJSON", help="<slide>.geojson, or a folder of them.")]
-Map = Annotated[Path | None, typer.Option("--map", metavar="CSV", help="Class names: from,to (empty to: ignore).")]
-Classes = Annotated[
-    Path | None, typer.Option("--classes", metavar="CSV", help="classes.csv instead of the 12 tissues.")
-]
-Cases = Annotated[Path | None, typer.Option("--cases", metavar="CSV", help="Table: slide,patient,split,mpp.")]
-Mpp = Annotated[float | None, typer.Option("--mpp", help="µm/px of slides that do not tell theirs.")]
-TargetMpp = Annotated[float | None, typer.Option("--target-mpp", help="µm/px to write; the slide's own if not given.")]
-ImportLevel = Annotated[
-    str | None, typer.Option("--resolution", metavar="10x", help="The same as a level: 10x is 6.7 µm/px.")
-]
-Margin = Annotated[float, typer.Option("--margin-um", help="Surroundings kept around the annotated box, in µm.")]
-
-
 @command
 def data_import(
-    slides: Slides,
-    annotations: Annotations,
-    out: OutFolder,
-    names: Map = None,
-    classes: Classes = None,
-    cases: Cases = None,
-    mpp: Mpp = None,
-    target_mpp: TargetMpp = None,
-    resolution: ImportLevel = None,
-    margin_um: Margin = 200.0,
+    slides: Annotated[Path, typer.Argument(metavar="SLIDES", help="Slide or image, or a folder of them.")],
+    annotations: Annotated[Path, typer.Argument(metavar="GEOJSON", help="<slide>.geojson, or a folder of them.")],
+    out: options.OutFolder,
+    names: Annotated[
+        Path | None, typer.Option("--map", metavar="CSV", help="Class names: from,to (empty to: ignore).")
+    ] = None,
+    classes: Annotated[
+        Path | None, typer.Option("--classes", metavar="CSV", help="classes.csv instead of the 12 tissues.")
+    ] = None,
+    cases: Annotated[
+        Path | None, typer.Option("--cases", metavar="CSV", help="Table: slide,patient,split,mpp.")
+    ] = None,
+    mpp: Annotated[float | None, typer.Option("--mpp", help="µm/px of slides that do not tell theirs.")] = None,
+    target_mpp: Annotated[
+        float | None, typer.Option("--target-mpp", help="µm/px to write; the slide's own if not given.")
+    ] = None,
+    resolution: Annotated[
+        str | None, typer.Option("--resolution", metavar="10x", help="The same as a level: 10x is 6.7 µm/px.")
+    ] = None,
+    margin_um: Annotated[
+        float, typer.Option("--margin-um", help="Surroundings kept around the annotated box, in µm.")
+    ] = 200.0,
     *,
     console: Console,
 ) -> None:
@@ -155,17 +189,15 @@ def _target(mpp: float | None, level: str | None) -> float | None:
 
 
 def _show_import(report: ImportReport, stdout: RichConsole) -> None:
-    table = Table(title=f"imported into {escape(str(report.out))}", title_justify="left")
-    for column in ("case", "pixels", "µm/px", "areas", "tissues", "overlaps", ""):
-        table.add_column(column)
+    rows = []
     for case in report.imported:
         tissues = [name for name, pixels in case.pixels.items() if pixels and name != "ignore"]
         size, state = f"{case.width} × {case.height}", "there already" if case.name in report.reused else "new"
         overlaps = f"{sum(case.overlaps.values()):,} px" if case.overlaps else ""
-        areas = str(case.counts["used"])
-        table.add_row(escape(case.name), size, f"{case.mpp:g}", areas, escape(", ".join(tissues)), overlaps, state)
-    if report.imported:
-        stdout.print(table)
+        rows.append((case.name, size, f"{case.mpp:g}", str(case.counts["used"]), ", ".join(tissues), overlaps, state))
+    if rows:
+        columns = ("case", "pixels", "µm/px", "areas", "tissues", "overlaps", "")
+        stdout.print(make_table(f"imported into {report.out}", columns, rows))
     for what, files in (
         ("slides without annotations", report.slides_without_annotations),
         ("annotations without a slide", report.annotations_without_slide),
@@ -175,15 +207,12 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
             stdout.print(f"{what}: {escape(', '.join(files))}")
 
 
-# ``ntrm data resample``: coarser resolutions of a dataset.
-
-
 @command
 def resample(
-    folder: DataFolder,
+    folder: options.DataFolder,
     to: Annotated[str, typer.Option("--to", metavar="2x,5x", help="Resolutions to derive, as downsample factors.")],
-    out: OutFolder,
-    jobs: Jobs = JOBS,
+    out: options.OutFolder,
+    jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
 ) -> None:
@@ -203,15 +232,12 @@ def resample(
     console.result(done.as_dict(), lambda to: to.print(line, markup=False))
 
 
-# ``ntrm data split``: training, validation and test, patient by patient.
-
-
 @command
 def split(
-    folder: DataFolder,
+    folder: options.DataFolder,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="CSV file to write: name,group,split,cancer.")],
     fractions: Annotated[str, typer.Option("--fractions", help="Training, validation and test in %.")] = "70,15,15",
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     *,
     console: Console,
 ) -> None:
@@ -232,32 +258,28 @@ def split(
 
 def _show_split(made: Split, out: RichConsole) -> None:
     facts = made.as_dict()
-    cancers = sorted({row.cancer for row in made.rows})
-    table = Table(title="Sections per split", title_justify="left")
-    for column in ("split", "patients", "sections", *(cancer for cancer in cancers if cancer)):
-        table.add_column(escape(column), justify="left" if column == "split" else "right")
+    cancers = sorted({row.cancer for row in made.rows if row.cancer})
+    columns = ("patients", "sections", *cancers)
+    rows = []
     for name, cells in facts["cancers"].items():
-        counts = [facts["patients"][name], facts["sections"][name], *(cells[cancer] for cancer in cancers if cancer)]
-        table.add_row(name, *map(str, counts))
-    out.print(table)
-
-
-# ``ntrm data stats``: what a dataset consists of.
+        counts = [facts["patients"][name], facts["sections"][name], *(cells[cancer] for cancer in cancers)]
+        rows.append((name, *map(str, counts)))
+    out.print(make_table("Sections per split", ("split", *columns), rows, right=columns))
 
 
 NEIGHBOUR = 0.10
-"""Share of a tissue's boundary from which on a neighbour is listed."""
+"""Fraction of a tissue's boundary from which on a neighbour is listed."""
 
 
 @command
 def stats(
-    folder: DataFolder,
-    resolution: Level = None,
+    folder: options.DataFolder,
+    resolution: options.Level = None,
     figure: Annotated[
         Path | None, typer.Option("--figure", metavar="FILE", help="Draw the shares to a PNG, SVG or PDF file.")
     ] = None,
     tile: Annotated[int, typer.Option("--tile", min=1, help="Side of the tiles, in pixels.")] = 256,
-    jobs: Jobs = JOBS,
+    jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
 ) -> None:
@@ -272,21 +294,19 @@ def stats(
 
     if figure is not None:
         check_format(figure)
-    found = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
+    made = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
     if figure is not None:
-        write_figure(figure, stats_figure, found)
-    console.result(found.as_dict(), lambda out: _show_stats(found, out))
+        write_figure(figure, stats_figure, made)
+    console.result(made.as_dict(), lambda out: _show_stats(made, out))
     if figure is not None:
         console.note(f"picture: {figure}")
 
 
 def _show_stats(stats: DatasetStats, out: RichConsole) -> None:
-    table = Table(title=escape(stats.headline), title_justify="left")
-    for column in ("tissue", "", "pixels", f"borders on (share of its boundary, from {NEIGHBOUR:.0%} on)"):
-        table.add_column(column, justify="right" if column == "pixels" else "left")
-    names = stats.schema.names
+    names, rows = stats.schema.names, []
     for tissue, pixels, row in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
         order = sorted(range(len(names)), key=lambda other: -row[other])
         borders = ", ".join(f"{names[other]} {row[other]:.0%}" for other in order if row[other] >= NEIGHBOUR)
-        table.add_row(escape(tissue.name), escape(tissue.explanation), f"{pixels:.1%}", escape(borders))
-    out.print(table)
+        rows.append((tissue.name, tissue.explanation, f"{pixels:.1%}", borders))
+    columns = ("tissue", "", "pixels", f"borders on (share of its boundary, from {NEIGHBOUR:.0%} on)")
+    out.print(make_table(stats.headline, columns, rows, right=["pixels"]))

@@ -1,19 +1,22 @@
-"""``ntrm evaluate``: scores and pictures of a network on a part of a dataset."""
+"""``ntrm evaluate``, ``calibrate`` and ``compare``: scores of a network, its temperature, and which model is better."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console as RichConsole
-from rich.markup import escape
 from rich.table import Table
 
-from ntrm.cli.common import JOBS, Batch, Device, Jobs, Level, Splits
-from ntrm.cli.console import Console, command, count
+from ntrm.cli import options
+from ntrm.cli.console import Console, command, count, make_table
 from ntrm.metrics.wording import signed
+
+if TYPE_CHECKING:
+    from ntrm.evaluation.calibrate import Calibrated
+    from ntrm.evaluation.compare import Comparisons
 
 INTERFACES = 4
 """Interfaces named in the summary: those with the most changes."""
@@ -21,22 +24,20 @@ INTERFACES = 4
 
 @command
 def evaluate(
-    model: Annotated[str, typer.Option("--model", metavar="M", help="Model folder, hub id or bundled.")],
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")],
+    model: options.Model,
+    data: options.Data,
     out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder to write to.")],
-    resolution: Level = None,
+    resolution: options.Level = None,
     split: Annotated[str, typer.Option("--split", help="Part to evaluate on: train, val or test.")] = "test",
-    splits: Splits = None,
+    splits: options.Splits = None,
     robustness: Annotated[
         bool, typer.Option("--robustness", help="Also score under other stains, blur, JPEG and light.")
     ] = False,
-    pictures: Annotated[bool, typer.Option("--pictures/--no-pictures", help="Draw, or do not.")] = True,
-    overlap: Annotated[
-        int | None, typer.Option("--overlap", metavar="N", min=0, help="Pixels that windows share; default a quarter.")
-    ] = None,
-    device: Device = "auto",
-    batch: Batch = 16,
-    jobs: Jobs = JOBS,
+    pictures: options.Pictures = True,
+    overlap: options.Overlap = None,
+    device: options.Device = "auto",
+    batch: options.Batch = 16,
+    jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
 ) -> None:
@@ -48,7 +49,7 @@ def evaluate(
     """
     from ntrm.evaluation.evaluate import evaluate as run
 
-    found = run(
+    result = run(
         model,
         data,
         out,
@@ -64,15 +65,15 @@ def evaluate(
         command=["ntrm", *sys.argv[1:]],
         progress=console.progress,
     )
-    document = found.as_dict()
-    console.result(document, lambda to: _show(document, to))
+    document = result.as_dict()
+    console.result(document, lambda to: _show_scores(document, to))
     console.note(f"written: {out}")
 
 
-def _show(document: dict[str, Any], out: RichConsole) -> None:
+def _show_scores(document: dict[str, Any], out: RichConsole) -> None:
     out.print(_headline(document), markup=False, soft_wrap=True)
     out.print(_tissues(document))
-    out.print(_facts(document), markup=False, soft_wrap=True)
+    out.print(_further_scores(document), markup=False, soft_wrap=True)
     if document["robustness"] is not None:
         out.print(_robustness(document["robustness"]))
 
@@ -90,18 +91,17 @@ def _headline(document: dict[str, Any]) -> str:
 def _tissues(document: dict[str, Any]) -> Table:
     boundary = document["boundary"]
     hausdorff = boundary["hausdorff95_um"]["tissues"] if boundary else {}
-    table = Table(title="By tissue, all sections together", title_justify="left")
-    for column in ("tissue", "pixels", "IoU", "Dice", "precision", "recall", *(["Hausdorff 95 % µm"] * bool(boundary))):
-        table.add_column(column, justify="left" if column == "tissue" else "right")
+    columns = ("pixels", "IoU", "Dice", "precision", "recall", *(["Hausdorff 95 % µm"] * bool(boundary)))
+    rows = []
     for name, scores in document["pooled"]["classes"].items():
         cells = [_score(scores[measure]) for measure in ("iou", "dice", "precision", "recall")]
         if boundary:
-            cells.append("–" if hausdorff[name] is None else f"{hausdorff[name]:.0f}")
-        table.add_row(escape(name), f"{scores['pixels']:,}", *cells)
-    return table
+            cells.append(_score(hausdorff[name], 0))
+        rows.append((name, f"{scores['pixels']:,}", *cells))
+    return make_table("By tissue, all sections together", ("tissue", *columns), rows, right=columns)
 
 
-def _facts(document: dict[str, Any]) -> str:
+def _further_scores(document: dict[str, Any]) -> str:
     graph, calibration = document["graph"], document["calibration"]
     lines = [
         f"tissue relations: adjacency F1 {_score(graph['adjacency_f1'])}; "
@@ -120,16 +120,126 @@ def _facts(document: dict[str, Any]) -> str:
 
 
 def _robustness(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Images made worse on purpose", title_justify="left")
-    for column in ("image", "pixel accuracy", "IoU", "Dice", "IoU, points"):
-        table.add_column(column, justify="left" if column == "image" else "right")
-    for row in rows:
-        change = "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1)
-        table.add_row(
-            escape(row["name"]), _score(row["pixel_accuracy"]), _score(row["iou"]), _score(row["dice"]), change
+    columns = ("pixel accuracy", "IoU", "Dice", "IoU, points")
+    cells = [
+        (
+            row["name"],
+            *(_score(row[measure]) for measure in ("pixel_accuracy", "iou", "dice")),
+            "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1),
         )
-    return table
+        for row in rows
+    ]
+    return make_table("Images made worse on purpose", ("image", *columns), cells, right=columns)
 
 
-def _score(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _score(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+@command
+def calibrate(
+    model: Annotated[str, typer.Option("--model", metavar="M", help="Model folder; its config.json is changed.")],
+    data: options.Data,
+    resolution: options.Level = None,
+    split: Annotated[str, typer.Option("--split", help="Part to fit on; not the one you evaluate on.")] = "val",
+    splits: options.Splits = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for the findings; default `calibration` beside the model."),
+    ] = None,
+    pictures: options.Pictures = True,
+    device: options.Device = "auto",
+    batch: options.Batch = 16,
+    seed: options.Seed = 0,
+    *,
+    console: Console,
+) -> None:
+    """Fit a temperature on the validation part and store it in the model, so that confidences can be believed.
+
+    The weights do not change. Doing it again finds the same temperature.
+
+    Example: ntrm calibrate --model run/model --data my-data --resolution 10x
+    """
+    from ntrm.evaluation.calibrate import calibrate as run
+
+    result = run(
+        model,
+        data,
+        resolution=resolution,
+        split=split,
+        splits=splits,
+        device=device,
+        batch=batch,
+        seed=seed,
+        out=out,
+        pictures=pictures,
+        progress=console.progress,
+    )
+    console.result({**result.as_dict(), "out": str(result.out)}, lambda to: _show_calibration(result, to))
+    for line in _doubts(result):
+        console.note(line)
+    console.note(f"written: {result.model} (temperature), {result.out}")
+
+
+def _show_calibration(result: Calibrated, to: RichConsole) -> None:
+    to.print(f"temperature {result.temperature:.4g} (it was {result.previous:.4g})", markup=False)
+    columns = ("calibration error", "Brier score")
+    rows = [
+        (name, _score(counts.expected_error, 4), _score(counts.brier, 4))
+        for name, counts in (("temperature 1", result.before), (f"temperature {result.temperature:.4g}", result.after))
+    ]
+    title = f"On {count(result.data['sections'], 'section')} ({result.data['split']}), stitched"
+    to.print(make_table(title, ("", *columns), rows, right=columns))
+
+
+def _doubts(result: Calibrated) -> list[str]:
+    doubts = []
+    if result.at_limit:
+        doubts.append("the temperature is at the end of its range: these probabilities are of little use")
+    if (result.after.expected_error or 0) > (result.before.expected_error or 0):
+        doubts.append("the calibration error of whole sections has not become smaller")
+    return doubts
+
+
+@command
+def compare(
+    outs: Annotated[list[Path], typer.Argument(metavar="OUT...", help="Folders that `ntrm evaluate` wrote.")],
+    measure: Annotated[str, typer.Option("--measure", help="iou, dice or accuracy.")] = "iou",
+    draws: Annotated[int, typer.Option("--draws", help="Bootstrap draws of patients.")] = 10_000,
+    reference: Annotated[
+        str | None, typer.Option("--reference", metavar="NAME", help="Compare the others with this model only.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it to a .csv or .json file.")] = None,
+    seed: options.Seed = 0,
+    *,
+    console: Console,
+) -> None:
+    """Compare models on the same sections: paired bootstrap over patients, corrected for the number of comparisons.
+
+    Evaluations that differ in nothing but the training seed are one model. Two models need six patients at least:
+    fewer establish nothing.
+
+    Example: ntrm compare eval-ntrm-0 eval-ntrm-1 eval-unet-0 eval-unet-1
+    """
+    from ntrm.evaluation.compare import check_format
+    from ntrm.evaluation.compare import compare as run
+
+    if out is not None:
+        check_format(out)
+    result = run(outs, measure=measure, draws=draws, reference=reference, seed=seed)
+    if out is not None:
+        result.write(out)
+        console.note(f"written: {out}")
+    console.result(result.as_dict(), lambda to: _show_comparison(result, to))
+
+
+def _show_comparison(result: Comparisons, to: RichConsole) -> None:
+    columns = ("seeds", "mean", "lowest", "highest")
+    rows = []
+    for model in result.models:
+        scores = (model.mean, min(model.scores), max(model.scores))
+        rows.append((model.label, str(len(model.scores)), *(f"{score:.4f}" for score in scores)))
+    title = f"{result.title} over {count(result.sections, 'section')} of {count(result.patients, 'patient')}"
+    to.print(make_table(title, ("model", *columns), rows, right=columns))
+    for verdict in result.verdicts:
+        to.print(verdict, markup=False, soft_wrap=True)

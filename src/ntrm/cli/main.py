@@ -1,27 +1,15 @@
-"""The ``ntrm`` command: a list of its parts."""
+"""The ``ntrm`` command: its subcommands, and ``ntrm doctor``."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.console import Console as RichConsole
+from rich.text import Text
 
-from ntrm.cli import (
-    calibrate,
-    compare,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    export,
-    phantom,
-    report,
-    reproduce,
-    segment,
-    serve,
-    train,
-)
-from ntrm.cli.console import prepare_streams
+from ntrm.cli import data, evaluate, reproduce, segment, serve, train
+from ntrm.cli.console import Console, command, make_table, prepare_streams
 from ntrm.version import __version__
 
 app = typer.Typer(
@@ -36,18 +24,42 @@ app = typer.Typer(
 datasets = typer.Typer(no_args_is_help=True, help="Check, describe, split, resample and import datasets.")
 app.add_typer(datasets, name="data")
 
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-app.command("phantom")(phantom.phantom)
+
+@app.command()
+@command
+def doctor(*, console: Console) -> None:
+    """Tell what this installation can do: Python, torch, devices, readers, extras.
+
+    Example: ntrm doctor --json
+    """
+    from ntrm.core.environment import examine
+
+    report = examine()
+
+    def show(out: RichConsole) -> None:
+        rows = []
+        for finding in report.findings:
+            mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
+            hint = "" if finding.present else finding.hint
+            rows.append((Text.from_markup(mark), finding.what, finding.found, hint))
+        out.print(make_table(f"ntrm {report.version}", ("", "what", "found", "to get it"), rows))
+
+    console.result(report.as_dict(), show)
+    if not report.complete:
+        raise typer.Exit(1)
+
+
+app.command("demo")(serve.demo)
+app.command("phantom")(data.phantom)
 app.command("train", cls=train.TrainCommand)(train.train)
 app.command("evaluate")(evaluate.evaluate)
-app.command("calibrate")(calibrate.calibrate)
-app.command("compare")(compare.compare)
+app.command("calibrate")(evaluate.calibrate)
+app.command("compare")(evaluate.compare)
 app.command("reproduce")(reproduce.reproduce)
-app.command("export")(export.export)
+app.command("export")(train.export)
 app.command("segment")(segment.segment)
 app.command("serve")(serve.serve)
-app.command("report")(report.report)
+app.command("report")(segment.report)
 datasets.command("check")(data.check)
 datasets.command("stats")(data.stats)
 datasets.command("split")(data.split)

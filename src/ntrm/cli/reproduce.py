@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console as RichConsole
 
-from ntrm.cli.common import JOBS, Changes, Device, Jobs, Splits, keep_freed_memory
+from ntrm.cli import options
 from ntrm.cli.console import Console, command
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @command
 def reproduce(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")],
+    data: options.Data,
     out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder for runs, tables and index.html.")],
     archs: Annotated[
         str, typer.Option("--archs", metavar="A,B", help="Networks of Table 1; all six if not given.")
@@ -29,7 +29,7 @@ def reproduce(
     ] = "",
     seeds: Annotated[str, typer.Option("--seeds", metavar="0,1,2", help="Training seeds of every network.")] = "0,1,2",
     recipe: Annotated[str, typer.Option("--recipe", metavar="R", help="paper, fast or a YAML file.")] = "fast",
-    changes: Changes = None,
+    changes: options.Changes = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="Option for every network that takes it; may be repeated."),
@@ -37,18 +37,18 @@ def reproduce(
     ablation: Annotated[
         bool, typer.Option("--ablation/--no-ablation", help="Train the variants of the relation module, too.")
     ] = True,
-    splits: Splits = None,
+    splits: options.Splits = None,
     boundaries: Annotated[
         bool, typer.Option("--boundaries/--no-boundaries", help="Measure distances of boundaries in evaluations.")
     ] = True,
-    device: Device = "auto",
+    device: options.Device = "auto",
     num_devices: Annotated[
         int | None, typer.Option("--num-devices", metavar="N", min=1, help="GPUs to use; all if not given.")
     ] = None,
     per_device: Annotated[
         int, typer.Option("--per-device", metavar="N", min=1, help="Runs side by side on one GPU.")
     ] = 1,
-    jobs: Jobs = JOBS,
+    jobs: options.Jobs = options.JOBS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and do nothing.")] = False,
     *,
     console: Console,
@@ -62,11 +62,10 @@ def reproduce(
 
     ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run
     """
-    keep_freed_memory()
+    options.keep_freed_memory()
     from ntrm.core.mpp import parse_levels
     from ntrm.paper.plan import describe
     from ntrm.paper.published import SYSTEMS
-    from ntrm.paper.reproduce import Machine
     from ntrm.paper.reproduce import reproduce as run
     from ntrm.paper.request import Request, parse_names, parse_seeds
     from ntrm.paper.request import dry_run as show_plan
@@ -90,7 +89,10 @@ def reproduce(
         return
     result = run(
         request,
-        Machine(device, num_devices, per_device, jobs),
+        device=device,
+        num_devices=num_devices,
+        per_device=per_device,
+        jobs=jobs,
         boundaries=boundaries,
         command=["ntrm", *sys.argv[1:]],
         progress=console.progress,

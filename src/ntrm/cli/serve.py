@@ -1,52 +1,50 @@
-"""``ntrm serve``: the page and the HTTP service."""
+"""``ntrm serve``: the page and the HTTP service; ``ntrm demo``: a tour that ends there."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console as RichConsole
 
-from ntrm.cli.common import Batch, Device
+from ntrm.cli import options
 from ntrm.cli.console import Console, command
 from ntrm.core.errors import DataError, RefusedError
 
 if TYPE_CHECKING:
     from ntrm.service.core.settings import ServiceSettings
 
-Out = Annotated[Path, typer.Argument(metavar="[OUT]", help="Folder of the results; those that are there are shown.")]
-Model = Annotated[str, typer.Option("--model", metavar="M", help="Model folder, hub id or bundled.")]
-Host = Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on; others than this machine: TLS!")]
-Port = Annotated[int, typer.Option("--port", metavar="P", min=0, max=65_535, help="Port; 0 takes a free one.")]
-Root = Annotated[
-    list[Path] | None, typer.Option("--root", metavar="DIR", help="Slides below may be named by path; repeatable.")
-]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", metavar="F", help="Token for programs; or the variable NTRM_TOKEN.")
-]
-PublicUrl = Annotated[
-    str | None, typer.Option("--public-url", metavar="URL", help="How a proxy in front calls the service.")
-]
-Days = Annotated[
-    float | None, typer.Option("--retention-days", metavar="N", min=0, help="Delete slides sent here after N days.")
-]
-Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
-
 
 @command
 def serve(
-    out: Out = Path("ntrm-results"),
-    model: Model = "bundled",
-    host: Host = "127.0.0.1",
-    port: Port = 8765,
-    root: Root = None,
-    token_file: TokenFile = None,
-    public_url: PublicUrl = None,
-    retention_days: Days = None,
-    open_page: Open = True,
-    device: Device = "auto",
-    batch: Batch = 16,
+    out: Annotated[
+        Path, typer.Argument(metavar="[OUT]", help="Folder of the results; those that are there are shown.")
+    ] = Path("ntrm-results"),
+    model: options.Model = "bundled",
+    host: Annotated[
+        str, typer.Option("--host", metavar="H", help="Address to listen on; others than this machine: TLS!")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="P", min=0, max=65_535, help="Port; 0 takes a free one.")
+    ] = 8765,
+    root: Annotated[
+        list[Path] | None, typer.Option("--root", metavar="DIR", help="Slides below may be named by path; repeatable.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="F", help="Token for programs; or the variable NTRM_TOKEN.")
+    ] = None,
+    public_url: Annotated[
+        str | None, typer.Option("--public-url", metavar="URL", help="How a proxy in front calls the service.")
+    ] = None,
+    retention_days: Annotated[
+        float | None, typer.Option("--retention-days", metavar="N", min=0, help="Delete slides sent here after N days.")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+    device: options.Device = "auto",
+    batch: options.Batch = 16,
     *,
     console: Console,
 ) -> None:
@@ -75,10 +73,10 @@ def serve(
         token=_token(token_file),
         retention_days=retention_days,
     )
-    start(settings, console, open_page=open_page)
+    _start(settings, console, open_page=open_page)
 
 
-def start(settings: ServiceSettings, console: Console, *, open_page: bool) -> None:
+def _start(settings: ServiceSettings, console: Console, *, open_page: bool) -> None:
     """Serve until a signal ends it, and say where."""
     from ntrm.service.serve import quiet_logs
     from ntrm.service.serve import serve as run
@@ -122,3 +120,56 @@ def _show(address: str) -> None:
 
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(address)
+
+
+@command
+def demo(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for what the tour makes.")] = Path("demo"),
+    jobs: options.Jobs = options.JOBS,
+    serve: Annotated[
+        bool | None, typer.Option("--serve/--no-serve", help="Show the slides in the browser at the end.")
+    ] = None,
+    *,
+    console: Console,
+) -> None:
+    """Draw synthetic sections, check them, segment them with the bundled model, and show what came of it.
+
+    At a terminal the viewer starts at the end, and its link is printed; Ctrl-C ends it.
+
+    Example: ntrm demo --out demo
+    """
+    from ntrm.tour import tour
+
+    result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
+
+    def show(to: RichConsole) -> None:
+        to.print(f"{result.sections} sections drawn and checked, {result.faults} faults found.", markup=False)
+        to.print(f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}", markup=False)
+        to.print(f"the dataset: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
+        reports = (result.results / "index.html").resolve().as_uri()
+        to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
+
+    console.result(result.as_dict(), show)
+    if result.faults:
+        raise typer.Exit(1)
+    if _at_a_terminal(console) if serve is None else serve:
+        _serve(result.results, result.dataset, console)
+    else:
+        console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset}")
+
+
+def _at_a_terminal(console: Console) -> bool:
+    return not console.json and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _serve(results: Path, slides: Path, console: Console) -> None:
+    """Until Ctrl-C; where the service is not installed, say how to get it."""
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        console.note('the viewer:  pip install "ntrm[serve]", then ntrm serve')
+        return
+    from ntrm.service.core.settings import ServiceSettings
+
+    _start(ServiceSettings(out=results, roots=(slides,), port=0), console, open_page=True)

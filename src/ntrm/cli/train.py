@@ -1,4 +1,4 @@
-"""``ntrm train``: one training."""
+"""``ntrm train``: one training; ``ntrm export``: its network for other programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rich.console import Console as RichConsole
 from typer.core import TyperCommand
 
-from ntrm.cli.common import Changes, Device, Level, Seed, Splits, keep_freed_memory
+from ntrm.cli import options
 from ntrm.cli.console import Console, command
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 
@@ -21,7 +21,7 @@ _WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class TrainCommand(TyperCommand):
-    """Tells whoever tries ``--lr`` how a field of the recipe is changed."""
+    """Suggests ``--set learning_rate=VALUE`` to users who try ``--lr``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As click does, with another hint."""
@@ -44,7 +44,7 @@ WHICH = f"{DEFAULT} stands for {DEFAULT_NETWORK} in this version"
 
 @command
 def train(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")],
+    data: options.Data,
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder of the run: new or empty.")],
     arch: Annotated[
         str,
@@ -53,24 +53,24 @@ def train(
     recipe: Annotated[
         str, typer.Option("--recipe", metavar="R", help="How to train: paper, fast, finetune or a YAML file.")
     ] = "fast",
-    resolution: Level = None,
+    resolution: options.Level = None,
     init: Annotated[
         str | None, typer.Option("--init", metavar="M", help="Trained model to start from: folder or hub id.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN; begin it if there is none.")
     ] = False,
-    splits: Splits = None,
+    splits: options.Splits = None,
     sections: Annotated[
         int | None, typer.Option("--sections", metavar="N", min=1, help="Train on N sections only.")
     ] = None,
-    changes: Changes = None,
+    changes: options.Changes = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="Option of the architecture; may be repeated."),
     ] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
     num_devices: Annotated[
         int, typer.Option("--num-devices", metavar="N", min=1, help="Devices of this machine that share the batch.")
     ] = 1,
@@ -92,7 +92,7 @@ def train(
 
     torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
     """
-    keep_freed_memory()
+    options.keep_freed_memory()
     from ntrm.training.ddp import find_launch
     from ntrm.training.recipe import load_recipe, parse_overrides
     from ntrm.training.train import train as train_network
@@ -127,3 +127,41 @@ def train(
         to.print(f"model: {result.model}", markup=False, soft_wrap=True)
 
     console.result(result.as_dict(), show)
+
+
+@command
+def export(
+    model: Annotated[str, typer.Option("--model", metavar="M", help="Model folder or hub id.")],
+    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="ONNX file to write.")],
+    opset: Annotated[
+        int | None, typer.Option("--opset", help="ONNX operator set; torch's default if not given.")
+    ] = None,
+    seed: options.Seed = 0,
+    *,
+    console: Console,
+) -> None:
+    """Write a network as ONNX, with its class names inside, and compare it with the original in onnxruntime.
+
+    A file that does not compute the same is refused.
+
+    Example: ntrm export --model run/model --onnx skin.onnx
+    """
+    from ntrm.export.onnx import export_onnx
+    from ntrm.models.hub import load
+
+    report = export_onnx(load(model), onnx, opset=opset, seed=seed)
+
+    def show(to: RichConsole) -> None:
+        side = report.window
+        to.print(
+            f"{report.path}: (B, 3, {side}, {side}) → {', '.join(report.outputs)}, opset {report.opset}",
+            markup=False,
+            soft_wrap=True,
+        )
+        to.print(
+            f"compared in onnxruntime: logits differ by {report.difference:.1g}, "
+            f"{report.agreement:.2%} of the pixels agree",
+            markup=False,
+        )
+
+    console.result(report.as_dict(), show)

@@ -1,55 +1,56 @@
-"""What the paper claims, each put to a test: held, not held, or not established with this data."""
+"""Every claim of the paper, tested: held, not held, or not established with this data."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
+from ntrm.evaluation.interfaces import CLAIMED
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import signed
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import (
-    DONE,
     STATISTICS,
     Results,
     coarse_and_final,
     compare_family,
     compare_section_scores,
     compare_variants,
-    dig,
     false_positive_rate,
-    interface_pairs,
+    interface_results,
 )
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import PRIMARY, TITLES, dice_gains
-from ntrm.paper.result_tables import Cell, Difference, Table, seconds_per_section
+from ntrm.paper.result_tables import Difference, Table, seconds_per_section
 
 HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT = "held", "not held", "not established", "left out"
-INTERFACES = (("BCC", "RET"), ("RET", "HYP"), ("EPI", "KER"))
-"""Where the paper says that the relation module corrects errors."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One claim, what was measured for it, and whether it stands."""
+class Claim(NamedTuple):
+    """One claim, whether it stands, and what was measured for it: a row of the table."""
 
     claim: str
-    measured: str
     verdict: str
-    difference: Difference | None = None
+    difference: Difference | None
+    measured: str
 
-    @property
-    def row(self) -> tuple[Cell, ...]:
-        """For the table."""
-        return (self.claim, self.verdict, self.difference, self.measured)
+
+def _left_out(claim: str, reason: str) -> Claim:
+    return Claim(claim, LEFT_OUT, None, reason)
+
+
+def _judged(claim: str, measured: str, comparisons: Collection[Comparison], *, lower: bool = False) -> Claim:
+    """A claim that something is higher (or lower); the comparison shown is the least favourable one."""
+    sign = -1 if lower else 1
+    shown = min(comparisons, key=lambda comparison: sign * comparison.difference)
+    return Claim(claim, verdict_of(comparisons, lower=lower), Difference.of(shown), measured)
 
 
 def claims_table(results: Results, facts: Mapping[str, Facts]) -> Table | None:
     """Every claim of the paper that can be counted; None where NTRM was not trained."""
     if results.plan.ours is None:
         return None
-    rows = tuple(claim.row for claim in find_claims(results, facts))
     note = (
         "“Held” and “not held” need a 95 % interval (paired bootstrap over the patients of the test part, 10,000 "
         "draws) that does not contain 0, after Holm's correction over the comparisons of a claim; anything else is "
@@ -59,24 +60,28 @@ def claims_table(results: Results, facts: Mapping[str, Facts]) -> Table | None:
         "0.01 throughout."
     )
     header = ("claim", "verdict", "difference, points", "measured")
-    return Table("claims", "What the paper claims, tested", header, rows, note)
+    return Table("claims", "What the paper claims, tested", header, tuple(find_claims(results, facts)), note)
 
 
 def find_claims(results: Results, facts: Mapping[str, Facts]) -> Iterator[Claim]:
-    """The claims in the order of the paper."""
-    yield from _scores(results)
-    names = _classes(results)
+    """The claims in the order of the paper; none where NTRM was not trained."""
+    ours, names = results.plan.ours, results.classes
+    if ours is None:
+        return
+    others = [variant for variant in results.plan.systems if variant != ours]
+    if others:
+        yield from _scores(results, ours, others)
     if "SCC" in names:
-        yield from _false_positives(results, names.index("SCC"))
+        yield from _false_positives(results, ours, others, names.index("SCC"))
     else:
-        yield Claim("fewer false positives of SCC", "the classes of this dataset hold no SCC", LEFT_OUT)
-    for one, other in INTERFACES:
+        yield _left_out("fewer false positives of SCC", "the classes of this dataset hold no SCC")
+    for one, other in CLAIMED:
+        title = f"errors corrected at the {one}–{other} interface"
         if one in names and other in names:
-            yield from _interface(results, one, other)
+            yield from _interface(results, ours, title, one, other)
         else:
-            missing = "the classes of this dataset do not hold both"
-            yield Claim(f"errors corrected at the {one}–{other} interface", missing, LEFT_OUT)
-    yield from _order(results)
+            yield _left_out(title, "the classes of this dataset do not hold both")
+    yield from _order(results, ours, others)
     yield from _resolutions(results, facts)
 
 
@@ -88,159 +93,123 @@ def verdict_of(comparisons: Collection[Comparison], *, lower: bool = False) -> s
     return HELD if comparisons and len(signs) == len(comparisons) else NOT_ESTABLISHED
 
 
-def _classes(results: Results) -> list[str]:
-    return next((list(o.metrics["classes"]) for o in results.outcomes.values() if o.status == DONE), [])
-
-
-def _others(results: Results) -> list[Variant]:
-    return [variant for variant in results.plan.systems if variant != results.plan.ours]
-
-
-def _scores(results: Results) -> Iterator[Claim]:
+def _scores(results: Results, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
     """The highest IoU and Dice of all systems."""
-    ours, others = results.plan.ours, _others(results)
-    if ours is None or not others:
-        return
     least, *_, most = dice_gains()
     above = f"the highest Dice: {least:.1f} to {most:.2f} points above"
     for measure, title in (("iou", "the highest mean IoU"), ("dice", above)):
-        found = compare_variants(results, [(ours, other) for other in others], STATISTICS[measure])
-        if len(found) < len(others):
-            yield Claim(title, "a run failed", LEFT_OUT)
+        comparisons = compare_variants(results, [(ours, other) for other in others], STATISTICS[measure]).values()
+        if len(comparisons) < len(others):
+            yield _left_out(title, "a run failed")
             continue
-        closest = min(found.values(), key=lambda each: each.difference)
-        gains = sorted(100 * each.difference for each in found.values())
-        ahead = sum(each.established and each.difference > 0 for each in found.values())
-        relative = sorted(100 * each.difference / max(fmean(each.second_by_seed), 1e-9) for each in found.values())
-        shares = f"{signed(relative[0], 0)} % to {signed(relative[-1], 0)} %"
-        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points ({shares})"
+        closest = min(comparisons, key=lambda each: each.difference)
+        gains = sorted(100 * each.difference for each in comparisons)
+        ahead = sum(each.established and each.difference > 0 for each in comparisons)
+        relative = sorted(100 * each.difference / max(fmean(each.second_by_seed), 1e-9) for each in comparisons)
+        percent = f"{signed(relative[0], 0)} % to {signed(relative[-1], 0)} %"
+        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points ({percent})"
         rival = TITLES.get(closest.second.split()[0], closest.second)
         words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}; shown: minus {rival}"
-        yield Claim(title, words, verdict_of(found.values()), Difference.of(closest))
+        yield _judged(title, words, comparisons)
 
 
-def _false_positives(results: Results, index: int) -> Iterator[Claim]:
+def _false_positives(results: Results, ours: Variant, others: list[Variant], index: int) -> Iterator[Claim]:
     """Pixels called SCC that are not: final against coarse, against the control, against the other systems."""
-    ours, control, rate = results.plan.ours, results.plan.control, false_positive_rate(index)
-    if ours is None:
-        return
-    title = "fewer false positives of SCC"
+    control, rate = results.plan.control, false_positive_rate(index)
     pair, patients = coarse_and_final(results, ours)
     within = compare_family({"": pair}, patients, rate).values() if pair else ()
-    yield _lower(f"{title} after the relation module", within, f"final minus coarse; {_counts(results, ours)}")
+    compared: list[tuple[str, Collection[Comparison], str]] = [
+        ("after the relation module", within, f"final minus coarse; {_counts(results, ours)}")
+    ]
     if control is not None:
-        found = compare_variants(results, [(ours, control)], rate).values()
         counts = f"NTRM minus control; {_counts(results, ours)}; control {_counts(results, control)}"
-        yield _lower(f"{title} than the matched control", found, counts)
-    others = _others(results)
+        against = compare_variants(results, [(ours, control)], rate).values()
+        compared.append(("than the matched control", against, counts))
     if others:
-        found = compare_variants(results, [(ours, other) for other in others], rate).values()
-        fewer = sum(each.difference < 0 for each in found)
+        against = compare_variants(results, [(ours, other) for other in others], rate).values()
+        fewer = sum(each.difference < 0 for each in against)
         words = f"NTRM has fewer than {fewer} of {len(others)}; shown: minus the one with the fewest"
-        whole = found if len(found) == len(others) else ()
-        yield _lower(f"{title} than the other systems", whole, words)
-
-
-def _lower(title: str, found: Collection[Comparison], measured: str) -> Claim:
-    """A claim that something is lower; the comparison shown is the least favourable one."""
-    if not found:
-        return Claim(title, "a run failed, or there is nothing to count", LEFT_OUT)
-    worst = max(found, key=lambda each: each.difference)
-    verdict = verdict_of(found, lower=True)
-    return Claim(title, measured, verdict, Difference.of(worst))
+        compared.append(("than the other systems", against if len(against) == len(others) else (), words))
+    for than, comparisons, words in compared:
+        title = f"fewer false positives of SCC {than}"
+        if comparisons:
+            yield _judged(title, words, comparisons, lower=True)
+        else:
+            yield _left_out(title, "a run failed, or there is nothing to count")
 
 
 def _counts(results: Results, variant: Variant) -> str:
     """False positives of SCC, coarse → final, with the recall that they must be read with."""
-    done = results.done(variant)
 
-    def mean(*path: str) -> str:
-        values = [dig(outcome.metrics, path) for outcome in done]
-        known = [value for value in values if value is not None]
-        return f"{fmean(known):.0f}" if known else "–"
+    def mean(*path: str) -> float | None:
+        return results.metric(variant, *path).mean
 
-    recalls = [dig(outcome.metrics, ("pooled", "classes", "SCC", "recall")) for outcome in done]
-    known = [recall for recall in recalls if recall is not None]
-    recall = f", SCC found {fmean(known):.1%}" if known else ", no SCC in the test part"
-    claim = ("claims", "scc_false_positives")
-    return f"{mean(*claim, 'coarse')} → {mean(*claim, 'final')} pixels{recall}"
+    numbers = [mean("claims", "scc_false_positives", head) for head in ("coarse", "final")]
+    coarse, final = ("–" if number is None else f"{number:.0f}" for number in numbers)
+    recall = mean("pooled", "classes", "SCC", "recall")
+    known = ", no SCC in the test part" if recall is None else f", SCC found {recall:.1%}"
+    return f"{coarse} → {final} pixels{known}"
 
 
-def _interface(results: Results, one: str, other: str) -> Iterator[Claim]:
-    """Pixels beside the interface of two tissues: right at last against right at first, and against the control."""
-    ours, control = results.plan.ours, results.plan.control
-    if ours is None:
+def _interface(results: Results, ours: Variant, title: str, one: str, other: str) -> Iterator[Claim]:
+    """Right pixels at the interface of two tissues: final against coarse prediction, and against the control."""
+    interface = interface_results(results, ours, results.plan.control, one, other)
+    if interface is None:
+        yield _left_out(title, "the interface does not occur in the test part, or a run failed")
         return
-    title = f"errors corrected at the {one}–{other} interface"
-    beside = interface_pairs(results, ours, control, one, other)
-    if beside is None:
-        yield Claim(title, "the interface does not occur in the test part, or a run failed", LEFT_OUT)
-        return
-    corrected, broken, pixels = beside.changes
+    corrected, broken, pixels = interface.changes
     words = f"{corrected:.0f} corrected, {broken:.0f} broken of {pixels:.0f} pixels within 3 pixels of it"
-    yield _higher(title, compare_family({"": beside.within}, beside.patients, STATISTICS["accuracy"]), words)
-    if beside.across is None:
-        return
-    corrected, broken, _ = beside.control_changes
-    words = f"pixels right there, NTRM minus control (which corrects {corrected:.0f} and breaks {broken:.0f})"
-    found = compare_family({"": beside.across}, beside.patients, STATISTICS["accuracy"])
-    yield _higher(f"{title}, because of the relation module", found, words)
+    compared = [(title, interface.within, words)]
+    if interface.across is not None:
+        corrected, broken, _ = interface.control_changes
+        words = f"pixels right there, NTRM minus control (which corrects {corrected:.0f} and breaks {broken:.0f})"
+        compared.append((f"{title}, because of the relation module", interface.across, words))
+    for claim, pair, measured in compared:
+        comparison = compare_family({"": pair}, interface.patients, STATISTICS["accuracy"]).values()
+        yield _judged(claim, measured, comparison) if comparison else _left_out(claim, "there is nothing to compare")
 
 
-def _higher(title: str, found: Mapping[str, Comparison], measured: str) -> Claim:
-    if not found:
-        return Claim(title, "there is nothing to compare", LEFT_OUT)
-    (comparison,) = found.values()
-    return Claim(title, measured, verdict_of([comparison]), Difference.of(comparison))
-
-
-def _order(results: Results) -> Iterator[Claim]:
+def _order(results: Results, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
     """Spatial order of tissues kept: agreement of the predicted tissue graph with the true one."""
-    ours, control = results.plan.ours, results.plan.control
-    if ours is None:
-        return
-    groups: list[tuple[str, list[Variant]]] = [("the matched control", [control] if control else [])]
-    groups.append(("the other systems", _others(results)))
-    for name, others in groups:
-        if not others:
+    control = [results.plan.control] if results.plan.control else []
+    for name, rivals in (("the matched control", control), ("the other systems", others)):
+        if not rivals:
             continue
         title = f"the spatial order of tissues is kept better than by {name}"
-        found = compare_section_scores(results, [(ours, other) for other in others], "adjacency_f1")
-        if len(found) < len(others):
-            yield Claim(title, "a run failed, or there are no edges", LEFT_OUT)
+        comparisons = compare_section_scores(results, [(ours, other) for other in rivals], "adjacency_f1").values()
+        if len(comparisons) < len(rivals):
+            yield _left_out(title, "a run failed, or there are no edges")
             continue
-        closest = min(found.values(), key=lambda each: each.difference)
-        words = (
-            f"F1 of the edges of the section's tissue graph, mean over sections: {fmean(closest.first_by_seed):.3f} "
-        )
-        words += f"against {fmean(closest.second_by_seed):.3f}"
-        yield Claim(title, words, verdict_of(found.values()), Difference.of(closest))
+        closest = min(comparisons, key=lambda each: each.difference)
+        means = f"{fmean(closest.first_by_seed):.3f} against {fmean(closest.second_by_seed):.3f}"
+        words = f"F1 of the edges of the section's tissue graph, mean over sections: {means}"
+        yield _judged(title, words, comparisons)
 
 
 def _resolutions(results: Results, facts: Mapping[str, Facts]) -> Iterator[Claim]:
     """10x scores best, and costs little."""
     by_level = {variant.level: variant for variant in results.plan.resolutions}
-    title = "10x scores higher than finer resolutions, at marginal cost"
     if PRIMARY not in by_level or len(by_level) < 2:
-        yield Claim(title, "fewer than two resolutions, or no 10x, were run", LEFT_OUT)
+        title = "10x scores higher than finer resolutions, at marginal cost"
+        yield _left_out(title, "fewer than two resolutions, or no 10x, were run")
         return
     base = by_level.pop(PRIMARY)
     for level, variant in by_level.items():
-        found = compare_section_scores(results, [(base, variant)], "iou")
-        if not found:
-            yield Claim(f"10x scores higher than {level}", "a run failed", LEFT_OUT)
+        title = f"10x scores higher than {level}"
+        comparisons = compare_section_scores(results, [(base, variant)], "iou").values()
+        if not comparisons:
+            yield _left_out(title, "a run failed")
             continue
-        (comparison,) = found.values()
-        words = "mean IoU of each section at its own resolution, 10x minus " + level
-        yield Claim(f"10x scores higher than {level}", words, verdict_of([comparison]), Difference.of(comparison))
+        yield _judged(title, f"mean IoU of each section at its own resolution, 10x minus {level}", comparisons)
         yield _cost(results, base, variant, facts)
 
 
 def _cost(results: Results, base: Variant, variant: Variant, facts: Mapping[str, Facts]) -> Claim:
-    seconds = [results.score(each, seconds_per_section).mean for each in (variant, base)]
+    title = f"10x costs little beside {variant.level}"
+    slow, fast = (results.score(each, seconds_per_section).mean for each in (variant, base))
     ratio = facts[variant.level].pixels["test"] / max(facts[base.level].pixels["test"], 1)
     words = f"{variant.level} has {ratio:.1f} times the pixels of 10x"
-    if seconds[0] is None or seconds[1] is None or not seconds[1]:
-        return Claim(f"10x costs little beside {variant.level}", words, LEFT_OUT)
-    words += f" and takes {seconds[0] / seconds[1]:.1f} times as long per section: 10x is the coarsest, hence cheapest"
-    return Claim(f"10x costs little beside {variant.level}", words, HELD if seconds[1] <= seconds[0] else NOT_HELD)
+    if slow is None or not fast:
+        return _left_out(title, words)
+    words += f" and takes {slow / fast:.1f} times as long per section: 10x is the coarsest, hence cheapest"
+    return Claim(title, HELD if fast <= slow else NOT_HELD, None, words)

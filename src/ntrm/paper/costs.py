@@ -1,4 +1,4 @@
-"""What networks cost: parameters and operations of each, and the stages of the relation module, counted and timed."""
+"""Costs: parameters and operations of networks, and the stages of the relation module, counted and timed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,35 +27,29 @@ from ntrm.paper.plan import Variant
 from ntrm.paper.result_tables import Cell, Table
 
 ROUNDS = 5
-"""A time is the median of so many rounds."""
+"""A time is the median over these rounds."""
 
 
-@dataclass(frozen=True)
-class NetworkCost:
-    """Size of a network and of one forward pass on one window."""
+def network_cost(arch: str, classes: int | LabelSchema, window: int, options: Mapping[str, Option]) -> tuple[int, int]:
+    """Parameters of a network, and floating-point operations of one forward pass on one window.
 
-    parameters: int
-    operations: int
-    """Floating-point operations; one multiplication and one addition are two."""
-
-
-def network_cost(arch: str, classes: int | LabelSchema, window: int, options: Mapping[str, Option]) -> NetworkCost:
-    """Count without computing: the network is made of tensors that have shapes but no values."""
+    A multiplication and an addition are two operations. Nothing is computed: the tensors have shapes but no values.
+    """
     with FakeTensorMode(), torch.no_grad():
-        given: dict[str, Any] = dict(options)
-        network = create(arch, classes, **given).eval()
+        keywords: dict[str, Any] = dict(options)
+        network = create(arch, classes, **keywords).eval()
         # The counter does not know the fused attention of CPUs; written out, its products are counted.
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             network(torch.empty(1, 3, window, window))
-    return NetworkCost(sum(p.numel() for p in network.parameters()), counter.get_total_flops())
+    return sum(p.numel() for p in network.parameters()), counter.get_total_flops()
 
 
 def networks_table(variants: Sequence[Variant], schema: LabelSchema, window: int) -> Table:
     """Parameters and operations of every system."""
     rows: list[tuple[Cell, ...]] = []
     for variant in variants:
-        cost = network_cost(variant.arch, schema, window, dict(variant.options))
-        rows.append((variant.title, variant.arch, f"{cost.parameters / 1e6:.2f}", f"{cost.operations / 1e9:.2f}"))
+        parameters, operations = network_cost(variant.arch, schema, window, dict(variant.options))
+        rows.append((variant.title, variant.arch, f"{parameters / 1e6:.2f}", f"{operations / 1e9:.2f}"))
     note = (
         f"One window of {window} × {window} pixels. Convolutions and products of matrices are counted; thresholds, "
         "max-pools and norms are not."
@@ -64,18 +58,17 @@ def networks_table(variants: Sequence[Variant], schema: LabelSchema, window: int
     return Table("complexity_networks", "Size of the networks", header, tuple(rows), note)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A stage of the relation module: what the paper says it takes, and what it took."""
+class Stage(NamedTuple):
+    """A stage of the relation module."""
 
     name: str
     formula: str
     """The paper's, or what is missing in it."""
     operations: float
-    """The formula with this network's sizes in it."""
+    """By the formula with this network's sizes."""
     microseconds: float
     """Measured, per window."""
-    remark: str = ""
+    remark: str
 
 
 @dataclass(frozen=True)
@@ -85,8 +78,8 @@ class Complexity:
     stages: tuple[Stage, ...]
     sizes: Mapping[str, float]
     """K, N, d, L, |E|, C."""
-    whole: float
-    """Microseconds of the whole network, per window."""
+    network: float
+    """Microseconds of the entire network, per window."""
     device: str
 
 
@@ -104,7 +97,7 @@ def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predicto
         out = predictor.probabilities(pixels, graph=True)
     finally:
         hook.remove()
-    features, probabilities = (part.float() for part in caught[0])
+    features, probabilities = (tensor.float() for tensor in caught[0])
     count = features.shape[0]
     edge_count = float(out.graph.adjacency.float().sum(dim=(1, 2)).mean()) if out.graph is not None else 0.0
     sizes = {
@@ -116,13 +109,13 @@ def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predicto
         "C": float(features.shape[1]),
     }
     with torch.inference_mode():
-        times = _in_turns(_works(relation, features, probabilities), predictor.device)
-        whole = _in_turns({"": lambda: predictor.probabilities(pixels)}, predictor.device)[""]
+        times = _in_turns(_stage_calls(relation, features, probabilities), predictor.device)
+        total = _in_turns({"": lambda: predictor.probabilities(pixels)}, predictor.device)[""]
     per_window = {name: 1e6 * seconds / count for name, seconds in times.items()}
-    return Complexity(_stages(sizes, per_window), sizes, 1e6 * whole / count, str(predictor.device))
+    return Complexity(_stages(sizes, per_window), sizes, 1e6 * total / count, str(predictor.device))
 
 
-def _works(relation: TissueRelation, features: Tensor, probabilities: Tensor) -> dict[str, Callable[[], Any]]:
+def _stage_calls(relation: TissueRelation, features: Tensor, probabilities: Tensor) -> dict[str, Callable[[], Any]]:
     """The stages as calls that do not depend on each other."""
     config = relation.config
     hard = nodes.propose(probabilities, config.tau, pooled=config.masks != "plain")
@@ -151,65 +144,57 @@ def _works(relation: TissueRelation, features: Tensor, probabilities: Tensor) ->
 
 def _stages(sizes: Mapping[str, float], times: Mapping[str, float]) -> tuple[Stage, ...]:
     k, n, d, layers, e, c = (sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
-    known = {
-        "Reg": ("K·N", k * n, ""),
-        "ψ": ("not in the paper's sum: 9·C·d·N", 9 * c * d * n, "a 3×3 convolution, more than K·N·d where 9·C > K"),
-        "Node": ("K·N·d", k * n * d, ""),
-        "Adj, Bnd": ("K²·N", k * k * n, "stated, but left out of the paper's total"),
-        "Edge": ("K²·d²", k * k * d * d, ""),
-        "layers": ("L·|E|·d²", layers * e * d * d, "computed for all K² pairs here, |E| of them count"),
-        "Proj": ("K·N·d", k * n * d, ""),
-    }
-    return tuple(Stage(name, *known[name][:2], times[name], known[name][2]) for name in known)
+    convolution = "a 3×3 convolution, more than K·N·d where 9·C > K"
+    return (
+        Stage("Reg", "K·N", k * n, times["Reg"], ""),
+        Stage("ψ", "not in the paper's sum: 9·C·d·N", 9 * c * d * n, times["ψ"], convolution),
+        Stage("Node", "K·N·d", k * n * d, times["Node"], ""),
+        Stage("Adj, Bnd", "K²·N", k * k * n, times["Adj, Bnd"], "stated, but left out of the paper's total"),
+        Stage("Edge", "K²·d²", k * k * d * d, times["Edge"], ""),
+        Stage(
+            "layers",
+            "L·|E|·d²",
+            layers * e * d * d,
+            times["layers"],
+            "computed for all K² pairs here, |E| of them count",
+        ),
+        Stage("Proj", "K·N·d", k * n * d, times["Proj"], ""),
+    )
 
 
-def stages_table(found: Complexity) -> Table:
-    """The paper's complexity, stage by stage, beside the time that each stage takes."""
-    total = sum(stage.microseconds for stage in found.stages)
+def stages_table(complexity: Complexity) -> Table:
+    """The paper's complexity, stage by stage, and the time that each stage takes."""
+    total = sum(stage.microseconds for stage in complexity.stages)
     rows: list[tuple[Cell, ...]] = []
-    for stage in found.stages:
+    for stage in complexity.stages:
         took = f"{stage.microseconds:.1f}", f"{stage.microseconds / total:.0%}"
         rows.append((stage.name, stage.formula, f"{stage.operations:,.0f}", *took, stage.remark))
-    k, n, d, layers, e, c = (found.sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
-    convolution = (
-        "a plain 3×3 convolution",
-        "N·C²·k²",
-        f"{9 * n * c * c:,.0f}",
-        None,
-        None,
-        "at this grid, to compare",
-    )
+    k, n, d, layers, e, c = (complexity.sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
     space = n * d + k * n + k * d + e * d
+    convolution, memory = f"{9 * n * c * c:,.0f}", f"numbers, {4 * space / 1e6:.2f} MB as float32"
     rows += [
-        convolution,
-        (
-            "space",
-            "N·d + K·N + K·d + |E|·d",
-            f"{space:,.0f}",
-            None,
-            None,
-            f"numbers, {4 * space / 1e6:.2f} MB as float32",
-        ),
-        ("all stages", None, None, f"{total:.1f}", "100%", f"the whole network takes {found.whole:.1f} µs"),
+        ("a plain 3×3 convolution", "N·C²·k²", convolution, None, None, "at this grid, to compare"),
+        ("space", "N·d + K·N + K·d + |E|·d", f"{space:,.0f}", None, None, memory),
+        ("all stages", None, None, f"{total:.1f}", "100%", f"the whole network takes {complexity.network:.1f} µs"),
     ]
-    most = max(found.stages, key=lambda stage: stage.microseconds).name
+    most = max(complexity.stages, key=lambda stage: stage.microseconds).name
     note = (
         f"K = {k:.0f} tissues, N = {n:.0f} places, d = {d:.0f}, L = {layers:.0f}, C = {c:.0f}, |E| = {e:.1f} edges on "
-        f"average; real test windows, uncompiled, on {found.device}. The paper says that K·N·d dominates; measured, "
-        f"{most} takes longest."
+        f"average; real test windows, uncompiled, on {complexity.device}. "
+        f"The paper says that K·N·d dominates; measured, {most} takes longest."
     )
     header = ("stage", "the paper's formula", "operations by it", "µs per window", "share", "remark")
     return Table("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
 
 
-def _in_turns(works: Mapping[str, Callable[[], Any]], device: torch.device) -> dict[str, float]:
-    """Median seconds of each work, timed in turns so that a drift of the machine hits all of them."""
-    samples: dict[str, list[float]] = {name: [] for name in works}
+def _in_turns(calls: Mapping[str, Callable[[], Any]], device: torch.device) -> dict[str, float]:
+    """Median seconds of each call, timed in turns so that a drift of the machine hits all of them."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     for round_number in range(ROUNDS + 1):
-        for name, work in works.items():
+        for name, call in calls.items():
             _wait(device)
             begin = time.perf_counter()
-            work()
+            call()
             _wait(device)
             if round_number:  # the first one warms up
                 samples[name].append(time.perf_counter() - begin)

@@ -1,4 +1,4 @@
-"""What the data is at each resolution: its fingerprint, how much of it there is, and what a pass over it costs."""
+"""Facts about the data at each resolution: fingerprint, numbers of sections, patients, pixels and windows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.core.io import write_json
@@ -32,17 +31,13 @@ class Facts:
     mpp: float
     fingerprint: str
     sections: Mapping[str, int]
-    """By part."""
+    """By split, as are patients, pixels and windows."""
     patients: Mapping[str, int]
     pixels: Mapping[str, int]
     windows: Mapping[str, int]
-    """Training windows in each part, cut as the recipe says."""
+    """Training windows, cut as the recipe says."""
     phantom: bool
-    """Whether the sections were drawn by a program."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    """Whether the sections are synthetic."""
 
 
 def choose_levels(data: Path, wanted: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,48 +54,47 @@ def choose_levels(data: Path, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def gather_facts(
-    parts: DatasetSplits, level: str, recipe: Recipe, memory: Path, *, jobs: int = 1, progress: Progress = SILENT
+    splits: DatasetSplits, level: str, recipe: Recipe, memory: Path, *, jobs: int = 1, progress: Progress = SILENT
 ) -> Facts:
     """Facts about the data; every section is decoded into the cache on the way, once for all runs.
 
-    What was found is kept in ``memory`` and believed until a file's size or time changes.
+    They are kept in ``memory`` and used again until the size or the time of a file changes.
     """
-    kept = recall_facts(memory, parts.dataset, recipe)
-    if kept is not None:
-        return kept
-    count = partial(_count, schema=parts.schema, recipe=recipe)
-    cases = list(parts.dataset)
+    known = recall_facts(memory, splits.dataset, recipe)
+    if known is not None:
+        return known
+    count = partial(_count, schema=splits.schema, recipe=recipe)
+    cases = list(splits.dataset)
     label = f"reading sections {level}".strip()
     counts = list(progress.track(parallel_map(count, cases, jobs), len(cases), label))
-    facts = _facts(parts, level, counts)
-    write_json(memory, {"stamp": _stamp(parts.dataset, recipe), "facts": facts.as_dict()})
+    facts = _facts(splits, level, [*zip(cases, counts, strict=True)])
+    write_json(memory, {"stamp": _stamp(splits.dataset, recipe), "facts": asdict(facts)})
     return facts
 
 
-def _facts(parts: DatasetSplits, level: str, counts: list[tuple[int, int]]) -> Facts:
-    cases = list(parts.dataset)
-    by_part = {part: [k for k, case in enumerate(cases) if case.split == part] for part in SPLITS}
-    empty = [part for part, members in by_part.items() if not members]
+def _facts(splits: DatasetSplits, level: str, counted: list[tuple[Case, tuple[int, int]]]) -> Facts:
+    by_split = {split: [(case, *counts) for case, counts in counted if case.split == split] for split in SPLITS}
+    empty = [split for split, members in by_split.items() if not members]
     if empty:
         raise UsageError(
-            f"{parts.dataset.root} has an empty part",
+            f"{splits.dataset.root} has an empty part",
             got=f"no section in {', '.join(empty)}",
             hint="divide it with `ntrm data split` and give the file with --splits",
         )
     return Facts(
         level=level,
-        mpp=parts.resolution.mean,
-        fingerprint=parts.fingerprint(),
-        sections={part: len(members) for part, members in by_part.items()},
-        patients={part: len({cases[k].group for k in members}) for part, members in by_part.items()},
-        pixels={part: sum(counts[k][0] for k in members) for part, members in by_part.items()},
-        windows={part: sum(counts[k][1] for k in members) for part, members in by_part.items()},
-        phantom=is_phantom(parts.dataset.root),
+        mpp=splits.resolution.mean,
+        fingerprint=splits.fingerprint(),
+        sections={split: len(members) for split, members in by_split.items()},
+        patients={split: len({case.group for case, *_ in members}) for split, members in by_split.items()},
+        pixels={split: sum(pixels for _, pixels, _ in members) for split, members in by_split.items()},
+        windows={split: sum(windows for *_, windows in members) for split, members in by_split.items()},
+        phantom=is_phantom(splits.dataset.root),
     )
 
 
 def is_phantom(root: Path) -> bool:
-    """Whether a dataset folder was written by ``ntrm phantom``: it then has the truth about every section."""
+    """Whether a dataset folder was written by ``ntrm phantom``, with the ground truth about every section."""
     return (root / "truth.json").is_file()
 
 
@@ -125,7 +119,7 @@ def _stamp(dataset: Dataset, recipe: Recipe) -> str:
 
 
 def recall_facts(memory: Path, dataset: Dataset, recipe: Recipe) -> Facts | None:
-    """What was found about the data before; None where nothing was, or the data has changed since."""
+    """Facts gathered before; None where there are none, or the data has changed since."""
     try:
         document = json.loads(memory.read_text(encoding="utf-8"))
         return Facts(**document["facts"]) if document["stamp"] == _stamp(dataset, recipe) else None

@@ -29,14 +29,14 @@ from ntrm.report.network_figures import architecture_figure, pipeline_figure, tr
 from ntrm.report.picture_grids import Example, improvement_figure, qualitative_figure
 
 VISIBLE = 0.005
-"""Share of a window from which on a tissue counts as shown."""
+"""Fraction of a window from which on a tissue counts as shown."""
 ROWS = 3
 """Windows shown where the classes hold no cancer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A window with its truth."""
+    """A window with its ground truth."""
 
     name: str
     image: NDArray[np.uint8]
@@ -50,54 +50,54 @@ class Shown:
 class _Candidate:
     case: Case
     window: Window
-    shares: tuple[float, ...]
-    """Share of each class in the window."""
+    fractions: tuple[float, ...]
+    """Of the window, by class."""
 
     @property
     def tissues(self) -> int:
-        return sum(share >= VISIBLE for share in self.shares)
+        return sum(fraction >= VISIBLE for fraction in self.fractions)
 
 
-def choose_windows(parts: DatasetSplits, size: int) -> tuple[Shown, ...]:
-    """One window each of BCC, SCC and IEC as far as the test part has them; else three of different sections."""
-    schema, found = parts.schema, _candidates(parts, size)
+def choose_windows(splits: DatasetSplits, size: int) -> tuple[Shown, ...]:
+    """One window each of BCC, SCC and IEC as far as the test split has them; else three of different sections."""
+    schema, candidates = splits.schema, _candidates(splits, size)
     cancers = [name for name in CANCERS if name in schema.names]
     if not cancers:
         best: dict[str, _Candidate] = {}
-        for candidate in sorted(found, key=lambda each: (-each.tissues, each.case.name, each.window)):
+        for candidate in sorted(candidates, key=lambda each: (-each.tissues, each.case.name, each.window)):
             best.setdefault(candidate.case.name, candidate)
-        return tuple(_show(parts, candidate, candidate.case.name) for candidate in [*best.values()][:ROWS])
-    rows = []
+        return tuple(_show(splits, candidate, candidate.case.name) for candidate in [*best.values()][:ROWS])
+    windows = []
     for cancer in cancers:
-        place = schema.index(cancer)
-        having = [candidate for candidate in found if candidate.shares[place] >= VISIBLE]
+        index = schema.index(cancer)
+        having = [candidate for candidate in candidates if candidate.fractions[index] >= VISIBLE]
         if having:
-            best_one = max(having, key=lambda each: (each.tissues, each.shares[place]))
-            rows.append(_show(parts, best_one, f"{cancer} ({best_one.case.name})"))
-    return tuple(rows)
+            chosen = max(having, key=lambda each: (each.tissues, each.fractions[index]))
+            windows.append(_show(splits, chosen, f"{cancer} ({chosen.case.name})"))
+    return tuple(windows)
 
 
-def _candidates(parts: DatasetSplits, size: int) -> list[_Candidate]:
-    found = []
-    for case in parts["test"]:
-        section = TileCache().open(case, parts.schema)
+def _candidates(splits: DatasetSplits, size: int) -> list[_Candidate]:
+    candidates = []
+    for case in splits["test"]:
+        section = TileCache().open(case, splits.schema)
         for window in tile_windows(*section.shape, size=size, overlap=size // 2):
-            counts = np.bincount(section.mask[window.slices].ravel(), minlength=IGNORE + 1)[: len(parts.schema)]
-            # By the whole window: one that lies half outside the section shows little.
-            found.append(_Candidate(case, window, tuple((counts / (size * size)).tolist())))
-    return found
+            counts = np.bincount(section.mask[window.slices].ravel(), minlength=IGNORE + 1)[: len(splits.schema)]
+            # Of the entire window: one that lies half outside the section shows little.
+            candidates.append(_Candidate(case, window, tuple((counts / (size * size)).tolist())))
+    return candidates
 
 
-def _show(parts: DatasetSplits, candidate: _Candidate, name: str) -> Shown:
-    section = TileCache().open(candidate.case, parts.schema)
+def _show(splits: DatasetSplits, candidate: _Candidate, name: str) -> Shown:
+    section = TileCache().open(candidate.case, splits.schema)
     image = cut(section.image, candidate.window, fill=GLASS)
     truth = cut(section.mask, candidate.window, fill=IGNORE)
     return Shown(name, image, truth, candidate.tissues)
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A figure on disk: what it shows, and what the paper's shows in its place."""
+class FigureFile:
+    """A figure on disk: what it shows, and what the paper's figure shows."""
 
     name: str
     path: Path
@@ -109,24 +109,26 @@ class Drawn:
         return FIGURES.get(self.name, "")
 
 
-def draw_dataset(stats: DatasetStats, folder: Path) -> Drawn:
-    """Shares of tissues and their neighbours."""
+def draw_dataset(stats: DatasetStats, folder: Path) -> FigureFile:
+    """Fractions of tissues and their neighbours."""
     path = folder / "dataset.png"
     write_figure(path, stats_figure, stats)
-    return Drawn("dataset", path, "Share of the pixels, and of each tissue's boundary, over all parts of the dataset.")
+    caption = "Share of the pixels, and of each tissue's boundary, over all parts of the dataset."
+    return FigureFile("dataset", path, caption)
 
 
 def draw_systems(
     results: Results, windows: Sequence[Shown], schema: LabelSchema, folder: Path, device: str
-) -> list[Drawn]:
-    """What every system says about the same windows, and what NTRM's relation module changed there."""
-    plan, figures = results.plan, []
-    shown = [*plan.systems, *([plan.control] if plan.control else [])]
+) -> list[FigureFile]:
+    """What every system predicts on the same windows, and what NTRM's relation module changed there."""
+    plan = results.plan
     columns: dict[str, list[Prediction]] = {}
-    for variant in shown:
+    for variant in plan.compared:
         outcome = first_done(results, variant)
         if outcome is not None:
-            columns[variant.title] = _predict(outcome, windows, device, coarse=variant == plan.ours)
+            predictor = Predictor(load(outcome.model), device)
+            images = [window.image for window in windows]
+            columns[variant.title] = predictor.predict(images, coarse=variant == plan.ours)
     if not columns or not windows:
         return []
     rows = [
@@ -136,7 +138,7 @@ def draw_systems(
     write_figure(folder / "qualitative.png", qualitative_figure, rows, schema)
     seed = f"seed {plan.seeds[0]}"
     caption = f"Windows of the test part with as many tissues as possible; every system, {seed}, on the same windows."
-    figures.append(Drawn("qualitative", folder / "qualitative.png", caption))
+    figures = [FigureFile("qualitative", folder / "qualitative.png", caption)]
     ours = columns.get(plan.ours.title, []) if plan.ours else []
     changed = [
         Example(each.name, each.image, each.truth, {"coarse": made.coarse_mask, "final": made.mask})
@@ -146,37 +148,37 @@ def draw_systems(
     if changed:
         write_figure(folder / "improvement.png", improvement_figure, changed, schema)
         caption = f"Initial and final prediction of NTRM, {seed}: corrected pixels in green, broken ones in red."
-        figures.append(Drawn("improvement", folder / "improvement.png", caption))
+        figures.append(FigureFile("improvement", folder / "improvement.png", caption))
     return figures
 
 
-def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> list[Drawn]:
+def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> list[FigureFile]:
     """Pipeline, architecture and stages of the relation module, from the trained network itself.
 
     Shown on the window in which the network finds the most relations.
     """
     network = load(outcome.model)
-    made = Predictor(network, "cpu").predict([window.image for window in windows], graph=True)
-    edges = [0 if each.graph is None else int(each.graph.adjacency.sum()) for each in made]
-    _, _, window = max(zip(edges, (each.tissues for each in windows), windows, strict=True), key=lambda each: each[:2])
+    predictions = Predictor(network, "cpu").predict([window.image for window in windows], graph=True)
+    edges = [0 if each.graph is None else int(each.graph.adjacency.sum()) for each in predictions]
+    window = windows[max(range(len(windows)), key=lambda k: (edges[k], windows[k].tissues))]
     pipeline, architecture, stages = (folder / f"{name}.png" for name in ("pipeline", "architecture", "trm"))
     write_figure(pipeline, pipeline_figure, network, window.image)
     write_figure(architecture, architecture_figure, network)
     write_figure(stages, trm_figure, network, window.image)
     where = f"one forward pass of the trained network on the window {window.name}"
     return [
-        Drawn("pipeline", pipeline, f"The pipeline in {where}."),
-        Drawn("architecture", architecture, "The architecture, with the sizes that the network really has."),
-        Drawn("trm", stages, f"The stages of the relation module in {where}."),
+        FigureFile("pipeline", pipeline, f"The pipeline in {where}."),
+        FigureFile("architecture", architecture, "The architecture, with the sizes that the network really has."),
+        FigureFile("trm", stages, f"The stages of the relation module in {where}."),
     ]
 
 
-def draw_ablation(table: Table, folder: Path) -> Drawn | None:
+def draw_ablation(table: Table, folder: Path) -> FigureFile | None:
     """Gain of every variant over its matched control."""
-    place = table.header.index("IoU minus control, points")
+    column = table.header.index("IoU minus control, points")
     gains = {"matched control": Estimate(0.0)}
     for row in table.rows:
-        gain = row[place]
+        gain = row[column]
         if isinstance(gain, Difference):
             # The interval is of resampled patients, and need not hold the value itself where they are few.
             low, high = min(gain.low, gain.value), max(gain.high, gain.value)
@@ -186,10 +188,10 @@ def draw_ablation(table: Table, folder: Path) -> Drawn | None:
     path = folder / "ablation.png"
     measure, note = "IoU minus the matched control's, points", "95 % intervals, paired bootstrap over patients"
     write_figure(path, ablation_figure, gains, measure=measure, reference="matched control", note=note)
-    return Drawn("ablation", path, "What each variant of the relation module gains over a network without one.")
+    return FigureFile("ablation", path, "What each variant of the relation module gains over a network without one.")
 
 
-def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path) -> Drawn | None:
+def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path) -> FigureFile | None:
     """Scores and costs of NTRM by resolution."""
     rows = []
     for variant in results.plan.resolutions:
@@ -209,17 +211,14 @@ def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path)
         return None
     path = folder / "resolutions.png"
     write_figure(path, resolution_figure, rows)
-    return Drawn("resolutions", path, "NTRM by resolution: scores, with one standard deviation over seeds, and costs.")
+    return FigureFile(
+        "resolutions", path, "NTRM by resolution: scores, with one standard deviation over seeds, and costs."
+    )
 
 
-def first_done(results: Results, variant: Variant) -> Outcome | None:
-    """The first seed of a network that has results."""
-    return next(iter(results.done(variant)), None)
-
-
-def _predict(outcome: Outcome, windows: Sequence[Shown], device: str, *, coarse: bool) -> list[Prediction]:
-    predictor = Predictor(load(outcome.model), device)
-    return predictor.predict([window.image for window in windows], coarse=coarse)
+def first_done(results: Results, variant: Variant | None) -> Outcome | None:
+    """The first seed of a network that has results; None also without a network."""
+    return next(iter(results.done(variant)), None) if variant else None
 
 
 def _estimate(score: Score) -> Estimate:

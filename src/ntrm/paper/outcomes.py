@@ -1,4 +1,4 @@
-"""What the runs have left on disk, looked up by network and compared over the patients of the test part.
+"""Results of the runs, read from disk and compared over the patients of the test split.
 
 Comparisons are paired, with Holm's correction over a family of them.
 """
@@ -10,17 +10,19 @@ import json
 import zipfile
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import by_column, read_rows
+from ntrm.evaluation.result import CONFUSIONS, METRICS, SECTIONS
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
 from ntrm.metrics.wording import with_minus
@@ -29,6 +31,7 @@ from ntrm.report.html import NONE
 
 Document = Mapping[str, Any]
 EVALUATION, INTERFACES = "evaluation", "interfaces.npz"
+INTERFACE_COUNTS = ("pixels", "wrong", "corrected", "broken")
 DONE, FAILED, MISSING = "done", "failed", "not run"
 STATISTICS: dict[str, Statistic] = {
     "accuracy": significance.pixel_accuracy,
@@ -38,6 +41,7 @@ STATISTICS: dict[str, Statistic] = {
 BOOTSTRAP = Bootstrap(draws=10_000, confidence=0.95, seed=0)
 
 Key = TypeVar("Key", bound=Hashable)
+Variants = tuple[Variant, Variant]
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a job."""
+    """The state and the results of a job."""
 
     job: Job
     folder: Path
@@ -97,7 +101,7 @@ class Outcome:
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """``confusions.npz``: names, patients, final (S, K, K), and coarse where the network has a coarse head."""
-        return _read_arrays(self.folder / EVALUATION / "confusions.npz")
+        return _read_arrays(self.folder / EVALUATION / CONFUSIONS)
 
     @cached_property
     def interfaces(self) -> dict[str, NDArray[Any]]:
@@ -107,7 +111,7 @@ class Outcome:
     @cached_property
     def sections(self) -> list[dict[str, str]]:
         """``sections.csv``."""
-        path = self.folder / EVALUATION / "sections.csv"
+        path = self.folder / EVALUATION / SECTIONS
         try:
             with path.open(encoding="utf-8", newline="") as stream:
                 columns, *rows = [*read_rows(stream)] or [[]]
@@ -118,11 +122,11 @@ class Outcome:
 
 def evaluation_of(folder: Path) -> Document | None:
     """``metrics.json`` of a run; it is written last, so that its presence means that the run is done."""
-    return _read(folder / EVALUATION / "metrics.json")
+    return _read(folder / EVALUATION / METRICS)
 
 
 def read_outcome(job: Job, folder: Path, failure: str = "") -> Outcome:
-    """What became of a job, by what lies in its folder."""
+    """State and results of a job, from its folder."""
     metrics = evaluation_of(folder)
     if metrics is None:
         return Outcome(job, folder, FAILED if failure else MISSING, failure=failure)
@@ -140,8 +144,13 @@ class Results:
     @classmethod
     def read(cls, plan: Plan, folder: Callable[[Job], Path], failures: Mapping[str, str]) -> Results:
         """Read every job's folder; ``failures`` has the reason of those that failed, by key."""
-        jobs = plan.jobs
-        return cls(plan, {job.key: read_outcome(job, folder(job), failures.get(job.key, "")) for job in jobs})
+        return cls(plan, {job.key: read_outcome(job, folder(job), failures.get(job.key, "")) for job in plan.jobs})
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; none without a result."""
+        done = (outcome for outcome in self.outcomes.values() if outcome.status == DONE)
+        return next((list(outcome.metrics["classes"]) for outcome in done), [])
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -158,9 +167,9 @@ class Results:
 
     def score(self, variant: Variant, value: Callable[[Outcome], float | None], digits: int = 4) -> Score:
         """A number over the seeds; seeds in which it is not defined are left out."""
-        found = [value(outcome) for outcome in self.done(variant)]
+        values = [value(outcome) for outcome in self.done(variant)]
         failed = sum(outcome.status != DONE for outcome in self.of(variant))
-        return Score(tuple(number for number in found if number is not None), failed, digits)
+        return Score(tuple(number for number in values if number is not None), failed, digits)
 
     def metric(self, variant: Variant, *path: str) -> Score:
         """A number of ``metrics.json`` over the seeds: ``metric(variant, "pooled", "macro", "iou")``."""
@@ -168,20 +177,18 @@ class Results:
 
     def stack(self, variant: Variant, array: str = "final") -> NDArray[Any] | None:
         """An array of ``confusions.npz`` with a leading axis of seeds; None where no seed has it."""
-        found = [outcome.arrays[array] for outcome in self.done(variant) if array in outcome.arrays]
-        return np.stack(found) if found else None
+        arrays = [outcome.arrays[array] for outcome in self.done(variant) if array in outcome.arrays]
+        return np.stack(arrays) if arrays else None
 
     def section_scores(self, variant: Variant, column: str) -> NDArray[np.float64] | None:
         """(seeds, S) a column of ``sections.csv``, NaN where a cell is empty; None where no seed has results."""
-        rows = [outcome.sections for outcome in self.done(variant)]
-        if not rows:
-            return None
-        return np.array([[float(row[column]) if row[column] else np.nan for row in each] for each in rows])
+        seeds = [[float(row[column] or "nan") for row in outcome.sections] for outcome in self.done(variant)]
+        return np.array(seeds) if seeds else None
 
     def sections(self, variants: Iterable[Variant]) -> tuple[list[str], list[str]]:
-        """Names and patients of the sections that the networks were judged on: the same for all of them."""
-        known = [outcome.arrays for variant in variants for outcome in self.done(variant)]
-        lists = {(tuple(map(str, each["names"])), tuple(map(str, each["patients"]))) for each in known}
+        """Names and patients of the evaluated sections: the same for all networks."""
+        arrays = [outcome.arrays for variant in variants for outcome in self.done(variant)]
+        lists = {(tuple(map(str, stored["names"])), tuple(map(str, stored["patients"]))) for stored in arrays}
         if len(lists) != 1:
             raise DataError(
                 "the evaluations are not of the same sections",
@@ -221,9 +228,8 @@ def _damaged(path: Path, error: Exception) -> DataError:
     return DataError(f"cannot read {path}", got=error, hint=f"delete the folder {path.parent} and start again")
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Two models' counts on the same sections, (seeds, S, K, K) each; rows are the truth."""
+class Pair(NamedTuple):
+    """Two models' counts on the same sections, (seeds, S, K, K) each; rows are the ground truth."""
 
     first: str
     second: str
@@ -235,25 +241,30 @@ def compare_family(
     pairs: Mapping[Key, Pair], patients: Sequence[str], statistic: Statistic, bootstrap: Bootstrap = BOOTSTRAP
 ) -> dict[Key, Comparison]:
     """Compare every pair, and correct for their number. A pair whose statistic is not defined is left out."""
-    found: dict[Key, Comparison] = {}
-    for key, pair in pairs.items():
-        # Names may be equal (a network's coarse and final prediction): the places tell the two apart.
+
+    def compare(pair: Pair) -> Comparison:
+        # Names may be equal (a network's coarse and final prediction).
         models = {"first": pair.first_counts, "second": pair.second_counts}
-        try:
-            (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=bootstrap)
-        except DataError:
-            continue
-        found[key] = replace(result, first=pair.first, second=pair.second)
-    corrected = holm([result.p for result in found.values()])
-    return {key: replace(result, p_holm=p) for (key, result), p in zip(found.items(), corrected, strict=True)}
+        (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=bootstrap)
+        return replace(result, first=pair.first, second=pair.second)
+
+    return _corrected(pairs, lambda key: compare(pairs[key]))
 
 
-def compare_variants(
-    results: Results, pairs: Sequence[tuple[Variant, Variant]], statistic: Statistic
-) -> dict[tuple[Variant, Variant], Comparison]:
+def _corrected(keys: Iterable[Key], compare: Callable[[Key], Comparison]) -> dict[Key, Comparison]:
+    """The comparisons that are defined, with Holm's correction over all of them."""
+    results: dict[Key, Comparison] = {}
+    for key in keys:
+        with suppress(DataError):
+            results[key] = compare(key)
+    corrected = holm([result.p for result in results.values()])
+    return {key: replace(result, p_holm=p) for (key, result), p in zip(results.items(), corrected, strict=True)}
+
+
+def compare_variants(results: Results, pairs: Sequence[Variants], statistic: Statistic) -> dict[Variants, Comparison]:
     """First minus second of every pair of networks that both have results."""
     stacks = {variant: results.stack(variant) for pair in pairs for variant in pair}
-    ready: dict[tuple[Variant, Variant], Pair] = {}
+    ready: dict[Variants, Pair] = {}
     for first, second in pairs:
         one, other = stacks[first], stacks[second]
         if one is not None and other is not None:
@@ -264,6 +275,20 @@ def compare_variants(
     return compare_family(ready, patients, statistic)
 
 
+def compare_section_scores(results: Results, pairs: Sequence[Variants], score: str) -> dict[Variants, Comparison]:
+    """First minus second in the mean of a column of ``sections.csv``; networks may be of different resolutions."""
+    columns = {variant: results.section_scores(variant, score) for pair in pairs for variant in pair}
+    scores = {variant: column for variant, column in columns.items() if column is not None}
+
+    def compare(pair: Variants) -> Comparison:
+        _, patients = results.sections(pair)
+        models = {"first": scores[pair[0]], "second": scores[pair[1]]}
+        (result,) = compare_scores(models, patients, bootstrap=BOOTSTRAP)
+        return replace(result, first=short_name(pair[0]), second=short_name(pair[1]))
+
+    return _corrected([pair for pair in pairs if all(variant in scores for variant in pair)], compare)
+
+
 def short_name(variant: Variant) -> str:
     """A network's name in a sentence."""
     return " ".join(
@@ -272,7 +297,7 @@ def short_name(variant: Variant) -> str:
 
 
 def false_positive_rate(index: int) -> Statistic:
-    """The share of the pixels of other classes that are called class ``index``.
+    """The fraction of the pixels of other classes that are called class ``index``.
 
     >>> false_positive_rate(1)(np.array([[[3.0, 1.0], [0.0, 4.0]]])).tolist()
     [0.25]
@@ -297,70 +322,50 @@ def coarse_and_final(results: Results, variant: Variant) -> tuple[Pair | None, l
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
-    """Pixels beside an interface, as right and wrong ones, of NTRM and of its control."""
+class InterfaceResults:
+    """Right and wrong pixels at an interface, of NTRM and of its control."""
 
     patients: list[str]
     within: Pair
     """NTRM's final prediction against its coarse one."""
     changes: tuple[float, float, float]
     """Corrected, broken and all pixels; means over seeds."""
-    across: Pair | None
+    across: Pair | None = None
     """NTRM's final prediction against the control's; None where that has no results."""
-    control_changes: tuple[float, float, float]
+    control_changes: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-def interface_pairs(results: Results, ours: Variant, control: Variant | None, one: str, other: str) -> Beside | None:
-    """What happened beside the interface of two tissues; None where it does not occur or was not counted."""
+def interface_results(
+    results: Results, ours: Variant, control: Variant | None, one: str, other: str
+) -> InterfaceResults | None:
+    """What happened at the interface of two tissues; None where it does not occur or was not counted."""
     mine = _interface_counts(results, ours, one, other)
     if mine is None or not mine["pixels"].any():
         return None
+    name, right = short_name(ours), _right_wrong(mine)
+    within = Pair(f"{name} final", f"{name} coarse", right, _right_wrong(mine, coarse=True))
     theirs = _interface_counts(results, control, one, other) if control else None
-    name = short_name(ours)
-    within = Pair(f"{name} final", f"{name} coarse", _right_wrong(mine), _right_wrong(mine, coarse=True))
-    across = None
-    if control is not None and theirs is not None:
-        across = Pair(name, short_name(control), _right_wrong(mine), _right_wrong(theirs))
-    _, patients = results.sections([ours, *([control] if control is not None and theirs is not None else [])])
-    return Beside(patients, within, _changes(mine), across, _changes(theirs) if theirs else (0.0, 0.0, 0.0))
-
-
-def compare_section_scores(
-    results: Results, pairs: Sequence[tuple[Variant, Variant]], score: str
-) -> dict[tuple[Variant, Variant], Comparison]:
-    """First minus second in the mean of a column of ``sections.csv``; networks may be of different resolutions."""
-    found: dict[tuple[Variant, Variant], Comparison] = {}
-    for first, second in pairs:
-        one, other = (results.section_scores(variant, score) for variant in (first, second))
-        if one is None or other is None:
-            continue
-        _, patients = results.sections([first, second])
-        try:
-            (result,) = compare_scores({"first": one, "second": other}, patients, bootstrap=BOOTSTRAP)
-        except DataError:
-            continue
-        found[first, second] = replace(result, first=short_name(first), second=short_name(second))
-    corrected = holm([result.p for result in found.values()])
-    return {key: replace(result, p_holm=p) for (key, result), p in zip(found.items(), corrected, strict=True)}
+    if control is None or theirs is None:
+        return InterfaceResults(results.sections([ours])[1], within, _changes(mine))
+    across = Pair(name, short_name(control), right, _right_wrong(theirs))
+    _, patients = results.sections([ours, control])
+    return InterfaceResults(patients, within, _changes(mine), across, _changes(theirs))
 
 
 def _interface_counts(results: Results, variant: Variant, one: str, other: str) -> dict[str, NDArray[Any]] | None:
-    """(seeds, S) counts beside an interface, both sides of it together."""
+    """(seeds, S) counts at an interface, both sides of it together."""
     done = results.done(variant)
-    if not done:
+    if not done or any(name not in outcome.interfaces for outcome in done for name in INTERFACE_COUNTS):
         return None
-    i, j = (list(done[0].metrics["classes"]).index(name) for name in (one, other))
-    counts = {}
-    for name in ("pixels", "wrong", "corrected", "broken"):
-        tables = [outcome.interfaces[name] for outcome in done if name in outcome.interfaces]
-        if len(tables) < len(done):
-            return None
-        counts[name] = np.stack([table[:, i, j] + table[:, j, i] for table in tables])
-    return counts
+    i, j = (results.classes.index(name) for name in (one, other))
+    return {
+        name: np.stack([table[:, i, j] + table[:, j, i] for table in (outcome.interfaces[name] for outcome in done)])
+        for name in INTERFACE_COUNTS
+    }
 
 
 def _right_wrong(counts: Mapping[str, NDArray[Any]], *, coarse: bool = False) -> NDArray[Any]:
-    """(seeds, S, 2, 2) as if there were one class: right, wrong. The accuracy of it is the share that is right."""
+    """(seeds, S, 2, 2) as if there were one class: right, wrong. Its accuracy is the fraction that is right."""
     wrong = counts["wrong"] + counts["corrected"] - counts["broken"] if coarse else counts["wrong"]
     tables = np.zeros((*wrong.shape, 2, 2), dtype=np.int64)
     tables[..., 0, 0], tables[..., 0, 1] = counts["pixels"] - wrong, wrong

@@ -1,13 +1,13 @@
-"""What is to be trained: every table's networks, each once per seed, as independent jobs with stable keys."""
+"""What to train: the networks of every table, once per seed, as independent jobs with stable keys."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.models.config import Option
@@ -19,57 +19,55 @@ from ntrm.training.recipe import Recipe
 ALIASES = {"mit": "mit-b2"}
 IMAGENET, SCRATCH = "imagenet", "scratch"
 FREE = ("workers", "resident")
-"""Fields of a recipe that decide where windows wait, not what is learned from them."""
-
-Options = tuple[tuple[str, Option], ...]
-"""Options of an architecture by name, sorted: hashable."""
+"""Fields of a recipe that do not change the trained network."""
 
 
-@dataclass(frozen=True)
-class Factor:
-    """One change, and what it means."""
+class Factor(NamedTuple):
+    """An option of the relation module with another value than the paper's."""
 
     name: str
-    options: tuple[tuple[str, Option], ...]
+    option: str
+    value: Option
     meaning: str
 
 
 FACTORS = (
-    Factor("masks plain", (("masks", "plain"),), "regions by the threshold alone, without the max-pool"),
-    Factor("masks soft", (("masks", "soft"),), "probabilities instead of 0/1 masks pool and project"),
-    Factor("order mask-first", (("order", "mask-first"),), "features masked, then convolved (main text)"),
-    Factor("layer sum", (("layer", "sum"),), "the main text's layer instead of the supplement's attention"),
-    Factor("boundary off", (("boundary", False),), "edges do not know the boundary ratios"),
-    Factor("edge weight on", (("edge_weight", True),), "the edge weight, defined and unused in the paper, is used"),
-    Factor("absent linked", (("absent", "linked"),), "absent tissues send their learned embedding"),
-    Factor("coarse d2", (("coarse", "d2"),), "the coarse prediction is read from D2 instead of E5"),
-    Factor("graph complete", (("graph", "complete"),), "every pair of present tissues is joined"),
-    Factor("graph none", (("graph", "none"),), "nodes are pooled and projected without any message"),
+    Factor("masks plain", "masks", "plain", "regions by the threshold alone, without the max-pool"),
+    Factor("masks soft", "masks", "soft", "probabilities instead of 0/1 masks pool and project"),
+    Factor("order mask-first", "order", "mask-first", "features masked, then convolved (main text)"),
+    Factor("layer sum", "layer", "sum", "the main text's layer instead of the supplement's attention"),
+    Factor("boundary off", "boundary", False, "edges do not know the boundary ratios"),
+    Factor("edge weight on", "edge_weight", True, "the edge weight, defined and unused in the paper, is used"),
+    Factor("absent linked", "absent", "linked", "absent tissues send their learned embedding"),
+    Factor("coarse d2", "coarse", "d2", "the coarse prediction is read from D2 instead of E5"),
+    Factor("graph complete", "graph", "complete", "every pair of present tissues is joined"),
+    Factor("graph none", "graph", "none", "nodes are pooled and projected without any message"),
 )
 """One factor at a time from ``ntrm-paper``; the last two ask whether adjacency, and the graph at all, matter."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One network trained in one way: what scores are averaged over seeds for."""
+    """One network trained in one way; its scores are averaged over seeds."""
 
     arch: str
-    options: Options
+    options: tuple[tuple[str, Option], ...]
+    """Of the architecture, sorted by name."""
     level: str
     """Resolution level, empty where the layout has none."""
     init: str
-    """What its encoder starts from: ``imagenet`` or ``scratch``."""
+    """Start of its encoder: ``imagenet`` or ``scratch``."""
 
     @property
     def title(self) -> str:
-        """Name for readers; options are for the tables to say."""
+        """Name for readers, without options."""
         return TITLES.get(self.arch, self.arch)
 
     @property
     def label(self) -> str:
         """The variant in one line."""
-        words = [self.arch, *(f"{key}={value}" for key, value in self.options)]
-        return " ".join([*words, *([self.level] if self.level else []), self.init])
+        options = [f"{key}={value}" for key, value in self.options]
+        return " ".join(filter(None, [self.arch, *options, self.level, self.init]))
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,12 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Name of the job's folder: readable, and different whenever anything about the result could be."""
+        """Name of the job's folder: readable, and another one where anything differs that changes the result."""
         variant = self.variant
-        words = [variant.arch, *([variant.level] if variant.level else []), variant.init, f"seed{self.seed}"]
-        return "_".join([*words, self._digest])
+        what = [*map(str, (variant.arch, variant.level, variant.init, self.seed, self.fingerprint))]
+        recipe = {name: value for name, value in self.recipe.as_dict().items() if name not in FREE}
+        digest = _sha256([what, list(variant.options), recipe])[:10]
+        return "_".join(filter(None, [variant.arch, variant.level, variant.init, f"seed{self.seed}", digest]))
 
     @property
     def label(self) -> str:
@@ -97,18 +97,14 @@ class Job:
     @property
     def recipe_digest(self) -> str:
         """The same for the same recipe."""
-        return hashlib.sha256(json.dumps(self.recipe.as_dict(), sort_keys=True).encode()).hexdigest()[:6]
-
-    @property
-    def _digest(self) -> str:
-        what = [*map(str, (self.variant.arch, self.variant.level, self.variant.init, self.seed, self.fingerprint))]
-        recipe = {name: value for name, value in self.recipe.as_dict().items() if name not in FREE}
-        text = json.dumps([what, list(self.variant.options), recipe], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
+        return _sha256(self.recipe.as_dict())[:6]
 
 
-@dataclass(frozen=True)
-class Ablated:
+def _sha256(document: object) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+class Ablated(NamedTuple):
     """A row of the ablation: a network that differs from NTRM in one factor, and the control that matches it."""
 
     factor: Factor
@@ -118,7 +114,7 @@ class Ablated:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is to be made; tables look their networks up here."""
+    """All networks, by the table that shows them."""
 
     recipe: Recipe
     seeds: tuple[int, ...]
@@ -129,14 +125,14 @@ class Plan:
     systems: tuple[Variant, ...]
     """Table 1."""
     scratch: tuple[Variant, ...]
-    """Table 1 with every encoder from scratch; empty where Table 1 is alike throughout."""
+    """Table 1 with every encoder from scratch; empty where all encoders of Table 1 start alike."""
     resolutions: tuple[Variant, ...]
     """Table 2, coarsest first; empty without NTRM."""
     control: Variant | None
     """The matched control of NTRM; None without NTRM."""
     ablation: tuple[Ablated, ...]
     notes: tuple[str, ...] = ()
-    """What a reader must know: what was left out, and why."""
+    """What was left out, and why."""
 
     @property
     def ours(self) -> Variant | None:
@@ -144,25 +140,27 @@ class Plan:
         return next((variant for variant in self.systems if variant.arch == OURS), None)
 
     @property
+    def compared(self) -> tuple[Variant, ...]:
+        """Table 1 and the matched control."""
+        return (*self.systems, *([self.control] if self.control else []))
+
+    @property
     def variants(self) -> tuple[Variant, ...]:
         """Every network of the plan, once."""
-        ablated = [each for row in self.ablation for each in (row.variant, row.control)]
-        control = [self.control] if self.control else []
-        return tuple(dict.fromkeys([*self.systems, *control, *self.resolutions, *self.scratch, *ablated]))
+        ablated = [variant for row in self.ablation for variant in (row.variant, row.control)]
+        return tuple(dict.fromkeys([*self.compared, *self.resolutions, *self.scratch, *ablated]))
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """One for every network and seed; the first seed of everything comes first, so that a page is soon whole."""
+        """One for every network and seed; the first seed of all networks comes first, so that no table waits long."""
         return tuple(self.job(variant, seed) for seed in self.seeds for variant in self.variants)
 
     def job(self, variant: Variant, seed: int) -> Job:
         """The job of a network and a seed."""
-        return Job(variant, seed, self._recipe(variant), self.fingerprints[variant.level])
-
-    def _recipe(self, variant: Variant) -> Recipe:
-        if variant.init == SCRATCH:
-            return replace(self.recipe, encoder_weights="none")
-        return replace(self.recipe, encoder_weights=IMAGENET) if self.recipe.encoder_weights == "auto" else self.recipe
+        weights = self.recipe.encoder_weights
+        weights = "none" if variant.init == SCRATCH else IMAGENET if weights == "auto" else weights
+        recipe = replace(self.recipe, encoder_weights=weights)
+        return Job(variant, seed, recipe, self.fingerprints[variant.level])
 
 
 def make_plan(
@@ -180,9 +178,13 @@ def make_plan(
     ``encoder_init`` tells what the encoder of an architecture would start from under a recipe; ``options`` go to
     every architecture that takes them.
     """
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise UsageError("impossible seeds", got=list(seeds), expected="different whole numbers from 0 on")
     names, notes = _usable(archs)
     options = dict(options or {})
-    _check_options(options, names)
+    unused = [key for key in options if not any(taken(arch, {key: None}) for arch in names)]
+    if unused:
+        raise UsageError("no network takes the option", got=", ".join(unused), expected=f"an option of {names}")
     levels = tuple(fingerprints)
     primary = PRIMARY if PRIMARY in levels else levels[0]
     inits = {arch: encoder_init(arch, taken(arch, options), recipe) for arch in names}
@@ -191,7 +193,6 @@ def make_plan(
         chosen = tuple(sorted({**taken(arch, options), **changes}.items()))
         return Variant(arch, chosen, level, init or inits.get(arch) or inits[OURS])
 
-    systems = tuple(variant(arch) for arch in names)
     with_ntrm = OURS in names
     if not with_ntrm:
         notes.append(f"{OURS} is not among the networks: no Table 2, no claims, no ablation.")
@@ -201,20 +202,20 @@ def make_plan(
         notes.append(f"No ImageNet weights for {lacking}: a second Table 1 has every encoder from scratch.")
     return Plan(
         recipe=recipe,
-        seeds=_check_seeds(seeds),
+        seeds=tuple(seeds),
         primary=primary,
         fingerprints=dict(fingerprints),
-        systems=systems,
+        systems=tuple(variant(arch) for arch in names),
         scratch=tuple(variant(arch, init=SCRATCH) for arch in names) if mixed else (),
         resolutions=tuple(variant(OURS, level) for level in levels) if with_ntrm else (),
         control=variant(CONTROL) if with_ntrm else None,
-        ablation=tuple(_ablated(variant, FACTORS)) if ablation and with_ntrm else (),
+        ablation=tuple(_ablated(variant, factor) for factor in FACTORS) if ablation and with_ntrm else (),
         notes=tuple(notes),
     )
 
 
 def taken(arch: str, options: Mapping[str, Option]) -> dict[str, Option]:
-    """Those of the options that an architecture takes.
+    """The options that an architecture takes.
 
     >>> taken("unet-vgg16", {"width": 0.5, "dim": 32}), taken("ntrm-paper", {"width": 0.5, "dim": 32})
     ({'width': 0.5}, {'width': 0.5, 'dim': 32})
@@ -223,13 +224,9 @@ def taken(arch: str, options: Mapping[str, Option]) -> dict[str, Option]:
     return {key: value for key, value in options.items() if key in names}
 
 
-def _ablated(variant: Callable[..., Variant], factors: Iterable[Factor]) -> Iterable[Ablated]:
-    for factor in factors:
-        yield Ablated(
-            factor,
-            variant(OURS, **dict(factor.options)),
-            variant(CONTROL, **dict(taken(CONTROL, dict(factor.options)))),
-        )
+def _ablated(variant: Callable[..., Variant], factor: Factor) -> Ablated:
+    change = {factor.option: factor.value}
+    return Ablated(factor, variant(OURS, **change), variant(CONTROL, **taken(CONTROL, change)))
 
 
 def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -245,20 +242,9 @@ def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:
     if not kept:
         raise UsageError("transformers is missing", got=", ".join(missing), hint='pip install "ntrm[mit]"')
     notes = [f'{arch} is left out: it needs transformers (pip install "ntrm[mit]").' for arch in missing]
-    told = [f"{DEFAULT} is {DEFAULT_NETWORK} in this version of ntrm."] if DEFAULT in archs else []
-    return kept, told + notes
-
-
-def _check_options(options: Mapping[str, Option], names: Sequence[str]) -> None:
-    unused = [key for key in options if not any(taken(arch, {key: None}) for arch in names)]
-    if unused:
-        raise UsageError("no network takes the option", got=", ".join(unused), expected=f"an option of {names}")
-
-
-def _check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise UsageError("impossible seeds", got=list(seeds), expected="different whole numbers from 0 on")
-    return tuple(seeds)
+    if DEFAULT in archs:
+        notes.insert(0, f"{DEFAULT} is {DEFAULT_NETWORK} in this version of ntrm.")
+    return kept, notes
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The reproduction from one call: facts about the data, a plan, runs on every device, tables, figures, one page."""
+"""The reproduction from one call: a plan, runs on every device, then tables as CSV, figures as PNG and one page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,38 +12,36 @@ from typing import Any
 from ntrm.core.io import holding
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
+from ntrm.data.split import DatasetSplits
+from ntrm.data.stats import DatasetStats, dataset_stats
+from ntrm.inference.predictor import Predictor
+from ntrm.models.hub import load
+from ntrm.models.ntrm import NTRM
+from ntrm.paper import figures
+from ntrm.paper import result_tables as tables
+from ntrm.paper.claims import claims_table
+from ntrm.paper.costs import measure_stages, networks_table, stages_table
+from ntrm.paper.facts import Facts
+from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_done
 from ntrm.paper.outcomes import DONE, Results, dig, evaluation_of
-from ntrm.paper.page import assemble
 from ntrm.paper.plan import Job, Plan, describe
-from ntrm.paper.request import Request
-from ntrm.paper.result_tables import ACCURACY, DICE, IOU
+from ntrm.paper.request import LOCK, Request
+from ntrm.paper.result_tables import ACCURACY, DICE, IOU, Table
 from ntrm.paper.runner import Ended, Slot, make_slots, run_tasks
+from ntrm.report.html import write_page
+
+PHANTOM = (
+    "These are results on a phantom: synthetic sections drawn by a program. They try the pipeline and compare networks "
+    "with each other; they say nothing about real skin, and the paper's numbers beside them are for orientation only."
+)
+TIMED_WINDOWS = 4
 
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where the jobs run."""
-
-    device: str = "auto"
-    """``auto``, ``cpu``, ``cuda`` (all of them), ``cuda:N`` or ``mps``."""
-    num_devices: int | None = None
-    """How many GPUs to use; all if not given."""
-    per_device: int = 1
-    """Jobs side by side on one GPU."""
-    jobs: int = 1
-    """Jobs side by side without GPUs, and processes that read sections."""
-
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        """Places where a job can run."""
-        return make_slots(self.device, num_devices=self.num_devices, per_device=self.per_device, jobs=self.jobs)
-
-
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """What was made."""
+    """The page, the tables, and the results they show."""
 
     page: Path
     results: Results
@@ -70,8 +69,11 @@ class Reproduction:
 
 def reproduce(
     request: Request,
-    machine: Machine | None = None,
     *,
+    device: str = "auto",
+    num_devices: int | None = None,
+    per_device: int = 1,
+    jobs: int = 1,
     boundaries: bool = True,
     command: Sequence[str] = (),
     progress: Progress = SILENT,
@@ -83,30 +85,39 @@ def reproduce(
 
     Args:
         request: what to reproduce.
-        machine: where the jobs run.
+        device: ``auto``, ``cpu``, ``cuda`` (all of them), ``cuda:N`` or ``mps``.
+        num_devices: how many GPUs to use; all if not given.
+        per_device: jobs at a time on one GPU.
+        jobs: jobs at a time without GPUs, and processes that read sections.
         boundaries: whether evaluations measure distances of boundaries, too.
         command: what the user typed, for the page.
-        progress: told about sections and jobs.
-        say: told about every job that ends.
+        progress: reports sections and jobs.
+        say: gets a line for every job that ends.
 
     """
-    machine, workspace = machine or Machine(), request.workspace
-    workspace.claim()
-    slots = machine.slots
-    with holding(workspace.lock), terminated_like_interrupted():
-        facts = request.gather(jobs=machine.jobs, progress=progress)
-        plan = request.plan({level: each.fingerprint for level, each in facts.items()})
-        workspace.describe({"command": list(command), **describe(plan)})
+    out = request.out
+    request.claim()
+    slots = make_slots(device, num_devices=num_devices, per_device=per_device, jobs=jobs)
+    with holding(out / LOCK), terminated_like_interrupted():
+        facts = request.gather(jobs=jobs, progress=progress)
+        plan = request.plan({level: known.fingerprint for level, known in facts.items()})
+        request.describe({"command": list(command), **describe(plan)})
         for note in plan.notes:
             say(note)
-        todo = [job for job in plan.jobs if evaluation_of(workspace.run(job)) is None]
+        todo = [job for job in plan.jobs if evaluation_of(request.run(job)) is None]
         say(f"{len(plan.jobs)} runs, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
         failures = _run(request, plan, todo, slots, boundaries=boundaries, progress=progress, say=say)
-        results = Results.read(plan, workspace.run, failures)
+        results = Results.read(plan, request.run, failures)
         say("drawing tables and figures")
-        parts = request.parts(plan.primary)
-        written = assemble(workspace, parts, results, facts, machine.device, machine.jobs, command, progress)
-    return Reproduction(workspace.page, results, len(todo), written)
+        splits = request.splits(plan.primary)
+        windows = choose_windows(splits, plan.recipe.window)
+        stats = dataset_stats(splits.dataset, tile=plan.recipe.window, jobs=jobs, progress=progress)
+        made = make_tables(results, facts, splits, windows, device)
+        files = tuple(table.write_csv(out / "tables") for table in made.values())
+        drawn = draw_figures(results, facts, splits, windows, stats, made, out / "figures", device)
+        page = out / "index.html"
+        write_results_page(page, results, facts, stats, made, drawn, command)
+    return Reproduction(page, results, len(todo), files)
 
 
 def _run(
@@ -120,14 +131,10 @@ def _run(
     say: Say,
 ) -> dict[str, str]:
     """Run the jobs; returns the reasons of those that failed, by key."""
-    workspace = request.workspace
     # Pictures of every run would take longer than the runs themselves.
     shown = {plan.job(plan.ours, plan.seeds[0]).key} if plan.ours else set()
-    tasks = [
-        workspace.task(job, request.data, request.split_file, boundaries=boundaries, pictures=job.key in shown)
-        for job in todo
-    ]
-    runs = {job.key: workspace.run(job) for job in todo}
+    tasks = [request.task(job, boundaries=boundaries, pictures=job.key in shown) for job in todo]
+    runs = {job.key: request.run(job) for job in todo}
     failures: dict[str, str] = {}
     with closing(run_tasks(tasks, slots)) as running:
         for ended in progress.track(running, len(tasks), "runs"):
@@ -141,6 +148,109 @@ def _line(ended: Ended, run: Path) -> str:
     if ended.failed:
         return f"FAILED {ended.task.label} after {ended.seconds:.0f} s: {ended.reason}\n  log: {ended.task.log}"
     metrics = evaluation_of(run) or {}
-    scores = [dig(metrics, path) for path in (ACCURACY, IOU, DICE)]
-    words = [f"{name} {value:.4f}" for name, value in zip(("accuracy", "IoU", "Dice"), scores, strict=True) if value]
+    scores = {"accuracy": dig(metrics, ACCURACY), "IoU": dig(metrics, IOU), "Dice": dig(metrics, DICE)}
+    words = [f"{name} {value:.4f}" for name, value in scores.items() if value]
     return f"{ended.task.label}: {', '.join(words)} ({ended.seconds:.0f} s)"
+
+
+def make_tables(
+    results: Results, facts: Mapping[str, Facts], splits: DatasetSplits, windows: Sequence[Shown], device: str
+) -> dict[str, Table]:
+    """All tables that the results allow, by name."""
+    made = [
+        tables.table_1(results),
+        tables.table_1_scratch(results),
+        tables.differences_table(results),
+        tables.table_2(results, facts),
+        tables.tissue_table(results, "iou"),
+        tables.tissue_table(results, "dice"),
+        claims_table(results, facts),
+        tables.ablation_table(results),
+        networks_table(results.plan.compared, splits.schema, results.plan.recipe.window),
+        _stages(results, windows, device),
+        tables.runs_table(results),
+    ]
+    return {table.name: table for table in made if table is not None}
+
+
+def _stages(results: Results, windows: Sequence[Shown], device: str) -> Table | None:
+    ours = first_done(results, results.plan.ours)
+    network = load(ours.model) if ours is not None else None
+    if not isinstance(network, NTRM) or network.relation is None or network.relation.config.graph == "none":
+        return None
+    images = [window.image for window in windows][:TIMED_WINDOWS]
+    return stages_table(measure_stages(network, images, Predictor(network, device))) if images else None
+
+
+def draw_figures(
+    results: Results,
+    facts: Mapping[str, Facts],
+    splits: DatasetSplits,
+    windows: Sequence[Shown],
+    stats: DatasetStats,
+    made: Mapping[str, Table],
+    folder: Path,
+    device: str,
+) -> dict[str, FigureFile]:
+    """All figures that the results allow, by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: list[FigureFile | None] = [figures.draw_dataset(stats, folder)]
+    drawn += figures.draw_systems(results, windows, splits.schema, folder, device)
+    ours = first_done(results, results.plan.ours)
+    if ours is not None and windows:
+        drawn += figures.draw_network(ours, windows, folder)
+    drawn.append(figures.draw_resolutions(results, facts, folder))
+    if "ablation" in made:
+        drawn.append(figures.draw_ablation(made["ablation"], folder))
+    return {figure.name: figure for figure in drawn if figure is not None}
+
+
+def write_results_page(
+    path: Path,
+    results: Results,
+    facts: Mapping[str, Facts],
+    stats: DatasetStats,
+    made: Mapping[str, Table],
+    drawn: Mapping[str, FigureFile],
+    command: Sequence[str],
+) -> None:
+    """Write the page."""
+    cancers = stats.as_dict()["cancers"]
+    write_page(
+        path,
+        "reproduction.html",
+        lead=lead(facts),
+        setup=_setup(results, facts),
+        command=shlex.join(command),
+        notes=results.plan.notes,
+        tables=made,
+        figures=drawn,
+        headline=stats.headline,
+        cancers=", ".join(f"{name} {count}" for name, count in cancers.items()),
+        failures=[(outcome.job.label, outcome.status, outcome.failure[-400:] or "–") for outcome in results.failed],
+    )
+
+
+def lead(facts: Mapping[str, Facts]) -> str:
+    """The first line: what the numbers are of."""
+    if any(known.phantom for known in facts.values()):
+        return PHANTOM
+    return "Accuracy, mean IoU and Dice of every system on the data named below, with the paper's numbers beside."
+
+
+def _setup(results: Results, facts: Mapping[str, Facts]) -> list[tuple[str, str]]:
+    plan, recipe = results.plan, results.plan.recipe
+    length = f"{recipe.steps:,} steps" if recipe.steps is not None else f"up to {recipe.epochs} passes"
+    return [
+        ("recipe", f"{recipe.name}: {length} of {recipe.batch} windows of {recipe.window} pixels, {recipe.optimiser}"),
+        ("training seeds", ", ".join(map(str, plan.seeds))),
+        ("runs", f"{len(plan.jobs)}, {len(results.failed)} of them without a result"),
+        *((f"data {level}".strip(), _amount(known)) for level, known in facts.items()),
+    ]
+
+
+def _amount(facts: Facts) -> str:
+    sections, patients = (
+        ", ".join(f"{count} {split}" for split, count in counts.items()) for counts in (facts.sections, facts.patients)
+    )
+    return f"{facts.mpp:g} µm/px; sections: {sections}; patients: {patients}; fingerprint {facts.fingerprint}"

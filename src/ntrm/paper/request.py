@@ -1,8 +1,8 @@
-"""What is asked for, the folder that it is made in, and the plan that follows once the data has been looked at."""
+"""What to reproduce, the folder it is made in, and the plan that follows from the data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from ntrm.training.transfer import build_network
 
 SEEDS = (0, 1, 2)
 MARK = "reproduction.json"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,6 @@ class Request:
     split_file: Path | None = None
     """What ``ntrm data split`` wrote; the dataset's own splits if not given."""
 
-    @property
-    def workspace(self) -> Workspace:
-        """The folder to work in."""
-        return Workspace(Path(self.out))
-
     @cached_property
     def resolved(self) -> Recipe:
         """The recipe with its changes."""
@@ -64,7 +60,7 @@ class Request:
         """Levels to work at, coarsest first."""
         return choose_levels(self.data, self.resolutions)
 
-    def parts(self, level: str) -> DatasetSplits:
+    def splits(self, level: str) -> DatasetSplits:
         """The data at one level."""
         return open_splits(self.data, resolution=level or None, splits=self.split_file)
 
@@ -72,14 +68,14 @@ class Request:
         """Facts about the data at every level."""
         return {
             level: gather_facts(
-                self.parts(level), level, self.resolved, self.workspace.facts(level), jobs=jobs, progress=progress
+                self.splits(level), level, self.resolved, self.facts_file(level), jobs=jobs, progress=progress
             )
             for level in self.levels
         }
 
     def plan(self, fingerprints: Mapping[str, str]) -> Plan:
         """The jobs, for the levels that ``fingerprints`` has."""
-        schema = self.parts(next(iter(fingerprints))).schema
+        schema = self.splits(next(iter(fingerprints))).schema
         return make_plan(
             fingerprints,
             self.resolved,
@@ -90,20 +86,85 @@ class Request:
             ablation=self.ablation,
         )
 
+    def run(self, job: Job) -> Path:
+        """Folder of a job's training and evaluation."""
+        return self.out / "runs" / job.key
+
+    def facts_file(self, level: str) -> Path:
+        """Keeps what is known about the data at a level."""
+        return self.out / "data" / f"{level or 'plain'}.json"
+
+    def recipe_file(self, job: Job) -> Path:
+        """The recipe of a job: one file for each start of encoders."""
+        return self.out / "recipes" / f"{job.variant.init}-{job.recipe_digest}.yaml"
+
+    def claim(self) -> None:
+        """Refuse an output folder that holds something else."""
+        if self.out.exists() and not self.out.is_dir():
+            raise UsageError("the output is not a folder", got=self.out, hint="choose another --out")
+        strange = [path.name for path in self.out.iterdir() if path.name != LOCK] if self.out.exists() else []
+        if strange and not (self.out / MARK).is_file():
+            raise RefusedError(
+                "the folder holds something that is no reproduction",
+                got=f"{self.out}: {', '.join(sorted(strange)[:3])}",
+                hint="choose an empty or a new folder",
+            )
+
+    def describe(self, document: Mapping[str, Any]) -> None:
+        """Mark the output folder as a reproduction, and write what is done there."""
+        write_json(self.out / MARK, dict(document))
+
+    def task(self, job: Job, *, boundaries: bool, pictures: bool) -> Task:
+        """A job as its process reads it, with the commands that do the same by hand."""
+        recipe, run, jobs = self.recipe_file(job), self.run(job), self.out / "jobs"
+        if not recipe.exists():
+            recipe.parent.mkdir(parents=True, exist_ok=True)
+            write_recipe(job.recipe, recipe)
+        jobs.mkdir(parents=True, exist_ok=True)
+        document = {
+            "arch": job.variant.arch,
+            "options": dict(job.variant.options),
+            "data": str(self.data),
+            "level": job.variant.level,
+            "split_file": None if self.split_file is None else str(self.split_file),
+            "recipe": str(recipe),
+            "seed": job.seed,
+            "run": str(run),
+            "name": job.variant.label,
+            "pictures": pictures,
+            "boundaries": boundaries,
+            "command": self._train_command(job),
+            "evaluate_command": self._evaluate_command(job),
+        }
+        return Task(job.key, job.label, document, jobs)
+
+    def _train_command(self, job: Job) -> list[str]:
+        options = [word for key, value in job.variant.options for word in ("--option", f"{key}={_yaml(value)}")]
+        words = ["ntrm", "train", "--arch", job.variant.arch, *self._data(job), *options]
+        return [*words, "--recipe", str(self.recipe_file(job)), "--seed", str(job.seed), "--out", str(self.run(job))]
+
+    def _evaluate_command(self, job: Job) -> list[str]:
+        run = self.run(job)
+        return ["ntrm", "evaluate", "--model", str(run / "model"), *self._data(job), "--out", str(run / EVALUATION)]
+
+    def _data(self, job: Job) -> list[str]:
+        level = ["--resolution", job.variant.level] if job.variant.level else []
+        return ["--data", str(self.data), *level, *(["--splits", str(self.split_file)] if self.split_file else [])]
+
 
 def dry_run(request: Request) -> tuple[Plan, dict[str, bool]]:
     """The plan and, by key, which jobs are done; nothing is written."""
     fingerprints = {}
     for level in request.levels:
-        parts = request.parts(level)
-        known = recall_facts(request.workspace.facts(level), parts.dataset, request.resolved)
-        fingerprints[level] = known.fingerprint if known else parts.fingerprint()
+        splits = request.splits(level)
+        known = recall_facts(request.facts_file(level), splits.dataset, request.resolved)
+        fingerprints[level] = known.fingerprint if known else splits.fingerprint()
     plan = request.plan(fingerprints)
-    return plan, {job.key: evaluation_of(request.workspace.run(job)) is not None for job in plan.jobs}
+    return plan, {job.key: evaluation_of(request.run(job)) is not None for job in plan.jobs}
 
 
 def encoder_init(arch: str, options: Mapping[str, Option], recipe: Recipe, schema: LabelSchema) -> str:
-    """What the encoder of a network starts from; where the recipe's weights are missing, that is scratch."""
+    """Start of a network's encoder; scratch where the recipe's weights are missing."""
     wanted = "auto" if recipe.encoder_weights == IMAGENET else recipe.encoder_weights
     try:
         _, report = build_network(arch, schema, options=options, recipe=replace(recipe, encoder_weights=wanted))
@@ -142,110 +203,6 @@ def _check_options(options: Mapping[str, object]) -> dict[str, Option]:
             raise UsageError(f"impossible value of the option {key}", got=repr(value), expected="text or a number")
         plain[key] = value
     return plain
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """``OUT`` and what is in it."""
-
-    out: Path
-
-    @property
-    def page(self) -> Path:
-        """The page with everything."""
-        return self.out / "index.html"
-
-    @property
-    def tables(self) -> Path:
-        """Tables as CSV."""
-        return self.out / "tables"
-
-    @property
-    def figures(self) -> Path:
-        """Figures as PNG."""
-        return self.out / "figures"
-
-    @property
-    def jobs(self) -> Path:
-        """What every job is to do, and what it printed."""
-        return self.out / "jobs"
-
-    @property
-    def lock(self) -> Path:
-        """Held while a reproduction works here."""
-        return self.out / ".lock"
-
-    def run(self, job: Job) -> Path:
-        """The run of a job."""
-        return self.out / "runs" / job.key
-
-    def facts(self, level: str) -> Path:
-        """What is known about the data at a level."""
-        return self.out / "data" / f"{level or 'plain'}.json"
-
-    def recipe(self, job: Job) -> Path:
-        """The recipe of a job: one file for each start of encoders."""
-        return self.out / "recipes" / f"{job.variant.init}-{job.recipe_digest}.yaml"
-
-    def claim(self) -> None:
-        """Refuse a folder that holds something else."""
-        if self.out.exists() and not self.out.is_dir():
-            raise UsageError("the output is not a folder", got=self.out, hint="choose another --out")
-        strange = [path.name for path in self.out.iterdir() if path.name != self.lock.name] if self.out.exists() else []
-        if strange and not (self.out / MARK).is_file():
-            raise RefusedError(
-                "the folder holds something that is no reproduction",
-                got=f"{self.out}: {', '.join(sorted(strange)[:3])}",
-                hint="choose an empty or a new folder",
-            )
-
-    def describe(self, document: Mapping[str, Any]) -> None:
-        """Write what is done here."""
-        write_json(self.out / MARK, dict(document))
-
-    def task(self, job: Job, data: Path, split_file: Path | None, *, boundaries: bool, pictures: bool) -> Task:
-        """A job as its worker reads it, with the commands that do the same by hand."""
-        recipe, run = self.recipe(job), self.run(job)
-        self._write_recipe(job.recipe, recipe)
-        self.jobs.mkdir(parents=True, exist_ok=True)
-        document = {
-            "arch": job.variant.arch,
-            "options": dict(job.variant.options),
-            "data": str(data),
-            "level": job.variant.level,
-            "split_file": None if split_file is None else str(split_file),
-            "recipe": str(recipe),
-            "seed": job.seed,
-            "run": str(run),
-            "name": job.variant.label,
-            "pictures": pictures,
-            "boundaries": boundaries,
-            "command": self.train_command(job, data, split_file),
-            "evaluate_command": self.evaluate_command(job, data, split_file),
-        }
-        return Task(job.key, job.label, document, self.jobs)
-
-    def train_command(self, job: Job, data: Path, split_file: Path | None) -> list[str]:
-        """What trains the same network by hand."""
-        options = [word for key, value in job.variant.options for word in ("--option", f"{key}={_yaml(value)}")]
-        words = ["ntrm", "train", "--arch", job.variant.arch, *_data(job, data, split_file), *options]
-        return [*words, "--recipe", str(self.recipe(job)), "--seed", str(job.seed), "--out", str(self.run(job))]
-
-    def evaluate_command(self, job: Job, data: Path, split_file: Path | None) -> list[str]:
-        """What evaluates it by hand."""
-        run = self.run(job)
-        where = _data(job, data, split_file)
-        return ["ntrm", "evaluate", "--model", str(run / "model"), *where, "--out", str(run / EVALUATION)]
-
-    def _write_recipe(self, recipe: Recipe, path: Path) -> None:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_recipe(recipe, path)
-
-
-def _data(job: Job, data: Path, split_file: Path | None) -> Sequence[str]:
-    level = ["--resolution", job.variant.level] if job.variant.level else []
-    return ["--data", str(data), *level, *(["--splits", str(split_file)] if split_file else [])]
 
 
 def _yaml(value: object) -> str:

@@ -1,12 +1,13 @@
-"""The paper's two tables with ours beside, and what they leave out: tissues, differences, the ablation, every run.
+"""The paper's two tables with our numbers, and what they leave out: tissues, differences, the ablation, every run.
 
-Cells know their spread; a page shows them as text, a CSV file as plain numbers.
+A page shows cells as text, a CSV file as plain numbers with spreads and intervals in columns of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -14,7 +15,7 @@ from ntrm.core.io import rows_text, write_text
 from ntrm.metrics.significance import Comparison
 from ntrm.metrics.wording import MINUS, signed, with_minus
 from ntrm.paper.facts import Facts
-from ntrm.paper.outcomes import DONE, FAILED, STATISTICS, Outcome, Results, Score, compare_variants, dig
+from ntrm.paper.outcomes import FAILED, STATISTICS, Outcome, Results, Score, compare_variants, dig
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import CONTROL, QUOTED_MIT, TABLE_1, TABLE_2, Reported
 from ntrm.report.html import NONE, Column, columns
@@ -52,7 +53,7 @@ class Difference:
         return cls(*ends, established=comparison.established)
 
     def __str__(self) -> str:
-        value, low, high = (signed(each, 2) for each in (self.value, self.low, self.high))
+        value, low, high = (signed(number, 2) for number in (self.value, self.low, self.high))
         return f"{value} ({low} to {high}){' *' * self.established}"
 
 
@@ -81,12 +82,21 @@ class Table:
 
     def write_csv(self, folder: Path) -> Path:
         """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
-        kinds = [_kind([row[k] for row in self.rows]) for k in range(len(self.header))]
-        header = [name for title, kind in zip(self.header, kinds, strict=True) for name in _names(title, kind)]
-        rows = [[v for cell, kind in zip(row, kinds, strict=True) for v in _values(cell, kind)] for row in self.rows]
+        further = [_further(row[k] for row in self.rows) for k in range(len(self.header))]
+        groups = [
+            [title, *(f"{title} {end}" for end in ends)] for title, ends in zip(self.header, further, strict=True)
+        ]
+        rows = [
+            [value for cell, names in zip(row, groups, strict=True) for value in _values(cell, len(names))]
+            for row in self.rows
+        ]
         path = folder / f"{self.name}.csv"
-        write_text(path, rows_text([header, *rows]))
+        write_text(path, rows_text([chain.from_iterable(groups), *rows]))
         return path
+
+
+FURTHER = {Score: ("sd", "seeds", "failed"), Difference: ("low", "high", "established")}
+"""Further columns of a CSV file, by the kind of a column's cells."""
 
 
 def _text(cell: Cell) -> str:
@@ -95,27 +105,23 @@ def _text(cell: Cell) -> str:
     return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 
-def _kind(cells: Sequence[Cell]) -> type | None:
-    return next((kind for kind in (Score, Difference) if any(isinstance(cell, kind) for cell in cells)), None)
+def _further(cells: Iterable[Cell]) -> tuple[str, ...]:
+    return next((FURTHER[type(cell)] for cell in cells if isinstance(cell, Score | Difference)), ())
 
 
-def _names(title: str, kind: type | None) -> list[str]:
-    further = {Score: ("sd", "seeds", "failed"), Difference: ("low", "high", "established")}
-    return [title, *(f"{title} {end}" for end in further.get(kind, ()))] if kind else [title]
-
-
-def _values(cell: Cell, kind: type | None) -> list[object]:
+def _values(cell: Cell, count: int) -> list[object]:
+    """A cell as ``count`` plain cells."""
     if isinstance(cell, Score):
         return [cell.mean, cell.spread, len(cell.values), cell.failed]
     if isinstance(cell, Difference):
         return [cell.value, cell.low, cell.high, cell.established]
     # Programs read a hyphen only.
     plain = cell.replace(MINUS, "-") if isinstance(cell, str) else cell
-    return [plain, *[None] * (len(_names("", kind)) - 1)]
+    return [plain, *[None] * (count - 1)]
 
 
 def table_1(results: Results) -> Table:
-    """The systems of the paper, ours beside its numbers."""
+    """The systems of the paper: our numbers and its own."""
     note = f"{HOW} The paper's numbers are of its own dataset at 10x and of one training each."
     return _systems(results, results.plan.systems, "table1", "Table 1: the systems compared", note)
 
@@ -174,10 +180,11 @@ def tissue_table(results: Results, measure: str) -> Table:
     """A score (``iou`` or ``dice``) of every tissue under every system."""
     plan = results.plan
     title = {"iou": "IoU", "dice": "Dice"}[measure]
-    names = next((o.metrics["classes"] for o in results.outcomes.values() if o.status == DONE), ())
-    columns = [*plan.systems, *([plan.control] if plan.control else [])]
-    rows = [(name, *(results.metric(each, "pooled", "classes", name, measure) for each in columns)) for name in names]
-    header = ("tissue", *(variant.title for variant in columns))
+    rows: list[tuple[Cell, ...]] = [
+        (name, *(results.metric(variant, "pooled", "classes", name, measure) for variant in plan.compared))
+        for name in results.classes
+    ]
+    header = ("tissue", *(variant.title for variant in plan.compared))
     note = "Mean ± standard deviation over training seeds, all test sections together."
     return Table(f"tissues_{measure}", f"{title} of every tissue", header, tuple(rows), note)
 
@@ -187,14 +194,13 @@ def differences_table(results: Results) -> Table | None:
     plan = results.plan
     if plan.ours is None:
         return None
-    others = [*(variant for variant in plan.systems if variant != plan.ours), *([plan.control] if plan.control else [])]
-    pairs = [(plan.ours, other) for other in others]
-    found = {measure: compare_variants(results, pairs, statistic) for measure, statistic in STATISTICS.items()}
+    pairs = [(plan.ours, other) for other in plan.compared if other != plan.ours]
+    compared = {measure: compare_variants(results, pairs, statistic) for measure, statistic in STATISTICS.items()}
     rows: list[tuple[Cell, ...]] = []
-    for pair, other in zip(pairs, others, strict=True):
-        cells = [points(found[measure].get(pair)) for measure in STATISTICS]
-        dice = found["dice"].get(pair)
-        rows.append((other.title, *cells, _relative(dice), _over_trainings(dice), _verdict(dice)))
+    for pair in pairs:
+        cells = [points(compared[measure].get(pair)) for measure in STATISTICS]
+        dice = compared["dice"].get(pair)
+        rows.append((pair[1].title, *cells, _relative(dice), _over_trainings(dice), _verdict(dice)))
     measures = ("accuracy, points", "IoU, points", "Dice, points", "Dice, relative", "Dice over seeds, points")
     header = ("NTRM minus", *measures, "verdict (Dice)")
     note = (
@@ -219,9 +225,9 @@ def _over_trainings(comparison: Comparison | None) -> str | None:
 def _verdict(comparison: Comparison | None) -> str:
     if comparison is None:
         return FAILED
-    found = "NTRM higher" if comparison.difference > 0 else "NTRM lower"
-    found = f"{found if comparison.established else 'not established'} (p = {comparison.p_holm:.2g})"
-    return f"{found}; other trainings may differ" if comparison.may_turn else found
+    direction = "NTRM higher" if comparison.difference > 0 else "NTRM lower"
+    verdict = f"{direction if comparison.established else 'not established'} (p = {comparison.p_holm:.2g})"
+    return f"{verdict}; other trainings may differ" if comparison.may_turn else verdict
 
 
 def points(comparison: Comparison | None) -> Cell:
@@ -236,17 +242,17 @@ def ablation_table(results: Results) -> Table | None:
         return None
     matched = {plan.ours: plan.control, **{row.variant: row.control for row in plan.ablation}}
     controls = list(dict.fromkeys(matched.values()))
-    beside_control = compare_variants(results, list(matched.items()), STATISTICS["iou"])
+    minus_control = compare_variants(results, list(matched.items()), STATISTICS["iou"])
     ours = [(variant, plan.ours) for variant in [*matched, *controls] if variant != plan.ours]
-    beside_ours = compare_variants(results, ours, STATISTICS["iou"])
+    minus_ours = compare_variants(results, ours, STATISTICS["iou"])
 
     def row(name: str, meaning: str, variant: Variant) -> tuple[Cell, ...]:
-        control = points(beside_control.get((variant, matched[variant]))) if variant in matched else None
-        paper = points(beside_ours.get((variant, plan.ours))) if variant != plan.ours and plan.ours else None
+        control = points(minus_control.get((variant, matched[variant]))) if variant in matched else None
+        paper = points(minus_ours.get((variant, plan.ours))) if variant != plan.ours and plan.ours else None
         return (name, meaning, *headline(results, variant), control, paper)
 
     rows = [row("NTRM", "the paper's letter", plan.ours)]
-    rows += [row(each.factor.name, each.factor.meaning, each.variant) for each in plan.ablation]
+    rows += [row(ablated.factor.name, ablated.factor.meaning, ablated.variant) for ablated in plan.ablation]
     for control in controls:
         changed = set(control.options) - set(plan.control.options)
         name = " ".join(["control", *(f"{key} {value}" for key, value in sorted(changed))])
@@ -267,10 +273,9 @@ def runs_table(results: Results) -> Table:
         options = " ".join(f"{name}={value}" for name, value in variant.options)
         scores = [dig(outcome.metrics, path) for path in (ACCURACY, IOU, DICE)]
         steps, seconds = (dig(outcome.provenance, (name,)) for name in ("steps", "seconds"))
-        took = None if seconds is None else f"{seconds:.1f}"
-        made = None if steps is None else int(steps)
+        costs = (None if steps is None else int(steps), None if seconds is None else f"{seconds:.1f}")
         which = (variant.arch, options, variant.level or None, variant.init, outcome.job.seed)
-        rows.append((*which, outcome.status, *scores, made, took, key))
+        rows.append((*which, outcome.status, *scores, *costs, key))
     what = ("network", "options", "resolution", "encoder init", "seed", "status")
     note = "Each folder, under runs/, holds the recipe, the log, the model and the evaluation."
     return Table("runs", "Every run", (*what, *HEADLINE, "steps", "training seconds", "folder"), tuple(rows), note)

@@ -1,36 +1,53 @@
-"""Jobs as processes, side by side on every device; one that fails is reported, and the others go on."""
+"""Jobs as processes, several at a time on every device; one that fails is reported, and the others go on.
+
+Each process trains (or resumes) one network, then evaluates it:
+
+    python -m ntrm.paper.runner JOB.json
+
+Its parent holds the other end of its standard input. When that end closes, for whatever reason, the process and its
+children end at once: a killed reproduction leaves nothing running in its folders.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from ntrm.core.devices import choose_device
-from ntrm.core.errors import UsageError, check_number
-from ntrm.core.io import write_json
-from ntrm.paper.child_run import GUARD, INTERRUPTED
+from ntrm.core.errors import NtrmError, UsageError, check_number
+from ntrm.core.io import holding, whole_file, write_json
+from ntrm.core.processes import end_with_parent
+from ntrm.evaluation.interfaces import InterfaceCounts
+from ntrm.paper.outcomes import EVALUATION, INTERFACE_COUNTS, INTERFACES
 
 POLL_S = 0.1
 GRACE_S = 60.0
 """Time that an interrupted job has to write its checkpoint."""
-WORKER = (sys.executable, "-m", "ntrm.paper.child_run")
+GUARD = "--end-with-parent"
+WORKER = (sys.executable, "-m", "ntrm.paper.runner")
+INTERRUPTED = 130
 TAIL = 20
 """Lines of a failed job's log that are shown."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place where one job runs at a time."""
+    """Runs one job at a time."""
 
     device: str
     """As the job sees it."""
@@ -41,13 +58,13 @@ class Slot:
 
 @dataclass(frozen=True)
 class Task:
-    """A job as its worker reads it."""
+    """A job as its process reads it."""
 
     key: str
     label: str
     document: Mapping[str, object]
     folder: Path
-    """Where the document and the log go."""
+    """For the document and the log."""
 
     @property
     def log(self) -> Path:
@@ -90,25 +107,25 @@ def make_slots(device: str, *, num_devices: int | None = None, per_device: int =
         return (Slot("cpu", {"OMP_NUM_THREADS": str(threads)}, threads),) * jobs
     if chosen.type != "cuda":
         return (Slot(chosen.type, {}, max(1, cores // per_device)),) * per_device
-    cards = _cards(chosen.index, num_devices)
-    threads = max(1, cores // (len(cards) * per_device))
+    gpus = _gpus(chosen.index, num_devices)
+    threads = max(1, cores // (len(gpus) * per_device))
     return tuple(
-        Slot("cuda", {"CUDA_VISIBLE_DEVICES": card, "OMP_NUM_THREADS": str(threads)}, threads)
+        Slot("cuda", {"CUDA_VISIBLE_DEVICES": gpu, "OMP_NUM_THREADS": str(threads)}, threads)
         for _ in range(per_device)
-        for card in cards
+        for gpu in gpus
     )
 
 
-def _cards(index: int | None, count: int | None) -> list[str]:
+def _gpus(index: int | None, count: int | None) -> list[str]:
     """Names of the GPUs as the environment knows them: this process may itself see only some."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    cards = [name.strip() for name in visible.split(",")] if visible else []
-    cards = (cards or [str(card) for card in range(torch.cuda.device_count())])[: torch.cuda.device_count()]
+    seen = torch.cuda.device_count()
+    gpus = [name.strip() for name in visible.split(",")][:seen] if visible else [*map(str, range(seen))]
     if index is not None:
-        return [cards[index]]
-    if count is not None and not 1 <= count <= len(cards):
-        raise UsageError("wrong number of devices", got=count, expected=f"1 to {len(cards)}")
-    return cards[:count]
+        return [gpus[index]]
+    if count is not None and not 1 <= count <= len(gpus):
+        raise UsageError("wrong number of devices", got=count, expected=f"1 to {len(gpus)}")
+    return gpus[:count]
 
 
 def run_tasks(
@@ -116,8 +133,8 @@ def run_tasks(
 ) -> Generator[Ended, None, None]:
     """Run every task, as many at a time as there are slots; yields each as it ends.
 
-    ``program`` is given the file of a task. When the caller stops, or is interrupted, the tasks at work are asked to
-    end, then made to.
+    ``program`` gets the file of a task as its argument. When the caller stops or is interrupted, running tasks are
+    terminated, and killed after a while.
     """
     waiting, free = deque(tasks), deque(slots)
     running: list[_Running] = []
@@ -126,14 +143,14 @@ def run_tasks(
             while waiting and free:
                 running.append(_start(waiting.popleft(), free.popleft(), program))
             time.sleep(POLL_S)
-            for each in [each for each in running if each.process.poll() is not None]:
-                running.remove(each)
-                free.append(each.slot)
-                each.close()
-                if each.process.returncode == INTERRUPTED:
-                    # Someone has stopped the job itself, and means the whole.
+            for job in [job for job in running if job.process.poll() is not None]:
+                running.remove(job)
+                free.append(job.slot)
+                job.close()
+                if job.process.returncode == INTERRUPTED:
+                    # Someone has interrupted the job itself, and means the reproduction.
                     raise KeyboardInterrupt
-                yield Ended(each.task, each.process.returncode, time.monotonic() - each.begun)
+                yield Ended(job.task, job.process.returncode, time.monotonic() - job.begun)
     finally:
         _stop(running)
 
@@ -168,15 +185,104 @@ def _start(task: Task, slot: Slot, program: Sequence[str]) -> _Running:
 
 
 def _stop(running: Sequence[_Running]) -> None:
-    for each in running:
+    for job in running:
         with suppress(ProcessLookupError):
-            each.process.send_signal(signal.SIGTERM)
+            job.process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S
-    for each in running:
+    for job in running:
         try:
-            each.process.wait(max(0.0, deadline - time.monotonic()))
+            job.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
-                os.killpg(each.process.pid, signal.SIGKILL)
-            each.process.wait()
-        each.close()
+                os.killpg(job.process.pid, signal.SIGKILL)
+            job.process.wait()
+        job.close()
+
+
+def run_job(document: dict[str, Any]) -> None:
+    """Train and evaluate as a document says; what is already there is not done again."""
+    from ntrm.evaluation.evaluate import evaluate
+    from ntrm.training.log import CHECKPOINTS
+    from ntrm.training.train import train
+
+    run, data = Path(document["run"]), Path(document["data"])
+    shared = {
+        "resolution": document["level"] or None,
+        "splits": Path(document["split_file"]) if document["split_file"] else None,
+        "device": document["device"],
+        "pictures": document["pictures"],
+    }
+    result = train(
+        data,
+        run,
+        arch=document["arch"],
+        recipe=document["recipe"],
+        options=document["options"],
+        seed=document["seed"],
+        resume=True,
+        name=document["name"],
+        command=document["command"],
+        say=_say,
+        **shared,
+    )
+    if not result.finished:
+        raise KeyboardInterrupt
+    _say(f"trained in {result.seconds:.1f} s; evaluating")
+    # Renamed when complete: the folder has everything in it, or is not there.
+    partial, complete = run / "evaluating", run / EVALUATION
+    for leftover in (partial, complete):
+        shutil.rmtree(leftover, ignore_errors=True)
+    evaluation = evaluate(
+        result.model,
+        data,
+        partial,
+        boundaries=document["boundaries"],
+        jobs=document["jobs"],
+        command=document["evaluate_command"],
+        **shared,
+    )
+    write_interfaces(partial / INTERFACES, [section.interfaces for section in evaluation.sections])
+    partial.rename(complete)
+    # Only an unfinished training needs its checkpoints, and those of a hundred runs would fill a disk.
+    shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
+    _say("done")
+
+
+def write_interfaces(path: Path, sections: Sequence[InterfaceCounts]) -> None:
+    """Write the counts at interfaces, section by section: ``pixels``, ``wrong`` … as (S, K, K)."""
+    counts = {name: [getattr(section, name) for section in sections] for name in INTERFACE_COUNTS}
+    arrays: dict[str, Any] = {
+        name: np.stack(tables) for name, tables in counts.items() if all(table is not None for table in tables)
+    }
+    with whole_file(path) as partial, partial.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code of a job's process."""
+    if GUARD in arguments:
+        end_with_parent()
+    path = Path(arguments[0])
+    document = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        with holding(path.with_suffix(".lock"), wait=True):
+            run_job(document)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except NtrmError as error:
+        _say(str(error))
+        return error.exit_code
+    except Exception:  # noqa: BLE001 - the log must say what ended the process, whatever it was
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,8 @@
-"""Many slides, one after the other: what fails is told, the others go on, and the same command goes on later."""
+"""Many slides, one after the other: a failure is reported, the others go on, and the same command continues later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
@@ -15,7 +15,7 @@ from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
-from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate
 from ntrm.wsi.inputs import SlideInput, distinguishing_paths, find_inputs, shard_of, slide_ids
@@ -26,13 +26,13 @@ CLUSTERS = ("ray",)
 
 @dataclass(frozen=True)
 class Segmented:
-    """What became of all."""
+    """The outcomes of all slides."""
 
     out: Path
     slides: tuple[Outcome, ...]
     identity: dict[str, Any]
     notes: tuple[str, ...] = ()
-    """What was made of inputs that were not quite clear."""
+    """How unclear inputs were understood."""
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -93,16 +93,22 @@ def segment_slides(
     ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
-    covariates, chosen = _covariates(slides), _chosen(options, choices)
+    covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
+    chosen = _chosen(options, choices)
     with terminated_like_interrupted():
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
-            # The first child that reads starts beside the loading of the network.
+            # The first reading process starts while the network is loaded.
             with closing(ReaderPool(len(tasks))) as readers:
                 segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, open_slide=readers.open)
                 segmenter.claim(covariates)
                 outcomes, identity = _one_by_one(segmenter, tasks, progress), segmenter.identity
         else:
-            outcomes, identity = _on_cluster(tasks, folder, model, chosen, device, batch, covariates, workers, progress)
+            from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
+
+            # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
+            name = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
+            orders = Orders(name, folder, chosen, device, batch, tuple(covariates))
+            outcomes, identity = segment_on_ray(tasks, orders, workers=workers, progress=progress)
         tabulate(folder, identity, covariates, report=chosen.report)
     notes = _notes(slides, ids, names=pseudonymise is None)
     return Segmented(folder, tuple(outcomes), identity.as_dict(), notes)
@@ -158,26 +164,3 @@ def _outcomes(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -
                 yield before.result()
         if rest is not None:
             yield rest()
-
-
-def _on_cluster(
-    tasks: Sequence[Task],
-    out: Path,
-    model: str | Path,
-    options: Options,
-    device: str,
-    batch: int,
-    covariates: Sequence[str],
-    workers: int | None,
-    progress: Progress,
-) -> tuple[list[Outcome], Identity]:
-    from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
-
-    # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
-    place = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
-    orders = Orders(place, out, options, device, batch, tuple(covariates))
-    return segment_on_ray(tasks, orders, workers=workers, progress=progress)
-
-
-def _covariates(slides: Iterable[SlideInput]) -> list[str]:
-    return [*dict.fromkeys(name for slide in slides for name in slide.covariates)]

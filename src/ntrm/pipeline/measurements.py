@@ -1,6 +1,8 @@
-"""What the mask of a slide says, piece by piece: areas, graph, margins, depth; as documents and table rows.
+"""Measurements of a slide's mask, piece by piece: areas, graph, margins, depth; as documents and table rows.
 
-The mask is read once, in strips of rows: all is told from its regions and their runs. For research, not for diagnosis.
+The mask is read once, in strips of rows: all follows from its regions and their runs. Boxes in tables are in pixels of
+the slide's full resolution, counted from the top left of the scanned area, as QuPath counts them. For research, not for
+diagnosis.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from ntrm.wsi.pieces import Piece, PieceMap
 from ntrm.wsi.quality.checks import Quality
 
 Bytes = NDArray[np.uint8]
+Row = dict[str, Any]
 EDGE_UM = 20.0
 """A body nearer than this to the scan's edge is taken to be cut off by it."""
 MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
@@ -35,12 +38,12 @@ MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_
 
 @dataclass(frozen=True, eq=False)
 class PieceFindings:
-    """What one piece says. Lines and boxes are in pixels of the slide's mask."""
+    """Measurements of one piece. Lines and boxes are in pixels of the slide's mask."""
 
     piece: Piece
     window: Window
     touches_edge: bool
-    """Whether its body reaches the edge of the scan, by the mask; the tissue seen from afar is a little too large."""
+    """Whether its body reaches the edge of the scan, by the mask: the tissue of the thumbnail is a little too large."""
     areas_mm2: dict[str, float]
     """By class; classes that are not there have 0."""
     measured: dict[str, Measured]
@@ -49,11 +52,6 @@ class PieceFindings:
     graph: TissueGraph
     text: tuple[str, ...]
     """Graph and measurements in plain words."""
-
-    @property
-    def number(self) -> int:
-        """Of the piece, from 1."""
-        return self.piece.number
 
 
 def scan_slide(
@@ -68,7 +66,7 @@ def scan_slide(
 
 
 def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> Iterator[PieceFindings]:
-    """Measure each of the pieces of a slide whose regions were found."""
+    """Measure each of the pieces of a slide whose regions are known."""
     resolution = regions.table.resolution
     for piece in pieces.pieces:
         window = piece.window(pieces.mpp, resolution, regions.runs.shape)
@@ -84,8 +82,8 @@ def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema
     graph, cancers = graph_of(own.table, schema), cancers_of(own.table, schema)
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]
-    found = measurements(own, outline, schema, touches_edge=cut_off, present=present)
-    every = (found.orientation, found.clearance.deep, found.clearance.lateral, found.depth)
+    findings = measurements(own, outline, schema, touches_edge=cut_off, present=present)
+    every = (findings.orientation, findings.clearance.deep, findings.clearance.lateral, findings.depth)
     return PieceFindings(
         piece=piece,
         window=window,
@@ -94,7 +92,7 @@ def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema
         measured={name: each.shifted(window.top, window.left) for name, each in zip(MEASUREMENTS, every, strict=True)},
         cancers=cancers,
         graph=graph,
-        text=(*graph.sentences(), *measurement_sentences(found)),
+        text=(*graph.sentences(), *measurement_sentences(findings)),
     )
 
 
@@ -108,7 +106,7 @@ def _at_edge(outline: Outline, window: Window, shape: tuple[int, int]) -> bool:
 
 
 def class_areas(regions: Regions, schema: LabelSchema) -> dict[str, float]:
-    """Area in mm² of each class, the background among them."""
+    """Area in mm² of each class, including the background."""
     pixels, pixel_um2 = regions.pixels, regions.table.resolution.pixel_area_um2
     return {name: float(pixels[k]) * pixel_um2 / 1e6 for k, name in enumerate(schema.names)}
 
@@ -119,39 +117,26 @@ def tissue_area(areas_mm2: dict[str, float], schema: LabelSchema) -> float:
 
 
 def fractions(areas_mm2: dict[str, float], schema: LabelSchema) -> dict[str, float | None]:
-    """Share of each class but the background in the tissue; None where there is no tissue."""
-    whole = tissue_area(areas_mm2, schema)
-    return {name: area / whole if whole else None for name, area in areas_mm2.items() if name != schema.background}
+    """Fraction of each class but the background in the tissue; None where there is no tissue."""
+    tissue = tissue_area(areas_mm2, schema)
+    return {name: area / tissue if tissue else None for name, area in areas_mm2.items() if name != schema.background}
 
 
 def slide_cancers(pieces: Sequence[PieceFindings]) -> dict[str, dict[str, Any]]:
     """By cancer: present if in any piece, as sure as the surest piece, areas and regions together."""
-    found: dict[str, dict[str, Any]] = {}
-    for each in (finding for piece in pieces for finding in piece.cancers):
-        so_far = found.setdefault(each.name, {"present": False, "confidence": 0.0, "area_mm2": 0.0, "regions": 0})
-        so_far["present"] |= each.present
-        so_far["confidence"] = max(so_far["confidence"], each.confidence)
-        so_far["area_mm2"] += each.area_mm2
-        so_far["regions"] += each.regions
-    return found
+    total: dict[str, dict[str, Any]] = {}
+    for finding in (finding for piece in pieces for finding in piece.cancers):
+        so_far = total.setdefault(finding.name, {"present": False, "confidence": 0.0, "area_mm2": 0.0, "regions": 0})
+        so_far["present"] |= finding.present
+        so_far["confidence"] = max(so_far["confidence"], finding.confidence)
+        so_far["area_mm2"] += finding.area_mm2
+        so_far["regions"] += finding.regions
+    return total
 
 
-def least(pieces: Sequence[PieceFindings], name: str) -> float | None:
-    """The smallest of a measurement over the pieces that have it."""
-    return min((value for piece in pieces if (value := piece.measured[name].value) is not None), default=None)
-
-
-def greatest(pieces: Sequence[PieceFindings], name: str) -> float | None:
-    """The largest of a measurement over the pieces that have it."""
-    return max((value for piece in pieces if (value := piece.measured[name].value) is not None), default=None)
-
-
-# What was found on a slide as rows of the four tables.
-#
-# Boxes are in pixels of the slide's full resolution, counted from the scanned part's top left, as QuPath counts them.
-
-
-Row = dict[str, Any]
+def _known(pieces: Sequence[PieceFindings], name: str) -> list[float]:
+    """A measurement of the pieces that have it."""
+    return [value for piece in pieces if (value := piece.measured[name].value) is not None]
 
 
 def slide_row(
@@ -179,24 +164,33 @@ def slide_row(
         "mask_height_px": grid.height,
         "pieces": len(pieces),
         "tissue_area_mm2": tissue_area(areas_mm2, schema),
-        "deep_clearance_mm": least(pieces, "deep_clearance"),
-        "lateral_clearance_mm": least(pieces, "lateral_clearance"),
-        "invasion_depth_mm": greatest(pieces, "invasion_depth"),
+        "deep_clearance_mm": min(_known(pieces, "deep_clearance"), default=None),
+        "lateral_clearance_mm": min(_known(pieces, "lateral_clearance"), default=None),
+        "invasion_depth_mm": max(_known(pieces, "invasion_depth"), default=None),
         **_by_class(areas_mm2, schema),
         **_cancers(slide_cancers(pieces)),
-        **{f"quality_{name}": value for name, value in plain_quality(quality).items()},
+        **{f"quality_{name}": value for name, value in _plain_quality(quality).items()},
     }
 
 
-def piece_row(slide_id: str, found: PieceFindings, *, grid: SlideGrid, schema: LabelSchema) -> Row:
+def piece_row(slide_id: str, findings: PieceFindings, *, grid: SlideGrid, schema: LabelSchema) -> Row:
     """A row of ``pieces``."""
-    row: Row = {"slide_id": slide_id, "piece": found.number, **box_cells(found.window, grid)}
-    row |= {"touches_edge": found.touches_edge, "tissue_area_mm2": tissue_area(found.areas_mm2, schema)}
+    (across, down), window = grid.to_level0[:2], findings.window
+    row: Row = {
+        "slide_id": slide_id,
+        "piece": findings.piece.number,
+        "left_px": round(window.left * across, 3),
+        "top_px": round(window.top * down, 3),
+        "width_px": round(window.width * across, 3),
+        "height_px": round(window.height * down, 3),
+        "touches_edge": findings.touches_edge,
+        "tissue_area_mm2": tissue_area(findings.areas_mm2, schema),
+    }
     for name in MEASUREMENTS:
         unit = "deg" if name == "orientation" else "mm"
-        row |= {f"{name}_{unit}": found.measured[name].value, f"{name}_reason": found.measured[name].reason}
-    cancers = {each.name: each.as_dict() for each in found.cancers}
-    return {**row, **_by_class(found.areas_mm2, schema), **_cancers(cancers)}
+        row |= {f"{name}_{unit}": findings.measured[name].value, f"{name}_reason": findings.measured[name].reason}
+    cancers = {each.name: each.as_dict() for each in findings.cancers}
+    return {**row, **_by_class(findings.areas_mm2, schema), **_cancers(cancers)}
 
 
 def region_rows(slide_id: str, table: RegionTable, *, grid: SlideGrid, schema: LabelSchema) -> list[Row]:
@@ -216,13 +210,13 @@ def region_rows(slide_id: str, table: RegionTable, *, grid: SlideGrid, schema: L
     return [{"slide_id": slide_id, **dict(zip(columns, row, strict=True))} for row in rows]
 
 
-def interface_rows(slide_id: str, found: PieceFindings) -> Iterator[Row]:
-    """Rows of ``interfaces``: each pair of tissues that touch, once, and each with the outside."""
-    graph = found.graph
+def interface_rows(slide_id: str, findings: PieceFindings) -> Iterator[Row]:
+    """Rows of ``interfaces``: every pair of tissues that touch, once, and every tissue with the outside."""
+    graph = findings.graph
     for i, j in graph.interfaces:
         yield {
             "slide_id": slide_id,
-            "piece": found.number,
+            "piece": findings.piece.number,
             "tissue_a": graph.names[i],
             "tissue_b": graph.names[j],
             "boundary_mm": float(graph.boundary_mm[i, j]),
@@ -232,40 +226,30 @@ def interface_rows(slide_id: str, found: PieceFindings) -> Iterator[Row]:
         }
 
 
-def box_cells(window: Window, grid: SlideGrid) -> Row:
-    """A box of the mask in pixels of the full resolution."""
-    across, down = grid.to_level0[:2]
-    return {
-        "left_px": round(window.left * across, 3),
-        "top_px": round(window.top * down, 3),
-        "width_px": round(window.width * across, 3),
-        "height_px": round(window.height * down, 3),
-    }
-
-
-def plain_quality(quality: Quality) -> Row:
-    """Flags and scores as plain truth values and numbers, as JSON wants them."""
+def _plain_quality(quality: Quality) -> Row:
+    """Flags and scores as plain values, for JSON."""
     return {name: float(value) if name.endswith("_score") else bool(value) for name, value in quality.columns.items()}
 
 
 def _by_class(areas_mm2: dict[str, float], schema: LabelSchema) -> Row:
     areas = {f"area_{name}_mm2": area for name, area in areas_mm2.items() if name != schema.background}
-    return {**areas, **{f"fraction_{name}": share for name, share in fractions(areas_mm2, schema).items()}}
+    return {**areas, **{f"fraction_{name}": value for name, value in fractions(areas_mm2, schema).items()}}
 
 
-def _cancers(found: dict[str, dict[str, Any]]) -> Row:
+def _cancers(findings: dict[str, dict[str, Any]]) -> Row:
     row: Row = {}
-    for name, finding in found.items():
+    for name, finding in findings.items():
         row |= {f"cancer_{name}": finding["present"], f"cancer_{name}_confidence": finding["confidence"]}
     return row
 
 
-# What was found on a slide as the documents ``graph.json`` and ``summary.json``. For research, not for diagnosis.
-
-
-def graph_document(found: PieceFindings) -> dict[str, Any]:
+def graph_document(findings: PieceFindings) -> dict[str, Any]:
     """The tissue graph of one piece, as NetworkX reads it, and in words."""
-    return {"piece": found.number, "text": list(found.graph.sentences()), "graph": found.graph.as_node_link()}
+    return {
+        "piece": findings.piece.number,
+        "text": list(findings.graph.sentences()),
+        "graph": findings.graph.as_node_link(),
+    }
 
 
 def rest_document(table: RegionTable, schema: LabelSchema) -> dict[str, Any] | None:
@@ -279,7 +263,7 @@ def summary_document(
 ) -> dict[str, Any]:
     """Slide first, then its pieces; lines are in pixels of the mask."""
     return {
-        "quality": plain_quality(quality),
+        "quality": _plain_quality(quality),
         "warnings": list(quality.warnings),
         "tissue_area_mm2": tissue_area(areas_mm2, schema),
         "areas_mm2": areas_mm2,
@@ -294,16 +278,16 @@ def removed_document(removed: RemovedRegions, resolution: Resolution) -> dict[st
     return {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6}
 
 
-def _piece(found: PieceFindings, schema: LabelSchema) -> dict[str, Any]:
-    window = found.window
+def _piece(findings: PieceFindings, schema: LabelSchema) -> dict[str, Any]:
+    window = findings.window
     return {
-        "number": found.number,
+        "number": findings.piece.number,
         "mask_box_px": {"top": window.top, "left": window.left, "height": window.height, "width": window.width},
-        "touches_edge": found.touches_edge,
-        "tissue_area_mm2": tissue_area(found.areas_mm2, schema),
-        "areas_mm2": found.areas_mm2,
-        "tissue_fractions": fractions(found.areas_mm2, schema),
-        "measurements": {name: found.measured[name].as_dict() for name in MEASUREMENTS},
-        "cancers": [finding.as_dict() for finding in found.cancers],
-        "text": list(found.text),
+        "touches_edge": findings.touches_edge,
+        "tissue_area_mm2": tissue_area(findings.areas_mm2, schema),
+        "areas_mm2": findings.areas_mm2,
+        "tissue_fractions": fractions(findings.areas_mm2, schema),
+        "measurements": {name: findings.measured[name].as_dict() for name in MEASUREMENTS},
+        "cancers": [finding.as_dict() for finding in findings.cancers],
+        "text": list(findings.text),
     }

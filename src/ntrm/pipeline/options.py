@@ -1,4 +1,4 @@
-"""What results were made with, and that a folder of results holds those of one model and one set of options only."""
+"""Options of a segmentation; a folder of results holds those of one model and one set of options only."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ntrm.version import __version__
 FORMAT = "ntrm-results/1"
 PURPOSE = "for research, not for diagnosis"
 MOST_AREA_UM2 = 20_000.0
-"""Nobody takes more for a speck: ten times the stray spot of tumour that is not measured."""
+"""Larger regions are not small: ten times the stray spot of tumour that is not measured."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose and what changes results."""
+    """What a user may choose that changes results."""
 
     tissue_mask: bool = True
     """Leave out glass; without, every window is predicted."""
@@ -33,7 +33,7 @@ class Options:
     overlap: int | None = None
     """Pixels that windows share; a quarter of the window if None."""
     simplify_um: float | None = None
-    """Simplify polygons by at most so much; exact pixel edges if None."""
+    """Simplify polygons by at most this; exact pixel edges if None."""
     gzip: bool = False
     """Compress the polygons."""
     zarr: bool = False
@@ -43,20 +43,20 @@ class Options:
     probabilities: bool = False
     """Also write probabilities.zarr."""
     report: bool = True
-    """Write report.html; it says nothing that the other files do not, and so is not part of a run's identity."""
+    """Write report.html; it only repeats other files, and so is not part of a run's identity."""
     min_area_um2: float = 0.0
-    """Regions of less are given to what lies around them; 0 leaves all as the network has them."""
+    """Smaller regions are relabelled as what lies around them; 0 leaves all as the network has them."""
 
     def __post_init__(self) -> None:
         if self.simplify_um is not None:
             check_number("simplification in µm", self.simplify_um, 0, 1000)
         check_number("least area in µm²", self.min_area_um2, 0, MOST_AREA_UM2)
-        # 64 and 64.0 are one option, and must be told alike in every output.
+        # 64 and 64.0 are one option, and must look alike in every output.
         object.__setattr__(self, "min_area_um2", float(self.min_area_um2))
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """Those that results of one folder must share."""
+        """Those that all results of a folder have in common."""
         return {key: value for key, value in asdict(self).items() if key != "report"}
 
     def stitching(self, window: int) -> Stitching:
@@ -74,17 +74,17 @@ class Identity:
 
     @classmethod
     def of(cls, subject: LoadedModel, predictor: Predictor, options: Options) -> Identity:
-        """Whatever has a say in the bytes of the results; batch and precision change how a network rounds."""
-        config = subject.config
-        keys = ("name", "arch", "version", "sha256", "mpp", "window", "temperature")
-        machine = {
+        """All that decides the bytes of the results; batch and precision change how a network rounds."""
+        config, known = subject.config, subject.as_dict()
+        model = {key: known[key] for key in ("name", "arch", "version", "sha256", "mpp", "window", "temperature")}
+        chosen = {
+            **options.lasting,
+            **options.stitching(config.window).as_dict(),
             "device": predictor.device.type,
             "precision": str(predictor.precision).removeprefix("torch."),
             "batch": predictor.batch,
         }
-        stitching = options.stitching(config.window).as_dict()
-        known = subject.as_dict()
-        return cls({key: known[key] for key in keys}, {**options.lasting, **stitching, **machine}, config.schema.names)
+        return cls(model, chosen, config.schema.names)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; every output carries it."""
@@ -111,7 +111,7 @@ def claim(out: Path, identity: Identity, covariates: Sequence[str]) -> list[str]
 
     To be called by one process at a time.
     """
-    before = _read_run(out)
+    before = read_run(out)
     remove_partials(out)
     mine = {"format": FORMAT, **identity.as_dict()}
     seen = list(before.get("covariates", ()))
@@ -123,23 +123,19 @@ def claim(out: Path, identity: Identity, covariates: Sequence[str]) -> list[str]
             expected="the same model, program and options",
             hint="choose another --out, or give the options of before",
         )
-    together = [*seen, *(name for name in covariates if name not in seen)]
+    together = [*dict.fromkeys([*seen, *covariates])]
     if not before or together != seen:
         write_json(out / RUN, {**mine, "covariates": together})
     return together
 
 
-def check_out(out: Path) -> None:
-    """Refuse a folder of something else, before the least thing is written to it."""
-    _read_run(out)
-
-
-def _read_run(out: Path) -> dict[str, Any]:
+def read_run(out: Path) -> dict[str, Any]:
+    """What ``out`` was made with; empty where it is new or empty. Refuses a folder of something else."""
     path = out / RUN
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        strange = [each.name for each in out.iterdir() if not each.name.startswith(".")] if out.is_dir() else []
+        strange = [path.name for path in out.iterdir() if not path.name.startswith(".")] if out.is_dir() else []
         if strange:
             raise RefusedError(
                 f"{out} is not empty and holds no results",
@@ -151,23 +147,20 @@ def _read_run(out: Path) -> dict[str, Any]:
         raise UsageError("the output is not a folder", got=out, hint="choose another --out") from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}", got=error, hint="choose another --out") from error
-    if not isinstance(document, dict) or not _are_names(document.get("covariates", [])):
+    covariates = document.get("covariates", []) if isinstance(document, dict) else None
+    if not isinstance(covariates, list) or not all(isinstance(name, str) for name in covariates):
         raise DataError(f"{path} is no record of a run", hint="choose another --out")
-    return document
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return dict(document)
 
 
 def _differences(before: dict[str, Any], mine: dict[str, Any], keys: Sequence[str]) -> str:
     """The values that differ, down to the single option."""
-    found = []
+    differences = []
     for key in keys:
         old, new = before.get(key), mine[key]
         if isinstance(old, dict) and isinstance(new, dict):
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-            found += [f"{key} {name} {old.get(name)!r}, not {new.get(name)!r}" for name in names]
+            differences += [f"{key} {name} {old.get(name)!r}, not {new.get(name)!r}" for name in names]
         else:
-            found.append(f"{key} {old!r}, not {new!r}")
-    return "; ".join(found)
+            differences.append(f"{key} {old!r}, not {new!r}")
+    return "; ".join(differences)

@@ -55,10 +55,14 @@ from ntrm.results.paths import (
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
 
+Bytes = NDArray[np.uint8]
+TOGETHER = 1 << 26
+"""Pixels of a slide up to which it is measured while its polygons are made: each of the two takes memory."""
+
 
 @contextmanager
 def background_worker() -> Iterator[Executor]:
-    """A thread that does one task after the other; what has not begun when the block ends is not done any more."""
+    """A thread that does one task after the other; tasks that have not begun when the block ends are dropped."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="ntrm-background")
     try:
         yield pool
@@ -66,19 +70,9 @@ def background_worker() -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-# The files of a finished slide, from its maps on disk: mask, polygons, graph, summary, picture. No clock, no names.
-#
-# The same maps give the same bytes, so that it does not matter when a run was killed.
-
-
-Bytes = NDArray[np.uint8]
-TOGETHER = 1 << 26
-"""Pixels of a slide up to which it is measured while its polygons are made: each of the two takes memory."""
-
-
 @dataclass(frozen=True, eq=False)
 class SlidePrediction:
-    """What the network said of a slide, perhaps without small regions."""
+    """The network's prediction for a slide, perhaps without small regions."""
 
     maps: Mapping[str, DiskArray]
     """(H, W) by name: labels, confidence, and the coarse head's labels where they were asked for."""
@@ -89,55 +83,70 @@ class SlidePrediction:
     """The small regions that were relabelled; None where nobody asked for that."""
 
     def array(self, name: str) -> Bytes:
-        """A map as those see it who only ask for its rows and rectangles."""
+        """A map as an array of which only rows and rectangles are read."""
         return cast("Bytes", self.maps[name])
 
 
-def derive(
-    folder: Path,
-    slide_id: str,
-    found: SlidePrediction,
-    *,
-    overview: SlideOverview,
-    grid: SlideGrid,
-    schema: LabelSchema,
-    identity: Identity,
-    options: Options,
-) -> dict[str, list[Row]]:
-    """Write everything that can be told from what was found; returns the rows of the tables.
+@dataclass(frozen=True, eq=False)
+class SlideOutput:
+    """A slide's folder of results, and what its files say about the slide and the run."""
 
-    Mask, polygons and report are written by a thread beside what is measured and drawn.
+    folder: Path
+    slide_id: str
+    overview: SlideOverview
+    grid: SlideGrid
+    schema: LabelSchema
+    identity: Identity
+    options: Options
+
+    def metadata(self) -> dict[str, str]:
+        """The origin of a file, for formats that take keys and texts only."""
+        grid, identity = self.grid, self.identity
+        return {
+            "slide_id": self.slide_id,
+            **{key: str(value) for key, value in identity.cells().items() if key != "ntrm_version"},
+            "slide µm/px": f"{grid.source.x:.9g} {grid.source.y:.9g}",
+            "to level 0 (sx sy ox oy)": " ".join(f"{value:.9g}" for value in grid.to_level0),
+            "options": " ".join(f"{key}={value}" for key, value in identity.options.items()),
+            "purpose": identity.as_dict()["purpose"],
+        }
+
+
+def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> dict[str, list[Row]]:
+    """Write all files of a slide; returns the rows of the tables.
+
+    A thread writes mask, polygons and report while this one measures and draws.
     """
-    labels, confidence = found.array(LABELS), found.array(CONFIDENCE)
-    resolution = grid.resolution
-    places = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
-    about = {"slide_id": slide_id, **identity.as_dict(), "grid": grid.as_dict()}
+    folder, slide_id, grid, schema, overview = to.folder, to.slide_id, to.grid, to.schema, to.overview
+    labels, resolution = prediction.array(LABELS), grid.resolution
+    pieces_map = PieceMap.of(overview.tissue_of(labels, schema, to.options), overview.resolution)
+    about = {"slide_id": slide_id, **to.identity.as_dict(), "grid": grid.as_dict()}
     with background_worker() as background:
-        masks = background.submit(_write_masks, folder, slide_id, found, grid, schema, identity, options)
-
-        regions = scan_slide(labels, confidence, places, schema=schema, resolution=resolution)
+        masks = background.submit(_write_masks, prediction, to)
+        regions = scan_slide(labels, prediction.array(CONFIDENCE), pieces_map, schema=schema, resolution=resolution)
 
         def write_polygons() -> Future[None]:
-            return background.submit(_write_polygons, folder, slide_id, regions, grid, schema, about)
+            return background.submit(_write_polygons, regions, to, about)
 
         early = write_polygons() if grid.height * grid.width <= TOGETHER else None
-        pieces = [*measure_pieces(regions, places, schema=schema)]
+        pieces = [*measure_pieces(regions, pieces_map, schema=schema)]
         polygons = early or write_polygons()
         areas = class_areas(regions, schema)
-        network = None if found.network is None else found.network.as_dict()
+        network = None if prediction.network is None else prediction.network.as_dict()
         graphs, rest = [graph_document(piece) for piece in pieces], rest_document(regions.table, schema)
         write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
         summary = {**about, **summary_document(areas, pieces, overview.quality, schema=schema)}
-        summary["small_regions"] = None if found.removed is None else removed_document(found.removed, resolution)
+        summary["small_regions"] = (
+            None if prediction.removed is None else removed_document(prediction.removed, resolution)
+        )
         write_json(folder / SUMMARY, summary)
         write_plain(folder, overview.picture)
         # All that it reads is there once the mask is, which comes before it in that thread.
-        report = background.submit(write_slide_report, folder) if options.report else None
+        report = background.submit(write_slide_report, folder) if to.options.report else None
         write_overlays(folder, overview.picture, labels, schema, resolution, summary)
-        masks.result()
-        polygons.result()
-        if report is not None:
-            report.result()
+        for future in (masks, polygons, report):
+            if future is not None:
+                future.result()
         return {
             "slides": [slide_row(slide_id, areas, pieces, overview.quality, grid=grid, schema=schema)],
             "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
@@ -146,58 +155,32 @@ def derive(
         }
 
 
-def _write_masks(
-    folder: Path,
-    slide_id: str,
-    found: SlidePrediction,
-    grid: SlideGrid,
-    schema: LabelSchema,
-    identity: Identity,
-    options: Options,
-) -> None:
+def _write_masks(prediction: SlidePrediction, to: SlideOutput) -> None:
     """The mask, and the files on request."""
-    labels, resolution, words = found.array(LABELS), grid.resolution, plain_words(slide_id, grid, identity)
-    write_mask_ome_tiff(folder / MASK, labels, schema, resolution, name=slide_id, metadata=words)
-    if options.zarr:
-        write_labels_zarr(folder / LABELS_ZARR, labels, schema, resolution, metadata=words)
-    if options.maps:
-        write_confidence_ome_tiff(
-            folder / CONFIDENCE_MAP, found.array(CONFIDENCE), resolution, name=slide_id, metadata=words
-        )
-    if COARSE in found.maps:
-        write_mask_ome_tiff(
-            folder / COARSE_MASK, found.array(COARSE), schema, resolution, name=slide_id, metadata=words
-        )
-    if found.probabilities is not None:
-        found.probabilities.complete(folder / PROBABILITIES_ZARR, words)
+    folder, schema, resolution = to.folder, to.schema, to.grid.resolution
+    labels, metadata = prediction.array(LABELS), to.metadata()
+    named: dict[str, Any] = {"name": to.slide_id, "metadata": metadata}
+    write_mask_ome_tiff(folder / MASK, labels, schema, resolution, **named)
+    if to.options.zarr:
+        write_labels_zarr(folder / LABELS_ZARR, labels, schema, resolution, metadata=metadata)
+    if to.options.maps:
+        write_confidence_ome_tiff(folder / CONFIDENCE_MAP, prediction.array(CONFIDENCE), resolution, **named)
+    if COARSE in prediction.maps:
+        write_mask_ome_tiff(folder / COARSE_MASK, prediction.array(COARSE), schema, resolution, **named)
+    if prediction.probabilities is not None:
+        prediction.probabilities.complete(folder / PROBABILITIES_ZARR, metadata)
 
 
-def plain_words(slide_id: str, grid: SlideGrid, identity: Identity) -> dict[str, str]:
-    """What every file says of its origin, where only keys and texts are possible."""
-    transform = " ".join(f"{value:.9g}" for value in grid.to_level0)
-    return {
-        "slide_id": slide_id,
-        **{key: str(value) for key, value in identity.cells().items() if key != "ntrm_version"},
-        "slide µm/px": f"{grid.source.x:.9g} {grid.source.y:.9g}",
-        "to level 0 (sx sy ox oy)": transform,
-        "options": " ".join(f"{key}={value}" for key, value in identity.options.items()),
-        "purpose": identity.as_dict()["purpose"],
-    }
-
-
-def _write_polygons(
-    folder: Path, slide_id: str, regions: Regions, grid: SlideGrid, schema: LabelSchema, about: dict[str, Any]
-) -> None:
+def _write_polygons(regions: Regions, to: SlideOutput, about: dict[str, Any]) -> None:
     """The file for QuPath."""
-    options = about["options"]
     write_geojson(
-        folder / REGIONS,
+        to.folder / REGIONS,
         regions,
-        schema,
-        to_level0=grid.to_level0,
-        bounds=grid.reader.info.bounds,
-        simplify_um=options["simplify_um"],
-        gzip=options["gzip"],
+        to.schema,
+        to_level0=to.grid.to_level0,
+        bounds=to.grid.reader.info.bounds,
+        simplify_um=to.options.simplify_um,
+        gzip=to.options.gzip,
         document=about,
-        identity=slide_id,
+        identity=to.slide_id,
     )

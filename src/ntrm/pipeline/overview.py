@@ -23,7 +23,7 @@ from ntrm.wsi.tissue_mask import find_tissue, windows_with_tissue
 
 @dataclass(frozen=True, eq=False)
 class SlideOverview:
-    """What the slide shows from afar."""
+    """A slide's thumbnail, its tissue and its quality."""
 
     picture: NDArray[np.uint8]
     resolution: Resolution
@@ -36,7 +36,7 @@ class SlideOverview:
         return self.judged.result()
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
-        """Those that need the network."""
+        """The windows that need the network."""
         windows = options.stitching(window).windows(grid.height, grid.width)
         if not options.tissue_mask:
             return windows

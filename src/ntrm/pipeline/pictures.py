@@ -46,21 +46,22 @@ def sampled(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
 
 
 def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> Image:
-    """The slide's picture with the tissues' colours over it; background and what was not looked at stay as they are."""
+    """The slide's picture with the tissues' colours over it; background and unpredicted pixels stay as they are."""
     seen = sampled(labels, (picture.shape[0], picture.shape[1])).astype(np.uint8)
     background = IGNORE if schema.background_index is None else schema.background_index
     mixed = picture.copy()
     # In bands: as floats, a large picture takes eight times its memory.
     for top in range(0, len(picture), ROWS):
-        part, shown = seen[top : top + ROWS], mixed[top : top + ROWS]
-        tissue = (part != IGNORE) & (part != background)
-        shown[tissue] = np.rint((1 - OPACITY) * shown[tissue] + OPACITY * schema.colourise(part[tissue]))
+        band, shown = seen[top : top + ROWS], mixed[top : top + ROWS]
+        tissue = (band != IGNORE) & (band != background)
+        shown[tissue] = np.rint((1 - OPACITY) * shown[tissue] + OPACITY * schema.colourise(band[tissue]))
     return mixed
 
 
 def write_plain(folder: Path, picture: Image) -> None:
     """Write the slide alone."""
-    _write_bytes(folder / PICTURE, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+    with whole_file(folder / PICTURE) as partial:
+        partial.write_bytes(jpeg(resized(picture, 1, PLAIN_SIDE), 88))
 
 
 def write_overlays(
@@ -92,7 +93,8 @@ def write_overlays(
     )
     write_png(folder / OVERLAY, drawn)
     small = resized(picture, 1, THUMBNAIL_SIDE)
-    _write_bytes(folder / THUMBNAIL, small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
+    with whole_file(folder / THUMBNAIL) as partial:
+        partial.write_bytes(small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
 
 
 def mean_colours(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> dict[str, RGB]:
@@ -100,11 +102,12 @@ def mean_colours(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema)
     seen = sampled(labels, (picture.shape[0], picture.shape[1]))
     counts = np.bincount(seen.ravel(), minlength=256)
     sums = [np.bincount(seen.ravel(), weights=picture[..., k].ravel(), minlength=256) for k in range(3)]
-    present = [tissue for tissue in schema.tissues if counts[tissue.index]]
-    means = {
-        tissue.name: [round(float(part[tissue.index] / counts[tissue.index])) for part in sums] for tissue in present
-    }
-    return {name: (red, green, blue) for name, (red, green, blue) in means.items()}
+    means: dict[str, RGB] = {}
+    for index, name in enumerate(schema.names):
+        if counts[index]:
+            red, green, blue = (round(float(channel[index] / counts[index])) for channel in sums)
+            means[name] = (red, green, blue)
+    return means
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:
@@ -144,8 +147,3 @@ def write_png(path: Path, picture: Image) -> None:
 
     with whole_file(path) as partial:
         Pillow.fromarray(picture).save(partial, format="PNG", compress_level=PNG_LEVEL)
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    with whole_file(path) as partial:
-        partial.write_bytes(content)

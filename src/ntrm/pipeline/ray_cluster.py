@@ -1,4 +1,9 @@
-"""Slides on a Ray cluster: joining it, what each worker gets of it, and actors that hold the network."""
+"""Slides on a Ray cluster: actors that hold the network, one for each GPU or as many as asked for.
+
+Everything sent to an actor is plain data: paths, options, names. Results go to the shared folder by the same code as in
+one process. With RAY_ADDRESS a running cluster is joined. Without, a cluster of this machine is started, reachable from
+this machine alone and with a token of its own, and ended again.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +25,37 @@ from ntrm.core.errors import NtrmError, RefusedError, UsageError, check_number
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import Progress
 from ntrm.pipeline.options import Identity, Options
-from ntrm.pipeline.scheduler import Job, Spreading, Task, Worker, WorkerLostError
+from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 
 THREADS = 2
-"""Cores of a worker without a GPU: slides side by side use cores better than threads in one slide."""
+"""Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide."""
+ADDRESS = "RAY_ADDRESS"
+LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's switch for "the loopback interface alone", if it is 0; in spite of its name it works on Linux."""
+REACH_S = 20.0
+"""How long the head of a cluster may take to answer; Ray itself would try for minutes."""
+CLIENT = "ray://"
+"""Before the address of a Ray client's server."""
+HERE = ("localhost", "127.0.0.1", "::1")
+"""Hosts that Ray replaces by what it takes for the address of this machine."""
+LOOPBACK = "127.0.0.1"
+START_S = 900.0
+"""How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine."""
+TICK_S = 1.0
+"""Between two looks at the clock and at signals while waiting."""
+STARTS = 3
+"""Attempts to start a cluster of this machine."""
+STORE_BYTES = 100 * 2**20
+"""Ray's object store; the smallest that it takes without complaint, since no pixels travel through it."""
+LONGEST_FOLDER = 40
+"""Characters: Ray adds about sixty, and the path of a socket may have 107."""
+QUIET = {"log_to_driver": False, "logging_level": "error"}
 
 
 @dataclass(frozen=True)
-class Share:
-    """What each worker reserves."""
+class WorkerResources:
+    """Number of workers, and what each reserves."""
 
     workers: int
     device: str
@@ -37,12 +63,12 @@ class Share:
     gpus: float
 
 
-def share_out(resources: Mapping[str, float], device: str, workers: int | None) -> Share:
+def divide_resources(resources: Mapping[str, float], device: str, workers: int | None) -> WorkerResources:
     """A worker on each GPU, or several where more are asked for than there are; without GPUs one for two cores.
 
-    >>> share_out({"CPU": 32, "GPU": 4}, "auto", None)
-    Share(workers=4, device='cuda', cpus=1, gpus=1.0)
-    >>> share_out({"CPU": 32, "GPU": 4}, "auto", 6).gpus
+    >>> divide_resources({"CPU": 32, "GPU": 4}, "auto", None)
+    WorkerResources(workers=4, device='cuda', cpus=1, gpus=1.0)
+    >>> divide_resources({"CPU": 32, "GPU": 4}, "auto", 6).gpus
     0.5
     """
     if workers is not None:
@@ -56,45 +82,26 @@ def share_out(resources: Mapping[str, float], device: str, workers: int | None) 
         raise UsageError("the cluster has no GPU", got="--device cuda", hint="take --device auto or cpu")
     if gpus and device != "cpu":
         count = workers or gpus
-        # Equal parts of whole cards: seven workers on four cards are two on each card, not 1.75.
-        return Share(count, "cuda", 1, 1 / math.ceil(count / gpus))
+        # Equal fractions of a GPU: seven workers on four GPUs are two on each, not 1.75.
+        return WorkerResources(count, "cuda", 1, 1 / math.ceil(count / gpus))
     count = workers or max(1, cpus // THREADS)
-    return Share(count, "cpu", min(THREADS, max(1, cpus // count)), 0.0)
-
-
-# Joining a Ray cluster that is there already: a wrong address is told soon, where Ray would try for minutes.
-
-
-ADDRESS = "RAY_ADDRESS"
-LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's switch for "the loopback interface alone", if it is 0; in spite of its name it works on Linux."""
-REACH_S = 20.0
-"""How long the head of a cluster may take to answer."""
-CLIENT = "ray://"
-"""Before the address of a Ray client's server."""
-HERE = ("localhost", "127.0.0.1", "::1")
-"""Hosts in whose place Ray puts what it takes for the address of this machine."""
-
-
-def join_settings() -> dict[str, str]:
-    """What Ray reads from the environment: one attempt, of about 40 s, and not twenty of them."""
-    return {"RAY_gcs_server_port_wait_time_s": "1"}
+    return WorkerResources(count, "cpu", min(THREADS, max(1, cpus // count)), 0.0)
 
 
 @contextmanager
-def joined(ray: Any, address: str, quiet: dict[str, Any]) -> Iterator[None]:
+def joined(ray: Any, address: str) -> Iterator[None]:
     """Be part of the cluster at ``address``."""
     _check_reachable(ray, address)
     try:
-        _join(ray, address, quiet)
+        _join(ray, address)
         yield
     finally:
         ray.shutdown()
 
 
-def _join(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+def _join(ray: Any, address: str) -> None:
     try:
-        ray.init(address=address, **quiet)
+        ray.init(address=address, **QUIET)
     except Exception as error:
         # Ray raises plain exceptions, too; any other kind is a bug.
         if type(error) is not Exception and not isinstance(error, OSError | RuntimeError | ValueError):
@@ -136,29 +143,9 @@ def _refusal(host: str, port: int) -> OSError | None:
     return None
 
 
-# Slides on a Ray cluster: actors that hold the network, one for each GPU or as many as asked for.
-#
-# Everything sent to an actor is plain data: paths, options, names. Results go to the shared folder by the same code as
-# in one process. Without RAY_ADDRESS a cluster of this machine alone is started, reachable from this machine alone and
-# with a token of its own, and ended again.
-
-
-LOOPBACK = "127.0.0.1"
-START_S = 900.0
-"""How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine."""
-TICK_S = 1.0
-"""Between two looks at the clock and at signals while waiting."""
-STARTS = 3
-"""Attempts to start a cluster of this machine."""
-STORE_BYTES = 100 * 2**20
-"""Ray's object store; the smallest that it takes without complaint, since no pixels travel through it."""
-LONGEST_FOLDER = 40
-"""Characters: Ray adds about sixty, and the path of a socket may have 107."""
-
-
 @dataclass(frozen=True)
 class Orders:
-    """What every worker needs to know before the first slide."""
+    """What every worker must know before the first slide."""
 
     model: str
     out: Path
@@ -169,21 +156,21 @@ class Orders:
 
 
 class SlideWorker:
-    """What an actor does."""
+    """Runs in an actor."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._segmenter: Segmenter | None = None
 
     def ready(self) -> Identity:
-        """Load the network, and see that its results belong into the folder."""
+        """Load the network, and check that its results belong into the folder."""
         orders = self._orders
         self._segmenter = Segmenter(orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch)
         self._segmenter.claim(orders.covariates)
         return self._segmenter.identity
 
     def segment(self, task: Task, patience_s: float) -> Outcome:
-        """Do what is missing of a slide; one that seems held is asked for again until ``patience_s`` are over."""
+        """Do what is missing of a slide; one that seems locked is tried again until ``patience_s`` are over."""
         if self._segmenter is None:
             self.ready()
             return self.segment(task, patience_s)
@@ -198,29 +185,28 @@ class SlideWorker:
 class RayPool:
     """Actors of one run; ends with all of them."""
 
-    def __init__(self, ray: Any, orders: Orders, share: Share) -> None:
+    def __init__(self, ray: Any, orders: Orders, resources: WorkerResources) -> None:
         self._ray = ray
         self._orders = orders
-        # Ray must not restart or repeat anything behind our back: the slide's bands and attempts are counted here.
-        limits = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "max_task_retries": 0}
+        # Ray must not restart or repeat anything itself: the scheduler counts the attempts.
+        limits = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_restarts": 0, "max_task_retries": 0}
         self._actor = ray.remote(**limits)(SlideWorker)
         self._actors: set[Any] = set()
         self._ready_once = False
         self._asked = time.monotonic()
 
     def start(self) -> tuple[Worker, Job]:
-        """As ``Pool.start``."""
+        """Ask for one more worker; the job ends with its ``Identity`` when it is ready."""
         actor = self._actor.remote(self._orders)
         self._actors.add(actor)
         return actor, actor.ready.remote()
 
     def submit(self, worker: Worker, task: Task, patience_s: float) -> Job:
-        """As ``Pool.submit``."""
-        job: Job = worker.segment.remote(task, patience_s)  # type: ignore[attr-defined]
-        return job
+        """Give a slide to a worker; the job ends with its ``Outcome``."""
+        return worker.segment.remote(task, patience_s)
 
     def wait(self, jobs: Collection[Job]) -> Job:
-        """As ``Pool.wait``; refuses to wait for ever for a first worker."""
+        """The first of ``jobs`` that has ended; refuses to wait for ever for a first worker."""
         while True:
             ended: list[Job] = self._ray.wait([*jobs], num_returns=1, timeout=TICK_S)[0]
             if ended:
@@ -234,7 +220,7 @@ class RayPool:
                 )
 
     def result(self, job: Job) -> Identity | Outcome:
-        """As ``Pool.result``."""
+        """What the job ended with; raises ``WorkerLostError``, or the error that kept a worker from starting."""
         try:
             answer: Identity | Outcome = self._ray.get(job)
         except self._ray.exceptions.RayTaskError as error:
@@ -252,7 +238,7 @@ class RayPool:
         return answer
 
     def discard(self, worker: Worker) -> None:
-        """As ``Pool.discard``."""
+        """End a worker that is dead or no longer trusted."""
         self._actors.discard(worker)
         self._ray.kill(worker, no_restart=True)
 
@@ -272,22 +258,25 @@ def segment_on_ray(
     tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
     with _connected(ray, workers), terminated_like_interrupted():
-        share = share_out(ray.cluster_resources(), orders.device, workers)
-        pool = RayPool(ray, replace(orders, device=share.device), share)
-        spreading = Spreading(pool, share.workers, orders.out)
+        resources = divide_resources(ray.cluster_resources(), orders.device, workers)
+        pool = RayPool(ray, replace(orders, device=resources.device), resources)
+        scheduler = Scheduler(pool, resources.workers, orders.out)
         try:
-            ended = {each.slide_id: each for each in progress.track(spreading.run(tasks), len(tasks), "slides")}
+            ended = progress.track(scheduler.run(tasks), len(tasks), "slides")
+            outcomes = {outcome.slide_id: outcome for outcome in ended}
         finally:
             pool.close()
-    if spreading.identity is None:
+    if scheduler.identity is None:
         raise WorkerLostError("no worker was ever ready")
-    return [ended[task.slide_id] for task in tasks], spreading.identity
+    return [outcomes[task.slide_id] for task in tasks], scheduler.identity
 
 
 def _import_ray() -> Any:
-    """Ray reads its settings when it is imported, so that they stand in the environment before."""
+    """Ray reads its settings from the environment when it is imported."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    for name, value in (join_settings() if os.environ.get(ADDRESS) else _own_settings()).items():
+    # Joining: one attempt, of about 40 s, and not twenty of them.
+    settings = {"RAY_gcs_server_port_wait_time_s": "1"} if os.environ.get(ADDRESS) else _own_settings()
+    for name, value in settings.items():
         os.environ.setdefault(name, value)
     try:
         return importlib.import_module("ray")
@@ -299,8 +288,7 @@ def _own_settings() -> dict[str, str]:
     """For a cluster that we start ourselves: whoever reaches a port of Ray can run programs as its user."""
     return {
         LOOPBACK_ONLY: "0",
-        # Other users of this machine reach the loopback interface, too. A token that stands in the environment
-        # alone leaves no file behind.
+        # Other users of this machine reach the loopback interface, too. A token in the environment leaves no file.
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
     }
@@ -309,21 +297,20 @@ def _own_settings() -> dict[str, str]:
 @contextmanager
 def _connected(ray: Any, workers: int | None) -> Iterator[None]:
     """Join the cluster of RAY_ADDRESS or one that the caller has joined, else start and end one of our own."""
-    quiet = {"log_to_driver": False, "logging_level": "error"}
     if ray.is_initialized():
         yield
     elif address := os.environ.get(ADDRESS):
-        with joined(ray, address, quiet):
+        with joined(ray, address):
             yield
     else:
-        with _own_cluster(ray, workers, quiet):
+        with _own_cluster(ray, workers):
             yield
 
 
 @contextmanager
-def _own_cluster(ray: Any, workers: int | None, quiet: dict[str, Any]) -> Iterator[None]:
+def _own_cluster(ray: Any, workers: int | None) -> Iterator[None]:
     cores = max(len(os.sched_getaffinity(0)), workers or 1)
-    own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": STORE_BYTES, **quiet}
+    own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": STORE_BYTES, **QUIET}
     # Ray's logs go with the run: they may hold names of files.
     folder = _short_folder()
     try:

@@ -1,16 +1,16 @@
-"""Slides shared among workers that may die: who is free gets the next one, and what a dead one left is taken up again.
+"""Slides distributed over workers that may die: a free one gets the next slide, and a dead one's slide is retried.
 
-A worker is a process, here or on another machine, that holds the network. How it is started and asked is the pool's
-business; which slide goes where, and how often, is decided here.
+A worker is a process, here or on another machine, that holds the network. The pool starts workers and talks to them;
+this module decides which slide goes where, and how often.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from ntrm.core.errors import NtrmError
 from ntrm.pipeline.options import Identity
@@ -18,17 +18,21 @@ from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.slide_state import remember_failure
 from ntrm.wsi.inputs import SlideInput
 
+if TYPE_CHECKING:
+    from ntrm.pipeline.ray_cluster import RayPool
+
 LOSSES = 3
-"""Workers that may die over one slide: after that it is the slide."""
+"""Workers that may die over one slide; then the slide is taken to be the cause."""
 ERRORS = 2
-"""Workers in which it may meet an error that nobody expected: a second one tells a bug from a broken device."""
+"""Workers in which a slide may meet an unexpected error: a second one tells a bug from a broken device."""
 MISSES = 3
 """Workers in a row that may fail to start."""
 PATIENCE_S = 120.0
-"""How long a slide of a dead worker may seem held: a lock goes with its holder, but over a network not at once."""
+"""How long a slide of a dead worker may seem locked: a lock ends with its holder, but over a network not at once."""
 
-Worker = Hashable
-Job = Hashable
+Worker = Any
+Job = Any
+"""What Ray answers with later; both are hashable."""
 
 
 class WorkerLostError(NtrmError):
@@ -43,59 +47,36 @@ class Task:
     slide_id: str
 
 
-class Pool(Protocol):
-    """Where workers come from."""
-
-    def start(self) -> tuple[Worker, Job]:
-        """Ask for one more worker; the job ends with its ``Identity`` when it is ready."""
-        ...
-
-    def submit(self, worker: Worker, task: Task, patience_s: float) -> Job:
-        """Give a slide to a worker; the job ends with its ``Outcome``."""
-        ...
-
-    def wait(self, jobs: Collection[Job]) -> Job:
-        """The first of ``jobs`` that has ended."""
-        ...
-
-    def result(self, job: Job) -> Identity | Outcome:
-        """What the job ended with; raises ``WorkerLostError``, or the error that kept a worker from starting."""
-        ...
-
-    def discard(self, worker: Worker) -> None:
-        """End a worker that is dead or no longer trusted."""
-        ...
-
-
 @dataclass(eq=False)
-class _Turn:
+class _Attempts:
     task: Task
     lost: int = 0
     """Workers that died over it."""
     errors: int = 0
     """Workers in which something unexpected happened."""
-    asked_again: bool = False
+    repeated: bool = False
+    """Whether a busy slide was tried again."""
 
 
 @dataclass(eq=False)
-class Spreading:
-    """One run of many slides; ``identity`` is known once a worker was ready."""
+class Scheduler:
+    """Runs many slides; ``identity`` is known once a worker was ready."""
 
-    pool: Pool
+    pool: RayPool
     workers: int
     out: Path
     identity: Identity | None = None
-    _waiting: deque[_Turn] = field(default_factory=deque)
+    _waiting: deque[_Attempts] = field(default_factory=deque)
     _free: list[Worker] = field(default_factory=list)
     _starting: dict[Job, Worker] = field(default_factory=dict)
-    _working: dict[Job, tuple[Worker, _Turn]] = field(default_factory=dict)
+    _working: dict[Job, tuple[Worker, _Attempts]] = field(default_factory=dict)
     _misses: int = 0
     _why: NtrmError | None = None
     """Why the last worker did not start."""
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Every slide once, in the order in which they end."""
-        self._waiting.extend(_Turn(task) for task in tasks)
+        self._waiting.extend(_Attempts(task) for task in tasks)
         while self._waiting or self._working:
             self._start_workers()
             while self._waiting and self._free:
@@ -116,9 +97,9 @@ class Spreading:
             worker, job = self.pool.start()
             self._starting[job] = worker
 
-    def _hand_out(self, worker: Worker, turn: _Turn) -> None:
-        job = self.pool.submit(worker, turn.task, PATIENCE_S if turn.lost or turn.errors else 0.0)
-        self._working[job] = worker, turn
+    def _hand_out(self, worker: Worker, slide: _Attempts) -> None:
+        job = self.pool.submit(worker, slide.task, PATIENCE_S if slide.lost or slide.errors else 0.0)
+        self._working[job] = worker, slide
 
     def _started(self, job: Job) -> None:
         worker = self._starting.pop(job)
@@ -135,41 +116,41 @@ class Spreading:
         self._free.append(worker)
 
     def _ended(self, job: Job) -> Iterator[Outcome]:
-        worker, turn = self._working.pop(job)
+        worker, slide = self._working.pop(job)
         try:
             outcome = self.pool.result(job)
         except WorkerLostError as error:
-            turn.lost += 1
-            what = "; ".join(str(part) for part in (error.what, error.got) if part)
-            yield from self._once_more(worker, turn, f"{what}; {turn.lost} times")
+            slide.lost += 1
+            what = "; ".join(str(text) for text in (error.what, error.got) if text)
+            yield from self._once_more(worker, slide, f"{what}; {slide.lost} times")
             return
         if not isinstance(outcome, Outcome):
             raise TypeError(f"a slide ended with {outcome!r}")
         if outcome.unexpected:
-            turn.errors += 1
-            yield from self._once_more(worker, turn, outcome.reason)
+            slide.errors += 1
+            yield from self._once_more(worker, slide, outcome.reason)
             return
         self._free.append(worker)
-        if outcome.status == "busy" and not turn.asked_again:
-            # Whoever works on it may be through when all the others are.
-            turn.asked_again = True
-            self._waiting.append(turn)
+        if outcome.status == "busy" and not slide.repeated:
+            # Another process works on it, and may have finished when all other slides are done.
+            slide.repeated = True
+            self._waiting.append(slide)
         else:
             yield outcome
 
-    def _once_more(self, worker: Worker, turn: _Turn, reason: str) -> Iterator[Outcome]:
-        """The slide goes to another worker, unless it has had enough of them."""
-        # Dead, or perhaps no longer in its right mind: a GPU that met an illegal address answers nothing any more.
+    def _once_more(self, worker: Worker, slide: _Attempts, reason: str) -> Iterator[Outcome]:
+        """Give the slide to another worker, unless it has had enough of them."""
+        # Dead or no longer usable: a GPU that met an illegal address answers nothing any more.
         self.pool.discard(worker)
-        if turn.lost < LOSSES and turn.errors < ERRORS:
-            self._waiting.appendleft(turn)
+        if slide.lost < LOSSES and slide.errors < ERRORS:
+            self._waiting.appendleft(slide)
         else:
-            yield self._failed(turn, reason)
+            yield self._failed(slide, reason)
 
-    def _failed(self, turn: _Turn, reason: str) -> Outcome:
-        """For the tables as well: the worker that should have written it down is gone."""
-        name = turn.task.slide_id
-        remember_failure(self.out / name, name, reason, turn.task.slide.covariates)
+    def _failed(self, slide: _Attempts, reason: str) -> Outcome:
+        """Also written for the tables: the worker that should have done so is gone."""
+        name = slide.task.slide_id
+        remember_failure(self.out / name, name, reason, slide.task.slide.covariates)
         return Outcome(name, "failed", reason, unexpected=True)
 
     def _give_up(self) -> Iterator[Outcome]:

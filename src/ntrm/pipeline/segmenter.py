@@ -1,4 +1,4 @@
-"""A network that is ready for slides: whoever hands it one gets its outcome, and an error is one slide's outcome."""
+"""A loaded network that segments one slide after the other; an error is the outcome of one slide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
-from ntrm.pipeline.options import Identity, Options, check_out, claim
+from ntrm.pipeline.options import Identity, Options, claim, read_run
 from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.results.slide_state import BusyError, remember_failure, remembered
 from ntrm.results.tables import write_tables
@@ -30,53 +30,50 @@ from ntrm.wsi.readers.reader import SlideReader
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""
+LOCK = ".lock"
+EXPECTED = (NtrmError, OSError, MemoryError)
+"""What a slide, a disk or a full memory may cause; everything else is a bug, ours or a library's."""
 
 _PACKAGE = Path(__file__).parents[1]
 _QUOTED = re.compile(r"(?<!\w)(['\"`]).*?\1(?!\w)")
-_PLACE = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'\":;,]+){2,}")
-EXPECTED = (NtrmError, OSError, MemoryError)
-"""What a slide, a disk or a full memory may bring about; everything else is a bug, ours or a library's."""
-
-
-def is_expected(error: Exception) -> bool:
-    """Whether the process that met it is as good as before."""
-    return isinstance(error, EXPECTED)
+_PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'\":;,]+){2,}")
+_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+OpenSlide = Callable[..., SlideReader]
 
 
 def reason_of(error: Exception, slide: SlideInput, slide_id: str) -> str:
     """What went wrong, with the id wherever the slide's name would stand."""
     kind = type(error).__name__
     if isinstance(error, NtrmError):
-        text = without_name(_own(error), slide, slide_id)
+        text = without_name(_in_one_line(error), slide, slide_id)
     elif isinstance(error, MemoryError):
         text = f"{kind}: the memory is full; close other programs, or take a machine with more"
     else:
+        # Of the system's errors what happened, without the file to which it happened.
+        message = str((isinstance(error, OSError) and error.strerror) or error) or "no message"
         # The slide's own name first: what is left of a path with spaces could still hold a part of it.
-        message = _harmless(error, without_name(" ".join(_message(error).split()), slide, slide_id))
-        text = f"{kind}: {message}" if is_expected(error) else f"unexpected {kind}: {message}{_where(error)}"
+        message = _harmless(error, without_name(" ".join(message.split()), slide, slide_id))
+        expected = isinstance(error, EXPECTED)
+        text = f"{kind}: {message}" if expected else f"unexpected {kind}: {message}{_where(error)}"
     if kind == "OutOfMemoryError":
         text += "; the device's memory is full: end what else uses it"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _message(error: Exception) -> str:
-    """Of the system's errors what happened, without the file to which it happened."""
-    return str((isinstance(error, OSError) and error.strerror) or error) or "no message"
-
-
 def _harmless(error: Exception, message: str) -> str:
-    """A library's message without what it quotes (it may come from a header) and without places on this machine."""
+    """A library's message without what it quotes (it may come from a header) and without paths of this machine."""
     # These quote names of the program, which a developer needs, and never what a file holds.
     of_program = isinstance(error, AttributeError | NameError | ImportError)
-    return _PLACE.sub("…", message if of_program else _QUOTED.sub("…", message))
+    return _PATH.sub("…", message if of_program else _QUOTED.sub("…", message))
 
 
-def _own(error: NtrmError) -> str:
+def _in_one_line(error: NtrmError) -> str:
     """What, got, expected and how to fix it."""
     got = [] if error.got is None else [f"got {error.got}"]
     expected = [] if error.expected is None else [f"expected {error.expected}"]
-    parts = [error.what, *got, *expected, *([error.hint] if error.hint else [])]
-    return "; ".join(" ".join(part.split()) for part in parts)
+    sentences = [error.what, *got, *expected, *([error.hint] if error.hint else [])]
+    return "; ".join(" ".join(sentence.split()) for sentence in sentences)
 
 
 def _where(error: Exception) -> str:
@@ -87,17 +84,9 @@ def _where(error: Exception) -> str:
     return f" (at {Path(frames[-1].filename).relative_to(_PACKAGE).as_posix()}:{frames[-1].lineno})"
 
 
-# A network that is ready for slides: whoever hands it one gets its outcome, and an error is that slide's own.
-
-
-LOCK = ".lock"
-Result = TypeVar("Result")
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one slide."""
+    """The outcome of one slide."""
 
     slide_id: str
     status: str
@@ -105,7 +94,7 @@ class Outcome:
     reason: str = ""
     refused: bool = False
     unexpected: bool = False
-    """It failed by a bug, a library's error or a lost process, and not by what the slide is."""
+    """Whether a bug, a library's error or a lost process made it fail, not the slide itself."""
     row: dict[str, Any] = field(default_factory=dict)
     """Of the table ``slides``, where there are results."""
 
@@ -138,7 +127,7 @@ class Segmenter:
         *,
         device: str = "auto",
         batch: int = 16,
-        open_slide: Callable[..., SlideReader] = open_isolated,
+        open_slide: OpenSlide = open_isolated,
     ) -> None:
         subject = open_subject(model)
         subject.config.check_mpp()
@@ -158,39 +147,31 @@ class Segmenter:
 
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
-        check_out(self.out)
+        read_run(self.out)  # before anything is written to a folder of something else
         with holding(self.out / LOCK, wait=True):
             claim(self.out, self.identity, covariates)
 
     def segment(
-        self,
-        slide: SlideInput,
-        slide_id: str,
-        progress: Progress = SILENT,
-        open_slide: Callable[..., SlideReader] | None = None,
+        self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
     ) -> Outcome:
         """Do what is missing of one slide; ``open_slide`` opens this one in another way than the others."""
         return self.begin(slide, slide_id, progress, open_slide)()
 
     def begin(
-        self,
-        slide: SlideInput,
-        slide_id: str,
-        progress: Progress = SILENT,
-        open_slide: Callable[..., SlideReader] | None = None,
+        self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
     ) -> Callable[[], Outcome]:
-        """Do what needs the network; what is returned does the rest and must be called, in whatever thread."""
+        """Do what needs the network; the function returned does the rest and must be called, in any thread."""
         work = self._work if open_slide is None else replace(self._work, open_slide=open_slide)
 
         def predict() -> Callable[[], Outcome]:
             rest = predict_slide(slide, slide_id, work, progress)
-            return lambda: self._own(lambda: _ended(slide_id, *rest()), slide, slide_id)
+            return lambda: self._guarded(lambda: _ended(slide_id, *rest()), slide, slide_id)
 
-        begun = self._own(predict, slide, slide_id)
+        begun = self._guarded(predict, slide, slide_id)
         return (lambda: begun) if isinstance(begun, Outcome) else begun
 
-    def _own(self, work: Callable[[], Result], slide: SlideInput, slide_id: str) -> Result | Outcome:
-        """What the work gives; an error is the slide's outcome."""
+    def _guarded(self, work: Callable[[], Result], slide: SlideInput, slide_id: str) -> Result | Outcome:
+        """The result of the work; an error is the slide's outcome."""
         try:
             return work()
         except BusyError as error:
@@ -213,9 +194,9 @@ def tabulate(out: Path, identity: Identity, covariates: Sequence[str], *, report
 
     with holding(out / LOCK, wait=True):
         every = claim(out, identity, covariates)
-        folders = sorted(each for each in out.iterdir() if each.is_dir() and not each.name.startswith("."))
-        found = [document for folder in folders if (document := remembered(folder)) is not None]
-        write_tables(out, [_with_foot(document, identity.cells()) for document in found], every)
+        folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
+        documents = [document for folder in folders if (document := remembered(folder)) is not None]
+        write_tables(out, [_with_foot(document, identity.cells()) for document in documents], every)
         if report:
             write_overview(out)
 
@@ -232,7 +213,7 @@ def _with_foot(document: dict[str, Any], foot: dict[str, Any]) -> dict[str, list
 
 
 def _failure(error: Exception, slide: SlideInput, slide_id: str) -> Outcome:
-    unexpected = not is_expected(error)
+    unexpected = not isinstance(error, EXPECTED)
     if unexpected:
         _log.debug("%s", without_name(traceback.format_exc(), slide, slide_id))
     reason = reason_of(error, slide, slide_id)
@@ -243,6 +224,6 @@ def _free_device_memory() -> None:
     """Where the memory of a device was full, the next slide begins with an empty one."""
     gc.collect()
     if torch.cuda.is_available():
-        # A device that is out of order fails here, too; the next slide tells.
+        # A broken device fails here, too; the next slide will report it.
         with suppress(RuntimeError):
             torch.cuda.empty_cache()

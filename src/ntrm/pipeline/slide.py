@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
 from ntrm.pipeline.measurements import Row
 from ntrm.pipeline.options import Identity, Options
-from ntrm.pipeline.outputs import TOGETHER, SlidePrediction, background_worker, derive
+from ntrm.pipeline.outputs import TOGETHER, SlideOutput, SlidePrediction, background_worker, write_outputs
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
@@ -29,7 +28,7 @@ from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader
 
 Rest = Callable[[], tuple[str, Row]]
-"""Ends a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
+"""Finishes a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +48,10 @@ class Work:
 
 
 def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> Rest:
-    """Do what is missing and needs the network; the rest is left to whoever calls what is returned, in any thread.
+    """Do what is missing and needs the network; the function returned does the rest, in any thread.
 
-    Until then the slide is held against others. The rest of a large slide is done at once: it takes memory that the
-    next slide needs.
+    Until then no other process can take the slide. The rest of a large slide is done at once: it takes memory that
+    the next slide needs.
     """
     folder = work.out / slide_id
     with ExitStack() as stack:
@@ -67,29 +66,28 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
             drop(folder / HIDDEN / BANDS)
             row = before["tables"]["slides"][0]
             return lambda: ("kept", row)
-        found, derived = _predict(slide, slide_id, folder, work, plan, progress, stack)
+        prediction, write = _predict(slide, slide_id, folder, work, plan, progress, stack)
         held = stack.pop_all()
 
     def rest() -> tuple[str, Row]:
         with held:
-            tables = derived(found)
+            tables = write()
             remember(folder, plan, tables, slide.covariates)
             drop(folder / HIDDEN / BANDS)
         return "done", tables["slides"][0]
 
-    if found.maps[LABELS].size <= TOGETHER:
+    if prediction.maps[LABELS].size <= TOGETHER:
         return rest
     ended = rest()
     return lambda: ended
 
 
 def _plan(slide: SlideInput, slide_id: str, work: Work) -> dict[str, Any]:
-    """All that has a say in the slide's results."""
-    stated = None if slide.mpp is None else [slide.mpp.x, slide.mpp.y]
+    """All that decides the slide's results."""
     return {
         "slide_id": slide_id,
         "run": fingerprint(work.identity.as_dict()),
-        "mpp": stated,
+        "mpp": None if slide.mpp is None else [slide.mpp.x, slide.mpp.y],
         "source": source_fingerprint(slide.path),
     }
 
@@ -115,57 +113,40 @@ def _predict(
     plan: dict[str, Any],
     progress: Progress,
     stack: ExitStack,
-) -> tuple[SlidePrediction, Callable[[SlidePrediction], dict[str, list[Row]]]]:
-    """What the network says, and how files are made of it; what these need is open until ``stack`` closes."""
+) -> tuple[SlidePrediction, Callable[[], dict[str, list[Row]]]]:
+    """The network's prediction, and a function that writes its files; these stay open until ``stack`` closes."""
     with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
         check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
-        schema = work.predictor.config.schema
-        overview = inspect_slide(grid, work.options, stack.enter_context(background_worker()))
+        options, config = work.options, work.predictor.config
+        overview = inspect_slide(grid, options, stack.enter_context(background_worker()))
         bands = folder / HIDDEN / BANDS
-        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, plan, names=_maps(work)))
-        means = RelationsMean(schema.names, schema.background_index)
-        probabilities = _probabilities(work, store, grid)
+        names = (*MAPS, COARSE) if options.maps and work.predictor.has_coarse else MAPS
+        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, plan, names=names))
+        means = RelationsMean(config.schema.names, config.schema.background_index)
+        probabilities = None
+        if options.probabilities:
+            path = store.folder / PROBABILITIES_ZARR
+            probabilities = ProbabilityZarr(path, grid.height, grid.width, config.schema, grid.resolution)
         rows = stream(
             work.predictor,
             grid,
             store,
-            stitching=work.options.stitching(work.predictor.config.window),
-            windows=overview.windows(grid, work.options, work.predictor.config.window),
+            stitching=options.stitching(config.window),
+            windows=overview.windows(grid, options, config.window),
             sums=means,
             sink=probabilities,
         )
         for _ in progress.track(rows, grid.height, slide_id):
             pass
     grid.forget()
-    found = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result())
-    files = partial(
-        derive,
-        folder,
-        slide_id,
-        overview=overview,
-        grid=grid,
-        schema=schema,
-        identity=work.identity,
-        options=work.options,
-    )
-    smallest = work.options.min_area_um2 / grid.resolution.pixel_area_um2
-    return found, lambda found: files(_tidied(found, store, smallest) if smallest else found)
+    prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result())
+    output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.identity, options)
+    smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
+    return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
 
 
-def _tidied(found: SlidePrediction, store: BandStore, smallest: float) -> SlidePrediction:
-    """With labels from which regions of less than so many pixels are gone; made anew by every run that needs them."""
-    removed = write_without_small_regions(store.path(TIDY), found.array(LABELS), smallest)
-    return replace(found, maps={**found.maps, LABELS: store.map(TIDY)}, removed=removed)
-
-
-def _maps(work: Work) -> tuple[str, ...]:
-    """What is kept of every pixel."""
-    return (*MAPS, COARSE) if work.options.maps and work.predictor.has_coarse else MAPS
-
-
-def _probabilities(work: Work, store: BandStore, grid: SlideGrid) -> ProbabilityZarr | None:
-    if not work.options.probabilities:
-        return None
-    path = store.folder / PROBABILITIES_ZARR
-    return ProbabilityZarr(path, grid.height, grid.width, work.predictor.config.schema, grid.resolution)
+def _tidied(prediction: SlidePrediction, store: BandStore, smallest: float) -> SlidePrediction:
+    """The prediction without regions of fewer than ``smallest`` pixels; an interrupted run makes it anew."""
+    removed = write_without_small_regions(store.path(TIDY), prediction.array(LABELS), smallest)
+    return replace(prediction, maps={**prediction.maps, LABELS: store.map(TIDY)}, removed=removed)

@@ -1,4 +1,4 @@
-"""Options that several commands share, spelled once."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 DataFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")]
+Model = Annotated[str, typer.Option("--model", metavar="M", help="Model folder, hub id or bundled.")]
 Level = Annotated[
     str | None,
     typer.Option("--resolution", metavar="10x", help="Resolution level; needed only where several are present."),
@@ -20,25 +22,22 @@ Splits = Annotated[
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated.")
 ]
+Overlap = Annotated[
+    int | None, typer.Option("--overlap", metavar="N", min=0, help="Pixels that windows share; default a quarter.")
+]
+Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", help="Draw, or do not.")]
 Device = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to work in.")]
-
-
-def default_jobs() -> int:
-    """As many processes as this process may use cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-JOBS = default_jobs()
-"""Default of ``--jobs``."""
+JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+"""Default of ``--jobs``: the cores that this process may use."""
 
 
 def keep_freed_memory() -> None:
-    """Let torch's allocator on ARM keep freed memory for a second, unless the user has said how long.
+    """Let torch's allocator on ARM keep freed memory for a second, unless the user has set how long.
 
     It would give it back within 10 ms, and get it again from the system in the next step: a sixth of a training's time.
-    To be called before torch is imported; other allocators do not look at it.
+    To be called before torch is imported; other allocators ignore it.
     """
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")

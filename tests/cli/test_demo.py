@@ -1,6 +1,5 @@
 import json
 
-import pytest
 from typer.testing import CliRunner
 
 from ntrm import tour as tour_module
@@ -8,29 +7,6 @@ from ntrm.cli.main import app
 from ntrm.results.tables import read_results
 
 runner = CliRunner()
-SMALL = "27"
-"""Seed of a phantom whose first two sections are small."""
-
-
-def test_phantom_check_stats_in_a_row(tmp_path):
-    out = str(tmp_path / "p")
-    drawn = runner.invoke(app, ["phantom", out, "--sections", "2", "--seed", SMALL, "--jobs", "1", "--json"])
-    assert drawn.exit_code == 0, drawn.stderr
-    assert json.loads(drawn.stdout)["drawn"] == 2
-    assert runner.invoke(app, ["data", "check", out, "--jobs", "1"]).exit_code == 0
-    stats = json.loads(runner.invoke(app, ["data", "stats", out, "--jobs", "1", "--json"]).stdout)
-    assert stats["sections"] == 2
-    assert sum(stats["pixel_share"].values()) == pytest.approx(1)
-    assert {"classes", "boundary_share", "tissues_per_tile"} <= stats.keys()
-    again = runner.invoke(app, ["phantom", out, "--sections", "3", "--seed", SMALL, "--jobs", "1"])
-    assert again.exit_code == 3
-    assert "other options" in again.stderr
-
-
-def test_wrong_levels_are_wrong_usage(tmp_path):
-    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--resolutions", "3x"]).exit_code == 2
-    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--ambiguity", "2"]).exit_code == 2
-    assert not (tmp_path / "p").exists()
 
 
 def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):

@@ -9,7 +9,8 @@
 Networks learn from 140 sections (at 5x 70) of the phantom's training part, in some arms from others beside them
 (``bench/phantom_sections.py``). They are scored on its validation part (43 sections, at 5x 20, whole) and on section
 A1-1 of skin-pas laid together. Nothing else of skin-pas is read: arms are chosen by these scores, and A1-2 is kept for
-the end. An arm that begins with ``long-`` sees as many windows as the bundled model did, others a quarter of that.
+the end. Arms are in ``bench/training_arms.py``: one that begins with ``long-`` sees as many windows as the bundled
+model did, ``long3-`` three times as many, others a quarter.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.colouring import PARTS, Colouring, take_tiles_away
+from bench.colouring import Colouring, take_tiles_away
 from bench.phantom_sections import WINDOW, Sections, draw, load_sections, load_windows, plan_sheets
 from bench.skin_pas import Laid, lay, score
 from bench.slide_colours import MOVES, macenko, recoloured, strength, tissue_densities
+from bench.training_arms import LEVELS, Job, arm_named, read_plan
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -57,99 +59,8 @@ from ntrm.training.recipe import load_recipe
 from ntrm.training.schedule import learning_rate
 
 SECTION = "A1-1"
-LEVELS = ("10x", "5x")
 TILE_UM = (90.0, 400.0)
 """Sides of the squares that the arm ``mosaic`` takes away; tiles of skin-pas are 128 µm wide."""
-
-
-# --- arms ---
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One way to train."""
-
-    colour: Colouring = field(default_factory=Colouring)
-    besides: tuple[str, ...] = ()
-    """Kinds of sections beside ``train``."""
-    mosaic: bool = False
-    consistency: float = 0.0
-    """Weight of the divergence between what is said of two colourings of a window; half as many windows a step."""
-    width: float = 0.5
-    weights: bool = False
-    """Whether the encoder starts from ImageNet (width 1)."""
-    steps: int = 1000
-    batch: int = 24
-
-    def long(self) -> Arm:
-        """With as many windows as the bundled model was trained with."""
-        return replace(self, steps=3000, batch=32)
-
-    def wide(self) -> Arm:
-        """At full width, from ImageNet."""
-        return replace(self, width=1.0, weights=True)
-
-
-FULL, HALF, MORE = (Colouring.full(strength) for strength in (1.0, 0.5, 1.5))
-TISSUE, WEAVE = {"tissue": 1.0}, {"weave": 0.6}
-ALL = replace(FULL, **TISSUE, **WEAVE)
-NORMAL, VARIED, STRANDS, BOTH = ("normal",), ("varied",), ("strands",), ("strands", "varied-strands")
-SKIN_TOO: dict[str, Any] = {"besides": VARIED, "mosaic": True}
-ARMS: dict[str, Arm] = {
-    "recipe": Arm(),
-    "full": Arm(FULL),
-    "half": Arm(HALF),
-    "more": Arm(MORE),
-    **{f"less-{part}": Arm(FULL.without(part)) for part in PARTS},
-    **{f"only-{part}": Arm(Colouring(**{part: 1.0})) for part in PARTS},
-    "gain+mix": Arm(Colouring(gain=1.0, mix=1.0)),
-    "half+varied": Arm(HALF, VARIED),
-    "half+strands": Arm(HALF, STRANDS),
-    "half+both": Arm(HALF, BOTH),
-    "recipe+strands": Arm(besides=STRANDS),
-    "recipe+both": Arm(besides=BOTH),
-    "tissue": Arm(replace(FULL, **TISSUE)),
-    "weave": Arm(replace(FULL, **WEAVE)),
-    "consistent": Arm(FULL, consistency=1.0),
-    "normal": Arm(FULL, NORMAL),
-    "varied": Arm(FULL, VARIED),
-    "mosaic": Arm(FULL, mosaic=True),
-    "recipe-varied": Arm(besides=VARIED),
-    "all": Arm(ALL, **SKIN_TOO),
-    "all-half": Arm(replace(HALF, **TISSUE, **WEAVE), **SKIN_TOO),
-    "all-recipe": Arm(Colouring(**WEAVE), **SKIN_TOO),
-    "all-less-tissue": Arm(replace(FULL, **WEAVE), **SKIN_TOO),
-    "all-less-weave": Arm(replace(FULL, **TISSUE), **SKIN_TOO),
-    "all-less-mosaic": Arm(ALL, VARIED),
-    "all-less-varied": Arm(ALL, mosaic=True),
-    "all-consistent": Arm(ALL, **SKIN_TOO, consistency=1.0),
-}
-"""By name. ``recipe`` is the recipe ``fast`` as it is; ``full`` adds the colours that were first tried."""
-ARMS |= {f"long-{name}": arm.long() for name, arm in ARMS.items()}
-ARMS |= {f"wide-{name}": arm.wide() for name, arm in ARMS.items() if name.startswith("long-")}
-
-
-class Job(NamedTuple):
-    """An arm at a level with a seed."""
-
-    arm: str
-    level: str
-    seed: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.arm}_{self.level}_{self.seed}"
-
-
-def read_plan(text: str) -> list[Job]:
-    """Jobs of a plan, such as ``full:10x:0,1 recipe:5x:0``; unknown arms are refused."""
-    jobs = []
-    for word in text.split():
-        arm, level, seeds = word.split(":")
-        if arm not in ARMS or level not in LEVELS:
-            raise SystemExit(f"unknown arm or level: {word}; arms are {', '.join(ARMS)}")
-        jobs += [Job(arm, level, int(seed)) for seed in seeds.split(",")]
-    return jobs
 
 
 # --- training ---
@@ -157,11 +68,13 @@ def read_plan(text: str) -> list[Job]:
 
 def train(job: Job, folder: Path, weights: Path | None, device: str) -> SegmentationModel:
     """A plain loop with the recipe's loss, optimiser, schedule and augmentation, and the arm's own."""
-    arm, recipe = ARMS[job.arm], load_recipe("fast")
+    arm, recipe = arm_named(job.arm), load_recipe("fast")
     pools = [load_windows(folder, job.level, kind, device) for kind in ("train", *arm.besides)]
     images, masks = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pools, strict=True))
     torch.manual_seed(job.seed)
-    network = create("ntrm-control", SKIN, width=arm.width, weights=weights if arm.weights else None)
+    network = create(arm.arch, SKIN, width=arm.width, weights=weights if arm.weights else None)
+    for key in network.without_gradient():
+        network.get_parameter(key).requires_grad_(False)
     network.to(device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     criterion = SegmentationLoss(
         len(SKIN), weighting=recipe.weighting, balance=recipe.balance, coarse=recipe.coarse, dice=recipe.dice
@@ -173,7 +86,7 @@ def train(job: Job, folder: Path, weights: Path | None, device: str) -> Segmenta
     windows = arm.batch // 2 if arm.consistency else arm.batch
     for first in range(0, arm.steps, AUGMENTED_AT_ONCE):
         some = range(first, min(first + AUGMENTED_AT_ONCE, arm.steps))
-        chosen = torch.randint(len(images), (len(some) * windows,), device=device, generator=chance)
+        chosen = choose(len(some) * windows, len(pools[0].masks), len(masks), arm.beside_share, chance)
         batch, target = augment(images[chosen], masks[chosen], order)
         pictures = batch.float() / 255
         if arm.mosaic:
@@ -184,6 +97,19 @@ def train(job: Job, folder: Path, weights: Path | None, device: str) -> Segmenta
             x, y = torch.cat([each[here] for each in coloured]), target[here].repeat(len(coloured), 1, 1)
             steps(normalise(x), y, learning_rate(recipe, step, arm.steps))
     return network.eval()
+
+
+def choose(count: int, own: int, every: int, share: float | None, chance: torch.Generator) -> Tensor:
+    """(count,) windows of ``every``, the training part's ``own`` first: ``share`` of them others; None: all alike."""
+
+    def of(first: int, last: int) -> Tensor:
+        return torch.randint(first, last, (count,), device=chance.device, generator=chance)
+
+    if share is None:
+        return of(0, every)
+    others = torch.rand(count, device=chance.device, generator=chance) < share
+    from_own, from_others = of(0, own), of(own, every)
+    return torch.where(others, from_others, from_own)
 
 
 AUGMENTED_AT_ONCE = 10
@@ -397,6 +323,8 @@ def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, dev
     row["phantom"] = score_phantom(network, known)
     moved = [recoloured(image, reference, strength) for image in known.images]
     row["phantom, strength"] = score_phantom(network, Sections(moved, known.masks))
+    moved = [macenko(image, reference) for image in known.images]
+    row["phantom, macenko"] = score_phantom(network, Sections(moved, known.masks))
     row["normal"] = score_normal(network, load_sections(folder, job.level, "held-out", device), mpp)
     row["all_seconds"] = time.perf_counter() - begun
     (out / "weights").mkdir(exist_ok=True)
@@ -461,7 +389,7 @@ def table(rows: Sequence[dict[str, Any]], view: str = "plain") -> str:
 def read_rows(out: Path) -> list[dict[str, Any]]:
     """Finished jobs, in the order of the arms."""
     rows = [json.loads(path.read_text()) for path in out.glob("*.json")]
-    return sorted(rows, key=lambda row: (row["level"] == "5x", list(ARMS).index(row["arm"]), row["seed"]))
+    return sorted(rows, key=lambda row: (row["level"] == "5x", row["arm"], row["seed"]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

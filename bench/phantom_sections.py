@@ -2,7 +2,9 @@
 
 ``train`` and ``val`` are sections of ``ntrm phantom phantom-290 --sections 290 --seed 290``, pixel for pixel alike.
 ``normal`` and ``varied`` are the specimens of training sections without a cancer, ``held-out`` those of validation
-sections. ``strands`` and ``varied-strands`` are ``train`` and ``varied`` with basket-weave keratin.
+sections. Words behind these names, or alone for ``train``, change how a section looks: ``loose`` and ``dark`` paint its
+tissues otherwise (``bench/section_textures.py``), ``strands`` weaves its keratin (``bench/basket_weave.py``):
+``loose-dark`` are training sections with both, ``varied-strands`` sections without a cancer with woven keratin.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from bench.basket_weave import loosen
+from bench.section_textures import LOOKS, painted
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,9 +35,12 @@ from ntrm.phantom.noise import derive
 from ntrm.phantom.render import render
 
 PHANTOM_SEED, PHANTOM_SECTIONS = 290, 290
+_LOOKS = ("loose", "dark", "loose-dark")
 COUNTS = {
     "10x": {
         "train": 140, "val": 43, "varied": 70, "held-out": 15, "strands": 140, "varied-strands": 70, "normal": 70,
+        **{look + weave: 70 for look in _LOOKS for weave in ("", "-strands")},
+        **{f"varied-{look}{weave}": 35 for look in _LOOKS for weave in ("", "-strands")},
     },
     "5x": {"train": 70, "val": 20, "varied": 35, "held-out": 8},
 }  # fmt: skip
@@ -82,10 +88,11 @@ def draw(sheet: Sheet) -> None:
     if sheet.path.exists():
         return
     mpp = level_resolution(sheet.level).x
-    plain, woven, _ = sheet.kind.partition("strands")
-    image, mask = _kept(sheet._replace(kind=plain.rstrip("-") or "train")) if woven else _drawn(sheet, mpp)
-    if woven:
+    if sheet.kind.endswith("strands"):
+        image, mask = _kept(sheet._replace(kind=sheet.kind.removesuffix("strands").rstrip("-") or "train"))
         image, mask = loosen(image, mask, mpp, derive(sheet.section.seed, sheet.kind))
+    else:
+        image, mask = _drawn(sheet, mpp)
     sheet.path.parent.mkdir(parents=True, exist_ok=True)
     partial = sheet.path.with_suffix(f".{os.getpid()}.part")
     with partial.open("wb") as stream:
@@ -100,13 +107,14 @@ def _kept(sheet: Sheet) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 
 def _drawn(sheet: Sheet, mpp: float) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    section = sheet.section
-    if sheet.kind in ("train", "val"):
-        seed, mask = section.seed, lay_slide(section.seed, mpp, section.cancer).mask
-    else:
+    section, words = sheet.section, sheet.kind.split("-")
+    if {"varied", "normal", "held"} & set(words):
         seed = derive(section.seed, "without a cancer")
-        mask = normal_mask(seed, section.cancer, mpp, VARIED if sheet.kind == "varied" else SkinParameters())
-    return render(mask, mpp, seed, ambiguity=0.5, stain=section.stain(PHANTOM_SEED)), mask
+        mask = normal_mask(seed, section.cancer, mpp, VARIED if "varied" in words else SkinParameters())
+    else:
+        seed, mask = section.seed, lay_slide(section.seed, mpp, section.cancer).mask
+    with painted(tuple(word for word in words if word in LOOKS), seed):
+        return render(mask, mpp, seed, ambiguity=0.5, stain=section.stain(PHANTOM_SEED)), mask
 
 
 def normal_mask(seed: int, cancer: str, mpp: float, skin: SkinParameters) -> NDArray[np.uint8]:

@@ -4,16 +4,23 @@ import numpy as np
 import pytest
 import torch
 from bench.basket_weave import loosen
-from bench.carry_over import ARMS, read_plan
+from bench.carry_over import choose
 from bench.colouring import PARTS, Colouring, take_tiles_away
-from bench.phantom_sections import COUNTS, normal_mask, plan_sheets
+from bench.phantom_sections import COUNTS, Sections, normal_mask, plan_sheets
 from bench.real_skin import spread
+from bench.section_textures import painted
 from bench.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score, tissue_ious
 from bench.slide_colours import MOVES, macenko, recoloured, tissue_densities
+from bench.surface_context import fillings, phantom_epidermis
+from bench.training_arms import ARMS, SCREENING, Arm, arm_named, read_plan
 from PIL import Image
 
 from ntrm.core.labels import CANCERS, IGNORE, SKIN
+from ntrm.models.base import Segmentation
 from ntrm.phantom.anatomy.layers import SkinParameters
+from ntrm.phantom.render import Artefacts, render
+from ntrm.phantom.stain import Stain
+from ntrm.phantom.texture.table import TEXTURES
 
 
 def write_tile(folder, name, colour, label):
@@ -55,6 +62,37 @@ def test_a_rim_of_glass_goes_around_a_section_and_it_is_read_as_it_was_kept(tile
     assert again.image.shape == (12, 12, 3)
     assert np.argwhere(again.there).min(axis=0).tolist() == [2, 2]
     assert (again.truth == laid.truth).all()
+
+
+def test_missing_places_are_filled_with_dermis_or_a_mirror_and_known_ones_stay(tiles):
+    laid = lay(tiles, "A", 16.0, rim_um=64)
+    pictures = fillings(laid)
+    assert all((picture[laid.there] == laid.image[laid.there]).all() for picture in pictures.values())
+    below, above = np.s_[14, 8], np.s_[2, 22]  # the tile of dermis, the upper one of epidermis
+    assert (pictures["glass"][below] == 255).all()
+    assert np.abs(pictures["dermis"][below].astype(int) - (200, 100, 150)).max() <= 3
+    assert (pictures["dermis"][above] == 255).all()
+    assert np.abs(pictures["mirrored"][above].astype(int) - (90, 60, 140)).max() <= 3
+
+
+class ByGlass(torch.nn.Module):
+    """Epidermis where there is glass within ten pixels, BCC elsewhere."""
+
+    def forward(self, x, coarse):
+        near = torch.nn.functional.max_pool2d(x[:, :1], 21, stride=1, padding=10) > 2
+        logits = torch.zeros(len(x), len(SKIN), *x.shape[-2:])
+        logits[:, SKIN.index("EPI")], logits[:, SKIN.index("BCC")] = near[:, 0].float(), (~near[:, 0]).float()
+        return Segmentation(logits)
+
+
+def test_a_network_that_goes_by_glass_is_found_out_by_the_mirror():
+    mask = torch.full((40, 40), SKIN.index("EPI"), dtype=torch.uint8)
+    mask[:4] = SKIN.index("BKG")
+    image = torch.where(mask == SKIN.index("BKG"), 255, 100).byte().expand(3, -1, -1)
+    shares = phantom_epidermis(ByGlass(), Sections([image], [mask]), 6.7)
+    assert shares["as it is"][SKIN.index("EPI")] > 0.2
+    assert shares["mirrored"][SKIN.index("EPI")] < shares["as it is"][SKIN.index("EPI")]
+    assert sum(shares["mirrored"]) == pytest.approx(1)
 
 
 def test_follicle_is_epidermis_by_the_lenient_mapping_alone():
@@ -122,6 +160,27 @@ def test_keratin_at_a_surface_becomes_strands_and_keratin_within_a_tumour_stays(
     assert woven[grown == ker].std() > 10
 
 
+def darkness(tissue, *looks, seed=4):
+    """Mean optical density of a sheet of one tissue."""
+    mask = np.full((48, 48), SKIN.index(tissue), dtype=np.uint8)
+    with painted(looks, seed):
+        picture = render(mask, 6.7, seed=1, stain=Stain(), artefacts=Artefacts.none())
+    return float(-np.log10((picture.astype(float) + 1) / 256).mean())
+
+
+def test_a_look_changes_its_own_tissues_and_only_while_a_section_is_painted():
+    before = dict(TEXTURES)
+    assert darkness("RET", "loose") < 0.9 * darkness("RET")
+    assert darkness("EPI", "loose") == darkness("EPI")
+    assert darkness("RET", "dark") == darkness("RET")
+    assert before == TEXTURES
+
+
+def test_dark_sections_have_epidermis_paler_and_darker_than_a_carcinoma():
+    lighter = [darkness("EPI", "dark", seed=seed) < darkness("BCC", "dark", seed=seed) for seed in range(12)]
+    assert 0 < sum(lighter) < 12
+
+
 @pytest.mark.parametrize("name", set(MOVES) - {"strength"})
 def test_a_slide_gets_mean_and_spread_of_the_reference_and_glass_stays_glass(name, random):
     slide = torch.from_numpy(random.integers(90, 150, (3, 64, 64))).byte()
@@ -147,7 +206,33 @@ def test_a_plan_names_arms_levels_and_seeds():
     assert [job.name for job in jobs] == ["full_10x_0", "full_10x_1", "recipe_5x_2"]
     with pytest.raises(SystemExit, match="unknown arm"):
         read_plan("fulll:10x:0")
+    with pytest.raises(SystemExit, match="unknown level"):
+        read_plan("full:20x:0")
     assert all(arm.batch % 2 == 0 for arm in ARMS.values())
+
+
+def test_words_before_and_behind_an_arm_change_it():
+    arm = arm_named("long3-paper-gain+mix+loose+strands+normal+seldom+noise")
+    assert (arm.arch, arm.steps, arm.batch) == ("ntrm-paper", 9000, 32)
+    assert arm.besides == ("loose-strands", "varied-loose-strands")
+    assert arm.colour == Colouring(gain=1.0, mix=1.0, noise=1.0, share=0.4)
+    assert arm_named("long-half+strands") == ARMS["half+strands"].long()
+    assert arm_named("wide-long-full") == Arm(Colouring.full(), width=1.0, weights=True).long()
+    assert set(arm.besides) <= set(COUNTS["10x"])
+
+
+def test_half_of_the_screening_has_each_word_and_no_two_words_go_together():
+    words = ("loose", "dark", "strands", "normal", "seldom", "tissue")
+    signs = np.array([[1 if word in name.split("+") else -1 for word in words] for name in SCREENING])
+    assert (signs.T @ signs == len(SCREENING) * np.eye(len(words))).all()
+
+
+def test_windows_come_from_other_sections_as_often_as_asked():
+    chance = torch.Generator().manual_seed(1)
+    chosen = choose(4000, own=10, every=15, share=0.4, chance=chance)
+    assert float((chosen >= 10).float().mean()) == pytest.approx(0.4, abs=0.03)
+    assert set(chosen.tolist()) == set(range(15))
+    assert float((choose(4000, 10, 15, None, chance) >= 10).float().mean()) == pytest.approx(1 / 3, abs=0.03)
 
 
 def test_no_section_of_the_validation_part_is_learned_from(tmp_path):

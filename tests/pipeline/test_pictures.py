@@ -5,31 +5,18 @@ from PIL import Image
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import OPACITY
 from ntrm.pipeline.pictures import (
-    OPACITY,
     SMALLEST_SIDE,
     THUMBNAIL_BYTES,
-    mean_colours,
     overlay,
     resized,
-    sampled,
     small_jpeg,
     write_overlays,
     write_plain,
     write_png,
 )
 from ntrm.results.paths import OVERLAY, PICTURE, THUMBNAIL
-
-
-def test_samples_are_the_pixels_in_the_middle(random):
-    labels = random.integers(0, 12, (37, 52), dtype=np.uint8)
-    shape = tuple(int(n) for n in random.integers(1, 90, 2))
-    expected = [
-        [labels[int((row + 0.5) * 37 / shape[0]), int((column + 0.5) * 52 / shape[1])] for column in range(shape[1])]
-        for row in range(shape[0])
-    ]
-    np.testing.assert_array_equal(sampled(labels, shape), expected)
-    np.testing.assert_array_equal(sampled(labels, (37, 52)), labels)
 
 
 def test_tissues_are_tinted_and_the_rest_stays(random):
@@ -59,16 +46,6 @@ def test_large_pictures_are_mixed_in_bands_as_if_at_once(random):
     mixed = np.rint((1 - OPACITY) * picture + OPACITY * SKIN.colourise(labels)).astype(np.uint8)
     expected = np.where((labels == SKIN.index("BKG"))[..., None], picture, mixed)
     np.testing.assert_array_equal(overlay(picture, labels, SKIN), expected)
-
-
-def test_mean_colours_are_those_of_the_pixels(random):
-    picture = random.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    labels = random.integers(0, 3, (20, 25), dtype=np.uint8)
-    found = mean_colours(picture, labels, SKIN)
-    large = np.kron(labels, np.ones((2, 2), dtype=np.uint8))
-    assert list(found) == ["EPI", "GLD", "INF"]
-    for index, colour in enumerate(found.values()):
-        np.testing.assert_allclose(colour, picture[large == index].mean(axis=0), atol=0.51)
 
 
 def test_sizes_are_kept_within_bounds(random):

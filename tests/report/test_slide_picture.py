@@ -10,8 +10,9 @@ from tests.evaluation.small import COLOURS, NAMES
 from tests.report.segmented import document
 
 from ntrm.core.errors import DataError
+from ntrm.core.pixels import OPACITY
 from ntrm.report.html import render
-from ntrm.report.slide_picture import OPACITY, SIDE, class_colours, layer_png, read_pictures, stage
+from ntrm.report.slide_picture import SIDE, class_colours, layer_png, read_pictures, stage
 from ntrm.results.documents import read_slide
 
 

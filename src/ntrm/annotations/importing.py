@@ -178,8 +178,7 @@ def _named(pair: Pair) -> Iterator[None]:
     except NtrmError as error:
         if pair.slide.name in error.what or pair.annotations.name in error.what:
             raise
-        what = f"{pair.slide.name}: {error.what}"
-        raise type(error)(what, got=error.got, expected=error.expected, hint=error.hint) from error
+        raise error.prefixed(pair.slide.name) from error
 
 
 def _resolution(info: SlideInfo, given: float | None, pair: Pair) -> Resolution:

@@ -62,9 +62,7 @@ class Console:
     def error(self, error: NtrmError) -> None:
         """Show an error: text on stderr, and with ``--json`` also a document on stdout."""
         if self.json:
-            fields = {"what": error.what, "got": error.got, "expected": error.expected, "hint": error.hint}
-            document = {key: None if value is None else str(value) for key, value in fields.items()}
-            _write_json({"error": document})
+            _write_json({"error": error.texts()})
         head, *rest = str(error).splitlines()
         _stderr().print(f"[bold red]error:[/] {escape(head)}")
         for line in rest:

@@ -29,6 +29,15 @@ class NtrmError(Exception):
         lines = {"got:      ": self.got, "expected: ": self.expected, "hint:     ": self.hint or None}
         return "\n".join([self.what, *(f"  {name}{value}" for name, value in lines.items() if value is not None)])
 
+    def texts(self) -> dict[str, str | None]:
+        """For JSON."""
+        fields = {"what": self.what, "got": self.got, "expected": self.expected, "hint": self.hint}
+        return {name: None if value is None else str(value) for name, value in fields.items()}
+
+    def prefixed(self, where: str) -> NtrmError:
+        """The same error, and where it was met."""
+        return type(self)(f"{where}: {self.what}", got=self.got, expected=self.expected, hint=self.hint)
+
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling, and errors do cross process borders.
         return (partial(type(self), self.what, got=self.got, expected=self.expected, hint=self.hint), ())

@@ -11,7 +11,9 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, repeat
 from pathlib import Path
@@ -21,6 +23,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
+    from numpy.typing import NDArray
 
 PARTIAL = ".partial-"
 """Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
@@ -51,6 +54,15 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
+def writing(what: object) -> Iterator[None]:
+    """Whatever the disk refuses in the block is our error."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot write {what}", got=error, hint="check free space and permissions") from error
+
+
+@contextmanager
 def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; rename it to ``path`` when the block ends without an error.
 
@@ -61,17 +73,16 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
         raise DataError(f"cannot write {path}", got="a folder", expected="the name of a file")
     partial = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-        partial = Path(name)
-        yield partial
-        with partial.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        partial.chmod(0o600 if private else 0o666 & ~_umask())
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"cannot write {path}", got=error, hint="check free space and permissions") from error
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
+            os.close(handle)
+            partial = Path(name)
+            yield partial
+            with partial.open("rb+") as stream:
+                os.fsync(stream.fileno())
+            partial.chmod(0o600 if private else 0o666 & ~_umask())
+            partial.replace(path)
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
@@ -108,6 +119,43 @@ def write_json(path: Path, document: Any) -> None:
     with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
         json.dump(document, stream, indent=2, ensure_ascii=False, allow_nan=False)
         stream.write("\n")
+
+
+def read_json(path: Path, *, hint: str) -> Any:
+    """A JSON document; what cannot be read is our error, with this hint."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}", got=error, hint=hint) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object; an empty one where there is none that can be read."""
+    try:
+        document = read_json(path, hint="")
+    except DataError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write named arrays as a whole NPZ file or nothing."""
+    import numpy as np
+
+    with whole_file(path) as partial, partial.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+
+
+def read_arrays(path: Path, *, hint: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an NPZ file by name; what cannot be read is our error, with this hint."""
+    import numpy as np
+
+    try:
+        # Opened here: numpy leaves a file open that turns out to be no archive.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, TypeError) as error:
+        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint=hint) from error
 
 
 def sha256_of(path: Path) -> str:

@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -24,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError, NtrmError, UsageError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -111,6 +112,19 @@ def limit_memory(more: int) -> None:
     limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def exit_code_of(work: Callable[[], object]) -> int:
+    """Exit code of a child process that did its work; what ended it otherwise is written to its standard error."""
+    try:
+        work()
+    except NtrmError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except Exception:  # noqa: BLE001 - the parent reports what ended its child, whatever it was
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def end_with_parent() -> None:

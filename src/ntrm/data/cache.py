@@ -7,7 +7,6 @@ whole file or none. Two processes that build the same section at once write the 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -15,13 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import PARTIAL, sha256_of, whole_file, write_json
+from ntrm.core.io import PARTIAL, read_object, sha256_of, whole_file, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image, read_mask
@@ -156,7 +154,7 @@ class TileCache:
         before = _stamp(source)
         path = self.folder / f"mask-{self._content_key(source, before)}-{_schema_key(schema)}.npy"
         counts_path = path.with_suffix(".json")
-        counts = _read_json(counts_path)
+        counts = read_object(counts_path)
         if counts.keys() != {"strays", "ignored"} or _load(path) is None:
             decoded = read_mask(source, schema)
             _check_unchanged(source, before)
@@ -179,7 +177,7 @@ class TileCache:
         """SHA-256 of a source file, remembered until its size or times change."""
         name = hashlib.sha256(str(source.absolute()).encode()).hexdigest()[:32]
         note = self.folder / f"source-{name}.json"
-        known = _read_json(note)
+        known = read_object(note)
         if known.get("stamp") == stamp and "sha256" in known:
             return str(known["sha256"])
         with _reading(source):
@@ -213,15 +211,6 @@ def _check_unchanged(source: Path, before: dict[str, int]) -> None:
 def _schema_key(schema: LabelSchema) -> str:
     # Names alone do not tell how an RGB mask is decoded: the colours belong to the key as well.
     return hashlib.sha256(schema.fingerprint.encode() + schema.palette.tobytes()).hexdigest()[:12]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, or an empty one where there is none."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _load(path: Path) -> NDArray[np.uint8] | None:

@@ -75,13 +75,23 @@ class Header:
 
 
 @contextmanager
-def decoding(path: Path) -> Iterator[None]:
-    """Turn whatever a decoder raises into one of our errors, and silence what it would log or warn about."""
+def quiet_decoders() -> Iterator[None]:
+    """Silence what decoders log or warn about; warnings for the whole process meanwhile."""
     log = logging.getLogger("tifffile")
     log.addFilter(_mute)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.removeFilter(_mute)
+
+
+@contextmanager
+def decoding(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder raises into one of our errors, and silence what it would log or warn about."""
+    try:
+        with quiet_decoders():
             yield
     except PermissionError as error:
         hint = "change the file's permissions"
@@ -89,8 +99,6 @@ def decoding(path: Path) -> Iterator[None]:
     except BROKEN as error:
         found = f"{type(error).__name__}: {error}".strip(": ")
         raise FaultError("truncated" if "truncated" in found.lower() else "unreadable", path, found=found) from error
-    finally:
-        log.removeFilter(_mute)
 
 
 def _mute(_record: logging.LogRecord) -> bool:

@@ -30,6 +30,7 @@ from ntrm.data.layouts import CASES, CLASSES, MEASUREMENTS, open_dataset
 from ntrm.data.stats import pixel_counts
 
 Factor = Fraction | float
+Integers = NDArray[np.int64]
 Weights = Any
 """A sparse (output length, input length) matrix."""
 
@@ -97,13 +98,18 @@ def area_weights(length: int, factor: Factor) -> Weights:
     # In units of 1/q input pixels, f = p/q: output pixel i covers [i·p, (i+1)·p), input pixel j [j·q, (j+1)·q).
     p, q = step.numerator, step.denominator
     start = np.arange(shrunk_length(length, step), dtype=np.int64) * p
-    stop = np.minimum(start + p, length * q)
-    first, last = start // q, (stop - 1) // q
+    return interval_weights(start, np.minimum(start + p, length * q), q, range(length))
+
+
+def interval_weights(start: Integers, stop: Integers, unit: int, pixels: range) -> Weights:
+    """Length of each of ``pixels`` (column) inside each interval (row); pixel j is ``[j·unit, (j+1)·unit)``."""
+    first, last = start // unit, (stop - 1) // unit
     offsets = np.concatenate([[0], np.cumsum(last - first + 1)])
     row = np.repeat(np.arange(len(start)), last - first + 1)
-    column = np.arange(offsets[-1]) - offsets[row] + first[row]
-    weight = np.minimum(stop[row], (column + 1) * q) - np.maximum(start[row], column * q)
-    return sparse.csr_array((weight.astype(np.float64), column, offsets), shape=(len(start), length))
+    pixel = np.arange(offsets[-1]) - offsets[row] + first[row]
+    weight = np.minimum(stop[row], (pixel + 1) * unit) - np.maximum(start[row], pixel * unit)
+    shape = (len(start), len(pixels))
+    return sparse.csr_array((weight.astype(np.float64), pixel - pixels.start, offsets), shape=shape)
 
 
 def _exact(factor: Factor) -> Fraction:

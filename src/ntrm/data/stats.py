@@ -53,13 +53,19 @@ def boundary_counts(mask: IndexMask, classes: int) -> Counts:
     >>> boundary_counts(np.array([[0, 0, 1], [0, 2, 255]]), classes=3).tolist()
     [[0, 1, 2], [1, 0, 0], [2, 0, 0]]
     """
-    one_way = np.zeros(classes * classes, dtype=np.int64)
+    beside, below = neighbour_counts(mask, classes)
+    counts = beside + below
+    return counts + counts.T
+
+
+def neighbour_counts(mask: IndexMask, classes: int) -> tuple[Counts, Counts]:
+    """(K, K) each: pairs of pixels of different classes, left and right, then above and below; ignore left out."""
+    counts = []
     for here, there in ((mask[:, :-1], mask[:, 1:]), (mask[:-1], mask[1:])):
         border = (here != there) & (here < classes) & (there < classes)
         code = here[border].astype(np.int64) * classes + there[border]
-        one_way += np.bincount(code, minlength=classes * classes)
-    counts = one_way.reshape(classes, classes)
-    return counts + counts.T
+        counts.append(np.bincount(code, minlength=classes * classes).reshape(classes, classes))
+    return counts[0], counts[1]
 
 
 def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Counts:

@@ -8,8 +8,6 @@ are compared.
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -21,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
-from ntrm.core.io import rows_text, write_json, write_text
+from ntrm.core.io import read_arrays, read_json, rows_text, write_json, write_text
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
 from ntrm.models.names import network_saved_as
@@ -358,17 +356,13 @@ def _read_metrics(path: Path) -> dict[str, Any]:
             got=f"no {METRICS}",
             expected="a folder that `ntrm evaluate --out` wrote",
         )
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="evaluate again") from error
+    document = read_json(path, hint="evaluate again")
     return document if isinstance(document, dict) else {}
 
 
 def _read_confusions(path: Path) -> dict[str, NDArray[Any]]:
+    arrays = read_arrays(path, hint="evaluate again")
     try:
-        # Opened here: numpy leaves a file open that turns out to be no archive.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in ("names", "patients", "final")}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint="evaluate again") from error
+        return {name: arrays[name] for name in ("names", "patients", "final")}
+    except KeyError as error:
+        raise DataError(f"cannot read {path}", got=f"KeyError: {error}", hint="evaluate again") from error

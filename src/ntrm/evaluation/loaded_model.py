@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.torch import save as to_bytes
 
-from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import sha256_of
+from ntrm.core.errors import RefusedError
+from ntrm.core.io import read_json, sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.data.split import DatasetSplits
 from ntrm.models.base import SegmentationModel
@@ -117,10 +116,7 @@ def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
 
 def _read_provenance(path: Path) -> dict[str, Any]:
     """The provenance of the training; empty where the model was copied away from its run."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="copy the run again, or the model without it") from error
+    document = read_json(path, hint="copy the run again, or the model without it")
     return document if isinstance(document, dict) else {}

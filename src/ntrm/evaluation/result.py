@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,16 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import PARTIAL, check_writable, remove_partials, rows_text, whole_file, write_json, write_text
+from ntrm.core.io import (
+    PARTIAL,
+    check_writable,
+    read_object,
+    remove_partials,
+    rows_text,
+    write_arrays,
+    write_json,
+    write_text,
+)
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import few_sections
@@ -202,11 +210,7 @@ def claim_folder(out: Path) -> None:
 
 
 def _is_evaluation(path: Path) -> bool:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and {"model", "data", "pooled"} <= document.keys()
+    return {"model", "data", "pooled"} <= read_object(path).keys()
 
 
 def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None) -> None:
@@ -267,5 +271,4 @@ def _write_confusions(path: Path, evaluation: Evaluation) -> None:
     }
     if evaluation.coarse_tables:
         arrays["coarse"] = np.stack(evaluation.coarse_tables)
-    with whole_file(path) as partial, partial.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+    write_arrays(path, arrays)

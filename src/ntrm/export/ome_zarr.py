@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.core.io import writing
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.export.pyramid import MEANING, SMALLEST, Level, Rows, halve_mean, label_pyramid
@@ -47,14 +48,6 @@ def zarr_library() -> Any:
     except ImportError as error:
         raise UsageError("OME-Zarr needs zarr, which is not installed", hint="pip install 'zarr>=3'") from error
     return zarr
-
-
-@contextmanager
-def _own_errors(what: object) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"cannot write {what}", got=error, hint="check free space and permissions") from error
 
 
 def multiscale(levels: int, resolution: Resolution, below: str = "") -> dict[str, Any]:
@@ -114,7 +107,7 @@ def _whole_folder(path: Path) -> Iterator[Path]:
     for leftover in (partial, old):
         shutil.rmtree(leftover, ignore_errors=True)
     try:
-        with _own_errors(path):
+        with writing(path):
             yield partial
             if path.exists():
                 path.rename(old)
@@ -146,7 +139,7 @@ class ProbabilityZarr:
             # It was complete and already had its name when the run that made it ended; ``complete`` sees to it.
             self._array, self._pending = None, {}
             return
-        with _own_errors(self._path.name):
+        with writing(self._path.name):
             if state is None:
                 shutil.rmtree(self._path, ignore_errors=True)
                 self._create(_group(self._zarr, self._path, {}), 0, self._shape)
@@ -182,7 +175,7 @@ class ProbabilityZarr:
         """Add the coarser levels and the metadata, and rename the folder to ``goal``; twice does no harm."""
         if not self._path.exists() and (goal / "zarr.json").is_file():
             return
-        with _own_errors(goal.name):
+        with writing(goal.name):
             group = self._zarr.open_group(self._path, mode="r+")
             for number in range(1, self._levels):
                 self._coarser(group, number)
@@ -215,7 +208,7 @@ class ProbabilityZarr:
             return
         if self._array is None:
             raise DataError("unfinished probabilities are gone", got=self._path.name, hint=AGAIN)
-        with _own_errors(self._path.name):
+        with writing(self._path.name):
             self._array[:, y0:y1, x0:x1] = values
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())

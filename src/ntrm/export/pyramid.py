@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
+from ntrm.core.io import writing
 from ntrm.core.labels import IGNORE, LabelSchema
 
 SMALLEST = 256
@@ -72,15 +73,12 @@ def _pyramid(
             # No name in any folder: a killed run leaves nothing behind.
             return stack.enter_context(tempfile.TemporaryFile(dir=folder))
 
-        try:
+        with writing(f"below {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             levels = [_mapped(rows, stored) if hasattr(rows, "shape") else _copied(rows, stored, scratch())]
             while max(levels[-1].height, levels[-1].width) > SMALLEST:
                 levels.append(_coarser(levels[-1], halved, scratch()))
             yield tuple(levels)
-        except OSError as error:
-            hint = "check free space and permissions"
-            raise DataError(f"cannot write below {folder}", got=error, hint=hint) from error
 
 
 def _mapped(rows: Any, stored: Callable[[Labels], Labels]) -> Level:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.data.stats import neighbour_counts
 from ntrm.metrics.boundary import check_alike, check_masks, harmonic_mean
 
 MIN_LENGTH_UM = 50.0
@@ -127,13 +128,8 @@ def interface_lengths(mask: IndexMask, classes: int, resolution: Resolution) -> 
     >>> interface_lengths(np.array([[0, 0, 1], [0, 1, 255]]), 2, Resolution(x=2, y=5)).tolist()
     [[0.0, 12.0], [12.0, 0.0]]
     """
-    one_way = np.zeros(classes * classes)
-    sides = ((mask[:, :-1], mask[:, 1:], resolution.y), (mask[:-1], mask[1:], resolution.x))
-    for here, there, side_um in sides:
-        border = (here != there) & (here < classes) & (there < classes)
-        code = here[border].astype(np.int64) * classes + there[border]
-        one_way += np.bincount(code, minlength=classes * classes) * side_um
-    lengths = one_way.reshape(classes, classes)
+    beside, below = neighbour_counts(mask, classes)
+    lengths: Lengths = beside * resolution.y + below * resolution.x
     return lengths + lengths.T
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.core.io import sha256_of
+from ntrm.core.io import read_json, sha256_of
 from ntrm.core.labels import SKIN, LabelSchema, Tissue, rgb_of
 from ntrm.models.config import ModelConfig
 from ntrm.models.names import network_saved_as
@@ -129,12 +128,9 @@ def _model_folder(folder: Path) -> Path:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > MOST_CONFIG_BYTES:
-            raise DataError(f"{path} is no model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="copy the model folder again") from error
+    if path.is_file() and path.stat().st_size > MOST_CONFIG_BYTES:
+        raise DataError(f"{path} is no model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
+    document = read_json(path, hint="copy the model folder again")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else type(document).__name__
         raise DataError(f"{path} is no NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")

@@ -6,9 +6,6 @@ Comparisons are paired, with Holm's correction over a family of them.
 from __future__ import annotations
 
 import csv
-import json
-import zipfile
-import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import by_column, read_rows
+from ntrm.core.io import by_column, read_arrays, read_object, read_rows
 from ntrm.evaluation.result import CONFUSIONS, METRICS, SECTIONS
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
@@ -101,12 +98,14 @@ class Outcome:
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """``confusions.npz``: names, patients, final (S, K, K), and coarse where the network has a coarse head."""
-        return _read_arrays(self.folder / EVALUATION / CONFUSIONS)
+        path = self.folder / EVALUATION / CONFUSIONS
+        return read_arrays(path, hint=_start_again(path))
 
     @cached_property
     def interfaces(self) -> dict[str, NDArray[Any]]:
         """``interfaces.npz``: pixels and wrong (S, K, K), and corrected and broken where there is a coarse head."""
-        return _read_arrays(self.folder / EVALUATION / INTERFACES)
+        path = self.folder / EVALUATION / INTERFACES
+        return read_arrays(path, hint=_start_again(path))
 
     @cached_property
     def sections(self) -> list[dict[str, str]]:
@@ -117,12 +116,12 @@ class Outcome:
                 columns, *rows = [*read_rows(stream)] or [[]]
                 return [by_column(columns, row) for row in rows]
         except (OSError, ValueError, csv.Error) as error:
-            raise _damaged(path, error) from error
+            raise DataError(f"cannot read {path}", got=error, hint=_start_again(path)) from error
 
 
 def evaluation_of(folder: Path) -> Document | None:
     """``metrics.json`` of a run; it is written last, so that its presence means that the run is done."""
-    return _read(folder / EVALUATION / METRICS)
+    return read_object(folder / EVALUATION / METRICS) or None
 
 
 def read_outcome(job: Job, folder: Path, failure: str = "") -> Outcome:
@@ -130,7 +129,7 @@ def read_outcome(job: Job, folder: Path, failure: str = "") -> Outcome:
     metrics = evaluation_of(folder)
     if metrics is None:
         return Outcome(job, folder, FAILED if failure else MISSING, failure=failure)
-    return Outcome(job, folder, DONE, metrics, _read(folder / "provenance.json") or {})
+    return Outcome(job, folder, DONE, metrics, read_object(folder / "provenance.json"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,24 +207,8 @@ def dig(document: Document, path: Iterable[str]) -> float | None:
     return None if here is None or isinstance(here, Mapping) else float(here)
 
 
-def _read(path: Path) -> Document | None:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
-
-
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"cannot read {path}", got=error, hint=f"delete the folder {path.parent} and start again")
+def _start_again(path: Path) -> str:
+    return f"delete the folder {path.parent} and start again"
 
 
 class Pair(NamedTuple):

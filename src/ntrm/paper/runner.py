@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -29,9 +28,9 @@ import numpy as np
 import torch
 
 from ntrm.core.devices import choose_device
-from ntrm.core.errors import NtrmError, UsageError, check_number
-from ntrm.core.io import holding, whole_file, write_json
-from ntrm.core.processes import end_with_parent
+from ntrm.core.errors import UsageError, check_number
+from ntrm.core.io import holding, write_arrays, write_json
+from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.paper.outcomes import EVALUATION, INTERFACE_COUNTS, INTERFACES
 
@@ -254,8 +253,7 @@ def write_interfaces(path: Path, sections: Sequence[InterfaceCounts]) -> None:
     arrays: dict[str, Any] = {
         name: np.stack(tables) for name, tables in counts.items() if all(table is not None for table in tables)
     }
-    with whole_file(path) as partial, partial.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+    write_arrays(path, arrays)
 
 
 def main(arguments: list[str]) -> int:
@@ -264,19 +262,16 @@ def main(arguments: list[str]) -> int:
         end_with_parent()
     path = Path(arguments[0])
     document = json.loads(path.read_text(encoding="utf-8"))
-    try:
+
+    def work() -> None:
         with holding(path.with_suffix(".lock"), wait=True):
             run_job(document)
+
+    try:
+        return exit_code_of(work)
     except KeyboardInterrupt:
         _say("interrupted")
         return INTERRUPTED
-    except NtrmError as error:
-        _say(str(error))
-        return error.exit_code
-    except Exception:  # noqa: BLE001 - the log must say what ended the process, whatever it was
-        traceback.print_exc()
-        return 1
-    return 0
 
 
 def _say(text: str) -> None:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import sampled
 from ntrm.data.tiles import Window
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.pictures import sampled
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.wsi.quality.checks import Quality, assess_quality, synthetic_fraction
 from ntrm.wsi.quality.focus import as_judged, sample_windows
@@ -46,7 +46,7 @@ class SlideOverview:
         """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""
         if options.tissue_mask:
             return self.tissue
-        seen = sampled(labels, (self.tissue.shape[0], self.tissue.shape[1]))
+        seen = sampled(labels, self.tissue.shape)
         background = IGNORE if schema.background_index is None else schema.background_index
         return np.asarray((seen != IGNORE) & (seen != background))
 

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file
-from ntrm.core.labels import IGNORE, RGB, LabelSchema
+from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import OPACITY, mean_colours, sampled
 from ntrm.results.paths import OVERLAY, PICTURE, THUMBNAIL
 
-OPACITY = 0.45
-"""Of the tissue colours over the slide's own."""
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
 PLAIN_SIDE = 1600
@@ -29,25 +28,9 @@ ROWS = 256
 Image = NDArray[np.uint8]
 
 
-def sampled(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """``labels`` at the pixels nearest to those of a picture of ``shape`` that shows the same.
-
-    >>> sampled(np.arange(8).reshape(2, 4), (1, 2)).tolist()
-    [[5, 7]]
-    """
-    if tuple(labels.shape) == shape:
-        return np.asarray(labels[:])
-    rows, columns = (
-        np.minimum(((np.arange(size) + 0.5) * full / size).astype(np.int64), full - 1)
-        for size, full in zip(shape, labels.shape, strict=True)
-    )
-    # Row by row: fancy indexing of both axes at once would read the whole map.
-    return np.stack([np.asarray(labels[row])[columns] for row in rows])
-
-
 def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> Image:
     """The slide's picture with the tissues' colours over it; background and unpredicted pixels stay as they are."""
-    seen = sampled(labels, (picture.shape[0], picture.shape[1])).astype(np.uint8)
+    seen = sampled(labels, picture.shape).astype(np.uint8)
     background = IGNORE if schema.background_index is None else schema.background_index
     mixed = picture.copy()
     # In bands: as floats, a large picture takes eight times its memory.
@@ -80,8 +63,9 @@ def write_overlays(
 
     large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
     # Read from disk once; the smaller picture is sampled from this.
-    seen = sampled(labels, (large.shape[0], large.shape[1])).astype(np.uint8)
+    seen = sampled(labels, large.shape).astype(np.uint8)
     mixed = overlay(large, seen, schema)
+    means = dict(zip(schema.names, mean_colours(mixed, seen, len(schema)), strict=True))
     drawn = annotated(
         mixed,
         schema,
@@ -89,25 +73,12 @@ def write_overlays(
         resolution.x,
         pieces=summary["pieces"],
         fractions=summary["tissue_fractions"],
-        seen=mean_colours(mixed, seen, schema),
+        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
     )
     write_png(folder / OVERLAY, drawn)
     small = resized(picture, 1, THUMBNAIL_SIDE)
     with whole_file(folder / THUMBNAIL) as partial:
         partial.write_bytes(small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
-
-
-def mean_colours(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> dict[str, RGB]:
-    """Mean colour of each class that is there, in a picture that shows the same as ``labels``."""
-    seen = sampled(labels, (picture.shape[0], picture.shape[1]))
-    counts = np.bincount(seen.ravel(), minlength=256)
-    sums = [np.bincount(seen.ravel(), weights=picture[..., k].ravel(), minlength=256) for k in range(3)]
-    means: dict[str, RGB] = {}
-    for index, name in enumerate(schema.names):
-        if counts[index]:
-            red, green, blue = (round(float(channel[index] / counts[index])) for channel in sums)
-            means[name] = (red, green, blue)
-    return means
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:

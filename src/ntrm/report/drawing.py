@@ -18,6 +18,7 @@ from PIL import Image
 from ntrm.core.errors import DataError, UsageError, choices_error
 from ntrm.core.io import whole_file
 from ntrm.core.labels import RGB, LabelSchema
+from ntrm.core.pixels import sampled, size_within
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150
@@ -155,37 +156,21 @@ class Sheet:
         self.paper.text(left, top, plain(text), **{"fontsize": size, "color": INK, "va": "top", **options})
 
 
-def _size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    scale = min(1.0, side / max(shape))
-    return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
-
-
 def shrink_image(image: Picture, side: int = PIXELS) -> Picture:
     """An RGB picture smoothly shrunk so that its longest side is at most ``side``."""
     check_picture(image)
-    height, width = _size_within(image.shape[:2], side)
+    height, width = size_within(image.shape[:2], side)
     if (height, width) == image.shape[:2]:
         return np.asarray(image)
     picture = Image.fromarray(np.ascontiguousarray(image))
     return np.asarray(picture.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0))
 
 
-def sample(values: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """The pixels of a map (H, W, …) nearest to those of a picture of ``shape`` that shows the same.
-
-    >>> sample(np.arange(8).reshape(2, 4), (1, 2)).tolist()
-    [[5, 7]]
-    """
-    sizes = zip(shape, values.shape[:2], strict=True)
-    rows, columns = (((np.arange(size) + 0.5) * full / size).astype(int) for size, full in sizes)
-    return np.asarray(values[rows][:, columns])
-
-
 def shrink_map(values: NDArray[Any], side: int = PIXELS) -> NDArray[Any]:
     """A mask or map shrunk by taking the nearest pixel: no value arises that was not there."""
     if values.ndim < 2 or values.size == 0:
         raise DataError("not a map", got=f"shape {values.shape}", expected="(H, W) with at least one pixel")
-    return sample(values, _size_within(values.shape[:2], side))
+    return sampled(values, size_within(values.shape[:2], side))
 
 
 def shrink_mask(mask: NDArray[np.integer], schema: LabelSchema, side: int = PIXELS) -> Picture:

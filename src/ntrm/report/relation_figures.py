@@ -11,6 +11,7 @@ from matplotlib.patches import FancyArrowPatch
 from numpy.typing import NDArray
 
 from ntrm.core.labels import LabelSchema
+from ntrm.core.pixels import sampled
 from ntrm.inference.predictor import TissueRelations
 from ntrm.report.drawing import (
     FAINT,
@@ -22,7 +23,6 @@ from ntrm.report.drawing import (
     heat_map,
     legend_height,
     plain,
-    sample,
     show_message,
     shrink_image,
     shrink_mask,
@@ -102,7 +102,7 @@ def _draw_regions(sheet: Sheet, trace: RelationTrace, top: float) -> None:
 def _region(trace: RelationTrace, tissue: int) -> NDArray[np.uint8]:
     """The mask in its tissue's colour over the grey window on the same grid."""
     mask = trace.masks[tissue]
-    ground = 0.65 * sample(faded(trace.image), mask.shape)  # dark enough for tissues that are nearly white
+    ground = 0.65 * sampled(faded(trace.image), mask.shape)  # dark enough for tissues that are nearly white
     weight = mask[..., None]
     mixed: NDArray[np.uint8] = (weight * trace.schema.palette[tissue] + (1 - weight) * ground).round().astype(np.uint8)
     return mixed

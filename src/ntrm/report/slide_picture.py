@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.core.labels import RGB, LabelSchema, Tissue, safe_palette
+from ntrm.core.labels import RGB, LabelSchema, Tissue, rgb_of, safe_palette
+from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.data.image_files import open_tiff
 from ntrm.report.html import data_uri
 from ntrm.report.overlay_drawing import Box, Frame, font_size, line_marks, piece_badges, scale_bar, ticks
@@ -25,7 +26,6 @@ from ntrm.results.paths import MASK, PICTURE
 
 SIDE = 1600
 """Longer side of the tissues' layer."""
-OPACITY = 0.45
 UNITS = 1000.0
 """Longer side of the drawing, in its own units."""
 
@@ -42,12 +42,12 @@ class SlidePictures:
     """(H, W) class index + 1, 0 for nothing, at most ``SIDE`` long."""
     schema: LabelSchema
     seen: NDArray[np.float64]
-    """(K, 3) mean colours of the slide where each class lies."""
+    """(K, 3) mean colours of the slide where each class lies; white for classes that are not there."""
 
     def as_seen(self, palette: Sequence[RGB]) -> list[RGB]:
         """Colours of a palette as they look over the slide."""
         mixed = np.rint((1 - OPACITY) * self.seen + OPACITY * np.array(palette, dtype=np.float64)).astype(int)
-        return [(int(red), int(green), int(blue)) for red, green, blue in mixed]
+        return [rgb_of(colour) for colour in mixed]
 
 
 def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
@@ -60,7 +60,8 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     except (NtrmError, IndexError) as error:
         raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, hint=AGAIN) from error
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
-    return SlidePictures(plain, labels, schema, _mean_colours(pixels, labels, len(schema)))
+    seen = mean_colours(pixels, labels, len(schema) + 1)[1:]
+    return SlidePictures(plain, labels, schema, np.nan_to_num(seen, nan=255.0))
 
 
 def class_colours(folder: Path) -> list[RGB]:
@@ -83,19 +84,13 @@ def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]
         if values.ndim != 2 or values.shape != tuple(page.shape):
             raise ValueError(f"pixels of shape {values.shape}, not {tuple(page.shape)}")
         colours = _palette(stored)
-    scale = min(1.0, SIDE / max(values.shape))
-    sizes = [max(1, round(length * scale)) for length in values.shape]
-    rows, columns = (
-        np.minimum(((np.arange(size) + 0.5) * full / size).astype(np.int64), full - 1)
-        for size, full in zip(sizes, values.shape, strict=True)
-    )
-    return values[np.ix_(rows, columns)], colours
+    return sampled(values, size_within(values.shape, SIDE)), colours
 
 
 def _palette(stored: Any) -> list[RGB]:
     # A byte was scaled to 16 bits.
     table = np.asarray(stored.pages.first.colormap) // 257
-    return [(int(red), int(green), int(blue)) for red, green, blue in table.T[1:]]
+    return [rgb_of(colour) for colour in table.T[1:]]
 
 
 # What tifffile and its codecs raise over damaged files; the codecs' own errors are all RuntimeErrors.
@@ -127,14 +122,6 @@ def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[n
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
     return content, pixels
-
-
-def _mean_colours(pixels: NDArray[np.uint8], labels: Labels, classes: int) -> NDArray[np.float64]:
-    """(K, 3) of the pixels of each class; white where there are none."""
-    counts = np.bincount(labels.ravel(), minlength=classes + 1)[1 : classes + 1, None]
-    channels = [np.bincount(labels.ravel(), weights=pixels[..., k].ravel(), minlength=classes + 1) for k in range(3)]
-    sums = np.stack(channels, axis=1)[1 : classes + 1]
-    return np.asarray(np.divide(sums, counts, out=np.full((classes, 3), 255.0), where=counts > 0))
 
 
 def layer_png(labels: Labels, palette: Sequence[RGB], clear: Sequence[int]) -> bytes:

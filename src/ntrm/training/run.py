@@ -21,7 +21,7 @@ import torch
 
 import ntrm
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import PARTIAL, remove_partials, write_json
+from ntrm.core.io import PARTIAL, read_json, remove_partials, write_json
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
@@ -198,10 +198,7 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
     path = out / PROVENANCE
     if not path.is_file():
         return None
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="choose a new folder") from error
+    document = read_json(path, hint="choose a new folder")
     if not isinstance(document, dict):
         raise DataError(f"{path} is no provenance", got=type(document).__name__, hint="choose a new folder")
     return {**document, "arch": network_saved_as(str(document["arch"]))} if "arch" in document else document

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import json
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from typing import Any
 
 import torch
 
-from ntrm.core.errors import NtrmError, RefusedError, UsageError
-from ntrm.core.processes import end_with_parent
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_splits
@@ -262,15 +261,7 @@ def main() -> int:
     """Train as one of the other processes; the arguments come as a line of JSON on standard input."""
     request = json.loads(sys.stdin.buffer.readline())
     end_with_parent()
-    try:
-        train(**{**request, "recipe": Recipe(**request["recipe"])})
-    except NtrmError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    except Exception:  # noqa: BLE001 - the first process reports what ended this one, whatever it was
-        traceback.print_exc()
-        return 1
-    return 0
+    return exit_code_of(lambda: train(**{**request, "recipe": Recipe(**request["recipe"])}))
 
 
 if __name__ == "__main__":

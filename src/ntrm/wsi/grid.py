@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ntrm.core.errors import RefusedError, check_number
 from ntrm.core.labels import WHITE
 from ntrm.core.mpp import Resolution
-from ntrm.data.resample import shrunk_length
+from ntrm.data.resample import interval_weights, shrunk_length
 from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, ArrayCache, Pixels, SlideInfo, SlideReader
 
 CACHE_BYTES = 128 * 2**20
@@ -99,15 +98,9 @@ def box_weights(first: int, stop: int, step: float, origin: float, extent: float
     high = max(high, low + 1)
     begin = np.clip(np.rint((centre - half) * SUBPIXELS).astype(np.int64), low, high - 1)
     end = np.clip(np.rint((centre + half) * SUBPIXELS).astype(np.int64), begin + 1, high)
-    from_pixel, to_pixel = begin // SUBPIXELS, -(-end // SUBPIXELS)
-    counts = to_pixel - from_pixel
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    row = np.repeat(np.arange(len(counts)), counts)
-    column = np.arange(offsets[-1]) - offsets[row] + from_pixel[row]
-    inside = np.minimum(end[row], (column + 1) * SUBPIXELS) - np.maximum(begin[row], column * SUBPIXELS)
-    start, last = int(from_pixel.min()), int(to_pixel.max())
-    shape = (len(counts), last - start)
-    return Boxes(start, sparse.csr_array((inside.astype(np.float32), column - start, offsets), shape=shape))
+    start = int(begin.min()) // SUBPIXELS
+    weights = interval_weights(begin, end, SUBPIXELS, range(start, -(-int(end.max()) // SUBPIXELS)))
+    return Boxes(start, weights.astype(np.float32))
 
 
 def resample(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
@@ -154,6 +147,17 @@ def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
             total[:, : columns.shape[1]] += columns
         out[..., channel] = (total * kind(2) + areas) // (areas * kind(2))
     return out
+
+
+def read_area(reader: SlideReader, level: int, factors: tuple[float, float], rows: range, columns: range) -> Pixels:
+    """Rows and columns of a grid whose pixels are ``factors`` (x, y) level-0 pixels, made of the pixels of a level."""
+    info, this = reader.info, reader.info.levels[level]
+    # The scanned area in pixels of the level; nobody scanned what lies beyond.
+    (left, top, wide, tall), (sx, sy) = info.area, info.scale(level)
+    down = box_weights(rows.start, rows.stop, factors[1] / sy, top / sy, tall / sy, this.height)
+    across = box_weights(columns.start, columns.stop, factors[0] / sx, left / sx, wide / sx, this.width)
+    x, y = round(across.start * this.downsample), round(down.start * this.downsample)
+    return resample(reader.read(x, y, across.length, down.length, level), down, across)
 
 
 class SlideGrid:
@@ -227,15 +231,10 @@ class SlideGrid:
 
     def _read_block(self, row: int, column: int) -> Pixels:
         """A block of the grid, always computed from the same pixels of the slide."""
-        info, this = self.reader.info, self.reader.info.levels[self.level]
-        sx, sy = info.scale(self.level)
-        (tall, wide), (step_y, step_x), (left, top) = self._block, self._step, self.corner
-        # The scanned area in pixels of the level; nobody scanned what lies beyond.
-        bottom, right = min((row + 1) * tall, self.height), min((column + 1) * wide, self.width)
-        down = box_weights(row * tall, bottom, step_y, top, info.area[3] / sy, this.height)
-        across = box_weights(column * wide, right, step_x, left, info.area[2] / sx, this.width)
-        x, y = round(across.start * this.downsample), round(down.start * this.downsample)
-        return resample(self.reader.read(x, y, across.length, down.length, self.level), down, across)
+        tall, wide = self._block
+        rows = range(row * tall, min((row + 1) * tall, self.height))
+        columns = range(column * wide, min((column + 1) * wide, self.width))
+        return read_area(self.reader, self.level, (self._fx, self._fy), rows, columns)
 
     def forget(self) -> None:
         """Empty the cache; to be called when no more is read."""

@@ -161,8 +161,7 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
         try:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
-            what = f"{where}: {error.what}"
-            raise type(error)(what, got=error.got, expected=error.expected, hint=error.hint) from error
+            raise error.prefixed(where) from error
         yield SlideInput(
             path=_spelt_as_on_disk(table.parent / cells["slide"]),
             name=cells["slide"],

@@ -15,7 +15,7 @@ from ntrm.core.errors import DataError
 from ntrm.service.core.problems import busy
 from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.geometry import DeepZoom
-from ntrm.wsi.grid import best_level, box_weights, resample
+from ntrm.wsi.grid import best_level, box_weights, read_area, resample
 from ntrm.wsi.isolated import Limits, ReadingProcess
 from ntrm.wsi.readers.reader import ArrayCache, Pixels, SlideInfo, check_request
 
@@ -45,12 +45,8 @@ class SlideTiles:
         sx, sy = info.scale(best)
         if (box.width * scale / sx) * (box.height * scale / sy) > MOST_PIXELS and scale > 1:
             return self._cache.get((*self._key, level, column, row), lambda: self._joined(level, column, row, deadline))
-        left0, top0, wide0, tall0 = info.area
-        this = info.levels[best]
-        down = box_weights(box.top, box.top + box.height, scale / sy, top0 / sy, tall0 / sy, this.height)
-        across = box_weights(box.left, box.left + box.width, scale / sx, left0 / sx, wide0 / sx, this.width)
-        x, y = round(across.start * this.downsample), round(down.start * this.downsample)
-        return resample(self._slide.read(x, y, across.length, down.length, best), down, across)
+        rows, columns = range(box.top, box.top + box.height), range(box.left, box.left + box.width)
+        return read_area(self._slide, best, (scale, scale), rows, columns)
 
     def _joined(self, level: int, column: int, row: int, deadline: float) -> Pixels:
         """A tile from the up to four tiles of the next finer level."""

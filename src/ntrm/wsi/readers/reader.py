@@ -6,10 +6,8 @@ since file names can identify a patient; whoever opened the slide knows which on
 
 from __future__ import annotations
 
-import logging
 import math
 import re
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import WHITE
 from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution
-from ntrm.data.image_files import BROKEN
+from ntrm.data.image_files import BROKEN, quiet_decoders
 
 Pixels = NDArray[np.uint8]
 
@@ -187,18 +185,8 @@ def opening(path: Path, *errors: type[Exception]) -> Iterator[None]:
 
     Warnings are silenced for the whole process meanwhile: this is for opening, not for reading in threads.
     """
-    log = logging.getLogger("tifffile")
-    log.addFilter(_mute)
-    try:
-        with decoding(path, *errors), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.removeFilter(_mute)
-
-
-def _mute(_record: logging.LogRecord) -> bool:
-    return False
+    with decoding(path, *errors), quiet_decoders():
+        yield
 
 
 def anonymous(error: Exception, path: Path) -> str:

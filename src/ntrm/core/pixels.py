@@ -1,0 +1,38 @@
+"""Maps and pictures of one scene in different sizes: the pixels of one under those of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+OPACITY = 0.45
+"""Of the tissue colours over the slide's own."""
+
+
+def size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:
+    """Height and width of a picture that is shrunk, if need be, to at most ``side`` pixels on its longer side."""
+    scale = min(1.0, side / max(shape))
+    return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
+
+
+def sampled(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The pixels of a map (H, W, …) nearest to those of a picture of ``shape`` that shows the same.
+
+    >>> sampled(np.arange(8).reshape(2, 4), (1, 2)).tolist()
+    [[5, 7]]
+    """
+    if tuple(values.shape[:2]) == shape[:2]:
+        return np.asarray(values[:])
+    sizes = zip(shape[:2], values.shape[:2], strict=True)
+    rows, columns = (((np.arange(size) + 0.5) * full / size).astype(np.int64) for size, full in sizes)
+    # Row by row: fancy indexing of both axes at once would read the whole map.
+    return np.stack([np.asarray(values[row])[columns] for row in rows])
+
+
+def mean_colours(picture: NDArray[np.uint8], labels: NDArray[np.uint8], count: int) -> NDArray[np.float64]:
+    """(count, 3) mean colours of the pixels of each label below ``count``; NaN where there are none."""
+    pixels = np.bincount(labels.ravel(), minlength=count)[:count, None]
+    sums = [np.bincount(labels.ravel(), weights=picture[..., k].ravel(), minlength=count)[:count] for k in range(3)]
+    return np.divide(np.stack(sums, axis=1), pixels, out=np.full((count, 3), np.nan), where=pixels > 0)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import write_json
+from ntrm.core.io import check_folder, foreign_files, write_json
 from ntrm.core.labels import Tissue
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import check_dataset
@@ -66,57 +65,51 @@ def tour(
     note("2/5  checking the dataset")
     check = check_dataset(dataset_folder, jobs=jobs, progress=progress)
     note("3/5  scoring the bundled model on the test part")
-    found = evaluate(BUNDLED, dataset_folder, scores, jobs=1, progress=progress)
+    evaluation = evaluate(BUNDLED, dataset_folder, scores, jobs=1, progress=progress)
     note(f"4/5  segmenting {SLIDES} sections: masks, polygons, relations, measurements, reports")
     dataset = open_dataset(dataset_folder)
     images = {case.name: case.image for case in dataset.cases if case.image is not None}
-    chosen = [images[each.name] for each in found.sections[:SLIDES]]
+    chosen = [images[section.name] for section in evaluation.sections[:SLIDES]]
     segmented = segment_slides(chosen, out=out / "results", options=Options(maps=True), progress=progress)
     note("5/5  statistics and pictures")
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
-    more = {"scored": found, "scores": scores, "by_tissue": _by_tissue(found), **_slides(segmented)}
+    more = {"scored": evaluation, "scores": scores, "by_tissue": _by_tissue(evaluation), **_slides(segmented)}
     dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
     return TourResult(
         page,
         dataset_folder,
         sections=len(dataset),
         faults=len(check.faults),
-        scored=len(found.sections),
-        iou=found.pooled.macro["iou"],
+        scored=len(evaluation.sections),
+        iou=evaluation.pooled.macro["iou"],
         results=segmented.out,
     )
 
 
 def _claim(out: Path, dataset: Path) -> None:
     """Refuse a folder of something else: its own index.html would be lost."""
-    if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
-    strange = sorted(path.name for path in out.iterdir()) if out.is_dir() and not dataset.is_dir() else []
-    if strange:
-        raise RefusedError(
-            "the folder holds something that is no tour",
-            got=f"{out}: {', '.join(strange[:3])}",
-            hint="choose an empty or a new folder for --out",
-        )
+    check_folder(out)
+    if foreign := [path.name for path in out.iterdir()] if out.is_dir() and not dataset.is_dir() else []:
+        raise foreign_files(out, "tour", foreign)
 
 
-def _slides(found: Segmented) -> dict[str, object]:
+def _slides(segmented: Segmented) -> dict[str, object]:
     """Rows of the table of slides, and the picture of the first."""
     return {
         "slides": [
             (slide.slide_id, ", ".join(slide.cancers) or "none found", f"{slide.row['tissue_area_mm2']:.1f}")
-            for slide in found.slides
+            for slide in segmented.slides
         ],
-        "overlays": {slide.slide_id: found.out / slide.slide_id / OVERLAY for slide in found.slides[:1]},
+        "overlays": {slide.slide_id: segmented.out / slide.slide_id / OVERLAY for slide in segmented.slides[:1]},
     }
 
 
-def _by_tissue(found: Evaluation) -> list[tuple[Tissue, str, str]]:
-    scores = found.pooled.per_class
+def _by_tissue(evaluation: Evaluation) -> list[tuple[Tissue, str, str]]:
+    scores = evaluation.pooled.per_class
     return [
         (tissue, _score(iou), _score(dice))
-        for tissue, iou, dice in zip(found.pooled.schema.tissues, scores["iou"], scores["dice"], strict=True)
+        for tissue, iou, dice in zip(evaluation.pooled.schema.tissues, scores["iou"], scores["dice"], strict=True)
     ]
 
 

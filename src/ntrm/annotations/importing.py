@@ -127,10 +127,10 @@ def _import_pair(
 ) -> ImportedSlide:
     """Read one slide and its annotations, write image and mask."""
     options = dataset.options
-    found = read_annotations(pair.annotations)
+    annotated = read_annotations(pair.annotations)
     with _named(pair), closing(open_slide(pair.slide)) as reader:
         native = _resolution(reader.info, facts.mpp or options.mpp, pair)
-        classified = _classify(found.annotations, options, pair)
+        classified = _classify(annotated.annotations, options, pair)
         clipped = _count_clipped(classified, reader.info, pair)
         grid = _grid([a for a, value in classified if value != IGNORE], reader.info, native, options, pair)
         mask, overlaps = paint(classified, grid)
@@ -161,8 +161,8 @@ def _import_pair(
         counts={
             "used": len(classified),
             "clipped": clipped,
-            "unclassified": len(found.annotations) - len(classified),
-            **found.counts,
+            "unclassified": len(annotated.annotations) - len(classified),
+            **annotated.counts,
         },
         pixels={**{t.name: pixels[t.index] for t in options.schema.tissues}, "ignore": pixels[IGNORE]},
         overlaps={f"{names[top]} over {names[below]}": n for (below, top), n in sorted(overlaps.items())},
@@ -203,9 +203,9 @@ def _resolution(info: SlideInfo, given: float | None, pair: Pair) -> Resolution:
     return stated
 
 
-def _classify(found: tuple[Annotation, ...], options: ImportOptions, pair: Pair) -> list[tuple[Annotation, int]]:
+def _classify(annotations: tuple[Annotation, ...], options: ImportOptions, pair: Pair) -> list[tuple[Annotation, int]]:
     """Annotations that have a class, with its mask value; an unknown class is an error."""
-    named = [(a, class_index(a.name, options.schema, options.names)) for a in found if a.name]
+    named = [(a, class_index(a.name, options.schema, options.names)) for a in annotations if a.name]
     unknown = sorted({a.name for a, value in named if value is None})
     if unknown:
         raise DataError(
@@ -216,7 +216,7 @@ def _classify(found: tuple[Annotation, ...], options: ImportOptions, pair: Pair)
         )
     known = [(a, value) for a, value in named if value is not None]
     if all(value == IGNORE for _, value in known):
-        raise _no_tissue(pair, f"{len(found) - len(known)} areas without a class, {len(known)} to ignore")
+        raise _no_tissue(pair, f"{len(annotations) - len(known)} areas without a class, {len(known)} to ignore")
     return known
 
 

@@ -249,16 +249,16 @@ def split(
     """
     from ntrm.data.split import parse_fractions, write_split
 
-    made = write_split(folder, out, fractions=parse_fractions(fractions), seed=seed)
-    console.result({"out": str(out), **made.as_dict()}, lambda to: _show_split(made, to))
-    if made.kept:
-        console.note(f"{made.kept} of {len(made.rows)} sections kept the split that they or their patient had")
+    assigned = write_split(folder, out, fractions=parse_fractions(fractions), seed=seed)
+    console.result({"out": str(out), **assigned.as_dict()}, lambda to: _show_split(assigned, to))
+    if assigned.kept:
+        console.note(f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had")
     console.note(f"written: {out}")
 
 
-def _show_split(made: Split, out: RichConsole) -> None:
-    facts = made.as_dict()
-    cancers = sorted({row.cancer for row in made.rows if row.cancer})
+def _show_split(assigned: Split, out: RichConsole) -> None:
+    facts = assigned.as_dict()
+    cancers = sorted({row.cancer for row in assigned.rows if row.cancer})
     columns = ("patients", "sections", *cancers)
     rows = []
     for name, cells in facts["cancers"].items():
@@ -294,10 +294,10 @@ def stats(
 
     if figure is not None:
         check_format(figure)
-    made = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
+    stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
     if figure is not None:
-        write_figure(figure, stats_figure, made)
-    console.result(made.as_dict(), lambda out: _show_stats(made, out))
+        write_figure(figure, stats_figure, stats)
+    console.result(stats.as_dict(), lambda out: _show_stats(stats, out))
     if figure is not None:
         console.note(f"picture: {figure}")
 

@@ -34,7 +34,7 @@ class TrainCommand(TyperCommand):
         except _WRONG_USAGE as error:
             asked = getattr(error, "option_name", "").lstrip("-")
             field = FIELDS.get(asked, asked.replace("-", "_"))
-            if field in {each.name for each in fields(Recipe)}:
+            if field in {one.name for one in fields(Recipe)}:
                 error.possibilities = [f"--set {field}=VALUE"]  # type: ignore[attr-defined]
             raise
 

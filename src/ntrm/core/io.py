@@ -88,6 +88,21 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def check_folder(out: Path) -> None:
+    """Refuse an output folder that is a file."""
+    if out.exists() and not out.is_dir():
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
+
+
+def foreign_files(out: Path, what: str, names: Iterable[str]) -> RefusedError:
+    """Error for an output folder that holds files of something else than ``what``."""
+    first = sorted(names)
+    got = f"{out}: {', '.join(first[:3])}{' …' if len(first) > 3 else ''}"
+    return RefusedError(
+        f"the folder holds something that is no {what}", got=got, hint="choose an empty or a new folder for --out"
+    )
+
+
 def check_writable(folder: Path) -> None:
     """Refuse, before long work, a folder that nothing can be written to; a missing folder is not created."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())

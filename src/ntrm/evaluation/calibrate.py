@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import write_json, write_text
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import check_folder, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
@@ -123,11 +123,10 @@ def calibrate(
     """
     folder = _own_folder(model_folder)
     out = default_out(folder) if out is None else Path(out)
-    if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
-    network, parts = open_subject(folder).network, open_splits(Path(data), resolution=resolution, splits=splits)
-    previous, sections = network.config.temperature, parts[split]
-    table = class_table(network.config, parts)
+    check_folder(out)
+    network, data_splits = open_subject(folder).network, open_splits(Path(data), resolution=resolution, splits=splits)
+    previous, sections = network.config.temperature, data_splits[split]
+    table = class_table(network.config, data_splits)
     plain = Predictor(network.describe(temperature=1.0), device, precision=precision, batch=batch)
     scores, labels, windows = sample_pixels(plain, sections, seed=seed, progress=progress)
     temperature = float(f"{fit_temperature(scores, labels):.6g}")
@@ -136,14 +135,14 @@ def calibrate(
         model=folder,
         temperature=temperature,
         previous=previous,
-        before=count_calibration(plain, parts.schema, sections, table, progress),
-        after=count_calibration(tempered, parts.schema, sections, table, progress),
-        data=describe_data(parts, split),
+        before=count_calibration(plain, data_splits.schema, sections, table, progress),
+        after=count_calibration(tempered, data_splits.schema, sections, table, progress),
+        data=describe_data(data_splits, split),
         pixels=labels.size,
         windows=windows,
         out=out,
     )
-    _write_results(calibrated, tempered, parts.schema, sections, pictures=pictures)
+    _write_results(calibrated, tempered, data_splits.schema, sections, pictures=pictures)
     # Last: until everything else has worked, the model is as it was.
     store_temperature(folder, network)
     return calibrated

@@ -71,19 +71,19 @@ def evaluate(
     out, split_file = None if out is None else Path(out), None if splits is None else Path(splits)
     if out is not None:
         claim_folder(out)
-    subject, parts = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
-    config, cases = subject.config, parts[split]
+    subject, data_splits = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
+    config, cases = subject.config, data_splits[split]
     work = _Work(
         predictor=Predictor(subject.network, device, batch=batch, precision=precision),
-        parts=parts,
-        table=class_table(config, parts),
+        splits=data_splits,
+        table=class_table(config, data_splits),
         stitching=stitching or Stitching(config.window, A_QUARTER if overlap is None else overlap),
         gallery=Gallery(cases, config.schema, config.window) if pictures and out is not None else None,
         robustness=robustness,
         boundaries=boundaries,
     )
     sections = work.run(cases, jobs, progress)
-    data_facts = describe_data(parts, split)
+    data_facts = describe_data(data_splits, split)
     evaluation = Evaluation(
         schema=config.schema,
         sections=sections,
@@ -105,7 +105,7 @@ class _Work:
     """The way of a section through an evaluation, and what is kept of it: counts, but no maps."""
 
     predictor: Predictor
-    parts: DatasetSplits
+    splits: DatasetSplits
     table: NDArray[np.uint8]
     stitching: Stitching
     gallery: Gallery | None
@@ -123,7 +123,7 @@ class _Work:
         return tuple(SectionResult(**vars(counts), **vars(section)) for counts, section in pairs)
 
     def _predict(self, case: Case) -> MasksToMeasure:
-        predicted = predict_section(self.predictor, case, self.parts.schema, self.table, stitching=self.stitching)
+        predicted = predict_section(self.predictor, case, self.splits.schema, self.table, stitching=self.stitching)
         self.counted.append(predicted.counts)
         if self.gallery is not None:
             self.gallery.show(predicted)
@@ -137,7 +137,7 @@ class _Work:
             confidence=predicted.stitched.confidence,
             coarse=predicted.stitched.coarse_mask,
             schema=self.predictor.config.schema,
-            resolution=self.parts.resolution,
+            resolution=self.splits.resolution,
             boundaries=self.boundaries,
         )
 

@@ -66,49 +66,49 @@ def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
     return LoadedModel(network, sha256_of(folder / WEIGHTS), _read_provenance(folder.resolve().parent / PROVENANCE))
 
 
-def class_table(config: ModelConfig, parts: DatasetSplits) -> NDArray[np.uint8]:
+def class_table(config: ModelConfig, splits: DatasetSplits) -> NDArray[np.uint8]:
     """(256,) from the dataset's classes to the network's, matched by name.
 
     Refuses a dataset of another resolution, or with classes that the network does not know.
     """
-    _check_resolution(config, parts)
-    unknown = [name for name in parts.schema.names if name not in config.schema.names]
+    _check_resolution(config, splits)
+    unknown = [name for name in splits.schema.names if name not in config.schema.names]
     if unknown:
         raise RefusedError(
-            f"the network does not know every class of {parts.dataset.root}",
+            f"the network does not know every class of {splits.dataset.root}",
             got=", ".join(unknown),
             expected=f"only classes of the network: {', '.join(config.schema.names)}",
             hint="choose a network trained on these classes, or rename them in classes.csv",
         )
-    return config.schema.remap_table(parts.schema)
+    return config.schema.remap_table(splits.schema)
 
 
-def describe_data(parts: DatasetSplits, split: str) -> dict[str, Any]:
+def describe_data(splits: DatasetSplits, split: str) -> dict[str, Any]:
     """``data`` in ``metrics.json`` and ``calibration.json``."""
-    sections = parts[split]
+    sections = splits[split]
     return {
-        "fingerprint": parts.fingerprint(split),
+        "fingerprint": splits.fingerprint(split),
         "split": split,
         "level": sections.cases[0].level,
-        "mpp": parts.resolution.mean,
+        "mpp": splits.resolution.mean,
         "sections": len(sections),
         "patients": len({case.group for case in sections}),
     }
 
 
-def _check_resolution(config: ModelConfig, parts: DatasetSplits) -> None:
+def _check_resolution(config: ModelConfig, splits: DatasetSplits) -> None:
     if config.mpp is None:
         raise RefusedError(
             "the network does not say for which µm/px it is",
             got="none",
-            expected=f"{parts.resolution}, as {parts.dataset.root} has",
+            expected=f"{splits.resolution}, as {splits.dataset.root} has",
             hint="train it, or state it with network.describe(mpp=…) before saving",
         )
     own = Resolution.square(config.mpp)
-    if not own.same_as(parts.resolution):
+    if not own.same_as(splits.resolution):
         raise RefusedError(
             "network and dataset differ in resolution",
-            got=f"{parts.resolution} in {parts.dataset.root}",
+            got=f"{splits.resolution} in {splits.dataset.root}",
             expected=f"{own}, at which the network was trained",
             hint="choose that level with --resolution, or make it with `ntrm data resample`",
         )

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import (
     PARTIAL,
+    check_folder,
     check_writable,
+    foreign_files,
     read_object,
     remove_partials,
     rows_text,
@@ -196,17 +197,12 @@ def most_changed(truth: Mask, coarse: Mask, final: Mask, side: int) -> tuple[sli
 
 def claim_folder(out: Path) -> None:
     """Refuse a folder that holds anything but an evaluation, complete or not."""
-    if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
+    check_folder(out)
     check_writable(out)
     names = [path.name for path in out.iterdir()] if out.exists() else []
-    foreign = sorted(name for name in names if name not in FILES and not name.startswith(PARTIAL))
+    foreign = [name for name in names if name not in FILES and not name.startswith(PARTIAL)]
     if foreign and not _is_evaluation(out / METRICS):
-        raise RefusedError(
-            f"the folder {out} holds something that is no evaluation",
-            got=", ".join(foreign[:3]) + (" …" if len(foreign) > 3 else ""),
-            hint="choose an empty or a new folder for --out",
-        )
+        raise foreign_files(out, "evaluation", foreign)
 
 
 def _is_evaluation(path: Path) -> bool:

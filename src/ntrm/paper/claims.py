@@ -87,7 +87,7 @@ def find_claims(results: Results, facts: Mapping[str, Facts]) -> Iterator[Claim]
 
 def verdict_of(comparisons: Collection[Comparison], *, lower: bool = False) -> str:
     """Held if every difference is established in the claimed direction; not held if one is in the other."""
-    signs = [(-1 if lower else 1) * each.difference for each in comparisons if each.established]
+    signs = [(-1 if lower else 1) * comparison.difference for comparison in comparisons if comparison.established]
     if any(sign < 0 for sign in signs):
         return NOT_HELD
     return HELD if comparisons and len(signs) == len(comparisons) else NOT_ESTABLISHED
@@ -102,10 +102,10 @@ def _scores(results: Results, ours: Variant, others: list[Variant]) -> Iterator[
         if len(comparisons) < len(others):
             yield _left_out(title, "a run failed")
             continue
-        closest = min(comparisons, key=lambda each: each.difference)
-        gains = sorted(100 * each.difference for each in comparisons)
-        ahead = sum(each.established and each.difference > 0 for each in comparisons)
-        relative = sorted(100 * each.difference / max(fmean(each.second_by_seed), 1e-9) for each in comparisons)
+        closest = min(comparisons, key=lambda comparison: comparison.difference)
+        gains = sorted(100 * comparison.difference for comparison in comparisons)
+        ahead = sum(comparison.established and comparison.difference > 0 for comparison in comparisons)
+        relative = sorted(100 * one.difference / max(fmean(one.second_by_seed), 1e-9) for one in comparisons)
         percent = f"{signed(relative[0], 0)} % to {signed(relative[-1], 0)} %"
         spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points ({percent})"
         rival = TITLES.get(closest.second.split()[0], closest.second)
@@ -127,7 +127,7 @@ def _false_positives(results: Results, ours: Variant, others: list[Variant], ind
         compared.append(("than the matched control", against, counts))
     if others:
         against = compare_variants(results, [(ours, other) for other in others], rate).values()
-        fewer = sum(each.difference < 0 for each in against)
+        fewer = sum(comparison.difference < 0 for comparison in against)
         words = f"NTRM has fewer than {fewer} of {len(others)}; shown: minus the one with the fewest"
         compared.append(("than the other systems", against if len(against) == len(others) else (), words))
     for than, comparisons, words in compared:
@@ -180,7 +180,7 @@ def _order(results: Results, ours: Variant, others: list[Variant]) -> Iterator[C
         if len(comparisons) < len(rivals):
             yield _left_out(title, "a run failed, or there are no edges")
             continue
-        closest = min(comparisons, key=lambda each: each.difference)
+        closest = min(comparisons, key=lambda comparison: comparison.difference)
         means = f"{fmean(closest.first_by_seed):.3f} against {fmean(closest.second_by_seed):.3f}"
         words = f"F1 of the edges of the section's tissue graph, mean over sections: {means}"
         yield _judged(title, words, comparisons)
@@ -206,7 +206,7 @@ def _resolutions(results: Results, facts: Mapping[str, Facts]) -> Iterator[Claim
 
 def _cost(results: Results, base: Variant, variant: Variant, facts: Mapping[str, Facts]) -> Claim:
     title = f"10x costs little beside {variant.level}"
-    slow, fast = (results.score(each, seconds_per_section).mean for each in (variant, base))
+    slow, fast = (results.score(one, seconds_per_section).mean for one in (variant, base))
     ratio = facts[variant.level].pixels["test"] / max(facts[base.level].pixels["test"], 1)
     words = f"{variant.level} has {ratio:.1f} times the pixels of 10x"
     if slow is None or not fast:

@@ -64,7 +64,7 @@ def choose_windows(splits: DatasetSplits, size: int) -> tuple[Shown, ...]:
     cancers = [name for name in CANCERS if name in schema.names]
     if not cancers:
         best: dict[str, _Candidate] = {}
-        for candidate in sorted(candidates, key=lambda each: (-each.tissues, each.case.name, each.window)):
+        for candidate in sorted(candidates, key=lambda one: (-one.tissues, one.case.name, one.window)):
             best.setdefault(candidate.case.name, candidate)
         return tuple(_show(splits, candidate, candidate.case.name) for candidate in [*best.values()][:ROWS])
     windows = []
@@ -72,7 +72,7 @@ def choose_windows(splits: DatasetSplits, size: int) -> tuple[Shown, ...]:
         index = schema.index(cancer)
         having = [candidate for candidate in candidates if candidate.fractions[index] >= VISIBLE]
         if having:
-            chosen = max(having, key=lambda each: (each.tissues, each.fractions[index]))
+            chosen = max(having, key=lambda one: (one.tissues, one.fractions[index]))
             windows.append(_show(splits, chosen, f"{cancer} ({chosen.case.name})"))
     return tuple(windows)
 
@@ -132,8 +132,8 @@ def draw_systems(
     if not columns or not windows:
         return []
     rows = [
-        Example(each.name, each.image, each.truth, {name: masks[k].mask for name, masks in columns.items()})
-        for k, each in enumerate(windows)
+        Example(window.name, window.image, window.truth, {name: masks[k].mask for name, masks in columns.items()})
+        for k, window in enumerate(windows)
     ]
     write_figure(folder / "qualitative.png", qualitative_figure, rows, schema)
     seed = f"seed {plan.seeds[0]}"
@@ -141,9 +141,9 @@ def draw_systems(
     figures = [FigureFile("qualitative", folder / "qualitative.png", caption)]
     ours = columns.get(plan.ours.title, []) if plan.ours else []
     changed = [
-        Example(each.name, each.image, each.truth, {"coarse": made.coarse_mask, "final": made.mask})
-        for each, made in zip(windows, ours, strict=bool(ours))
-        if made.coarse_mask is not None
+        Example(window.name, window.image, window.truth, {"coarse": prediction.coarse_mask, "final": prediction.mask})
+        for window, prediction in zip(windows, ours, strict=bool(ours))
+        if prediction.coarse_mask is not None
     ]
     if changed:
         write_figure(folder / "improvement.png", improvement_figure, changed, schema)
@@ -159,7 +159,7 @@ def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> li
     """
     network = load(outcome.model)
     predictions = Predictor(network, "cpu").predict([window.image for window in windows], graph=True)
-    edges = [0 if each.graph is None else int(each.graph.adjacency.sum()) for each in predictions]
+    edges = [0 if prediction.graph is None else int(prediction.graph.adjacency.sum()) for prediction in predictions]
     window = windows[max(range(len(windows)), key=lambda k: (edges[k], windows[k].tissues))]
     pipeline, architecture, stages = (folder / f"{name}.png" for name in ("pipeline", "architecture", "trm"))
     write_figure(pipeline, pipeline_figure, network, window.image)

@@ -112,11 +112,11 @@ def reproduce(
         splits = request.splits(plan.primary)
         windows = choose_windows(splits, plan.recipe.window)
         stats = dataset_stats(splits.dataset, tile=plan.recipe.window, jobs=jobs, progress=progress)
-        made = make_tables(results, facts, splits, windows, device)
-        files = tuple(table.write_csv(out / "tables") for table in made.values())
-        drawn = draw_figures(results, facts, splits, windows, stats, made, out / "figures", device)
+        tables = make_tables(results, facts, splits, windows, device)
+        files = tuple(table.write_csv(out / "tables") for table in tables.values())
+        figure_files = draw_figures(results, facts, splits, windows, stats, tables, out / "figures", device)
         page = out / "index.html"
-        write_results_page(page, results, facts, stats, made, drawn, command)
+        write_results_page(page, results, facts, stats, tables, figure_files, command)
     return Reproduction(page, results, len(todo), files)
 
 
@@ -188,21 +188,21 @@ def draw_figures(
     splits: DatasetSplits,
     windows: Sequence[Shown],
     stats: DatasetStats,
-    made: Mapping[str, Table],
+    tables: Mapping[str, Table],
     folder: Path,
     device: str,
 ) -> dict[str, FigureFile]:
     """All figures that the results allow, by name."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn: list[FigureFile | None] = [figures.draw_dataset(stats, folder)]
-    drawn += figures.draw_systems(results, windows, splits.schema, folder, device)
+    figure_files: list[FigureFile | None] = [figures.draw_dataset(stats, folder)]
+    figure_files += figures.draw_systems(results, windows, splits.schema, folder, device)
     ours = first_done(results, results.plan.ours)
     if ours is not None and windows:
-        drawn += figures.draw_network(ours, windows, folder)
-    drawn.append(figures.draw_resolutions(results, facts, folder))
-    if "ablation" in made:
-        drawn.append(figures.draw_ablation(made["ablation"], folder))
-    return {figure.name: figure for figure in drawn if figure is not None}
+        figure_files += figures.draw_network(ours, windows, folder)
+    figure_files.append(figures.draw_resolutions(results, facts, folder))
+    if "ablation" in tables:
+        figure_files.append(figures.draw_ablation(tables["ablation"], folder))
+    return {figure.name: figure for figure in figure_files if figure is not None}
 
 
 def write_results_page(
@@ -210,8 +210,8 @@ def write_results_page(
     results: Results,
     facts: Mapping[str, Facts],
     stats: DatasetStats,
-    made: Mapping[str, Table],
-    drawn: Mapping[str, FigureFile],
+    tables: Mapping[str, Table],
+    figure_files: Mapping[str, FigureFile],
     command: Sequence[str],
 ) -> None:
     """Write the page."""
@@ -223,8 +223,8 @@ def write_results_page(
         setup=_setup(results, facts),
         command=shlex.join(command),
         notes=results.plan.notes,
-        tables=made,
-        figures=drawn,
+        tables=tables,
+        figures=figure_files,
         headline=stats.headline,
         cancers=", ".join(f"{name} {count}" for name, count in cancers.items()),
         failures=[(outcome.job.label, outcome.status, outcome.failure[-400:] or "–") for outcome in results.failed],

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import NtrmError, RefusedError, UsageError
-from ntrm.core.io import write_json
+from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.io import check_folder, foreign_files, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.split import DatasetSplits, open_splits
@@ -100,15 +100,10 @@ class Request:
 
     def claim(self) -> None:
         """Refuse an output folder that holds something else."""
-        if self.out.exists() and not self.out.is_dir():
-            raise UsageError("the output is not a folder", got=self.out, hint="choose another --out")
-        strange = [path.name for path in self.out.iterdir() if path.name != LOCK] if self.out.exists() else []
-        if strange and not (self.out / MARK).is_file():
-            raise RefusedError(
-                "the folder holds something that is no reproduction",
-                got=f"{self.out}: {', '.join(sorted(strange)[:3])}",
-                hint="choose an empty or a new folder",
-            )
+        check_folder(self.out)
+        foreign = [path.name for path in self.out.iterdir() if path.name != LOCK] if self.out.exists() else []
+        if foreign and not (self.out / MARK).is_file():
+            raise foreign_files(self.out, "reproduction", foreign)
 
     def describe(self, document: Mapping[str, Any]) -> None:
         """Mark the output folder as a reproduction, and write what is done there."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import remove_partials, rows_text, write_json, write_text
+from ntrm.core.io import check_folder, foreign_files, remove_partials, rows_text, write_json, write_text
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
 from ntrm.core.processes import parallel_map
@@ -165,8 +165,7 @@ def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress
 
 def _claim(out: Path, options: PhantomOptions) -> None:
     """Make sure that ``out`` is ours: empty, or begun with the very same options."""
-    if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
+    check_folder(out)
     path = out / OPTIONS_FILE
     if path.exists():
         before = _read_object(path)
@@ -178,8 +177,7 @@ def _claim(out: Path, options: PhantomOptions) -> None:
                 hint="give the same options to go on, or choose a new folder",
             )
     elif out.exists() and any(out.iterdir()):
-        hint = "choose an empty or a new folder"
-        raise RefusedError("the folder holds something that is no phantom", got=out, hint=hint)
+        raise foreign_files(out, "phantom", (file.name for file in out.iterdir()))
     else:
         write_json(path, options.as_dict())
 

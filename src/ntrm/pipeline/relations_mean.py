@@ -37,13 +37,13 @@ class RelationsMean:
         """Take several windows in; nothing waits for the device."""
         # Apple's devices know no double precision.
         device = torch.device("cpu") if graphs.area.device.type == "mps" else graphs.area.device
-        presence, area, adjacency, _, attention, weights, _ = (each.to(device) for each in graphs)
+        presence, area, adjacency, _, attention, weights, _ = (values.to(device) for values in graphs)
         counted = (presence & self._tissues.to(device)).any(dim=1)  # (B,)
         area = torch.where(presence & counted[:, None], area, 0).double()[:, None]  # (B, 1, K)
         joined = area * adjacency  # (B, K, K)
         mean = attention.double().mean(dim=1) if attention.shape[1] else torch.zeros_like(joined)
-        parts = (mean * area, weights * joined, joined, area, counted)
-        sums = torch.cat([part.sum(dim=0).double().flatten() for part in parts])
+        terms = (mean * area, weights * joined, joined, area, counted)
+        sums = torch.cat([term.sum(dim=0).double().flatten() for term in terms])
         self._sums = sums if self._sums is None else self._sums.to(device) + sums
 
     def state(self) -> Tensor:

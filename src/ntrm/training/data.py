@@ -197,7 +197,7 @@ def validation_batches(windows: int, size: int, plan: StepPlan) -> list[list[int
 
 def class_pixels(tiles: TileDataset) -> list[float]:
     """Pixels of each class in the sections of a dataset."""
-    sections = {place.case.name: place.section for place in tiles.sources}
+    sections = {source.case.name: source.section for source in tiles.sources}
     counts = [pixel_counts(section.mask, len(tiles.schema))[:-1] for section in sections.values()]
     total: list[float] = np.sum(counts, axis=0).astype(np.float64).tolist()
     return total

@@ -197,14 +197,14 @@ class Training:
 
     def state(self, rows: list[Row]) -> dict[str, Any]:
         """All that decides how the training continues; ``rows`` are the losses of a round that is not finished."""
-        states = {name: part.state_dict() for name, part in self._stateful.items()}
+        states = {name: component.state_dict() for name, component in self._stateful.items()}
         return {"step": self.steps_done, **states, "course": asdict(self.course), "rows": rows}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where ``state`` was taken."""
         self.steps_done = int(state["step"])
-        for name, part in self._stateful.items():
-            part.load_state_dict(state[name])
+        for name, component in self._stateful.items():
+            component.load_state_dict(state[name])
         self.course = Course(**state["course"])
         self.losses = LossBuffer(self.steps_done, [list(row) for row in state["rows"]])
 

@@ -21,7 +21,7 @@ import torch
 
 import ntrm
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import PARTIAL, read_json, remove_partials, write_json
+from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, write_json
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
@@ -78,10 +78,9 @@ def read_result(out: Path) -> RunResult | None:
     )
 
 
-def check_folder(out: Path, *, resume: bool) -> None:
+def claim_folder(out: Path, *, resume: bool) -> None:
     """Make sure that ``out`` may be written to: new, empty, or (``resume``) the folder of a run."""
-    if out.exists() and not out.is_dir():
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out")
+    check_folder(out)
     if not out.exists() or all(path.name.startswith(PARTIAL) for path in out.iterdir()):
         return
     if not resume:

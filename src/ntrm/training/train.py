@@ -31,7 +31,7 @@ from ntrm.training.device import training_precision, tuned
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import Recipe, load_recipe
-from ntrm.training.run import MODEL, Run, RunResult, check_folder, read_result
+from ntrm.training.run import MODEL, Run, RunResult, claim_folder, read_result
 from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
@@ -98,22 +98,22 @@ def train(
     if named != arch:
         say(f"{named} is {arch} in this version of ntrm")
     if launch.leads:
-        check_folder(Path(out), resume=resume)
+        claim_folder(Path(out), resume=resume)
     training_precision(recipe, launch.device)
-    parts = open_splits(Path(data), resolution=resolution, splits=None if splits is None else Path(splits))
-    training, validation = _split(parts, "train"), _split(parts, "val")
+    data_splits = open_splits(Path(data), resolution=resolution, splits=None if splits is None else Path(splits))
+    training, validation = _split(data_splits, "train"), _split(data_splits, "val")
     training = training if sections is None else few_sections(training, sections)
     run = Run(
         out=Path(out),
         arch=arch,
         options=dict(options or {}),
-        level=resolution or "".join(parts.dataset.levels),
-        mpp=parts.resolution.mean,
+        level=resolution or "".join(data_splits.dataset.levels),
+        mpp=data_splits.resolution.mean,
         sections=sections,
         init=None if init is None else str(init),
         seed=seed,
         recipe=recipe,
-        data=parts.fingerprint() if launch.leads else "",
+        data=data_splits.fingerprint() if launch.leads else "",
         name=name or arch,
         device=launch.device,
         command=tuple(command),
@@ -126,7 +126,7 @@ def train(
         return done
     with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
         torch.manual_seed(seed)
-        network, report = build_network(arch, parts.schema, options=options, recipe=recipe, init=init)
+        network, report = build_network(arch, data_splits.schema, options=options, recipe=recipe, init=init)
         init_report = report.as_dict()
         del report  # and with it the tensors of a trained model
         for note in init_report["notes"]:
@@ -236,14 +236,14 @@ class _Session:
         )
 
 
-def _split(parts: DatasetSplits, split: str) -> Dataset:
-    if not any(case.split == split for case in parts.dataset):
+def _split(splits: DatasetSplits, split: str) -> Dataset:
+    if not any(case.split == split for case in splits.dataset):
         raise RefusedError(
-            f"{parts.dataset.root}: no section is in the split {split}",
-            got=f"{len(parts.dataset)} sections",
+            f"{splits.dataset.root}: no section is in the split {split}",
+            got=f"{len(splits.dataset)} sections",
             hint="write splits with `ntrm data split` and give them with --splits",
         )
-    return parts[split]
+    return splits[split]
 
 
 def _check_known(network: SegmentationModel, launch: Launch) -> None:

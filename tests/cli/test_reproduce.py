@@ -2,25 +2,20 @@ import json
 
 import numpy as np
 import pytest
+from tests.helpers import write_section
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.labels import SKIN
-from ntrm.core.mpp import level_resolution
-from ntrm.data.image_files import write_image, write_rgb_mask
 
 
 @pytest.fixture
 def data(tmp_path, random):
     root = tmp_path / "data"
-    for folder in ("Images", "Masks"):
-        (root / "10x" / folder).mkdir(parents=True)
     rows = ["name,group,split"]
     for number, split in enumerate(("train", "val", "test"), start=1):
         name = f"BCC_{3 * number + 1}"
         image = random.integers(0, 256, (64, 64, 3), dtype=np.uint8)
-        write_image(root / "10x" / "Images" / f"{name}.tif", image, level_resolution("10x"))
-        write_rgb_mask(root / "10x" / "Masks" / f"{name}.png", random.integers(0, 12, (64, 64), dtype=np.uint8), SKIN)
+        write_section(root, "10x", name, image, random.integers(0, 12, (64, 64), dtype=np.uint8))
         rows.append(f"{name},{number},{split}")
     (root / "cases.csv").write_text("\n".join(rows) + "\n")
     return root

@@ -4,12 +4,11 @@ import signal
 from importlib.util import find_spec
 
 import pytest
-import torch
+from tests.helpers import Convolution
 from tests.training.small_data import SETTINGS, Tiny, write_small
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.hub import load
 from ntrm.models.registry import ARCHITECTURES, create
 
@@ -126,20 +125,9 @@ with_onnx = pytest.mark.skipif(
 )
 
 
-class Small(SegmentationModel):
-    """One convolution, so that the command and not the network is what takes time."""
-
-    def __init__(self, classes):
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, classes, 1)
-
-    def segment(self, x, *, coarse, graph):
-        return Segmentation(self.conv(x))
-
-
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    monkeypatch.setitem(ARCHITECTURES, "small", Small)
+    monkeypatch.setitem(ARCHITECTURES, "small", Convolution)
     create("small", 4).save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 

@@ -11,13 +11,14 @@ import pytest
 import tifffile
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers import write_section
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data import resample
-from ntrm.data.image_files import read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
+from ntrm.data.image_files import read_image, read_mask, write_image, write_indexed_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.resample import area_average, area_weights, majority_vote, resample_dataset, shrunk_length
 
@@ -142,8 +143,7 @@ def write_queensland(root: Path, seed: int, level: str = "2x", names=("BCC_1", "
     for index, name in enumerate(names):
         height, width = 63 + 10 * index, 88
         image = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
-        write_image(root / base / level / "Images" / f"{name}.tif", image, level_resolution(level))
-        write_rgb_mask(root / base / level / "Masks" / f"{name}.png", blotchy(random, height, width), SKIN)
+        write_section(root / base, level, name, image, blotchy(random, height, width))
 
 
 def write_plain(root: Path, seed: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.helpers import write_plain, write_section
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
@@ -228,17 +229,13 @@ def test_a_folder_is_split_once_and_stays_so(tmp_path, seed):
 CLASSES = "index,name,r,g,b\n0,tissue,200,0,0\n1,background,0,0,0\n"
 
 
-def write_plain(root, random, rows, header="name,group,split,mpp"):
+def write_random(root, random, rows, **more):
     """A dataset of tiny random sections in the plain layout; rows of ``cases.csv`` start with the name."""
-    for folder in ("Images", "Masks"):
-        (root / folder).mkdir(parents=True)
-    for row in rows:
-        name = row.split(",")[0]
-        Image.fromarray(random.integers(0, 256, (8, 9, 3), dtype=np.uint8)).save(root / "Images" / f"{name}.png")
-        Image.fromarray(random.integers(0, 2, (8, 9), dtype=np.uint8)).save(root / "Masks" / f"{name}.png")
-    (root / "classes.csv").write_text(CLASSES)
-    (root / "cases.csv").write_text("\n".join([header, *rows]) + "\n")
-    return root
+    shapes = ((256, (8, 9, 3)), (2, (8, 9)))
+    sections = {
+        row.split(",")[0]: [random.integers(0, most, shape, dtype=np.uint8) for most, shape in shapes] for row in rows
+    }
+    return write_plain(root, sections, rows, CLASSES, **more)
 
 
 SPLIT = ["a,p1,train,2.0", "b,p1,train,2.0", "c,p2,val,2.0", "d,p3,test,2.0", "e,p4,test,2.0"]
@@ -247,12 +244,12 @@ UNSPLIT = [f"s{number},p{number // 2},,0.5" for number in range(12)]
 
 @pytest.fixture
 def plain(tmp_path, random):
-    return write_plain(tmp_path / "plain", random, SPLIT)
+    return write_random(tmp_path / "plain", random, SPLIT)
 
 
 @pytest.fixture
 def unsplit(tmp_path, random):
-    return write_plain(tmp_path / "unsplit", random, UNSPLIT)
+    return write_random(tmp_path / "unsplit", random, UNSPLIT)
 
 
 def names(dataset):
@@ -277,7 +274,7 @@ def test_sections_without_a_split_are_placed_as_the_command_would(unsplit, tmp_p
 
 def test_half_a_split_is_filled_up(tmp_path, random):
     rows = ["s0,p0,test,0.5", *UNSPLIT[2:]]
-    parts = open_splits(write_plain(tmp_path / "half", random, rows))
+    parts = open_splits(write_random(tmp_path / "half", random, rows))
     assert "s0" in names(parts["test"])
     assert len(parts["train"]) + len(parts["val"]) + len(parts["test"]) == 11
 
@@ -290,7 +287,7 @@ def test_a_split_file_decides(plain, tmp_path):
 
 
 def test_a_part_that_is_empty_is_named(tmp_path, random):
-    parts = open_splits(write_plain(tmp_path / "few", random, SPLIT[:3]))
+    parts = open_splits(write_random(tmp_path / "few", random, SPLIT[:3]))
     with pytest.raises(UsageError, match="one of train, val"):
         parts["test"]
     with pytest.raises(UsageError, match="one of train, val"):
@@ -301,10 +298,8 @@ def test_several_resolutions_need_a_choice(tmp_path, random):
     root = tmp_path / "skin"
     for level in ("10x", "5x"):
         for name in ("BCC_3", "BCC_4", "SCC_3", "IEC_1"):
-            for folder, suffix in (("Images", "tif"), ("Masks", "png")):
-                (root / level / folder).mkdir(parents=True, exist_ok=True)
-                pixels = SKIN.colourise(random.integers(0, 12, (6, 7), dtype=np.uint8))
-                Image.fromarray(pixels).save(root / level / folder / f"{name}.{suffix}")
+            mask = random.integers(0, 12, (6, 7), dtype=np.uint8)
+            write_section(root, level, name, SKIN.colourise(mask), mask)
     with pytest.raises(UsageError, match="10x, 5x"):
         open_splits(root)
     coarse, fine = open_splits(root, resolution="10x"), open_splits(root, resolution="5x")

@@ -6,10 +6,9 @@ softmax of a linear function of the pixel, which a 1 × 1 convolution computes; 
 
 import numpy as np
 import torch
-from PIL import Image
+from tests.helpers import Convolution, write_plain
 
 from ntrm.core.labels import IGNORE
-from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
 from ntrm.models.registry import ARCHITECTURES, create
 
@@ -18,17 +17,6 @@ MPP = 6.7
 WINDOW = 64
 NAMES = ("gland", "stroma", "fat", "background")
 COLOURS = np.array([(100, 110, 120), (130, 100, 110), (120, 140, 100), (150, 150, 150)], dtype=np.float64)
-
-
-class Posterior(SegmentationModel):
-    """Class logits from a pixel's colour alone."""
-
-    def __init__(self, classes):
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, classes, 1)
-
-    def segment(self, x, *, coarse, graph):
-        return Segmentation(self.conv(x))
 
 
 def make_network(schema, sharpness=1.0):
@@ -44,24 +32,19 @@ def make_network(schema, sharpness=1.0):
 
 
 def register(monkeypatch):
-    monkeypatch.setitem(ARCHITECTURES, "posterior", Posterior)
+    monkeypatch.setitem(ARCHITECTURES, "posterior", Convolution)
 
 
 def write_sections(root, random, shapes, *, ignored=0.1, mpp=MPP):
     """Sections ``{(name, split): shape}`` in the plain layout; returns their pixels and truths by name."""
-    for folder in ("Images", "Masks"):
-        (root / folder).mkdir(parents=True)
-    rows, truth = ["name,group,split,mpp"], {}
+    rows, truth = [], {}
     for (name, split), shape in shapes.items():
         mask = random.integers(0, len(NAMES), shape).astype(np.uint8)
         image = COLOURS[mask] + NOISE * random.standard_normal((*shape, 3))
         image = np.clip(np.round(image), 0, 255).astype(np.uint8)
         mask[random.random(shape) < ignored] = IGNORE
-        Image.fromarray(image).save(root / "Images" / f"{name}.png")
-        Image.fromarray(mask).save(root / "Masks" / f"{name}.png")
         rows.append(f"{name},patient-{name},{split},{mpp}")
         truth[name] = image, mask
     colours = [f"{k},{name},{k * 60},{k * 50},{k * 40}" for k, name in enumerate(NAMES)]
-    (root / "classes.csv").write_text("\n".join(["index,name,r,g,b", *colours]) + "\n")
-    (root / "cases.csv").write_text("\n".join(rows) + "\n")
+    write_plain(root, truth, rows, "\n".join(["index,name,r,g,b", *colours]) + "\n")
     return truth

@@ -1,7 +1,5 @@
 """Small datasets whose prediction is known: images painted in class colours, and a network that reads them."""
 
-import csv
-
 import numpy as np
 import torch
 from torch.nn import functional
@@ -63,16 +61,12 @@ def write_dataset(folder, sections, *, schema=None, mpp=MPP):
     for index, name in enumerate(NAMES):
         if name in schema.names:
             table[index] = schema.index(name)
-    for part in ("Images", "Masks"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
     for name, (_, _, seen, truth) in sections.items():
         write_image(folder / "Images" / f"{name}.tif", np.array(COLOURS, dtype=np.uint8)[seen], Resolution.square(mpp))
         write_indexed_mask(folder / "Masks" / f"{name}.png", table[truth], schema)
     schema.write_csv(folder / "classes.csv")
-    with (folder / "cases.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["name", "group", "split", "mpp"])
-        writer.writerows([name, patient, split, mpp] for name, (split, patient, _, _) in sections.items())
+    rows = [f"{name},{patient},{split},{mpp}" for name, (split, patient, _, _) in sections.items()]
+    (folder / "cases.csv").write_text("\n".join(["name,group,split,mpp", *rows]) + "\n")
     return folder
 
 

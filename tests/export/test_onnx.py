@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tests.helpers import Convolution
 from tests.models.shallow import shallow
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx, weights_digest
 from ntrm.inference.predictor import Predictor
-from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.registry import ARCHITECTURES, create
 
@@ -30,16 +30,10 @@ OPTIONS = {
 }
 
 
-class Small(SegmentationModel):
-    """One convolution: enough for everything about the file that does not depend on the network."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, 12, 3, padding=1)
-        self.config = ModelConfig("small", SKIN, mpp=6.7, window=64, temperature=1.5)
-
-    def segment(self, x, *, coarse, graph):
-        return Segmentation(self.conv(x))
+def small_network():
+    network = Convolution(12, size=3)
+    network.config = ModelConfig("small", SKIN, mpp=6.7, window=64, temperature=1.5)
+    return network
 
 
 def opened(path):
@@ -51,7 +45,7 @@ def opened(path):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A network, the report of its export, and what torch exported."""
-    network, path, export, programs = Small(), tmp_path_factory.mktemp("small"), torch.onnx.export, []
+    network, path, export, programs = small_network(), tmp_path_factory.mktemp("small"), torch.onnx.export, []
 
     def keep(*args, **options):
         programs.append(export(*args, **options))
@@ -116,13 +110,13 @@ def test_a_file_that_differs_is_refused_and_leaves_nothing(exported, tmp_path):
     with pytest.raises(RefusedError, match=r"(?s)logits differ by.*expected: at most -1"):
         export_onnx(exported, tmp_path / "small.onnx", tolerance=-1)
     with pytest.raises(RefusedError, match="logits differ by"):
-        export_onnx(Small(), tmp_path / "small.onnx")  # has other weights
+        export_onnx(small_network(), tmp_path / "small.onnx")  # has other weights
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("exported")
 def test_nan_never_passes_for_equal(tmp_path):
-    network = Small()
+    network = small_network()
     torch.nn.init.constant_(network.conv.bias, torch.nan)
     with pytest.raises(RefusedError, match="differ by nan"):
         export_onnx(network, tmp_path / "small.onnx")
@@ -131,9 +125,9 @@ def test_nan_never_passes_for_equal(tmp_path):
 
 def test_an_impossible_window_or_opset_is_refused(tmp_path):
     with pytest.raises(UsageError, match="multiples of 32"):
-        export_onnx(Small(), tmp_path / "x.onnx", window=50)
+        export_onnx(small_network(), tmp_path / "x.onnx", window=50)
     with pytest.raises(UsageError, match=r"(?s)opset.*got: +999"):
-        export_onnx(Small(), tmp_path / "x.onnx", opset=999)
+        export_onnx(small_network(), tmp_path / "x.onnx", opset=999)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,7 +141,7 @@ def test_a_file_that_the_runtime_cannot_read_is_refused(exported, tmp_path, monk
 def test_without_the_extra_the_command_to_get_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UsageError, match=r"ntrm\[export\]"):
-        export_onnx(Small(), tmp_path / "x.onnx")
+        export_onnx(small_network(), tmp_path / "x.onnx")
 
 
 @pytest.mark.slow

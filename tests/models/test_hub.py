@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.models.trap import Trap
+from tests.helpers import Trap
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import sha256_of

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from tests.models.trap import Trap
+from tests.helpers import Trap
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD

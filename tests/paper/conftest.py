@@ -1,13 +1,10 @@
 """A dataset so small that a run takes a second: stripes of tissue in the layout of the skin dataset."""
 
-import csv
-
 import numpy as np
 import pytest
+from tests.helpers import write_section
 
 from ntrm.core.labels import SKIN
-from ntrm.core.mpp import level_resolution
-from ntrm.data.image_files import write_image, write_rgb_mask
 
 SIDES = {"10x": 96, "5x": 192}
 PLACES = (("BCC_1", "train"), ("SCC_3", "train"), ("IEC_1", "val"), ("BCC_9", "test"), ("SCC_9", "test"))
@@ -32,15 +29,9 @@ def stripes(tmp_path_factory):
     rng = np.random.default_rng(1)
     for name, _ in PLACES:
         for level, side in SIDES.items():
-            image, mask = draw_section(rng, side, name[:3])
-            for folder in ("Images", "Masks"):
-                (root / level / folder).mkdir(parents=True, exist_ok=True)
-            write_image(root / level / "Images" / f"{name}.tif", image, level_resolution(level))
-            write_rgb_mask(root / level / "Masks" / f"{name}.png", mask, SKIN)
-    with (root / "cases.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["name", "group", "split", "cancer"])
-        writer.writerows([name, f"patient {name}", split, name[:3]] for name, split in PLACES)
+            write_section(root, level, name, *draw_section(rng, side, name[:3]))
+    rows = [f"{name},patient {name},{split},{name[:3]}" for name, split in PLACES]
+    (root / "cases.csv").write_text("\n".join(["name,group,split,cancer", *rows]) + "\n")
     return root
 
 

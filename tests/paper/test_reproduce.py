@@ -4,11 +4,11 @@ import csv
 import json
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.helpers import wait_for
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
@@ -31,14 +31,6 @@ def arguments(data, out):
     words += ["--resolutions", "10x", "--no-ablation", "--device", "cpu"]
     words += ["--option", "width=0.125", "--option", "dim=8", "--progress", "none"]
     return words + [word for setting in SETTINGS for word in ("--set", setting)]
-
-
-def wait_for(condition, process, seconds=600.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, "the reproduction ended before it could be killed"
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 def only(folder, pattern):
@@ -67,7 +59,8 @@ def tell(stripes, root):
         command = [sys.executable, "-m", "ntrm", *arguments(stripes, out), "--jobs", "1"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_for(lambda: only(killed, "checkpoints/step-*.ckpt"), process)
+            wait_for("a checkpoint", lambda: process.poll() is not None or only(killed, "checkpoints/step-*.ckpt"))
+            assert process.poll() is None, "the reproduction ended before it could be killed"
         finally:
             process.kill()
             process.wait()

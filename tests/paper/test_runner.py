@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tests.helpers import is_alive, wait_for
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
@@ -59,13 +58,6 @@ def mark(tmp_path, name):
     return json.loads((tmp_path / f"{name}.mark").read_text())
 
 
-def wait_for(condition, seconds=300.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
 def test_every_task_runs_on_a_slot_with_its_environment(tmp_path, program):
     slots = (Slot("cuda", {"CARD": "0"}), Slot("cuda", {"CARD": "1"}))
     # The first two wait for each other: they end only if both run at once.
@@ -94,7 +86,7 @@ def test_whoever_stops_listening_stops_the_tasks(tmp_path, program, monkeypatch)
     tasks = [task(tmp_path, "quick"), task(tmp_path, "slow", seconds=600), task(tmp_path, "stubborn", seconds=600)]
     with closing(run_tasks(tasks, [Slot("cpu")] * 3, program)) as running:
         assert next(running).task.key == "quick"
-        wait_for(lambda: all((tmp_path / f"{name}.mark.begun").exists() for name in ("slow", "stubborn")))
+        wait_for("both", lambda: all((tmp_path / f"{name}.mark.begun").exists() for name in ("slow", "stubborn")))
         numbers = [int((tmp_path / f"{name}.mark.begun").read_text() or 0) for name in ("slow", "stubborn")]
     assert not any(is_alive(number) for number in numbers)
     assert not (tmp_path / "slow.mark").exists()
@@ -121,20 +113,12 @@ def test_a_worker_and_its_children_end_with_a_parent_that_is_killed(tmp_path):
         time.sleep(600)
     """)
     process = subprocess.Popen([sys.executable, "-c", parent])
-    wait_for(lambda: (tmp_path / "below").exists() and (tmp_path / "below").read_text())
+    wait_for("the child", lambda: (tmp_path / "below").exists() and (tmp_path / "below").read_text())
     below = int((tmp_path / "below").read_text())
     assert is_alive(below)
     process.kill()
     process.wait()
-    wait_for(lambda: not is_alive(below))
-
-
-def is_alive(number):
-    """Whether a process runs; one that has ended and is not yet collected does not."""
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    wait_for("its end", lambda: not is_alive(below))
 
 
 def test_slots_on_the_processor_share_its_cores():

@@ -6,22 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+from tests.helpers import PATIENCE, wait_for
 from tests.service.small import TOKEN
-
-PATIENCE = 240.0
-"""Seconds: the machine may be busy with everything else."""
-
-
-def wait_for(what, true, seconds=PATIENCE):
-    """Wait for a condition; returns what it gave."""
-    until = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < until, f"waited too long for {what}"
-        time.sleep(0.05)
-    return found
 
 
 def children_of(pid, word=""):
@@ -36,13 +24,6 @@ def children_of(pid, word=""):
         if int(parent) == pid and state != "Z" and word in command:
             found.append(int(folder.name))
     return found
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Running:

@@ -6,8 +6,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 from tests.evaluation.small import MPP
+from tests.helpers import is_alive, wait_for
 from tests.pipeline.small import paint, write_slide
-from tests.service.running import Running, children_of, is_alive, wait_for
+from tests.service.running import Running, children_of
 from tests.service.small import TOKEN, serving, settings_of
 
 from ntrm.core.errors import RefusedError

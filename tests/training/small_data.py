@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from PIL import Image
+from tests.helpers import write_plain
 from torch import nn
 
 from ntrm.models.base import Segmentation, SegmentationModel
@@ -15,8 +15,7 @@ ROWS = ["a,p1,train,2.0", "b,p2,train,2.0", "c,p3,val,2.0", "d,p4,test,2.0"]
 
 def write_small(root, random, rows=ROWS, shape=(70, 150)):
     """Sections in the plain layout: two tissues and glass, told apart by their colour, with some pixels ignored."""
-    for folder in ("Images", "Masks"):
-        (root / folder).mkdir(parents=True)
+    sections = {}
     for row in rows:
         name = row.split(",")[0]
         mask = np.full(shape, 2, dtype=np.uint8)
@@ -25,11 +24,8 @@ def write_small(root, random, rows=ROWS, shape=(70, 150)):
         image = np.array([[200, 80, 150], [120, 60, 160], [240, 240, 240]], dtype=np.int16)[mask]
         image = np.clip(image + random.integers(-25, 26, image.shape), 0, 255).astype(np.uint8)
         mask[:3] = 255
-        Image.fromarray(image).save(root / "Images" / f"{name}.png")
-        Image.fromarray(mask).save(root / "Masks" / f"{name}.png")
-    (root / "classes.csv").write_text(CLASSES)
-    (root / "cases.csv").write_text("\n".join(["name,group,split,mpp", *rows]) + "\n")
-    return root
+        sections[name] = image, mask
+    return write_plain(root, sections, rows, CLASSES)
 
 
 SETTINGS = {

@@ -1,12 +1,12 @@
 import hashlib
 import io
-import os
 import pickle
 from collections import OrderedDict
 from functools import partial
 
 import pytest
 import torch
+from tests.helpers import Trap
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.training.checkpoint import KEPT, MAGIC, CheckpointFolder, on_host, read_checkpoint, write_checkpoint
@@ -63,20 +63,10 @@ def test_a_single_changed_bit_is_met(tmp_path, random):
             read_checkpoint(path)
 
 
-class Trap:
-    """Makes a folder when unpickled."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __reduce__(self):
-        return os.mkdir, (self.folder,)
-
-
 @pytest.mark.parametrize("write", [torch.save, partial(pickle.dump, protocol=2)])
 def test_nothing_in_a_file_is_run_even_with_a_good_checksum(tmp_path, write):
     stream = io.BytesIO()
-    write({"step": 1, "kept": None, "trap": Trap(str(tmp_path / "sprung"))}, stream)
+    write({"step": 1, "kept": None, "trap": Trap(tmp_path / "sprung")}, stream)
     payload = stream.getvalue()
     (tmp_path / "x.ckpt").write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
     with pytest.raises(DataError, match="no checkpoint"):

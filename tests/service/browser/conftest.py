@@ -1,6 +1,7 @@
 import pytest
+from tests.helpers import PATIENCE
 from tests.service.browser.driving import Watched, find_chromium, until, write_results, write_slide
-from tests.service.running import PATIENCE, Running
+from tests.service.running import Running
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 

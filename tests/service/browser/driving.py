@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import tifffile
 from PIL import Image
-from tests.service.running import wait_for
+from tests.helpers import wait_for
 
 from ntrm.analysis.graph import NetworkRelations
 from ntrm.core.labels import SKIN

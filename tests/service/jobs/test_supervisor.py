@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from tests.service.running import wait_for
+from tests.helpers import wait_for
 from tests.service.small import add_queued, settings_of
 
 from ntrm.service.jobs import supervisor

@@ -4,7 +4,8 @@ import threading
 
 import numpy as np
 import pytest
-from tests.service.running import children_of, wait_for
+from tests.helpers import wait_for
+from tests.service.running import children_of
 from tests.wsi import making
 
 from ntrm.core.errors import DataError

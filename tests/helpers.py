@@ -1,0 +1,70 @@
+"""What tests of several packages share: tiny datasets, the smallest network, waiting for processes, a trap."""
+
+import time
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import level_resolution
+from ntrm.data.image_files import write_image, write_rgb_mask
+from ntrm.models.base import Segmentation, SegmentationModel
+
+PATIENCE = 300.0
+"""Seconds: the machine may be busy with everything else."""
+
+
+def write_plain(root, sections, rows, classes, header="name,group,split,mpp"):
+    """A dataset in the plain layout: ``{name: (image, mask)}``, rows of cases.csv, and classes.csv as text."""
+    for number, folder in enumerate(("Images", "Masks")):
+        (root / folder).mkdir(parents=True)
+        for name, pixels in sections.items():
+            Image.fromarray(pixels[number]).save(root / folder / f"{name}.png")
+    (root / "classes.csv").write_text(classes)
+    (root / "cases.csv").write_text("\n".join([header, *rows]) + "\n")
+    return root
+
+
+def write_section(folder, level, name, image, mask):
+    """A section in the layout of the skin dataset."""
+    write_image(folder / level / "Images" / f"{name}.tif", image, level_resolution(level))
+    write_rgb_mask(folder / level / "Masks" / f"{name}.png", mask, SKIN)
+
+
+class Convolution(SegmentationModel):
+    """One convolution: enough for everything that does not depend on the network."""
+
+    def __init__(self, classes, size=1):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, classes, size, padding=size // 2)
+
+    def segment(self, x, *, coarse, graph):
+        return Segmentation(self.conv(x))
+
+
+def wait_for(what, condition, seconds=PATIENCE):
+    """Wait for a condition; returns what it gave."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, f"waited too long for {what}"
+        time.sleep(0.02)
+    return found
+
+
+def is_alive(pid):
+    """Whether a process runs; one that has ended and is not yet collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Trap:
+    """A pickle that writes a file when it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))

@@ -61,6 +61,12 @@ def one_thread() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so do the processes that tests start
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Decoded sections of tests do not end in the user's cache; they are kept by content, so that tests may share."""
+    os.environ["NTRM_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
+
+
 def seed_of(name: str) -> int:
     """A seed that is the same for a name on every machine and in every run."""
     return zlib.crc32(name.encode()) >> 1

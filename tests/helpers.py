@@ -1,8 +1,10 @@
 """What tests of several packages share: tiny datasets, the smallest network, waiting for processes, a trap."""
 
+import os
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 
@@ -13,6 +15,21 @@ from ntrm.models.base import Segmentation, SegmentationModel
 
 PATIENCE = 300.0
 """Seconds: the machine may be busy with everything else."""
+
+
+def real_data(*names):
+    """A file or folder of the public data; without NTRM_REAL_DATA the test is skipped."""
+    if not os.environ.get("NTRM_REAL_DATA"):
+        pytest.skip("NTRM_REAL_DATA is not set")
+    return Path(os.environ["NTRM_REAL_DATA"], *names)
+
+
+def imagenet_weights():
+    """The public ResNet-18 beside the real data; where it is not there, the test is skipped."""
+    path = real_data().parent / "weights" / "resnet18-imagenet1k-v1.safetensors"
+    if not path.is_file():
+        pytest.skip(f"no {path.name} beside the real data")
+    return path
 
 
 def write_plain(root, sections, rows, classes, header="name,group,split,mpp"):

@@ -1,15 +1,14 @@
 """Which cancers a mask holds, which regions of the tumour count, and what strays do to the measurements: nothing."""
 
 import math
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import ndimage
 from skimage import measure
 from tests.analysis.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart
+from tests.helpers import real_data
 
 from ntrm.analysis.cancers import NEST_UM, ONLY_STRAYS, cancer_types, tumour_of
 from ntrm.analysis.measure import measure_piece, measurement_sentences
@@ -23,7 +22,6 @@ from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, score_cancers
 from ntrm.metrics.graph_agreement import interface_lengths
 
 MPP, OBLONG = Resolution.square(6.7), Resolution(x=5.0, y=8.0)
-REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "skin-masks"
 SCALE = (8.0, 5.0)
 
 
@@ -251,10 +249,9 @@ def test_the_rule_finds_the_cancers_of_synthetic_sections(sections):
         assert large <= called <= there, (section.seed, [finding.reason for finding in findings.values()])
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
 def test_the_rule_finds_the_cancer_a_real_section_is_filed_under():
     tiles = {}
-    for path in sorted(REAL.glob("*.png"))[::3]:
+    for path in sorted(real_data("skin-masks").glob("*.png"))[::3]:
         tiles.setdefault("_".join(path.stem.split("_")[:2]), []).append(read_mask(path, SKIN).mask)
     for name, masks in tiles.items():
         apart = np.concatenate([np.pad(mask, ((0, 0), (0, 1)), constant_values=IGNORE) for mask in masks], axis=1)

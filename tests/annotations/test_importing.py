@@ -1,6 +1,5 @@
 import csv
 import json
-import os
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 import shapely
 from PIL import Image
+from tests.helpers import real_data
 
 from ntrm.annotations import importing
 from ntrm.annotations.pairing import SlideFacts
@@ -22,9 +22,6 @@ from ntrm.wsi.readers.formats import open_slide
 
 # In this process: a child for each slide takes longer than its import.
 import_annotations = partial(importing.import_annotations, open_slide=open_slide)
-
-REAL = os.environ.get("NTRM_REAL_DATA")
-needs_real = pytest.mark.skipif(not REAL, reason="NTRM_REAL_DATA names no folder with real slides")
 
 
 def box(left, top, right, bottom):
@@ -340,10 +337,9 @@ def test_classes_mapped_to_nothing_are_ignore(folders):
     assert report.imported[0].pixels["PAP"] == 3000 - 400
 
 
-@needs_real
 def test_a_ring_drawn_on_a_real_slide(tmp_path, random):
     openslide = pytest.importorskip("openslide")
-    slide = Path(REAL, "slides", "cmu-1-small-region.svs")
+    slide = real_data("slides", "cmu-1-small-region.svs")
     centre, angle = np.array([1100.0, 1400.0]), np.linspace(0, 2 * np.pi, 200, endpoint=False)
     outer = centre + 600 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     hole = centre + 250 * np.stack([np.cos(angle), np.sin(angle)], axis=1)

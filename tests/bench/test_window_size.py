@@ -26,7 +26,6 @@ def test_windows_are_what_a_network_can_take(side, multiple, expected):
 
 
 def test_every_row_is_an_evaluation(tmp_path, monkeypatch, random, capsys):
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     data = write_dataset(tmp_path / "data", draw_sections(random, (70, 90), (20, 140)))
     for name in ("one", "two"):

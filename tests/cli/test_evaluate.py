@@ -16,7 +16,6 @@ runner = CliRunner()
 @pytest.fixture
 def words(tmp_path, monkeypatch, random):
     """The command up to its options, on a small dataset and a small network."""
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     ByColour().describe(name="mine").save_pretrained(tmp_path / "model")
@@ -60,7 +59,6 @@ def test_what_is_wrong_is_told_with_the_exit_code(words, tmp_path):
 @pytest.fixture
 def calibration(tmp_path, random, monkeypatch):
     gaussians.register(monkeypatch)
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     shapes = {("one", "train"): (32, 32), ("two", "val"): (90, 90), ("three", "test"): (32, 32)}
     gaussians.write_sections(tmp_path / "data", random, shapes)
     gaussians.make_network(open_splits(tmp_path / "data").schema, 3.0).save_pretrained(tmp_path / "model")

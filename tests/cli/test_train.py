@@ -17,7 +17,6 @@ runner = CliRunner()
 
 @pytest.fixture
 def data(tmp_path, random, monkeypatch):
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(ARCHITECTURES, "tiny", Tiny)
     return write_small(tmp_path / "data", random)
 

@@ -1,5 +1,4 @@
 import itertools
-import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
+from tests.helpers import real_data
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE, SAFE_COLOURS, SKIN, LabelSchema, Tissue, read_schema, safe_palette
@@ -148,9 +148,8 @@ def test_class_tables_that_are_no_text(tmp_path):
         read_schema(tmp_path / "nothing.csv")
 
 
-@pytest.mark.skipif(not os.environ.get("NTRM_REAL_DATA"), reason="NTRM_REAL_DATA is not set")
 def test_real_masks_have_few_strays_and_none_becomes_hypodermis():
-    files = sorted((Path(os.environ["NTRM_REAL_DATA"]) / "skin-masks").glob("*.png"))[::10]
+    files = sorted(real_data("skin-masks").glob("*.png"))[::10]
     decoded = [SKIN.decode(np.asarray(Image.open(file))) for file in files]
     strays = sum(d.strays for d in decoded) / sum(d.mask.size for d in decoded)
     assert len(files) > 50

@@ -2,8 +2,6 @@
 
 import io
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
 from tests.data.pictures import tissue_like, to_picture, to_tensor
+from tests.helpers import real_data
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, SKIN
@@ -280,10 +279,7 @@ def test_jpeg_takes_a_quality_per_sample(random):
 
 
 def test_jpeg_of_real_tissue_agrees_with_pillow():
-    folder = os.environ.get("NTRM_REAL_DATA")
-    if not folder:
-        pytest.skip("NTRM_REAL_DATA names no folder with real images")
-    path = min(Path(folder, "glas", "Images").iterdir())
+    path = min(real_data("glas", "Images").iterdir())
     picture = np.array(Image.open(path).convert("RGB"))
     for quality in (50, 70, 90):
         ours = to_picture(compress(to_tensor(picture), torch.tensor([float(quality)])))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.broken import broken_plain, broken_queensland, image, mask, save, sound_plain, sound_queensland
+from tests.helpers import real_data
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import SKIN
@@ -214,9 +215,7 @@ def test_no_permission_is_unreadable(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["glas", "gleason2019", "skin-masks"])
 def test_real_data_is_clean(name):
-    if not (folder := os.environ.get("NTRM_REAL_DATA")):
-        pytest.skip("NTRM_REAL_DATA is not set: no real data to check")
-    report = check_dataset(Path(folder) / name)
+    report = check_dataset(real_data(name))
     assert report.clean, report.faults
     assert report.sections > 50
     assert report.strays.share < 0.001

@@ -1,7 +1,5 @@
 import json
-import os
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +7,7 @@ from bench.phantom_realism import REAL_BOUNDARY, REAL_SHARE, REAL_SHARE_LARGE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.helpers import real_data
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import IGNORE, SKIN
@@ -157,9 +156,8 @@ def numbers_by_name(text):
     return {name: float(number) for name, number in zip(words[::2], words[1::2], strict=True)}
 
 
-@pytest.mark.skipif("NTRM_REAL_DATA" not in os.environ, reason="NTRM_REAL_DATA names no folder with real data")
 def test_real_masks_give_the_published_measurements():
-    stats = dataset_stats(open_dataset(Path(os.environ["NTRM_REAL_DATA"]) / "skin-masks"))
+    stats = dataset_stats(open_dataset(real_data("skin-masks")))
     np.testing.assert_allclose(stats.pixel_share, list(REAL_SHARE.values()), atol=2e-4)
     np.testing.assert_allclose(stats.pixel_share, list(REAL_SHARE_LARGE.values()), atol=0.02)
     np.testing.assert_allclose(stats.boundary_share, REAL_BOUNDARY, atol=1e-4)

@@ -113,10 +113,8 @@ def test_the_log_table_lists_the_columns_of_the_log():
 @pytest.fixture(scope="module")
 def evaluation(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluation")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NTRM_CACHE", str(folder / "cache"))
-        data = write_dataset(folder / "data", draw_sections(np.random.default_rng(0), (64, 64)))
-        return evaluate(ByColour(), data, None, device="cpu")
+    data = write_dataset(folder / "data", draw_sections(np.random.default_rng(0), (64, 64)))
+    return evaluate(ByColour(), data, None, device="cpu")
 
 
 def test_the_evaluation_tables_list_keys_columns_and_files(evaluation):

@@ -36,7 +36,6 @@ SHAPES = {
 @pytest.fixture(autouse=True)
 def set_up(monkeypatch, tmp_path):
     gaussians.register(monkeypatch)
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -215,7 +215,6 @@ def test_fewer_than_two_models_and_doubles_are_refused(write, tmp_path):
 
 def test_what_evaluate_writes_is_understood(tmp_path, random, monkeypatch):
     gaussians.register(monkeypatch)
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     shapes = {(f"s{number}", "test"): (40, 50) for number in range(8)}
     gaussians.write_sections(tmp_path / "data", random, {**shapes, ("x", "train"): (32, 32), ("y", "val"): (32, 32)})
     schema = open_splits(tmp_path / "data").schema

@@ -19,9 +19,6 @@ from ntrm.models.registry import create
 HERE = Resolution.square(6.7)
 
 
-pytestmark = pytest.mark.usefixtures("own_cache")
-
-
 def test_every_score_is_that_of_the_known_masks(data, sections, tmp_path):
     found = evaluate(ByColour(), data, tmp_path / "out", device="cpu", pictures=False, command=["ntrm", "evaluate"])
     tables = [count(truth, seen) for _, seen, truth in of_test(sections).values()]

@@ -8,8 +8,6 @@ from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.models.registry import ARCHITECTURES
 
-pytestmark = pytest.mark.usefixtures("own_cache")
-
 
 def test_a_run_tells_its_seed_and_recipe(data, tmp_path, monkeypatch):
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)

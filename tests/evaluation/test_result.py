@@ -11,8 +11,6 @@ from ntrm.evaluation import result
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import most_changed
 
-pytestmark = pytest.mark.usefixtures("own_cache")
-
 
 def test_files_hold_what_others_read(data, sections, tmp_path):
     out = tmp_path / "out"

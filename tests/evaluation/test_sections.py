@@ -64,7 +64,6 @@ def test_certain_pixels_fall_into_the_last_bin():
     assert counted.calibration.brier == pytest.approx(1.0)
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     drawn = draw_sections(random, (70, 90))
     other = schema_of(("SCC", "BKG", "EPI", "RET"))

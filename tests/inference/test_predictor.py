@@ -36,15 +36,6 @@ class Colours(SegmentationModel):
         return Segmentation(x)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """These networks are so small that the threads of a busy machine only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def draw(random, *sizes):
     return [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes]
 

@@ -1,9 +1,7 @@
-import os
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.helpers import imagenet_weights
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.models.registry import ARCHITECTURES, create, option_names
@@ -73,11 +71,7 @@ def test_networks_without_an_encoder_and_missing_files_are_refused(tmp_path):
         create("ntrm-paper", 3, width=0.125, weights=tmp_path / "nothing.safetensors")
 
 
-@pytest.mark.skipif(not os.environ.get("NTRM_REAL_DATA"), reason="NTRM_REAL_DATA is not set")
 def test_public_weights_are_found_by_the_encoders_name(monkeypatch):
-    folder = Path(os.environ["NTRM_REAL_DATA"]).parent / "weights"
-    if not folder.is_dir():
-        pytest.skip("no weights beside the real data")
-    monkeypatch.setenv("NTRM_WEIGHTS", str(folder))
+    monkeypatch.setenv("NTRM_WEIGHTS", str(imagenet_weights().parent))
     network = create("ntrm-paper", weights="imagenet")
     assert network.encoder.conv1.weight.std().item() == pytest.approx(0.129, abs=0.02)

@@ -1,9 +1,7 @@
 """Encoder weights: files that fit are read, nothing in a file is run, and the public ones give the known features."""
 
-import os
 import pickle
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from tests.helpers import Trap
+from tests.helpers import Trap, imagenet_weights
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
@@ -189,11 +187,7 @@ def test_an_encoder_without_public_weights_lists_those_that_have_some(no_weights
 @pytest.fixture(scope="module")
 def imagenet():
     """The encoder with ImageNet weights, and the classifier's two tensors."""
-    if not os.environ.get("NTRM_REAL_DATA"):
-        pytest.skip("NTRM_REAL_DATA is not set")
-    path = Path(os.environ["NTRM_REAL_DATA"]).parent / "weights" / "resnet18-imagenet1k-v1.safetensors"
-    if not path.is_file():
-        pytest.skip(f"no {path.name} beside the real data")
+    path = imagenet_weights()
     encoder = ResNetEncoder()
     load_encoder_weights(encoder, path)
     state = read_tensors(path)

@@ -33,9 +33,3 @@ def stripes(tmp_path_factory):
     rows = [f"{name},patient {name},{split},{name[:3]}" for name, split in PLACES]
     (root / "cases.csv").write_text("\n".join(["name,group,split,cancer", *rows]) + "\n")
     return root
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
-    """Decoded sections of tests do not end in the user's cache."""
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))

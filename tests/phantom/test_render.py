@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
+from tests.helpers import real_data
 from tests.phantom.masks import blobs, layered
 from tests.phantom.small import drawn, small
 
@@ -147,9 +148,8 @@ def test_seeds_out_of_range_are_refused(seed):
         render(layered(), 6.7, seed)
 
 
-@pytest.mark.skipif("NTRM_REAL_DATA" not in os.environ, reason="NTRM_REAL_DATA names no folder with skin-masks/")
 def test_real_masks_can_be_rendered(seed, random):
-    files = sorted(Path(os.environ["NTRM_REAL_DATA"], "skin-masks").glob("*.png"))
+    files = sorted(real_data("skin-masks").glob("*.png"))
     compared = 0
     for path in random.choice(np.array(files), 4, replace=False):
         mask = SKIN.decode(np.asarray(Image.open(path).convert("RGB"))).mask

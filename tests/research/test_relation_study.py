@@ -79,7 +79,6 @@ def test_every_arm_that_the_page_knows_is_one():
 
 def test_the_study_trains_scores_and_goes_on(tmp_path, random, monkeypatch, capsys):
     data = write_small(tmp_path / "tissue", random, rows=ROWS)
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     command = ["--out", str(tmp_path / "study"), "--data", str(data), *MICRO, "--reference", "vector"]
     asked = relation_study.parse([*command, "--arms", "vector,section,true-masks"])
     assert relation_study.work(asked) == 0

@@ -102,7 +102,6 @@ def test_a_memory_recalls_the_mean_of_other_windows(seed):
 def test_a_small_training_and_a_predicted_section(arch, options, tmp_path, random, monkeypatch):
     if arch.startswith("mit"):
         pytest.importorskip("transformers")
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     data = write_small(tmp_path / "data", random)
     found = train(
         arch, data, tmp_path / "run", recipe=small_recipe(steps=2), options={**SMALL, **options}, device="cpu"

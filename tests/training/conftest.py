@@ -14,11 +14,10 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def tiny_network(tmp_path_factory):
-    """The network ``tiny`` can be created, and decoded sections go to a folder of the tests."""
+def tiny_network():
+    """The network ``tiny`` can be created."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ARCHITECTURES, "tiny", Tiny)
-        patch.setenv("NTRM_CACHE", str(tmp_path_factory.getbasetemp() / "training-cache"))
         yield
 
 

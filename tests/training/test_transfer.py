@@ -1,14 +1,13 @@
 import json
-import os
 import shutil
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.helpers import imagenet_weights
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
@@ -271,12 +270,7 @@ def test_weights_can_be_given_as_a_file(tmp_path, seed):
 
 
 def test_the_public_weights_fill_the_paper_s_encoder(monkeypatch, seed):
-    if not os.environ.get("NTRM_REAL_DATA"):
-        pytest.skip("NTRM_REAL_DATA is not set")
-    folder = Path(os.environ["NTRM_REAL_DATA"]).parent / "weights"
-    if not (folder / "resnet18-imagenet1k-v1.safetensors").is_file():
-        pytest.skip("no resnet18-imagenet1k-v1.safetensors beside the real data")
-    monkeypatch.setenv("NTRM_WEIGHTS", str(folder))
+    monkeypatch.setenv("NTRM_WEIGHTS", str(imagenet_weights().parent))
     network, report = built("ntrm-paper", SKIN, options={}, recipe=load_recipe("paper"), seed=seed)
     assert report.encoder == "imagenet"
     assert not torch.equal(network.encoder.conv1.weight, fresh("ntrm-paper", SKIN, seed)["encoder.conv1.weight"])

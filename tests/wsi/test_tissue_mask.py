@@ -1,8 +1,6 @@
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from tests.helpers import real_data
 from tests.wsi.pictures import BKG, BROWN, HAEMATOXYLIN, MPP, PENS, clean, marked, skin_mask, stained, tissue_of
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
@@ -123,12 +121,10 @@ def test_refuses_what_is_no_picture_or_no_resolution():
 
 
 def test_a_real_section_under_a_real_pen_is_tissue():
-    folder = os.environ.get("NTRM_REAL_DATA")
-    if not folder:
-        pytest.skip("NTRM_REAL_DATA names no folder with real slides")
+    path = real_data("slides", "pen-marks.png")
     from PIL import Image
 
-    with Image.open(Path(folder) / "slides" / "pen-marks.png") as image:
+    with Image.open(path) as image:
         # About 2 µm/px: 754 pixels are 1.5 mm.
         picture = np.asarray(image.convert("RGB").resize((image.width // 6, image.height // 6), Image.Resampling.BOX))
     assert tissue_of(picture, Resolution.square(12.0)).mean() > 0.97

@@ -1,9 +1,7 @@
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
+from tests.helpers import real_data
 from tests.wsi.pictures import clean, out_of_focus
 
 from ntrm.core.errors import UsageError
@@ -13,8 +11,6 @@ from ntrm.wsi.quality.checks import FLAGGED
 from ntrm.wsi.quality.focus import LEAST_PIXELS, as_judged, blur_score, fine_detail, sample_windows
 
 THUMB, MODEL = Resolution.square(13.4), Resolution.square(6.7)
-
-REAL = Path(os.environ.get("NTRM_REAL_DATA", "/nowhere"))
 
 
 def test_blur_takes_fine_detail_away_step_by_step(section_seed):
@@ -103,9 +99,8 @@ def test_fine_pixels_are_put_together_before_they_are_judged(random):
         assert as_judged(np.zeros((window.height, window.width, 3), dtype=np.uint8), mpp).shape == (64, 64, 3)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
 def test_no_sharp_image_of_colon_is_called_blurred_and_every_blurred_one_is(random):
-    names = random.choice(sorted((REAL / "glas" / "Images").glob("*.jpg")), 8, replace=False)
+    names = random.choice(sorted(real_data("glas", "Images").glob("*.jpg")), 8, replace=False)
     for path in names:
         with Image.open(path) as image:
             sharp = as_judged(np.asarray(image.convert("RGB")), Resolution.square(0.62))

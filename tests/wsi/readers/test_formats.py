@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from tests.helpers import real_data
 from tests.wsi import making
 
 from ntrm.core.errors import DataError
@@ -17,7 +18,6 @@ from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 openslide = pytest.importorskip("openslide")
 
-REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "slides"
 KINDS = {
     "tiled": (making.write_tiled, {}, "openslide+tifffile", "generic-tiff"),
     "svs": (making.write_svs, {}, "openslide+tifffile", "aperio"),
@@ -88,10 +88,9 @@ def test_a_rounded_level_keeps_its_true_scale():
     assert info.scale(2) == (403 / 31, 301 / 25)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
 @pytest.mark.parametrize("name", ["cmu-1-small-region.svs", "boxes.tiff", "small.svs"])
 def test_pixels_of_real_slides_agree_with_openslide(name, random):
-    slide = open_slide(REAL / name)
+    slide = open_slide(real_data("slides", name))
     assert slide.info.reader.startswith("openslide")
     for level, size in enumerate(slide.info.levels):
         for _ in range(8):
@@ -101,20 +100,19 @@ def test_pixels_of_real_slides_agree_with_openslide(name, random):
             if column + width > size.width or row + height > size.height:
                 continue
             region = (x, y, width, height, level)
-            np.testing.assert_array_equal(slide.read(*region), openslide_pixels(REAL / name, *region))
+            np.testing.assert_array_equal(slide.read(*region), openslide_pixels(real_data("slides", name), *region))
     slide.close()
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
 def test_real_files_tell_their_resolution_or_nothing_and_broken_ones_are_refused():
-    assert open_slide(REAL / "cmu-1-small-region.svs").info.resolution == Resolution(0.499, 0.499)
-    boxes = open_slide(REAL / "boxes.tiff").info
+    assert open_slide(real_data("slides", "cmu-1-small-region.svs")).info.resolution == Resolution(0.499, 0.499)
+    boxes = open_slide(real_data("slides", "boxes.tiff")).info
     assert boxes.resolution is None  # 72 dpi is a printer's
     assert boxes.stated_mpp == pytest.approx((352.78, 352.78), rel=1e-4)
-    assert open_slide(REAL / "pen-marks.png").info.resolution is None
+    assert open_slide(real_data("slides", "pen-marks.png")).info.resolution is None
     for name in ("broken.svs", "unopenable.tiff"):
         with pytest.raises(DataError, match="cannot read the slide"):
-            open_slide(REAL / name)
+            open_slide(real_data("slides", name))
 
 
 def test_the_scanned_part_of_a_leica_slide_is_known(tmp_path, random):

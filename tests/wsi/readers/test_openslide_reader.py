@@ -1,11 +1,9 @@
 """What is read from tiles is what OpenSlide gives, to the last bit; where that is not so, OpenSlide reads."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tifffile
+from tests.helpers import real_data
 from tests.wsi import making
 from tests.wsi.readers.test_formats import openslide_pixels
 
@@ -15,7 +13,6 @@ from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.openslide_reader import OpenSlideReader
 
 pytest.importorskip("openslide")
-REAL = Path(os.environ.get("NTRM_REAL_DATA", "")) / "slides"
 MIXED = "openslide+tifffile"
 
 
@@ -52,10 +49,9 @@ def test_an_aperio_file_and_its_associated_images(tmp_path, random):
     np.testing.assert_array_equal(open_slide(path).read(*region), openslide_pixels(path, *region))
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="NTRM_REAL_DATA is not given")
 @pytest.mark.parametrize("name", ["cmu-1-small-region.svs", "boxes.tiff", "small.svs"])
 def test_real_slides(name, random):
-    assert agrees(REAL / name, random).info.reader == MIXED
+    assert agrees(real_data("slides", name), random).info.reader == MIXED
 
 
 def test_missing_tiles_are_left_to_openslide(tmp_path, random):

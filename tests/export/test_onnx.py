@@ -10,10 +10,11 @@ from tests.models.shallow import shallow
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
-from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx, weights_digest
+from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx
 from ntrm.inference.predictor import Predictor
 from ntrm.models.config import ModelConfig
 from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.models.weights import weights_digest
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnxscript")),

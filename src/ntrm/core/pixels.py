@@ -35,4 +35,6 @@ def mean_colours(picture: NDArray[np.uint8], labels: NDArray[np.uint8], count: i
     """(count, 3) mean colours of the pixels of each label below ``count``; NaN where there are none."""
     pixels = np.bincount(labels.ravel(), minlength=count)[:count, None]
     sums = [np.bincount(labels.ravel(), weights=picture[..., k].ravel(), minlength=count)[:count] for k in range(3)]
-    return np.divide(np.stack(sums, axis=1), pixels, out=np.full((count, 3), np.nan), where=pixels > 0)
+    means = np.full((count, 3), np.nan)
+    np.divide(np.stack(sums, axis=1), pixels, out=means, where=pixels > 0)
+    return means

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.torch import save as to_bytes
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import read_json, sha256_of
@@ -19,6 +17,7 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import WEIGHTS, locate
 from ntrm.models.hub import load
+from ntrm.models.weights import weights_digest
 
 PROVENANCE = "provenance.json"
 """What a training writes next to its model folder."""
@@ -59,8 +58,7 @@ class LoadedModel:
 def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
     """Load a network from a folder, a hub id or ``bundled``, or take one in memory as it is."""
     if isinstance(model, SegmentationModel):
-        state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
-        return LoadedModel(model, hashlib.sha256(to_bytes(state)).hexdigest(), {})
+        return LoadedModel(model, weights_digest(model), {})
     folder = locate(model)
     network = load(folder)  # refuses weights that are not those its config names
     return LoadedModel(network, sha256_of(folder / WEIGHTS), _read_provenance(folder.resolve().parent / PROVENANCE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import importlib
 import json
 import logging
@@ -18,7 +17,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from ntrm.core.environment import EXTRAS
@@ -26,6 +24,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import whole_file
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
+from ntrm.models.weights import weights_digest
 from ntrm.version import __version__
 
 INPUT, OUTPUTS = "image", ("final", "coarse")
@@ -97,12 +96,6 @@ def export_onnx(
             )
     reached = program.model.opset_imports[""]
     return ExportReport(Path(path), reached, side, outputs, difference, agreement, digest)
-
-
-def weights_digest(network: nn.Module) -> str:
-    """SHA-256 of the weights as ``save_pretrained`` writes them in float32: the same network has the same one."""
-    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
-    return hashlib.sha256(save(state)).hexdigest()
 
 
 class _Logits(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import struct
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ntrm.core.errors import DataError, RefusedError, choices_error
@@ -84,6 +85,12 @@ def check_finite(path: Path, state: Mapping[str, Tensor]) -> None:
 def not_finite(state: Mapping[str, Tensor]) -> list[str]:
     """Names of the tensors that hold infinities or NaN."""
     return sorted(key for key, value in state.items() if not torch.isfinite(value).all())
+
+
+def weights_digest(network: nn.Module) -> str:
+    """SHA-256 of the weights as ``save_pretrained`` writes them in float32: the same network has the same one."""
+    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
+    return hashlib.sha256(save(state)).hexdigest()
 
 
 def find_weights(source: str, name: str) -> Path:

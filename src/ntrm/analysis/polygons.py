@@ -114,14 +114,14 @@ def _around(runs: Runs, top: int, bottom: int) -> tuple[Ids, Ids, NDArray[np.int
     """
     height, width = runs.shape
     first, last = max(top - 1, 0), min(bottom, height)
-    some = slice(*np.searchsorted(runs.start, [first * width, last * width]))
-    row = runs.start[some] // width
+    in_rows = slice(*np.searchsorted(runs.start, [first * width, last * width]))
+    row = runs.start[in_rows] // width
     # One more column, which is outside: then the run before the first of a row is outside, too.
     wide, shift = width + 1, top - 1
     ends = (np.arange(top - 1, bottom) - shift) * wide + width
     missing = np.array([at for at, gone in ((0, top == 0), (bottom - 1 - shift, bottom > height)) if gone], dtype=int)
-    start = np.concatenate([runs.start[some] + row - shift * wide, ends, missing * wide])
-    value = np.concatenate([runs.value[some], np.full(len(ends) + len(missing), -1, dtype=np.int32)])
+    start = np.concatenate([runs.start[in_rows] + row - shift * wide, ends, missing * wide])
+    value = np.concatenate([runs.value[in_rows], np.full(len(ends) + len(missing), -1, dtype=np.int32)])
     order = np.argsort(start, kind="stable")
     local = Runs((bottom - shift, wide), start[order], value[order])
     pairs = overlaps(local, 1, local.shape[0])
@@ -140,9 +140,9 @@ def _turns(x: Ids, y: Ids, around: NDArray[np.int32]) -> Corners:
     upper_left, upper_right, lower_left, lower_right = around
     up, down = upper_left != upper_right, lower_left != lower_right
     left, right = upper_left != lower_left, upper_right != lower_right
-    some = np.flatnonzero((up | down) & (left | right))
-    x, y, around = x[some], y[some], around[:, some]
-    up, down, left, right = up[some], down[some], left[some], right[some]
+    corners = np.flatnonzero((up | down) & (left | right))
+    x, y, around = x[corners], y[corners], around[:, corners]
+    up, down, left, right = up[corners], down[corners], left[corners], right[corners]
     alone = (up & left, up & right, down & left, down & right)
     two_sides = up.astype(np.int8) + down + left + right == 2
     at, arrive, leave, region = [], [], [], []

@@ -152,13 +152,13 @@ class Regions:
         The runs are those of the window; positions in the table remain those of the whole mask.
         """
         table, wide = self.table.of_piece(piece), self.runs.shape[1]
-        some = slice(*np.searchsorted(self.runs.start, [top * wide, (top + height) * wide]))
-        own, region = self.piece[some] == piece, self.region[some]
+        in_rows = slice(*np.searchsorted(self.runs.start, [top * wide, (top + height) * wide]))
+        own, region = self.piece[in_rows] == piece, self.region[in_rows]
         # The last two entries are those of NOTHING (-2) and BACKGROUND (-1).
         index = np.append(np.full(len(self.table), NOTHING), [NOTHING, BACKGROUND])
         index[np.flatnonzero(self.table.piece == piece)] = np.arange(len(table))
-        code = (np.where(own, index[region], NOTHING) + 2) << 8 | np.where(own, self.runs.value[some], IGNORE)
-        runs = Runs((height, wide), self.runs.start[some] - top * wide, code).window(0, left, height, width)
+        code = (np.where(own, index[region], NOTHING) + 2) << 8 | np.where(own, self.runs.value[in_rows], IGNORE)
+        runs = Runs((height, wide), self.runs.start[in_rows] - top * wide, code).window(0, left, height, width)
         labels = Runs(runs.shape, runs.start, (runs.value & 255).astype(np.uint8))
         pieces = np.full(len(runs), piece, dtype=np.uint16)
         return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table)
@@ -335,8 +335,8 @@ def _contacts(
 def _sides_between(runs: Runs) -> Iterator[tuple[Ints, Ints, Ints, int]]:
     """Pairs of runs, the number of sides between them, and their direction (0 horizontal, 1 vertical), by strips."""
     for top, bottom in strips_of(runs):
-        some = slice(*np.searchsorted(runs.start, [top * runs.shape[1], bottom * runs.shape[1]]))
-        left = np.flatnonzero(runs.left[some][1:] != 0) + some.start
+        in_rows = slice(*np.searchsorted(runs.start, [top * runs.shape[1], bottom * runs.shape[1]]))
+        left = np.flatnonzero(runs.left[in_rows][1:] != 0) + in_rows.start
         yield left, left + 1, np.ones(len(left), dtype=np.int64), 1
         pairs = overlaps(runs, max(top, 1), max(bottom, 1))
         yield pairs.above, pairs.below, pairs.length, 0

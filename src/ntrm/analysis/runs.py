@@ -94,8 +94,8 @@ class Runs:
 
     def window(self, top: int, left: int, height: int, width: int, stride: int = 1) -> Runs:
         """Every ``stride``-th row and column of a rectangle of the mask."""
-        some = slice(*np.searchsorted(self.start, [top * self.shape[1], (top + height) * self.shape[1]]))
-        start, value = self.start[some], self.value[some]
+        in_rows = slice(*np.searchsorted(self.start, [top * self.shape[1], (top + height) * self.shape[1]]))
+        start, value = self.start[in_rows], self.value[in_rows]
         row = start // self.shape[1]
         begin = start - row * self.shape[1]
         end = np.append(start[1:], (top + height) * self.shape[1]) - row * self.shape[1]
@@ -250,8 +250,8 @@ def covering(shape: tuple[int, int], row: Ints, left: Ints, right: Ints) -> Runs
     """The mask (bool) of all pixels in any of these stretches; they may overlap and exceed the mask."""
     height, width = shape
     left, right = np.maximum(left, 0), np.minimum(right, width)
-    some = (row >= 0) & (row < height) & (left < right)
-    start, stop = row[some] * width + left[some], row[some] * width + right[some]
+    inside = (row >= 0) & (row < height) & (left < right)
+    start, stop = row[inside] * width + left[inside], row[inside] * width + right[inside]
     order = np.argsort(start, kind="stable")
     start, reach = start[order], np.maximum.accumulate(stop[order])
     first = np.append(True, start[1:] > reach[:-1])[: len(start)]

@@ -79,13 +79,13 @@ def write_without_small_regions(path: Path, labels: Bytes, smallest: float, rows
         for top in range(0, height, rows):
             strip = np.array(labels[top : top + rows], order="C")
             around = others.between((top - reach) * width, (top + rows + reach) * width)
-            for some in _portions(small.between(top * width, (top + rows) * width)):
-                length = some.stop - some.start
-                pixels = ranges(some.start, length)
+            for portion in _portions(small.between(top * width, (top + rows) * width)):
+                length = portion.stop - portion.start
+                pixels = ranges(portion.start, length)
                 value = _nearest(pixels, around, width, reach)
                 changed = value != IGNORE
                 strip.reshape(-1)[pixels[changed] - top * width] = value[changed]
-                regions.append(np.unique(np.repeat(some.region, length)[changed]))
+                regions.append(np.unique(np.repeat(portion.region, length)[changed]))
                 count += int(np.count_nonzero(changed))
             if (strip != IGNORE).any():
                 # 255 + 1 overflows to 0, which is how ignored pixels are stored.
@@ -125,9 +125,9 @@ def _nearest(pixels: Ints, tissue: _Stretches, width: int, reach: int) -> Bytes:
     for away in range(reach + 1):
         active = active[best[active] >= away**2]
         for down in sorted({-away, away}):
-            here, across = pixels[active] + down * width, column[active]
-            following = np.searchsorted(tissue.start, here, side="right")
-            left, right = np.maximum(here - (stop[following] - 1), 0), start[following] - here
+            target, across = pixels[active] + down * width, column[active]
+            following = np.searchsorted(tissue.start, target, side="right")
+            left, right = np.maximum(target - (stop[following] - 1), 0), start[following] - target
             # Not beyond the ends of the row.
             left, right = np.where(left > across, FAR, left), np.where(right >= width - across, FAR, right)
             by = np.minimum(np.minimum(left, right), reach + 1) ** 2 + away**2

@@ -103,10 +103,10 @@ def _first_turn(walk: Floats, travelled: Floats, sure: int, certain: int) -> int
 
     A tumour may line the cut as well as the surface: the knife's first corner counts, not a later one.
     """
-    here = slice(sure, certain + 1)
-    before = np.searchsorted(travelled, np.maximum(travelled[here] - TURN_UM, 0.0))
-    after = np.minimum(np.searchsorted(travelled, travelled[here] + TURN_UM), len(walk) - 1)
-    back, forth = walk[here] - walk[before], walk[after] - walk[here]
+    stretch = slice(sure, certain + 1)
+    before = np.searchsorted(travelled, np.maximum(travelled[stretch] - TURN_UM, 0.0))
+    after = np.minimum(np.searchsorted(travelled, travelled[stretch] + TURN_UM), len(walk) - 1)
+    back, forth = walk[stretch] - walk[before], walk[after] - walk[stretch]
     lengths = np.maximum(np.hypot(*back.T) * np.hypot(*forth.T), 1e-9)
     sharp = (back * forth).sum(axis=1) / lengths < np.cos(np.radians(SHARP_DEG))
     if not sharp.any():

@@ -64,9 +64,9 @@ def _crossings(rings: Iterable[Ring], top: int, bottom: int) -> Iterator[tuple[N
     stop = np.clip(np.ceil(edges[:, 3] - 0.5), top, bottom).astype(np.intp)
     edges, first, stop = edges[first < stop], first[first < stop], stop[first < stop]
     chunk = np.cumsum(stop - first) // CROSSINGS
-    for some in np.split(np.arange(len(edges)), np.flatnonzero(np.diff(chunk)) + 1):
-        rows = stop[some] - first[some]
-        which = np.repeat(some, rows)
+    for chunk_edges in np.split(np.arange(len(edges)), np.flatnonzero(np.diff(chunk)) + 1):
+        rows = stop[chunk_edges] - first[chunk_edges]
+        which = np.repeat(chunk_edges, rows)
         row = np.arange(len(which)) - np.repeat(np.cumsum(rows) - rows, rows) + first[which]
         x0, y0, x1, y1 = edges[which].T
         yield row, x0 + (row + 0.5 - y0) / (y1 - y0) * (x1 - x0)

@@ -105,11 +105,11 @@ def foreign_files(out: Path, what: str, names: Iterable[str]) -> RefusedError:
 
 def check_writable(folder: Path) -> None:
     """Refuse, before long work, a folder that nothing can be written to; a missing folder is not created."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
         raise DataError(
             f"cannot write to {folder}",
-            got="no permission" if there.is_dir() else f"{there} is no folder",
+            got="no permission" if existing.is_dir() else f"{existing} is no folder",
             hint="choose another --out, or change its permissions",
         )
 

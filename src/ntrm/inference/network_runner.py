@@ -95,7 +95,7 @@ class NetworkRunner:
         tall, wide = self._padded_size(height, width)
         if (tall, wide) != (height, width):
             batch = functional.pad(batch, (0, 0, 0, wide - width, 0, tall - height), value=GLASS)
-        out = _joined([*self._by_halves(batch, lambda some: self._run(some, coarse=coarse, graph=graph))])
+        out = _joined([*self._by_halves(batch, lambda chunk: self._run(chunk, coarse=coarse, graph=graph))])
         first = None if out.coarse is None else out.coarse[..., :height, :width]
         return Segmentation(out.final[..., :height, :width], first, out.graph)
 
@@ -106,16 +106,16 @@ class NetworkRunner:
         """``work`` on batch after batch; a batch that does not fit is tried again by halves."""
         start = 0
         while start < len(images):
-            some = images[start : start + self.batch]
-            done = self._attempt(some, work)
+            chunk = images[start : start + self.batch]
+            done = self._attempt(chunk, work)
             if done is None:
                 # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
-                self.batch = len(some) // 2
+                self.batch = len(chunk) // 2
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()
                 continue
             yield done
-            start += len(some)
+            start += len(chunk)
 
     def _attempt(self, images: Images, work: Callable[[Images], Result]) -> Result | None:
         """The result, or None where memory ran out and a smaller batch may do."""

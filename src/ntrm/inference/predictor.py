@@ -157,11 +157,11 @@ class Predictor(NetworkRunner):
         """Images of one padded size, batch by batch, with glass around them."""
         size = self._padded_size(*images[0].shape[:2])
 
-        def work(some: Sequence[Image]) -> list[Prediction]:
-            padded = np.full((len(some), *size, 3), GLASS, dtype=np.uint8)
-            for index, image in enumerate(some):
+        def work(chunk: Sequence[Image]) -> list[Prediction]:
+            padded = np.full((len(chunk), *size, 3), GLASS, dtype=np.uint8)
+            for index, image in enumerate(chunk):
                 padded[index, : image.shape[0], : image.shape[1]] = image
-            return self._unpack(self._run(torch.from_numpy(padded), coarse=coarse, graph=graph), some)
+            return self._unpack(self._run(torch.from_numpy(padded), coarse=coarse, graph=graph), chunk)
 
         return [prediction for batch in self._by_halves(images, work) for prediction in batch]
 

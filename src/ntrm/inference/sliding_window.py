@@ -138,31 +138,31 @@ def blended_blocks(
 
     start, done = (0, 0) if begin is None else (begin.first, begin.carry.top)
     while start < len(todo):
-        some, first = todo[start : start + predictor.batch], start
-        start += len(some)
-        tiles = np.stack([read(window) for window in some])
+        batch, first = todo[start : start + predictor.batch], start
+        start += len(batch)
+        tiles = np.stack([read(window) for window in batch])
         out = predictor.probabilities(tiles, coarse=coarse, graph=graphs is not None)
         maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
-        for row in _by_row(some):
-            top, following = some[row.start].top, first + row.stop
+        for row in _by_row(batch):
+            top, following = batch[row.start].top, first + row.stop
             if top < done:
                 continue
             if graphs is not None and out.graph is not None:
                 graphs(TissueGraph(*(values[row] for values in out.graph)))
-            for window, values in zip(some[row], maps[row], strict=True):
+            for window, values in zip(batch[row], maps[row], strict=True):
                 yield from blender.add(window, values)
             if following < len(todo) and todo[following].top != top:
                 yield from blender.finish_row()
-                yield RowEnd(blender.carry(), start if row.stop == len(some) else first)
+                yield RowEnd(blender.carry(), start if row.stop == len(batch) else first)
     yield from (blender or blend(predictor.config.classes)).finish()
 
 
 def _by_row(windows: Sequence[Window]) -> Iterator[slice]:
     """The slice of each row of windows."""
     start = 0
-    for _, some in groupby(windows, key=lambda window: window.top):
-        stop = start + len([*some])
+    for _, row in groupby(windows, key=lambda window: window.top):
+        stop = start + len([*row])
         yield slice(start, stop)
         start = stop
 

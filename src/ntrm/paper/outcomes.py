@@ -201,10 +201,10 @@ class Results:
 
 def dig(document: Document, path: Iterable[str]) -> float | None:
     """A number deep in a document; None where it, or anything on the way, is missing."""
-    here: Any = document
+    value: Any = document
     for key in path:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return None if here is None or isinstance(here, Mapping) else float(here)
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return None if value is None or isinstance(value, Mapping) else float(value)
 
 
 def _start_again(path: Path) -> str:

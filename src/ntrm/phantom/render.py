@@ -281,11 +281,11 @@ def _hollow_out(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
     scene, window = pixels.scene, pixels.window
     for name, (dye, _) in HOLLOWS.items():
         if pixels.has(name):
-            here = np.nonzero(scene.table[name][pixels.tissue])
-            slow = (noise.over(window)[here] for noise in (scene.slow.eosin, scene.slow.bend, scene.slow.patch))
-            kept = dye(Spots(scene.seed, pixels.y_um[here], pixels.x_um[here], *slow), window.mpp)
-            eosin[here] *= kept
-            haematoxylin[here] *= kept
+            stained = np.nonzero(scene.table[name][pixels.tissue])
+            slow = (noise.over(window)[stained] for noise in (scene.slow.eosin, scene.slow.bend, scene.slow.patch))
+            kept = dye(Spots(scene.seed, pixels.y_um[stained], pixels.x_um[stained], *slow), window.mpp)
+            eosin[stained] *= kept
+            haematoxylin[stained] *= kept
 
 
 def expose(picture: Field, mpp: float, seed: int, artefacts: Artefacts) -> NDArray[np.uint8]:

@@ -92,8 +92,8 @@ class Scheduler:
 
     def _start_workers(self) -> None:
         wanted = min(self.workers, len(self._waiting) + len(self._working))
-        there = len(self._free) + len(self._starting) + len(self._working)
-        for _ in range(wanted - there if self._misses < MISSES else 0):
+        workers = len(self._free) + len(self._starting) + len(self._working)
+        for _ in range(wanted - workers if self._misses < MISSES else 0):
             worker, job = self.pool.start()
             self._starting[job] = worker
 

@@ -87,8 +87,8 @@ def _graph(title: str, nodes: Sequence[Circle], **edges: Sequence[object]) -> Gr
 
 def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[str], cancers: set[str]) -> Graph:
     """Who borders on whom; edges of cancers stand out. ``order`` are all classes, which gives the circles theirs."""
-    here = {node.name for node in nodes} | {name for edge in edges for name in (edge.source, edge.target)}
-    at = ellipse([name for name in (OUTSIDE, *order) if name in here])
+    present = {node.name for node in nodes} | {name for edge in edges for name in (edge.source, edge.target)}
+    at = ellipse([name for name in (OUTSIDE, *order) if name in present])
     longest = max((edge.boundary_mm for edge in edges), default=0.0)
     lines = [
         {
@@ -128,8 +128,8 @@ def network_graph(network: Network, order: Sequence[str]) -> Graph:
     relations = strongest(network, len(network.names) ** 2)
     most = relations[0][2] if relations else 0.0
     shown = [relation for relation in relations if relation[2] >= LEAST_SHOWN * most]
-    here = {name for relation in shown for name in relation[:2]}
-    at = ellipse([name for name in order if name in here])
+    present = {name for relation in shown for name in relation[:2]}
+    at = ellipse([name for name in order if name in present])
     arrows = [
         _arrow(at[sender], at[receiver], 0.45 * width_of(value, most), f"{sender} → {receiver}: attention {value:.3f}")
         for sender, receiver, value, _ in shown

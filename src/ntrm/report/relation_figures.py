@@ -129,7 +129,7 @@ def _draw_graph(sheet: Sheet, trace: RelationTrace, top: float) -> None:
     }
     for number, (title, values) in enumerate(tables.items()):
         _heat(sheet.axes(right + number * (_HEAT + 0.75), upper + 0.3, _HEAT, _HEAT), trace, values, title)
-    absent = [name for name, here in zip(trace.schema.names, trace.graph.presence, strict=True) if not here]
+    absent = [name for name, present in zip(trace.schema.names, trace.graph.presence, strict=True) if not present]
     sheet.text(right, below, f"absent: {', '.join(absent)}" if absent else "every tissue is present", 8, color=FAINT)
 
 

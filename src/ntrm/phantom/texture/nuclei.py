@@ -206,11 +206,11 @@ def _room(scene: Scene, sites: _Sites) -> Field:
     patch = scene.slow.patch.at(sites.y_um[nest], sites.x_um[nest])
     room[nest] -= _SEPTUM_THINNING * lobules[nest] * septum(patch, NEST_SEPTUM)
     for name, (_, allowed) in HOLLOWS.items():
-        here = scene.table[name][sites.tissue] > 0
-        if here.any():
-            y, x = sites.y_um[here], sites.x_um[here]
+        in_tissue = scene.table[name][sites.tissue] > 0
+        if in_tissue.any():
+            y, x = sites.y_um[in_tissue], sites.x_um[in_tissue]
             slow = (noise.at(y, x) for noise in (scene.slow.eosin, scene.slow.bend, scene.slow.patch))
-            room[here] = allowed(Spots(scene.seed, y, x, *slow))
+            room[in_tissue] = allowed(Spots(scene.seed, y, x, *slow))
     return room
 
 
@@ -218,9 +218,9 @@ def _palisade(scene: Scene, sites: _Sites) -> Field:
     """How much a site belongs to the row of upright cells on the border to the dermis."""
     amount = scene.table["palisade"][sites.tissue]
     out = np.zeros_like(amount)
-    some = (amount > 0) & ~_DERMAL[sites.tissue]
-    near = scene.geometry.dermis_near.at(sites.y_um[some], sites.x_um[some])
-    out[some] = amount[some] * np.clip(3.0 * near, 0.0, 1.0)
+    epithelial = (amount > 0) & ~_DERMAL[sites.tissue]
+    near = scene.geometry.dermis_near.at(sites.y_um[epithelial], sites.x_um[epithelial])
+    out[epithelial] = amount[epithelial] * np.clip(3.0 * near, 0.0, 1.0)
     return out
 
 

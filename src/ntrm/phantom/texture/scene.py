@@ -80,8 +80,9 @@ class CoarseMap:
 
     def uphill_at(self, y_um: Positions, x_um: Positions) -> Points:
         """Direction (radians, from x towards y) in which the values grow at points."""
-        here = [(y_um, x_um + s) for s in (-self.mpp, self.mpp)] + [(y_um + s, x_um) for s in (-self.mpp, self.mpp)]
-        left, right, above, below = (self.at(y, x).astype(np.float64) for y, x in here)
+        steps = (-self.mpp, self.mpp)
+        neighbours = [*((y_um, x_um + step) for step in steps), *((y_um + step, x_um) for step in steps)]
+        left, right, above, below = (self.at(y, x).astype(np.float64) for y, x in neighbours)
         return np.arctan2(below - above, right - left)
 
 
@@ -311,9 +312,9 @@ class Scene:
         row, column = np.clip(y_um * (1 / self.mpp), 0, height - 1), np.clip(x_um * (1 / self.mpp), 0, width - 1)
         tissue = np.asarray(self.mask[row.astype(np.intp), column.astype(np.intp)])
         fatty = self.geometry.fatty.at(y_um, x_um) if fatty is None else fatty
-        here = np.nonzero((fatty > 0.02) & (fatty < 0.98) & _FAT_OR_CONNECTIVE[tissue])
-        if here[0].size:
-            tissue[here] = self._by_fat_cell(tissue[here], y_um[here], x_um[here])
+        mixed = np.nonzero((fatty > 0.02) & (fatty < 0.98) & _FAT_OR_CONNECTIVE[tissue])
+        if mixed[0].size:
+            tissue[mixed] = self._by_fat_cell(tissue[mixed], y_um[mixed], x_um[mixed])
         return tissue
 
     def _by_fat_cell(self, tissue: Mask, y_um: Positions, x_um: Positions) -> Mask:

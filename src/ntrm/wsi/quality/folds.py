@@ -99,10 +99,10 @@ def _contrast(logs: Floats, hue: Floats, flanks: _Shift, hues: _Shift, number: i
     contrast = np.full(logs.shape, CONTRAST[0], dtype=np.float32)
     for flank in FLANKS_UM:
         down, right = _offset(number, 0.0, flank, scale)
-        here = logs - np.maximum(flanks(down, right), flanks(-down, -right))
+        ridge = logs - np.maximum(flanks(down, right), flanks(-down, -right))
         # What is bluer than both sides is no denser, either.
-        here *= (hue <= np.maximum(hues(down, right), hues(-down, -right))) | (here < 0)
-        np.maximum(contrast, here, out=contrast)
+        ridge *= (hue <= np.maximum(hues(down, right), hues(-down, -right))) | (ridge < 0)
+        np.maximum(contrast, ridge, out=contrast)
     return np.minimum(contrast, CONTRAST[1], out=contrast)
 
 

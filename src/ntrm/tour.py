@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ntrm.core.io import check_folder, foreign_files, write_json
@@ -43,15 +43,7 @@ class TourResult:
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""
-        return {
-            "page": str(self.page),
-            "dataset": str(self.dataset),
-            "sections": self.sections,
-            "faults": self.faults,
-            "scored": self.scored,
-            "iou": self.iou,
-            "results": str(self.results),
-        }
+        return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "results")}}
 
 
 def tour(

@@ -41,9 +41,7 @@ class ImportFailure:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        values = {key: getattr(self.error, key) for key in ("what", "got", "expected", "hint")}
-        texts = {key: None if value is None else str(value) for key, value in values.items()}
-        return {"slide": self.slide, "annotations": self.annotations, **texts}
+        return {"slide": self.slide, "annotations": self.annotations, **self.error.texts()}
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,7 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys
     text = json.dumps(settings_to(settings_of(out, model))) + "\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     monkeypatch.setattr(worker, "_listen", lambda _: None)
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)  # tests that follow must stay interruptible
     assert worker.main() == RefusedError.exit_code
     assert "no results" in json.loads(capsys.readouterr().out)["refused"]["what"]
 

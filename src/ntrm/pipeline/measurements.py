@@ -81,7 +81,7 @@ def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema
     outline = trace_thinned(thinned, stride, schema, resolution)
     graph, cancers = graph_of(own.table, schema), cancers_of(own.table, schema)
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
-    present = [finding.name for finding in cancers if finding.present]
+    present = [each.name for each in cancers if each.present]
     findings = measurements(own, outline, schema, touches_edge=cut_off, present=present)
     every = (findings.orientation, findings.clearance.deep, findings.clearance.lateral, findings.depth)
     return PieceFindings(
@@ -89,7 +89,7 @@ def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema
         window=window,
         touches_edge=cut_off,
         areas_mm2=class_areas(own, schema),
-        measured={name: one.shifted(window.top, window.left) for name, one in zip(MEASUREMENTS, every, strict=True)},
+        measured={name: each.shifted(window.top, window.left) for name, each in zip(MEASUREMENTS, every, strict=True)},
         cancers=cancers,
         graph=graph,
         text=(*graph.sentences(), *measurement_sentences(findings)),
@@ -189,7 +189,7 @@ def piece_row(slide_id: str, findings: PieceFindings, *, grid: SlideGrid, schema
     for name in MEASUREMENTS:
         unit = "deg" if name == "orientation" else "mm"
         row |= {f"{name}_{unit}": findings.measured[name].value, f"{name}_reason": findings.measured[name].reason}
-    cancers = {finding.name: finding.as_dict() for finding in findings.cancers}
+    cancers = {each.name: each.as_dict() for each in findings.cancers}
     return {**row, **_by_class(findings.areas_mm2, schema), **_cancers(cancers)}
 
 

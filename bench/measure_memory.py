@@ -26,7 +26,7 @@ from ntrm.analysis.polygons import polygons
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.inference.mask_store import DiskArray
-from ntrm.pipeline.measurements import graph_document, measure_pieces, scan_slide
+from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
 MPP, COARSE = Resolution.square(0.5), Resolution.square(16.0)
@@ -98,7 +98,7 @@ def study(labels: DiskArray, confidence: DiskArray) -> dict[str, tuple[float, fl
     before = _resident()
     regions, scanned = watched(lambda: scan_slide(*maps, pieces, schema=SKIN, resolution=MPP), before)
     (found,), measured = watched(lambda: [*measure_pieces(regions, pieces, schema=SKIN)], before)
-    _, document = watched(lambda: graph_document(found), before)
+    _, document = watched(found.graph.as_node_link, before)
     count, outlined = watched(lambda: sum(1 for _ in polygons(regions)), before)
     return {
         f"find {len(found.graph.regions)} regions": scanned,

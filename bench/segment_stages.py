@@ -33,6 +33,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.base import Segmentation
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
+from ntrm.results.paths import table_file
 
 MPP, TILE, BATCH, ANSWERS = 0.5, 512, 16, 48
 
@@ -77,7 +78,7 @@ def study(folder: Path, side: int, sections: int, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     with mock.patch.object(Predictor, "probabilities", answers):
         whole, stages = segment_speed.whole(segmenter, folder / "slide.tif")
-    regions = len((folder / "out" / "regions.csv").read_text(encoding="utf-8").splitlines()) - 1
+    regions = len((folder / "out" / table_file("regions")).read_text(encoding="utf-8").splitlines()) - 1
     threads = sum(stages[name].processor for name in stages if name not in ("network", "files"))
     return {
         "side": side,

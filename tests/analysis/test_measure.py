@@ -144,8 +144,8 @@ def test_measurements_are_checked_and_carry_unit_and_purpose():
         Measured("depth", float("nan"))
     moved = Measured("depth", 1.5, line=((1, 2), (3, 4))).shifted(10, 20)
     assert moved.line == ((11, 22), (13, 24))
-    assert moved.as_dict()["unit"] == "mm"
-    assert moved.as_dict()["purpose"] == PURPOSE
+    assert moved.record().unit == "mm"
+    assert moved.record().purpose == PURPOSE
 
 
 def far_off(found, true, tolerance):

@@ -46,13 +46,13 @@ def task(tmp_path, random):
 
 def test_a_worker_does_what_the_command_does(tmp_path, orders, task):
     worker = SlideWorker(orders)
-    identity = worker.ready()
+    run = worker.ready()
     assert worker.segment(task, 0.0).status == "done"
     assert worker.segment(task, 0.0).status == "kept"
     table = tmp_path / "list.csv"
     table.write_text("slide,age\nin/a.tif,7\n")
     single = segment_slides(table, out=tmp_path / "single", model=orders.model, device="cpu", batch=2)
-    assert identity.as_dict() == single.identity
+    assert run.identity() == single.identity
     assert fingerprints(tmp_path / "out" / "a") == fingerprints(tmp_path / "single" / "a")
 
 

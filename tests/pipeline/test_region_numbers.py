@@ -23,7 +23,7 @@ from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.export.geojson import write_geojson
 from ntrm.inference.mask_store import DiskArray
-from ntrm.pipeline.measurements import region_rows, rest_document, scan_slide
+from ntrm.pipeline.measurements import region_rows, rest_graph, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
 FOUR = ndimage.generate_binary_structure(2, 1)
@@ -63,8 +63,8 @@ def node_link(regions, pieces):
     """The graphs of all pieces and of what lies outside them, as one."""
     tables = [regions.table.of_piece(piece) for piece in range(1, int(pieces.max()) + 1)]
     graphs = [graph_of(table, SKIN).as_node_link() for table in tables]
-    rest = rest_document(regions.table, SKIN)
-    graphs += [] if rest is None else [rest["graph"]]
+    rest = rest_graph(regions.table, SKIN)
+    graphs += [] if rest is None else [rest]
     nodes = {node["number"]: node for graph in graphs for node in graph["nodes"] if node["kind"] == "region"}
     edges = [edge for graph in graphs for edge in graph["edges"] if edge["kind"] == "contact"]
     return nodes, edges
@@ -92,7 +92,7 @@ def test_regions_are_the_same_everywhere_and_those_of_scipy(tmp_path_factory, ma
                 mask = np.asarray(stored[:])
         confidence = (np.arange(mask.size) % 256).astype(np.uint8).reshape(mask.shape)
         regions = scan_slide(mask, confidence, whole, schema=SKIN, resolution=MPP)
-        rows = region_rows("s", regions.table, grid=SimpleNamespace(to_level0=(1, 1)), schema=SKIN)
+        rows = [*region_rows("s", regions.table, grid=SimpleNamespace(to_level0=(1, 1)), schema=SKIN)]
         written = write_geojson(folder / "r.geojson", regions, SKIN)
     finally:
         engine.STRIP_PIXELS, runs.STRIP_RUNS, polygon_engine.CORNERS = kept

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from ntrm.core.errors import RefusedError
-from ntrm.pipeline.options import Identity
 from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Scheduler, Task, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome
+from ntrm.results.run import Run
 from ntrm.results.slide_state import remembered
 from ntrm.wsi.inputs import SlideInput
 
-IDENTITY = Identity({"name": "m"}, {}, ("EPI",))
+RUN = Run(model={"name": "m"}, options={}, classes=("EPI",))
 
 
 @dataclass
@@ -63,7 +63,7 @@ class FakePool:
         if fate == "refuse":
             raise RefusedError("holds results of another run")
         if job[0] == "start":
-            return IDENTITY
+            return RUN
         if fate == "bug":
             return Outcome(job[1], "failed", "unexpected ValueError: strange", unexpected=True)
         return Outcome(job[1], fate)
@@ -92,7 +92,7 @@ def test_every_slide_is_done_once_by_no_more_workers_than_asked_for(tmp_path, ra
     assert Counter(each.slide_id for each in outcomes) == Counter(f"s{n}" for n in range(20))
     assert Counter(name for name, _, _ in pool.given) == Counter(f"s{n}" for n in range(20))
     assert pool.most <= 3
-    assert scheduler.identity is IDENTITY
+    assert scheduler.made_with is RUN
     assert {patience for _, _, patience in pool.given} == {0.0}
 
 
@@ -117,9 +117,9 @@ def test_a_slide_that_costs_every_worker_fails_and_the_others_go_on(tmp_path, ra
     workers = [worker for name, worker, _ in pool.given if name == "s2"]
     assert len(set(workers)) == len(workers) == times
     (failed,) = [each for each in outcomes if each.status == "failed"]
-    document = remembered(tmp_path / "out" / "s2")
-    assert document["tables"]["slides"][0]["reason"] == failed.reason
-    assert document["covariates"] == {"age": "7"}
+    state = remembered(tmp_path / "out" / "s2")
+    assert state.row["reason"] == failed.reason
+    assert state.covariates == {"age": "7"}
 
 
 def test_a_busy_slide_is_asked_for_once_more_after_all_others(tmp_path, random):

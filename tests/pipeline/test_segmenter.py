@@ -148,7 +148,7 @@ def test_a_failure_is_not_written_over_the_work_of_another_process(tmp_path):
         remember_failure(folder, "a", "too late", {})
         assert remembered(folder) is None
     remember_failure(folder, "a", "in time", {})
-    assert remembered(folder)["tables"]["slides"][0]["reason"] == "in time"
+    assert remembered(folder).row["reason"] == "in time"
 
 
 STOPPED = """

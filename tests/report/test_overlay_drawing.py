@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,11 +7,12 @@ import pytest
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.report.overlay_drawing import Box, Frame, annotated, font_size, line_marks, piece_badges, scale_bar, ticks
+from ntrm.results import documents
 from ntrm.results.documents import Measure
 
 
 def measured(key, line, value=1.0):
-    return Measure(key, value, "mm", "", line)
+    return key, Measure(value, "mm", "", line)
 
 
 def test_scale_bars_are_round_and_true(random):
@@ -37,8 +39,8 @@ def test_lines_lie_where_they_were_measured(random):
 def test_what_has_no_value_no_line_or_no_length_is_not_drawn():
     frame = Frame(100.0, 100.0, 1.0, 1.0, 10.0)
     line = ((1.0, 2.0), (3.0, 4.0))
-    absent = Measure("deep_clearance", None, "mm", "fragmented", None)
-    pointless = Measure("lateral_clearance", 1.0, "mm", "", None)
+    absent = ("deep_clearance", Measure(None, "mm", "fragmented", None))
+    pointless = ("lateral_clearance", Measure(1.0, "mm", "", None))
     assert line_marks([absent, pointless, measured("orientation", line)], frame) == []
 
 
@@ -78,9 +80,9 @@ def test_ticks_stand_across_the_ends(random):
 
 def test_numbers_of_pieces_only_where_there_are_several_and_always_in_sight(random):
     frame = Frame(200.0, 100.0, 1.0, 1.0, 10.0)
-    corners = {number: tuple(int(v) for v in random.integers(-20, 400, 2)) for number in range(1, 6)}
-    assert piece_badges({1: corners[1]}, frame) == []
-    badges = piece_badges(corners, frame)
+    pieces = [piece(number, None, box=(*random.integers(-20, 400, 2), 1, 1)) for number in range(1, 6)]
+    assert piece_badges(pieces[:1], frame) == []
+    badges = piece_badges(pieces, frame)
     assert [badge.text for badge in badges] == ["1", "2", "3", "4", "5"]
     for badge in badges:
         assert badge.radius <= badge.centre[0] <= 200 - badge.radius
@@ -96,13 +98,8 @@ GREY = 128
 
 
 def piece(number, line, value=1.0, box=(0, 0, 10, 10)):
-    measured = {"value": value, "unit": "mm", "reason": "", "line_px": line}
-    keys = ("top", "left", "height", "width")
-    return {
-        "number": number,
-        "mask_box_px": dict(zip(keys, box, strict=True)),
-        "measurements": {"deep_clearance": measured},
-    }
+    measurements = dict([measured("deep_clearance", line, value)])
+    return SimpleNamespace(number=number, mask_box_px=documents.Box(*box), measurements=measurements)
 
 
 def plain(height=600, width=900):

@@ -1,4 +1,5 @@
 from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_a_large_mask_is_sampled_from_a_coarser_level(results, random):
         writer.write(labels[::2, ::2], subfiletype=1, **common)
         writer.write(labels[::4, ::4], subfiletype=1, **common)
     slide = read_slide(folder)
-    object.__setattr__(slide, "shape", labels.shape)
+    slide = replace(slide, grid=replace(slide.grid, height=labels.shape[0], width=labels.shape[1]))
     shown = read_pictures(folder, slide).labels
     assert max(shown.shape) == SIDE
     rows, columns = (
@@ -126,7 +127,8 @@ def test_a_mask_of_another_size_or_of_other_classes_is_refused(results):
     (folder / "mask.ome.tif").write_bytes((results / "two" / "mask.ome.tif").read_bytes())
     with pytest.raises(DataError, match=r"cannot read mask\.ome\.tif"):
         read_pictures(folder, slide)
-    object.__setattr__(slide, "classes", tuple(f"T{k}" for k in range(300)))
-    object.__setattr__(slide, "shape", tifffile.imread(folder / "mask.ome.tif", key=0).shape)
+    height, width = tifffile.imread(folder / "mask.ome.tif", key=0).shape
+    grid = replace(slide.grid, height=height, width=width)
+    slide = replace(slide, classes=tuple(f"T{k}" for k in range(300)), grid=grid)
     with pytest.raises(DataError, match="other classes"):
         read_pictures(folder, slide)

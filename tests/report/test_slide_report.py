@@ -155,7 +155,7 @@ def test_hostile_names_and_texts_stay_texts(results):
         it["model"]["name"] = HOSTILE
         it["options"][HOSTILE] = HOSTILE
         it["grid"]["slide"]["reader"] = HOSTILE
-        it["pieces"][0]["measurements"]["deep_clearance"] = {"value": None, "unit": "mm", "reason": HOSTILE}
+        it["pieces"][0]["measurements"]["deep_clearance"].update(value=None, reason=HOSTILE, line_px=None)
 
     change(folder / "summary.json", spoil)
 

@@ -107,5 +107,5 @@ def test_other_folders_are_refused(tmp_path, results):
     with pytest.raises(DataError, match="holds no results"):
         read_cohort(tmp_path)
     (results / "run.json").write_text("{}")
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match="holds no results"):
         read_cohort(results)

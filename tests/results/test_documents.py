@@ -3,7 +3,7 @@ import pytest
 from tests.report.segmented import change, document, network_relations
 
 from ntrm.core.errors import DataError
-from ntrm.results.documents import read_slide
+from ntrm.results.documents import read_slide, read_summary
 
 
 def test_everything_is_read_as_it_stands(results):
@@ -12,16 +12,24 @@ def test_everything_is_read_as_it_stands(results):
         summary, graph = document(results / name / "summary.json"), document(results / name / "graph.json")
         assert slide.slide_id == name
         assert slide.areas_mm2 == summary["areas_mm2"]
-        assert slide.fractions == summary["tissue_fractions"]
-        assert slide.shape == (summary["grid"]["height"], summary["grid"]["width"])
+        assert slide.tissue_fractions == summary["tissue_fractions"]
+        assert (slide.grid.height, slide.grid.width) == (summary["grid"]["height"], summary["grid"]["width"])
         assert [piece.number for piece in slide.pieces] == list(range(1, count + 1))
-        for piece, told, drawn in zip(slide.pieces, summary["pieces"], graph["pieces"], strict=True):
-            assert {each.key: each.value for each in piece.measures} == {
+        for piece, told, own, drawn in zip(slide.pieces, summary["pieces"], slide.graphs, graph["pieces"], strict=True):
+            assert {key: each.value for key, each in piece.measurements.items()} == {
                 key: each["value"] for key, each in told["measurements"].items()
             }
-            assert list(piece.text) == drawn["text"]
+            assert list(own.text) == drawn["text"]
             boundaries = [edge for edge in drawn["graph"]["edges"] if edge["kind"] == "boundary"]
-            assert [edge.boundary_mm for edge in piece.edges] == [edge["boundary_mm"] for edge in boundaries]
+            assert [edge.boundary_mm for edge in own.edges] == [edge["boundary_mm"] for edge in boundaries]
+
+
+def test_what_was_read_is_written_as_it_stood(results, tmp_path):
+    for name in ("one", "two"):
+        read_summary(results / name).write(tmp_path)
+        again, before = document(tmp_path / "summary.json"), document(results / name / "summary.json")
+        assert again == before
+        assert [*again] == [*before]
 
 
 def test_confidence_is_weighted_by_area(results):
@@ -51,7 +59,7 @@ def test_the_networks_relations_are_optional_and_checked(results):
     assert network.windows == 7
     assert [list(row) for row in network.attention] == relations["attention"]
     change(folder / "graph.json", lambda it: it["network"]["attention"].pop())
-    with pytest.raises(DataError, match="are not what ntrm segment writes"):
+    with pytest.raises(DataError, match=r"graph.json is not what ntrm segment writes"):
         read_slide(folder)
 
 

@@ -4,28 +4,28 @@ import pytest
 
 from ntrm.core.errors import DataError
 from ntrm.results.paths import DONE, FAILED, HIDDEN
-from ntrm.results.slide_state import finished, remember, remember_failure, remembered
+from ntrm.results.slide_state import Plan, SlideState, finished, remember, remember_failure, remembered
 
-TABLES = {"slides": [{"slide_id": "a", "status": "done"}], "regions": [{"tissue": "EPI"}]}
-PLAN = {"slide_id": "a", "mpp": [0.5, 0.5]}
+TABLES = {"slides": ({"slide_id": "a", "status": "done"},), "regions": ({"tissue": "EPI"},)}
+STATE = SlideState(Plan("a", "f00", (0.5, 0.5), None), {"age": "54"}, TABLES)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    remember(tmp_path / "a", PLAN, TABLES, {"age": "54"})
+    remember(tmp_path / "a", STATE)
     return tmp_path / "a"
 
 
 def test_results_and_failures_are_remembered(folder, tmp_path):
-    document = {"plan": PLAN, "covariates": {"age": "54"}, "tables": TABLES}
-    assert finished(folder) == remembered(folder) == document
+    assert finished(folder) == remembered(folder) == STATE
+    assert STATE.row is TABLES["slides"][0]
     assert finished(tmp_path) is remembered(tmp_path) is None
     remember_failure(folder, "a", "the disk was full", {"age": "55"})
     row = {"slide_id": "a", "status": "failed", "reason": "the disk was full"}
-    assert remembered(folder) == {"covariates": {"age": "55"}, "tables": {"slides": [row]}}
-    assert finished(folder) == document
-    remember(folder, PLAN, TABLES, {"age": "54"})
-    assert remembered(folder) == document
+    assert remembered(folder) == SlideState(None, {"age": "55"}, {"slides": (row,)})
+    assert finished(folder) == STATE
+    remember(folder, STATE)
+    assert remembered(folder) == STATE
 
 
 WRONG = ({}, {"plan": 3}, {"covariates": []}, {"tables": {}}, {"tables": {"slides": []}}, {"tables": {"slides": [3]}})

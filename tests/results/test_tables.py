@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.results.paths import RUN
+from ntrm.results.run import Run
 from ntrm.results.tables import COLUMNS, FOOT, read_results, write_tables
 
 DONE = {"slide_id": "a", "status": "done", "pieces": 2, "tissue_area_mm2": 1 / 3, "area_BCC_mm2": 0.25, "age": "007"}
@@ -14,11 +15,16 @@ FAILED = {"slide_id": "1e5", "status": "failed", "reason": 'it said "no", twice\
 PIECES = [{"slide_id": "a", "piece": k, "touches_edge": k == 1, "orientation_reason": None} for k in (1, 2)]
 
 
+def write_run(out, *covariates):
+    run = Run(model={"name": "m"}, options={}, classes=("BCC",), covariates=covariates)
+    (out / RUN).write_text(json.dumps(run.as_dict()))
+
+
 @pytest.fixture
 def out(tmp_path):
     documents = [{"slides": [FAILED]}, {"slides": [DONE], "pieces": PIECES}]
     write_tables(tmp_path, documents, ["age", "weight"])
-    (tmp_path / RUN).write_text(json.dumps({"covariates": ["age", "weight"], "model": {"name": "m"}}))
+    write_run(tmp_path, "age", "weight")
     return tmp_path
 
 
@@ -73,7 +79,7 @@ def test_texts_from_outside_are_no_formulas_and_read_results_gives_them_back(tmp
     slides = [{"slide_id": "a", "status": "failed", "reason": "-\rno", "@who": FORMULA, "shift": "-2.5", **model}]
     regions = [{"slide_id": "a", "piece": 1, "tissue": "-other", "area_mm2": -0.5, "@who": FORMULA, **model}]
     write_tables(tmp_path, [{"slides": slides, "regions": regions}], ["@who", "shift"])
-    (tmp_path / RUN).write_text(json.dumps({"covariates": ["@who", "shift"]}))
+    write_run(tmp_path, "@who", "shift")
     for name in COLUMNS:
         with (tmp_path / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
             cells = [cell for row in csv.reader(stream) for cell in row if cell[:1] in ("=", "+", "-", "@")]
@@ -92,7 +98,7 @@ def test_any_text_comes_back_and_no_cell_begins_another_row(tmp_path_factory, te
     out = tmp_path_factory.mktemp("results")
     row = {"slide_id": "a", "status": text, "reason": text, "model_name": text, "note": f"x{text}"}
     write_tables(out, [{"slides": [row, {"slide_id": "b", "note": "y"}]}], ["note"])
-    (out / RUN).write_text(json.dumps({"covariates": ["note"]}))
+    write_run(out, "note")
     first, second = read_results(out).slides
     assert {key: first[key] for key in row} == row
     assert (second["slide_id"], second["note"]) == ("b", "y")
@@ -101,12 +107,12 @@ def test_any_text_comes_back_and_no_cell_begins_another_row(tmp_path_factory, te
 @pytest.mark.parametrize("codes", [["007", "8"], ["1_2", "1_3"], ["٣"], ["true", "yes"], ["+5"], ["1.", "2"]])
 def test_codes_of_the_user_stay_texts(tmp_path, codes):
     write_tables(tmp_path, [{"slides": [{"slide_id": str(k), "code": code}]} for k, code in enumerate(codes)], ["code"])
-    (tmp_path / RUN).write_text(json.dumps({"covariates": ["code"]}))
+    write_run(tmp_path, "code")
     assert read_results(tmp_path).slides.column("code") == codes
 
 
 def test_a_class_that_is_called_like_a_number_keeps_its_name(tmp_path):
     write_tables(tmp_path, [{"regions": [{"slide_id": "a", "tissue": "1", "area_mm2": 2}]}], [])
-    (tmp_path / RUN).write_text("{}")
+    write_run(tmp_path)
     (region,) = read_results(tmp_path).regions
     assert (region["tissue"], region["area_mm2"]) == ("1", 2)

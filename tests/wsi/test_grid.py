@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -136,7 +137,7 @@ def test_no_resolution_is_ever_guessed(tmp_path, random):
     with pytest.raises(RefusedError, match="not credible") as caught:
         SlideGrid(absurd, 6.7)
     assert "352.8" in caught.value.got
-    assert SlideGrid(absurd, 6.7, Resolution(6.7, 6.7)).as_dict()["slide_mpp_from"] == "given"
+    assert SlideGrid(absurd, 6.7, Resolution(6.7, 6.7)).record().slide_mpp_from == "given"
 
 
 def test_what_is_given_counts_before_what_the_file_says(tmp_path, random):
@@ -178,7 +179,7 @@ def test_slides_in_strips_are_read_in_whole_rows(tmp_path, random, monkeypatch):
 
 def test_the_record_is_plain_json(tmp_path, random):
     grid = SlideGrid(open_slide(making.write_ome(tmp_path / "a", making.tissue(random, 99, 130))), 1.34)
-    record = json.loads(json.dumps(grid.as_dict(), allow_nan=False))
+    record = json.loads(json.dumps(asdict(grid.record()), allow_nan=False))
     assert record["mpp"] == pytest.approx([1.34, 1.34])
     assert record["to_level0"] == pytest.approx([2.68, 2.68, 0, 0])
     assert record["slide"]["reader"] == "tifffile"

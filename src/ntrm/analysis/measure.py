@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import ndimage
@@ -34,8 +33,8 @@ from ntrm.analysis.runs import Floats, Ints, Where
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
+from ntrm.results.documents import PURPOSE, Measure
 
-PURPOSE = "for research, not for diagnosis"
 UNITS = ("mm", "degrees")
 INVASIVE = ("BCC", "SCC")
 DEEP, LATERAL = "deep clearance", "lateral clearance"
@@ -86,10 +85,9 @@ class Measured:
             return f"{self.name}: not assessed ({self.reason})"
         return f"{self.name}: {self.value:.2f} mm" if self.unit == "mm" else f"{self.name}: {self.value:.0f}°"
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        line = None if self.line is None else [list(point) for point in self.line]
-        return {"value": self.value, "unit": self.unit, "reason": self.reason, "line_px": line, "purpose": PURPOSE}
+    def record(self) -> Measure:
+        """For ``summary.json``."""
+        return Measure(self.value, self.unit, self.reason, self.line)
 
 
 @dataclass(frozen=True)

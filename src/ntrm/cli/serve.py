@@ -138,6 +138,7 @@ def demo(
 
     Example: ntrm demo --out demo
     """
+    from ntrm.results.paths import INDEX
     from ntrm.tour import tour
 
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
@@ -146,7 +147,7 @@ def demo(
         to.print(f"{result.sections} sections drawn and checked, {result.faults} faults found.", markup=False)
         to.print(f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}", markup=False)
         to.print(f"the dataset: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
-        reports = (result.results / "index.html").resolve().as_uri()
+        reports = (result.results / INDEX).resolve().as_uri()
         to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
 
     console.result(result.as_dict(), show)

@@ -101,17 +101,17 @@ def segment_slides(
             with closing(ReaderPool(len(tasks))) as readers:
                 segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, open_slide=readers.open)
                 segmenter.claim(covariates)
-                outcomes, identity = _one_by_one(segmenter, tasks, progress), segmenter.identity
+                outcomes, run = _one_by_one(segmenter, tasks, progress), segmenter.run
         else:
             from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
 
             # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
             name = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
             orders = Orders(name, folder, chosen, device, batch, tuple(covariates))
-            outcomes, identity = segment_on_ray(tasks, orders, workers=workers, progress=progress)
-        tabulate(folder, identity, covariates, report=chosen.report)
+            outcomes, run = segment_on_ray(tasks, orders, workers=workers, progress=progress)
+        tabulate(folder, run, covariates, report=chosen.report)
     notes = _notes(slides, ids, names=pseudonymise is None)
-    return Segmented(folder, tuple(outcomes), identity.as_dict(), notes)
+    return Segmented(folder, tuple(outcomes), run.identity(), notes)
 
 
 def _chosen(options: Options | None, choices: Mapping[str, Any]) -> Options:

@@ -1,23 +1,16 @@
-"""Options of a segmentation; a folder of results holds those of one model and one set of options only."""
+"""Options of a segmentation, and the run that they make with a model."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, check_number
-from ntrm.core.io import remove_partials, write_json
+from ntrm.core.errors import check_number
 from ntrm.evaluation.loaded_model import LoadedModel
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
-from ntrm.results.paths import RUN
-from ntrm.version import __version__
+from ntrm.results.run import Run
 
-FORMAT = "ntrm-results/1"
-PURPOSE = "for research, not for diagnosis"
 MOST_AREA_UM2 = 20_000.0
 """Larger regions are not small: ten times the stray spot of tumour that is not measured."""
 
@@ -64,103 +57,15 @@ class Options:
         return Stitching(window) if self.overlap is None else Stitching(window, self.overlap)
 
 
-@dataclass(frozen=True, eq=False)
-class Identity:
-    """Model, program and options of a run."""
-
-    model: dict[str, Any]
-    options: dict[str, Any]
-    classes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, subject: LoadedModel, predictor: Predictor, options: Options) -> Identity:
-        """All that decides the bytes of the results; batch and precision change how a network rounds."""
-        config, known = subject.config, subject.as_dict()
-        model = {key: known[key] for key in ("name", "arch", "version", "sha256", "mpp", "window", "temperature")}
-        chosen = {
-            **options.lasting,
-            **options.stitching(config.window).as_dict(),
-            "device": predictor.device.type,
-            "precision": str(predictor.precision).removeprefix("torch."),
-            "batch": predictor.batch,
-        }
-        return cls(model, chosen, config.schema.names)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON; every output carries it."""
-        return {
-            "program": {"name": "ntrm", "version": __version__},
-            "model": self.model,
-            "options": self.options,
-            "classes": list(self.classes),
-            "purpose": PURPOSE,
-        }
-
-    def cells(self) -> dict[str, Any]:
-        """For the rows of tables."""
-        return {
-            "model_name": self.model["name"] or self.model["arch"],
-            "model_version": self.model["version"],
-            "model_sha256": self.model["sha256"],
-            "ntrm_version": __version__,
-        }
-
-
-def claim(out: Path, identity: Identity, covariates: Sequence[str]) -> list[str]:
-    """Make ``out`` a folder of this run's results, or check that it is one; returns all covariates seen there.
-
-    To be called by one process at a time.
-    """
-    before = read_run(out)
-    remove_partials(out)
-    mine = {"format": FORMAT, **identity.as_dict()}
-    seen = list(before.get("covariates", ()))
-    differing = sorted(key for key in mine if before and before.get(key) != mine[key])
-    if differing:
-        raise RefusedError(
-            f"{out} holds results of another run",
-            got=_differences(before, mine, differing),
-            expected="the same model, program and options",
-            hint="choose another --out, or give the options of before",
-        )
-    together = [*dict.fromkeys([*seen, *covariates])]
-    if not before or together != seen:
-        write_json(out / RUN, {**mine, "covariates": together})
-    return together
-
-
-def read_run(out: Path) -> dict[str, Any]:
-    """What ``out`` was made with; empty where it is new or empty. Refuses a folder of something else."""
-    path = out / RUN
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        strange = [path.name for path in out.iterdir() if not path.name.startswith(".")] if out.is_dir() else []
-        if strange:
-            raise RefusedError(
-                f"{out} is not empty and holds no results",
-                got=strange[0],
-                hint="choose a new or an empty folder for --out",
-            ) from None
-        return {}
-    except NotADirectoryError as error:
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="choose another --out") from error
-    covariates = document.get("covariates", []) if isinstance(document, dict) else None
-    if not isinstance(covariates, list) or not all(isinstance(name, str) for name in covariates):
-        raise DataError(f"{path} is no record of a run", hint="choose another --out")
-    return dict(document)
-
-
-def _differences(before: dict[str, Any], mine: dict[str, Any], keys: Sequence[str]) -> str:
-    """The values that differ, down to the single option."""
-    differences = []
-    for key in keys:
-        old, new = before.get(key), mine[key]
-        if isinstance(old, dict) and isinstance(new, dict):
-            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-            differences += [f"{key} {name} {old.get(name)!r}, not {new.get(name)!r}" for name in names]
-        else:
-            differences.append(f"{key} {old!r}, not {new!r}")
-    return "; ".join(differences)
+def run_of(subject: LoadedModel, predictor: Predictor, options: Options) -> Run:
+    """All that decides the bytes of the results; batch and precision change how a network rounds."""
+    config, known = subject.config, subject.as_dict()
+    model = {key: known[key] for key in ("name", "arch", "version", "sha256", "mpp", "window", "temperature")}
+    chosen = {
+        **options.lasting,
+        **options.stitching(config.window).as_dict(),
+        "device": predictor.device.type,
+        "precision": str(predictor.precision).removeprefix("torch."),
+        "batch": predictor.batch,
+    }
+    return Run(model=model, options=chosen, classes=config.schema.names)

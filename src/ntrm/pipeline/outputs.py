@@ -5,10 +5,10 @@ No clock, no names: the same maps give the same bytes, so that it does not matte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,40 +18,33 @@ from numpy.typing import NDArray
 from ntrm.analysis.graph import NetworkRelations
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
-from ntrm.core.io import write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.measurements import (
-    Row,
+    PieceFindings,
     class_areas,
-    graph_document,
+    fractions,
     interface_rows,
     measure_pieces,
-    piece_row,
+    piece_summary,
     region_rows,
-    removed_document,
-    rest_document,
+    rest_graph,
     scan_slide,
-    slide_row,
-    summary_document,
+    slide_cancers,
+    tissue_area,
 )
-from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import write_overlays, write_plain
 from ntrm.report.slide_report import write_slide_report
-from ntrm.results.paths import (
-    COARSE_MASK,
-    CONFIDENCE_MAP,
-    GRAPH,
-    LABELS_ZARR,
-    MASK,
-    PROBABILITIES_ZARR,
-    REGIONS,
-    SUMMARY,
-)
+from ntrm.results.documents import Summary, write_graph
+from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, LABELS_ZARR, MASK, PROBABILITIES_ZARR, REGIONS
+from ntrm.results.run import Run
+from ntrm.results.slide_state import Tables
+from ntrm.results.tables import piece_row, slide_row
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
 
@@ -96,23 +89,23 @@ class SlideOutput:
     overview: SlideOverview
     grid: SlideGrid
     schema: LabelSchema
-    identity: Identity
+    run: Run
     options: Options
 
     def metadata(self) -> dict[str, str]:
         """The origin of a file, for formats that take keys and texts only."""
-        grid, identity = self.grid, self.identity
+        grid, run = self.grid, self.run
         return {
             "slide_id": self.slide_id,
-            **{key: str(value) for key, value in identity.cells().items() if key != "ntrm_version"},
+            **{key: str(value) for key, value in run.cells().items() if key != "ntrm_version"},
             "slide µm/px": f"{grid.source.x:.9g} {grid.source.y:.9g}",
             "to level 0 (sx sy ox oy)": " ".join(f"{value:.9g}" for value in grid.to_level0),
-            "options": " ".join(f"{key}={value}" for key, value in identity.options.items()),
-            "purpose": identity.as_dict()["purpose"],
+            "options": " ".join(f"{key}={value}" for key, value in run.options.items()),
+            "purpose": run.purpose,
         }
 
 
-def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> dict[str, list[Row]]:
+def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     """Write all files of a slide; returns the rows of the tables.
 
     A thread writes mask, polygons and report while this one measures and draws.
@@ -120,7 +113,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> dict[str, lis
     folder, slide_id, grid, schema, overview = to.folder, to.slide_id, to.grid, to.schema, to.overview
     labels, resolution = prediction.array(LABELS), grid.resolution
     pieces_map = PieceMap.of(overview.tissue_of(labels, schema, to.options), overview.resolution)
-    about = {"slide_id": slide_id, **to.identity.as_dict(), "grid": grid.as_dict()}
+    about = {"slide_id": slide_id, **to.run.identity(), "grid": asdict(grid.record())}
     with background_worker() as background:
         masks = background.submit(_write_masks, prediction, to)
         regions = scan_slide(labels, prediction.array(CONFIDENCE), pieces_map, schema=schema, resolution=resolution)
@@ -131,15 +124,11 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> dict[str, lis
         early = write_polygons() if grid.height * grid.width <= TOGETHER else None
         pieces = [*measure_pieces(regions, pieces_map, schema=schema)]
         polygons = early or write_polygons()
-        areas = class_areas(regions, schema)
         network = None if prediction.network is None else prediction.network.as_dict()
-        graphs, rest = [graph_document(piece) for piece in pieces], rest_document(regions.table, schema)
-        write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
-        summary = {**about, **summary_document(areas, pieces, overview.quality, schema=schema)}
-        summary["small_regions"] = (
-            None if prediction.removed is None else removed_document(prediction.removed, resolution)
-        )
-        write_json(folder / SUMMARY, summary)
+        graphs = {each.piece.number: (each.graph.sentences(), each.graph.as_node_link()) for each in pieces}
+        write_graph(folder, about, network, graphs, rest_graph(regions.table, schema))
+        summary = _summarise(to, class_areas(regions, schema), pieces, prediction.removed)
+        summary.write(folder)
         write_plain(folder, overview.picture)
         # All that it reads is there once the mask is, which comes before it in that thread.
         report = background.submit(write_slide_report, folder) if to.options.report else None
@@ -148,11 +137,35 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> dict[str, lis
             if future is not None:
                 future.result()
         return {
-            "slides": [slide_row(slide_id, areas, pieces, overview.quality, grid=grid, schema=schema)],
-            "pieces": [piece_row(slide_id, piece, grid=grid, schema=schema) for piece in pieces],
-            "regions": region_rows(slide_id, regions.table, grid=grid, schema=schema),
-            "interfaces": [row for piece in pieces for row in interface_rows(slide_id, piece)],
+            "slides": (slide_row(summary),),
+            "pieces": tuple(piece_row(summary, piece) for piece in summary.pieces),
+            "regions": tuple(region_rows(slide_id, regions.table, grid=grid, schema=schema)),
+            "interfaces": tuple(row for piece in pieces for row in interface_rows(slide_id, piece)),
         }
+
+
+def _summarise(
+    to: SlideOutput, areas_mm2: dict[str, float], pieces: Sequence[PieceFindings], removed: RemovedRegions | None
+) -> Summary:
+    run, schema, quality, pixel_um2 = to.run, to.schema, to.overview.quality, to.grid.resolution.pixel_area_um2
+    small = None if removed is None else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6}
+    return Summary(
+        slide_id=to.slide_id,
+        program=run.program,
+        model=run.model,
+        options=run.options,
+        classes=run.classes,
+        purpose=run.purpose,
+        grid=to.grid.record(),
+        quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
+        warnings=tuple(quality.warnings),
+        tissue_area_mm2=tissue_area(areas_mm2, schema),
+        areas_mm2=areas_mm2,
+        tissue_fractions=fractions(areas_mm2, schema),
+        cancers=slide_cancers(pieces),
+        pieces=tuple(piece_summary(piece, schema) for piece in pieces),
+        small_regions=small,
+    )
 
 
 def _write_masks(prediction: SlidePrediction, to: SlideOutput) -> None:

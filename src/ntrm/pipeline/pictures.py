@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
+from ntrm.results.documents import Summary
 from ntrm.results.paths import OVERLAY, PICTURE, THUMBNAIL
 
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
@@ -53,11 +53,11 @@ def write_overlays(
     labels: NDArray[np.uint8],
     schema: LabelSchema,
     resolution: Resolution,
-    summary: Mapping[str, Any],
+    summary: Summary,
 ) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``labels`` are the whole mask, ``resolution`` its µm/px, ``summary`` what ``summary.json`` holds.
+    ``labels`` are the whole mask, ``resolution`` its µm/px, ``summary`` what was measured.
     """
     from ntrm.report.overlay_drawing import annotated
 
@@ -71,8 +71,8 @@ def write_overlays(
         schema,
         (labels.shape[0], labels.shape[1]),
         resolution.x,
-        pieces=summary["pieces"],
-        fractions=summary["tissue_fractions"],
+        pieces=summary.pieces,
+        fractions=summary.tissue_fractions,
         seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
     )
     write_png(folder / OVERLAY, drawn)

@@ -24,9 +24,10 @@ from typing import Any
 from ntrm.core.errors import NtrmError, RefusedError, UsageError, check_number
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import Progress
-from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.results.run import Run
 
 THREADS = 2
 """Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide."""
@@ -162,12 +163,12 @@ class SlideWorker:
         self._orders = orders
         self._segmenter: Segmenter | None = None
 
-    def ready(self) -> Identity:
+    def ready(self) -> Run:
         """Load the network, and check that its results belong into the folder."""
         orders = self._orders
         self._segmenter = Segmenter(orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch)
         self._segmenter.claim(orders.covariates)
-        return self._segmenter.identity
+        return self._segmenter.run
 
     def segment(self, task: Task, patience_s: float) -> Outcome:
         """Do what is missing of a slide; one that seems locked is tried again until ``patience_s`` are over."""
@@ -196,7 +197,7 @@ class RayPool:
         self._asked = time.monotonic()
 
     def start(self) -> tuple[Worker, Job]:
-        """Ask for one more worker; the job ends with its ``Identity`` when it is ready."""
+        """Ask for one more worker; the job ends with its ``Run`` when it is ready."""
         actor = self._actor.remote(self._orders)
         self._actors.add(actor)
         return actor, actor.ready.remote()
@@ -219,10 +220,10 @@ class RayPool:
                     hint="look with `ray status` whether others hold them, or take fewer --workers",
                 )
 
-    def result(self, job: Job) -> Identity | Outcome:
+    def result(self, job: Job) -> Run | Outcome:
         """What the job ended with; raises ``WorkerLostError``, or the error that kept a worker from starting."""
         try:
-            answer: Identity | Outcome = self._ray.get(job)
+            answer: Run | Outcome = self._ray.get(job)
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, NtrmError):
                 raise error.cause from None
@@ -250,7 +251,7 @@ class RayPool:
 
 def segment_on_ray(
     tasks: Sequence[Task], orders: Orders, *, workers: int | None, progress: Progress
-) -> tuple[list[Outcome], Identity]:
+) -> tuple[list[Outcome], Run]:
     """Segment slides on the cluster; outcomes come in the order of ``tasks``."""
     ray = _import_ray()
     orders = replace(orders, out=orders.out.absolute())
@@ -266,9 +267,9 @@ def segment_on_ray(
             outcomes = {outcome.slide_id: outcome for outcome in ended}
         finally:
             pool.close()
-    if scheduler.identity is None:
+    if scheduler.made_with is None:
         raise WorkerLostError("no worker was ever ready")
-    return [outcomes[task.slide_id] for task in tasks], scheduler.identity
+    return [outcomes[task.slide_id] for task in tasks], scheduler.made_with
 
 
 def _import_ray() -> Any:

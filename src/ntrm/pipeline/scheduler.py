@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ntrm.core.errors import NtrmError
-from ntrm.pipeline.options import Identity
 from ntrm.pipeline.segmenter import Outcome
+from ntrm.results.run import Run
 from ntrm.results.slide_state import remember_failure
 from ntrm.wsi.inputs import SlideInput
 
@@ -60,12 +60,12 @@ class _Attempts:
 
 @dataclass(eq=False)
 class Scheduler:
-    """Runs many slides; ``identity`` is known once a worker was ready."""
+    """Runs many slides; ``made_with`` is known once a worker was ready."""
 
     pool: RayPool
     workers: int
     out: Path
-    identity: Identity | None = None
+    made_with: Run | None = None
     _waiting: deque[_Attempts] = field(default_factory=deque)
     _free: list[Worker] = field(default_factory=list)
     _starting: dict[Job, Worker] = field(default_factory=dict)
@@ -110,8 +110,8 @@ class Scheduler:
             self._misses += 1
             self._why = error
             return
-        if isinstance(answer, Identity):
-            self.identity = answer
+        if isinstance(answer, Run):
+            self.made_with = answer
         self._misses = 0
         self._free.append(worker)
 
@@ -156,7 +156,7 @@ class Scheduler:
     def _give_up(self) -> Iterator[Outcome]:
         """No worker is left and none can be started."""
         why = self._why or WorkerLostError("no worker could be started")
-        if self.identity is None:
+        if self.made_with is None:
             raise why
         while self._waiting:
             yield self._failed(self._waiting.popleft(), f"no worker is left; {why.what}")

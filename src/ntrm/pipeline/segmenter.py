@@ -20,9 +20,10 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
-from ntrm.pipeline.options import Identity, Options, claim, read_run
+from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
-from ntrm.results.slide_state import BusyError, remember_failure, remembered
+from ntrm.results.run import Run, check_out, claim
+from ntrm.results.slide_state import BusyError, SlideState, Tables, remember_failure, remembered
 from ntrm.results.tables import write_tables
 from ntrm.wsi.inputs import SlideInput, without_name
 from ntrm.wsi.isolated import open_isolated
@@ -133,7 +134,7 @@ class Segmenter:
         subject.config.check_mpp()
         options = options or Options()
         predictor = Predictor(subject.network, device, batch=batch)
-        self._work = Work(out, predictor, options, Identity.of(subject, predictor, options), open_slide)
+        self._work = Work(out, predictor, options, run_of(subject, predictor, options), open_slide)
 
     @property
     def out(self) -> Path:
@@ -141,15 +142,15 @@ class Segmenter:
         return self._work.out
 
     @property
-    def identity(self) -> Identity:
+    def run(self) -> Run:
         """Model, program and options."""
-        return self._work.identity
+        return self._work.run
 
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
-        read_run(self.out)  # before anything is written to a folder of something else
+        check_out(self.out)  # before anything is written to a folder of something else
         with holding(self.out / LOCK, wait=True):
-            claim(self.out, self.identity, covariates)
+            claim(self.out, self.run, covariates)
 
     def segment(
         self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
@@ -185,18 +186,18 @@ class Segmenter:
 
     def tabulate(self, covariates: Sequence[str] = ()) -> None:
         """Write the tables of every slide in ``out``, also of those that other processes segmented."""
-        tabulate(self.out, self.identity, covariates, report=self._work.options.report)
+        tabulate(self.out, self.run, covariates, report=self._work.options.report)
 
 
-def tabulate(out: Path, identity: Identity, covariates: Sequence[str], *, report: bool = True) -> None:
+def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = True) -> None:
     """The tables and the overview of every slide in the folder, also of those that other processes segmented."""
     from ntrm.report.slide_overview import write_overview
 
     with holding(out / LOCK, wait=True):
-        every = claim(out, identity, covariates)
+        every = claim(out, run, covariates)
         folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
-        documents = [document for folder in folders if (document := remembered(folder)) is not None]
-        write_tables(out, [_with_foot(document, identity.cells()) for document in documents], every)
+        states = [state for folder in folders if (state := remembered(folder)) is not None]
+        write_tables(out, [_with_foot(state, run.cells()) for state in states], every)
         if report:
             write_overview(out)
 
@@ -205,11 +206,9 @@ def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:
     return Outcome(slide_id, status, row=row)
 
 
-def _with_foot(document: dict[str, Any], foot: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def _with_foot(state: SlideState, foot: dict[str, Any]) -> Tables:
     """The rows of a slide with its covariates, and with the model."""
-    return {
-        name: [{**row, **document["covariates"], **foot} for row in rows] for name, rows in document["tables"].items()
-    }
+    return {name: tuple({**row, **state.covariates, **foot} for row in rows) for name, rows in state.tables.items()}
 
 
 def _failure(error: Exception, slide: SlideInput, slide_id: str) -> Outcome:

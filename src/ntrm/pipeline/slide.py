@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
@@ -15,13 +14,13 @@ from ntrm.export.ome_zarr import ProbabilityZarr
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
-from ntrm.pipeline.measurements import Row
-from ntrm.pipeline.options import Identity, Options
+from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import TOGETHER, SlideOutput, SlidePrediction, background_worker, write_outputs
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
-from ntrm.results.slide_state import alone, finished, forget_failure, remember
+from ntrm.results.run import Run
+from ntrm.results.slide_state import Plan, Row, SlideState, Tables, alone, finished, forget_failure, remember
 from ntrm.wsi.grid import SlideGrid, check_cost
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_isolated
@@ -38,13 +37,13 @@ class Work:
     out: Path
     predictor: Predictor = field(repr=False)
     options: Options
-    identity: Identity
+    run: Run
     open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
 
     @property
     def model_mpp(self) -> float:
         """µm/px of the masks."""
-        return float(self.identity.model["mpp"])
+        return float(self.run.model["mpp"])
 
 
 def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> Rest:
@@ -59,22 +58,21 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
         plan = _plan(slide, slide_id, work)
         before = finished(folder)
         if before is not None:
-            _check_same(before["plan"], plan, slide_id)
-            if before["covariates"] != dict(slide.covariates):
-                remember(folder, before["plan"], before["tables"], slide.covariates)
+            _check_same(before.plan, plan)
+            if before.covariates != slide.covariates:
+                remember(folder, replace(before, covariates=slide.covariates))
             forget_failure(folder)
             drop(folder / HIDDEN / BANDS)
-            row = before["tables"]["slides"][0]
-            return lambda: ("kept", row)
+            return lambda: ("kept", before.row)
         prediction, write = _predict(slide, slide_id, folder, work, plan, progress, stack)
         held = stack.pop_all()
 
     def rest() -> tuple[str, Row]:
         with held:
-            tables = write()
-            remember(folder, plan, tables, slide.covariates)
+            state = SlideState(plan, slide.covariates, write())
+            remember(folder, state)
             drop(folder / HIDDEN / BANDS)
-        return "done", tables["slides"][0]
+        return "done", state.row
 
     if prediction.maps[LABELS].size <= TOGETHER:
         return rest
@@ -82,26 +80,22 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
     return lambda: ended
 
 
-def _plan(slide: SlideInput, slide_id: str, work: Work) -> dict[str, Any]:
-    """All that decides the slide's results."""
-    return {
-        "slide_id": slide_id,
-        "run": fingerprint(work.identity.as_dict()),
-        "mpp": None if slide.mpp is None else [slide.mpp.x, slide.mpp.y],
-        "source": source_fingerprint(slide.path),
-    }
+def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
+    mpp = None if slide.mpp is None else (slide.mpp.x, slide.mpp.y)
+    return Plan(slide_id, fingerprint(work.run.identity()), mpp, source_fingerprint(slide.path))
 
 
-def _check_same(before: dict[str, Any], plan: dict[str, Any], slide_id: str) -> None:
+def _check_same(before: Plan | None, plan: Plan) -> None:
     """A finished slide stays finished when its file is gone, but never stands for another file."""
-    differing = [key for key in plan if before.get(key) != plan[key] and not (key == "source" and plan[key] is None)]
+    old = {} if before is None else asdict(before)
+    differing = [key for key, new in asdict(plan).items() if old.get(key) != new and (key, new) != ("source", None)]
     if differing:
         what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
         raise RefusedError(
             "results are there that were made otherwise",
             got=", ".join(what.get(key, key) for key in differing),
             expected="the same slide, model and options",
-            hint=f"choose another --out, or delete {slide_id}",
+            hint=f"choose another --out, or delete {plan.slide_id}",
         )
 
 
@@ -110,10 +104,10 @@ def _predict(
     slide_id: str,
     folder: Path,
     work: Work,
-    plan: dict[str, Any],
+    plan: Plan,
     progress: Progress,
     stack: ExitStack,
-) -> tuple[SlidePrediction, Callable[[], dict[str, list[Row]]]]:
+) -> tuple[SlidePrediction, Callable[[], Tables]]:
     """The network's prediction, and a function that writes its files; these stay open until ``stack`` closes."""
     with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
@@ -122,7 +116,7 @@ def _predict(
         overview = inspect_slide(grid, options, stack.enter_context(background_worker()))
         bands = folder / HIDDEN / BANDS
         names = (*MAPS, COARSE) if options.maps and work.predictor.has_coarse else MAPS
-        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, plan, names=names))
+        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, asdict(plan), names=names))
         means = RelationsMean(config.schema.names, config.schema.background_index)
         probabilities = None
         if options.probabilities:
@@ -141,7 +135,7 @@ def _predict(
             pass
     grid.forget()
     prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result())
-    output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.identity, options)
+    output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.run, options)
     smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
     return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
 

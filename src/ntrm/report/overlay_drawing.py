@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 from ntrm.core.errors import NtrmError, check_number
 from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report.html import share_text
-from ntrm.results.documents import Measure, read_measures
+from ntrm.results.documents import Measure, PieceSummary
 
 LINES = {
     "deep_clearance": ("deep", "#0053a6"),
@@ -113,28 +112,33 @@ class ScaleBar:
     """In pixels of the picture."""
 
 
-def line_marks(measures: Iterable[Measure], frame: Frame, taken: Sequence[Box] = ()) -> list[Mark]:
+def line_marks(measures: Iterable[tuple[str, Measure]], frame: Frame, taken: Sequence[Box] = ()) -> list[Mark]:
     """Lines with labels that avoid each other, the lines, the picture's edge and what is taken."""
-    shown = [m for m in measures if m.key in LINES and m.line is not None and m.value is not None]
-    ends = [tuple(frame.point(*point) for point in measure.line or ()) for measure in shown]
+    shown = [(key, m) for key, m in measures if key in LINES and m.line_px is not None and m.value is not None]
+    ends = [tuple(frame.point(*point) for point in measure.line_px or ()) for _, measure in shown]
     points = np.array([_between(start, end, step / 24) for start, end in ends for step in range(25)]).reshape(-1, 2)
     marks: list[Mark] = []
-    for measure, (start, end) in zip(shown, ends, strict=True):
-        name, colour = LINES[measure.key]
+    for (key, measure), (start, end) in zip(shown, ends, strict=True):
+        name, colour = LINES[key]
         text = f"{name} {measure.value:.2f} mm"
         label = _best_label(text, start, end, frame, [*taken, *(mark.label for mark in marks)], points)
         marks.append(Mark(text, colour, start, end, label))
     return marks
 
 
-def piece_badges(corners: Mapping[int, tuple[int, int]], frame: Frame) -> list[Badge]:
-    """Numbers at the top left (row, column) of the pieces' boxes; none where there is but one piece."""
+def measures_of(pieces: Sequence[PieceSummary]) -> list[tuple[str, Measure]]:
+    """The measurements of all pieces with their names."""
+    return [named for piece in pieces for named in piece.measurements.items()]
+
+
+def piece_badges(pieces: Sequence[PieceSummary], frame: Frame) -> list[Badge]:
+    """Numbers at the top left of the pieces' boxes; none where there is but one piece."""
     radius = 0.85 * frame.font
     badges = []
-    for number, (top, left) in corners.items():
-        x = min(max(left * frame.across, radius), max(frame.width - radius, radius))
-        y = min(max(top * frame.down, radius), max(frame.height - radius, radius))
-        badges.append(Badge(str(number), (x, y), radius))
+    for piece in pieces:
+        x = min(max(piece.mask_box_px.left * frame.across, radius), max(frame.width - radius, radius))
+        y = min(max(piece.mask_box_px.top * frame.down, radius), max(frame.height - radius, radius))
+        badges.append(Badge(str(piece.number), (x, y), radius))
     return badges if len(badges) > 1 else []
 
 
@@ -193,7 +197,7 @@ def annotated(
     mask_shape: tuple[int, int],
     mpp_x: float,
     *,
-    pieces: Sequence[Mapping[str, Any]] = (),
+    pieces: Sequence[PieceSummary] = (),
     fractions: Mapping[str, float | None],
     seen: Mapping[str, RGB] | None = None,
 ) -> Picture:
@@ -206,11 +210,10 @@ def annotated(
     size = font_size(width, height)
     frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
     canvas = Image.fromarray(picture)
-    corners = {p["number"]: (p["mask_box_px"]["top"], p["mask_box_px"]["left"]) for p in pieces}
-    marks = line_marks([measure for piece in pieces for measure in read_measures(piece)], frame)
+    marks = line_marks(measures_of(pieces), frame)
     for mark in marks:
         _draw_mark(canvas, mark, size)
-    for badge in piece_badges(corners, frame):
+    for badge in piece_badges(pieces, frame):
         _draw_badge(canvas, badge, size)
     for mark in marks:
         _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, size, mark.colour)

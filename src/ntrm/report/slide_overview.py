@@ -163,17 +163,18 @@ def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:
         with suppress(NtrmError):
             palette = class_colours(out / slide.slide_id)
             break
-    indices = [cohort.classes.index(name) if name in cohort.classes else 0 for name in cohort.tissues]
+    classes = cohort.run.classes
+    indices = [classes.index(name) if name in classes else 0 for name in cohort.tissues]
     return [palette[index % len(palette)] for index in indices]
 
 
 def _origin(cohort: Cohort) -> dict[str, str | list[str]]:
-    model, program = cohort.about["model"], cohort.about["program"]
+    model, program = cohort.run.model, cohort.run.program
     return {
         **model_origin(model),
         "µm/px of the masks": str(model.get("mpp")),
         "Program": f"{program.get('name')} {program.get('version')}",
-        "Options": [f"{key}={value}" for key, value in cohort.about["options"].items()],
+        "Options": [f"{key}={value}" for key, value in cohort.run.options.items()],
     }
 
 

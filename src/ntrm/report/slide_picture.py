@@ -20,7 +20,7 @@ from ntrm.core.labels import RGB, LabelSchema, Tissue, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.data.image_files import open_tiff
 from ntrm.report.html import data_uri
-from ntrm.report.overlay_drawing import Box, Frame, font_size, line_marks, piece_badges, scale_bar, ticks
+from ntrm.report.overlay_drawing import Box, Frame, font_size, line_marks, measures_of, piece_badges, scale_bar, ticks
 from ntrm.results.documents import AGAIN, Slide
 from ntrm.results.paths import MASK, PICTURE
 
@@ -52,8 +52,8 @@ class SlidePictures:
 
 def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     """Read mask and picture; whatever is damaged in them is this slide's error."""
-    background = next((name for name in slide.classes if name not in slide.fractions), None)
-    labels, colours = _read_mask(folder, slide.shape)
+    background = next((name for name in slide.classes if name not in slide.tissue_fractions), None)
+    labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
     try:
         tissues = [Tissue(k, name, slide.titles.get(name, name), colours[k]) for k, name in enumerate(slide.classes)]
         schema = LabelSchema(tuple(tissues), background=background)
@@ -139,12 +139,12 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     schema = pictures.schema
     clear = () if schema.background_index is None else (schema.background_index,)
     palettes = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
-    height, width = slide.shape
+    height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
-    badges = piece_badges({piece.number: piece.box[:2] for piece in slide.pieces}, frame)
+    badges = piece_badges(slide.pieces, frame)
     taken = [Box(b.centre[0] - b.radius, b.centre[1] - b.radius, 2 * b.radius, 2 * b.radius) for b in badges]
-    marks = line_marks([measure for piece in slide.pieces for measure in piece.measures], frame, taken)
+    marks = line_marks(measures_of(slide.pieces), frame, taken)
     return {
         "slide_id": slide.slide_id,
         "width": width,
@@ -159,5 +159,5 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
         # A line too short to be seen has no ends, and is drawn as a ring.
         "lines": [(mark, ticks(mark, 0.7 * frame.font)) for mark in marks],
         "badges": badges,
-        "bar": scale_bar(frame, slide.mpp[0]),
+        "bar": scale_bar(frame, slide.grid.mpp[0]),
     }

@@ -11,7 +11,7 @@ from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, 
 from ntrm.report.html import NONE, area_text, css_colours, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import Cancer, Piece, Slide, read_slide
+from ntrm.results.documents import Grid, PieceGraph, PieceSummary, Slide, read_slide
 from ntrm.results.paths import REPORT
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
@@ -44,15 +44,19 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "slide": slide,
         "colours": _colours(pictures),
         "views": {key: label for key, label in VIEWS.items() if key != "safe" or safe_palette(schema) is not None},
-        "present": [_present(cancer, slide, schema) for cancer in slide.cancers if cancer.present],
-        "absent": [(cancer, slide.areas_mm2.get(cancer.name, 0.0)) for cancer in slide.cancers if not cancer.present],
+        "present": [_present(name, slide, schema) for name, cancer in slide.cancers.items() if cancer.present],
+        "absent": [
+            (name, cancer, slide.areas_mm2.get(name, 0.0))
+            for name, cancer in slide.cancers.items()
+            if not cancer.present
+        ],
         "cancers": CANCERS,
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
         "stage": stage(slide, pictures),
-        "whole": _tissues(slide.areas_mm2, slide.fractions, schema, slide.confidence),
+        "whole": _tissues(slide.areas_mm2, slide.tissue_fractions, schema, slide.confidence),
         "measures": [(name, "") for name in MEASURES.values()],
-        "pieces": [_piece(piece, slide, schema) for piece in slide.pieces],
+        "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
         "network_graph": None if network is None else network_graph(network, schema.names),
         "relations_used": [
@@ -80,11 +84,11 @@ def _colours(pictures: SlidePictures) -> str:
     return f"{style} #safe:checked ~ main {{ {css_colours(safe, 'c')}{css_colours(pictures.as_seen(safe), 'm')} }}"
 
 
-def _present(cancer: Cancer, slide: Slide, schema: LabelSchema) -> Content:
+def _present(name: str, slide: Slide, schema: LabelSchema) -> Content:
     """A cancer that is present; where the graph has more regions, the others are specks, which do not count."""
-    tissue = schema[cancer.name]
-    regions = sum(node.regions for piece in slide.pieces for node in piece.nodes if node.name == cancer.name)
-    title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({cancer.name})" if tissue.explanation else cancer.name
+    tissue, cancer = schema[name], slide.cancers[name]
+    regions = sum(node.regions for node in slide.nodes if node.name == name)
+    title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({name})" if tissue.explanation else name
     return {"cancer": cancer, "index": tissue.index, "title": title, "specks": regions > cancer.regions}
 
 
@@ -92,7 +96,7 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
     figures = [("Tissue", f"{area_text(slide.tissue_area_mm2)} mm²", ""), ("Pieces", str(len(slide.pieces)), "")]
     for key, name in LENGTHS.items():
         word, choose = ("greatest", max) if key == "invasion_depth" else ("least", min)
-        measures = [measure for piece in slide.pieces for measure in piece.measures if measure.key == key]
+        measures = [piece.measurements[key] for piece in slide.pieces if key in piece.measurements]
         values = [measure.value for measure in measures if measure.value is not None]
         if values:
             several = f"{word} of {len(values)} pieces" if len(values) > 1 else ""
@@ -123,14 +127,14 @@ def _tissues(
     return {"rows": rows, "absent": [name for name in fractions if name not in order]}
 
 
-def _piece(piece: Piece, slide: Slide, schema: LabelSchema) -> Content:
-    measures = {measure.key: measure for measure in piece.measures}
-    longest = sorted(piece.edges, key=lambda edge: -edge.boundary_mm)
-    known = {node.name: node.confidence for node in piece.nodes}
+def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
+    longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
+    known = {node.name: node.confidence for node in graph.nodes}
     return {
         "piece": piece,
-        "measures": [measures.get(key) for key in MEASURES],
-        "graph": graph_drawing(piece.nodes, piece.edges, schema.names, {cancer.name for cancer in slide.cancers}),
+        "text": graph.text,
+        "measures": [piece.measurements.get(key) for key in MEASURES],
+        "graph": graph_drawing(graph.nodes, graph.edges, schema.names, {*slide.cancers}),
         "boundaries": [
             (
                 f"{e.source} – {e.target}",
@@ -142,22 +146,22 @@ def _piece(piece: Piece, slide: Slide, schema: LabelSchema) -> Content:
             for e in longest[:INTERFACES]
         ],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(piece.areas_mm2, piece.fractions, schema, known.get),
+        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get),
     }
 
 
 def _origin(slide: Slide) -> dict[str, str | list[str]]:
     """Model, program, options and geometry; what is a list is shown as code."""
-    model, grid, program = (slide.about[key] for key in ("model", "grid", "program"))
+    model, grid, program = slide.model, slide.grid, slide.program
     return {
         **model_origin(model),
         "Network": f"{model.get('arch')}, windows of {model.get('window')} px at {model.get('mpp')} µm/px",
         "Temperature": str(model.get("temperature") or "not calibrated"),
         "Program": f"{program.get('name')} {program.get('version')}",
-        "Options": [f"{key}={_plain(value)}" for key, value in slide.about["options"].items()],
+        "Options": [f"{key}={_plain(value)}" for key, value in slide.options.items()],
         "Slide": _scan(grid),
-        "Mask": f"{slide.shape[1]} × {slide.shape[0]} px, {_by(slide.mpp)} µm/px",
-        "Mask to slide pixels": "x → {0:.9g} x + {2:.9g}, y → {1:.9g} y + {3:.9g}".format(*grid["to_level0"]),
+        "Mask": f"{grid.width} × {grid.height} px, {_by(grid.mpp)} µm/px",
+        "Mask to slide pixels": "x → {0:.9g} x + {2:.9g}, y → {1:.9g} y + {3:.9g}".format(*grid.to_level0),
     }
 
 
@@ -169,11 +173,10 @@ def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:
     }
 
 
-def _scan(grid: Mapping[str, Any]) -> str:
-    scan = grid.get("slide") or {}
-    size = f"{scan.get('width', NONE)} × {scan.get('height', NONE)} px"
-    origin = "as it was given" if grid["slide_mpp_from"] == "given" else f"from {grid['slide_mpp_from']}"
-    return f"{size}, {_by(grid['slide_mpp'])} µm/px ({origin}), read with {scan.get('reader', NONE)}"
+def _scan(grid: Grid) -> str:
+    size = f"{grid.slide.get('width', NONE)} × {grid.slide.get('height', NONE)} px"
+    origin = "as it was given" if grid.slide_mpp_from == "given" else f"from {grid.slide_mpp_from}"
+    return f"{size}, {_by(grid.slide_mpp)} µm/px ({origin}), read with {grid.slide.get('reader', NONE)}"
 
 
 def _plain(value: object) -> str:

@@ -14,7 +14,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import by_column, read_rows
 from ntrm.results.documents import OUTSIDE
 from ntrm.results.paths import table_file
-from ntrm.results.tables import read_run
+from ntrm.results.run import Run, read_run
 
 AGAIN = "run the same ntrm segment again: it keeps what is done and writes the tables anew"
 MEASURES = {
@@ -59,9 +59,8 @@ class Cohort:
     tissues: tuple[str, ...]
     """Without the background."""
     cancers: tuple[str, ...]
-    classes: tuple[str, ...]
-    about: Mapping[str, Mapping[str, object]]
-    """Model, program and options."""
+    run: Run
+    """Model, program, options and classes."""
     neighbours: Mapping[str, Mapping[str, float]]
     """By cancer: length in mm of the boundary with each other tissue, all slides together."""
 
@@ -90,9 +89,7 @@ def read_cohort(out: Path) -> Cohort:
     reasons, confidence = _read_reasons(out), _mean_confidence(out)
     with _damage(f"the tables of {out} are"):
         slides = tuple(_slide(row, tissues, cancers, reasons, confidence) for row in rows)
-        about = {key: dict(run[key]) for key in ("model", "program", "options")}
-        classes = tuple(map(str, run["classes"]))
-    return Cohort(slides, tissues, cancers, classes, about, _neighbours(out, cancers))
+    return Cohort(slides, tissues, cancers, run, _neighbours(out, cancers))
 
 
 @contextmanager

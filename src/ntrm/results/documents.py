@@ -1,46 +1,130 @@
-"""What a finished slide's folder says, read back and checked: ``summary.json`` and ``graph.json`` as plain values."""
+"""What a slide's folder says: ``summary.json`` and ``graph.json``, written from dataclasses and read back into them.
+
+The names of fields are the keys of the files, in their order. Whatever is damaged is an error that says what to do.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from types import UnionType
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 from ntrm.core.errors import DataError
+from ntrm.core.io import write_json
+from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.results.paths import GRAPH, SUMMARY
 
 OUTSIDE = "outside"
+PURPOSE = "for research, not for diagnosis"
 AGAIN = "delete the slide's folder and run the same ntrm segment again"
+DAMAGES = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
+"""What reading a document of other content raises."""
 
 Point = tuple[float, float]
 Document = dict[str, Any]
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Measure:
     """A number with its unit, or the reason why there is none."""
 
-    key: str
     value: float | None
     unit: str
     reason: str
-    line: tuple[Point, Point] | None
+    line_px: tuple[Point, Point] | None
     """Two points as (row, column) in pixels of the mask."""
+    purpose: str = PURPOSE
 
 
 @dataclass(frozen=True)
 class Cancer:
-    """Whether one cancer is present."""
+    """One cancer in all pieces together: present if in any, as sure as the surest."""
 
-    name: str
     present: bool
     confidence: float
     area_mm2: float
     regions: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle in pixels of the mask."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class PieceSummary:
+    """One piece of tissue."""
+
+    number: int
+    mask_box_px: Box
+    touches_edge: bool
+    tissue_area_mm2: float
+    areas_mm2: Mapping[str, float]
+    tissue_fractions: Mapping[str, float | None]
+    measurements: Mapping[str, Measure]
+    cancers: tuple[CancerFinding, ...]
+    text: tuple[str, ...]
+    """Tissue graph and measurements in sentences."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The pixels of the mask over those of the slide."""
+
+    height: int
+    width: int
+    mpp: Point
+    """Of the mask, along x and y."""
+    slide_mpp: Point
+    slide_mpp_from: str
+    level: int
+    to_level0: tuple[float, float, float, float]
+    """sx, sy, ox, oy: pixel x of the mask lies at sx · x + ox of the slide's level 0."""
+    bounds: tuple[int, int, int, int] | None
+    slide: Document
+    """Reader, vendor, size and levels."""
+
+    @property
+    def area(self) -> tuple[int, int, int, int]:
+        """The scanned area in pixels of the slide's level 0: left, top, width, height."""
+        return self.bounds or (0, 0, int(self.slide["width"]), int(self.slide["height"]))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """``summary.json``: the slide first, then its pieces."""
+
+    slide_id: str
+    program: Document
+    model: Document
+    options: Document
+    classes: tuple[str, ...]
+    purpose: str
+    grid: Grid
+    quality: Mapping[str, float | bool]
+    warnings: tuple[str, ...]
+    tissue_area_mm2: float
+    areas_mm2: Mapping[str, float]
+    tissue_fractions: Mapping[str, float | None]
+    """Without the background."""
+    cancers: Mapping[str, Cancer]
+    pieces: tuple[PieceSummary, ...]
+    small_regions: Document | None
+    """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
+
+    def write(self, folder: Path) -> None:
+        """Write ``summary.json``."""
+        write_json(folder / SUMMARY, asdict(self))
 
 
 @dataclass(frozen=True)
@@ -68,6 +152,16 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class PieceGraph:
+    """The tissue graph of one piece."""
+
+    text: tuple[str, ...]
+    """In sentences."""
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True)
 class Network:
     """What the network itself used; the first index sends, the second receives."""
 
@@ -79,134 +173,75 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One piece of tissue."""
+class Slide(Summary):
+    """Everything about one slide: its summary, the graph of each piece, and what the network used."""
 
-    number: int
-    box: tuple[int, int, int, int]
-    """Top, left, height and width in pixels of the mask."""
-    touches_edge: bool
-    tissue_area_mm2: float
-    areas_mm2: Mapping[str, float]
-    fractions: Mapping[str, float | None]
-    measures: tuple[Measure, ...]
-    cancers: tuple[Cancer, ...]
-    text: tuple[str, ...]
-    """The tissue graph in sentences."""
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-
-
-@dataclass(frozen=True)
-class Slide:
-    """Everything about one slide."""
-
-    slide_id: str
-    about: Document
-    """Program, model, options and grid as they stand in the file."""
-    classes: tuple[str, ...]
-    shape: tuple[int, int]
-    """Height and width of the mask."""
-    mpp: Point
-    """Of the mask, along x and y."""
-    quality: Mapping[str, float | bool]
-    warnings: tuple[str, ...]
-    tissue_area_mm2: float
-    areas_mm2: Mapping[str, float]
-    fractions: Mapping[str, float | None]
-    """Without the background."""
-    cancers: tuple[Cancer, ...]
-    pieces: tuple[Piece, ...]
+    graphs: tuple[PieceGraph, ...]
     network: Network | None
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Of all pieces."""
+        return [node for graph in self.graphs for node in graph.nodes]
 
     @property
     def titles(self) -> dict[str, str]:
         """What the names of the tissues stand for, where a piece has them."""
-        return {node.name: node.title for piece in self.pieces for node in piece.nodes}
+        return {node.name: node.title for node in self.nodes}
 
     def confidence(self, tissue: str) -> float | None:
         """Mean over all pieces, weighted by area; None where there is no region."""
-        nodes = [node for piece in self.pieces for node in piece.nodes if node.name == tissue]
-        return _mean([(node.confidence, node.area_mm2) for node in nodes if node.confidence is not None])
+        own = [node for node in self.nodes if node.name == tissue]
+        return _mean([(node.confidence, node.area_mm2) for node in own if node.confidence is not None])
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The short version of a slide's results: what ``summary.json`` alone says."""
-
-    bounds: tuple[int, int, int, int]
-    """The scanned area in pixels of the slide's level 0: left, top, width, height."""
-    slide_mpp: Point
-    mask_to_slide: Point
-    """Pixels of the slide per pixel of the mask, along x and y."""
-    classes: tuple[str, ...]
-    cancers: tuple[Cancer, ...]
-    tissue_area_mm2: float
-    areas_mm2: Mapping[str, float]
-    fractions: Mapping[str, float | None]
-    warnings: tuple[str, ...]
-    pieces: int
+def write_graph(
+    folder: Path,
+    about: Document,
+    network: Document | None,
+    pieces: Mapping[int, tuple[Sequence[str], Document]],
+    outside: Document | None,
+) -> None:
+    """Write ``graph.json``: by the number of a piece its sentences and its node-link graph, then that of the rest."""
+    graphs = [{"piece": number, "text": [*text], "graph": graph} for number, (text, graph) in pieces.items()]
+    rest = None if outside is None else {"piece": 0, "graph": outside}
+    write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
 
 
 def read_summary(folder: Path) -> Summary:
     """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
-    summary = read_document(folder / SUMMARY)
+    document = _read_document(folder / SUMMARY)
     try:
-        return _summary(summary, summary["grid"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise DataError(
-            f"{folder.name}: {SUMMARY} is damaged", got=type(error).__name__, hint="segment the slide again"
-        ) from error
-
-
-def _summary(summary: Document, grid: Document) -> Summary:
-    left, top, width, height = grid["bounds"] or (0, 0, grid["slide"]["width"], grid["slide"]["height"])
-    mpp_x, mpp_y, sx, sy = map(_number, (*grid["slide_mpp"], *grid["to_level0"][:2]))
-    classes, fractions = tuple(map(str, summary["classes"])), summary["tissue_fractions"]
-    if min(mpp_x, mpp_y, sx, sy) <= 0 or not fractions.keys() <= {*classes}:
-        raise ValueError("impossible scales, or fractions of unknown classes")
-    cancers = [
-        Cancer(
-            str(name),
-            bool(known["present"]),
-            _number(known["confidence"]),
-            _number(known["area_mm2"]),
-            known["regions"],
-        )
-        for name, known in summary["cancers"].items()
-    ]
-    return Summary(
-        bounds=(int(left), int(top), int(width), int(height)),
-        slide_mpp=(mpp_x, mpp_y),
-        mask_to_slide=(sx, sy),
-        classes=classes,
-        cancers=tuple(cancers),
-        tissue_area_mm2=_number(summary["tissue_area_mm2"]),
-        areas_mm2={name: _number(summary["areas_mm2"][name]) for name in fractions},
-        fractions={name: None if value is None else _number(value) for name, value in fractions.items()},
-        warnings=tuple(map(str, summary["warnings"])),
-        pieces=len(summary["pieces"]),
-    )
+        summary: Summary = read_as(Summary, document)
+        grid, fractions = summary.grid, summary.tissue_fractions.keys()
+        if min(*grid.mpp, *grid.slide_mpp, *grid.to_level0[:2], *grid.area[2:]) <= 0:
+            raise ValueError("impossible scales")
+        if not fractions <= {*summary.classes} & summary.areas_mm2.keys():
+            raise ValueError("fractions of unknown classes")
+    except DAMAGES as error:
+        raise _not_ours(folder, SUMMARY, error) from error
+    return summary
 
 
 def read_slide(folder: Path) -> Slide:
     """Read ``summary.json`` and ``graph.json`` of a slide that ``ntrm segment`` has finished."""
-    summary, graph = read_document(folder / SUMMARY), read_document(folder / GRAPH)
+    summary, graph = read_summary(folder), _read_document(folder / GRAPH)
     try:
-        slide = _read_slide(summary, graph)
-        of_graph = graph["slide_id"], len(graph["pieces"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise DataError(
-            f"{folder.name}: {SUMMARY} and {GRAPH} are not what ntrm segment writes",
-            got=f"{type(error).__name__}: {error}",
-            hint=AGAIN,
-        ) from error
-    if of_graph != (slide.slide_id, len(slide.pieces)):
+        graphs = {piece["piece"]: _read_graph(piece) for piece in graph["pieces"]}
+        network, slide_id = _read_network(graph.get("network")), graph["slide_id"]
+    except DAMAGES as error:
+        raise _not_ours(folder, GRAPH, error) from error
+    if (slide_id, [*graphs]) != (summary.slide_id, [piece.number for piece in summary.pieces]):
         raise DataError(f"{folder.name}: {SUMMARY} and {GRAPH} are not of one slide", hint=AGAIN)
-    return slide
+    return Slide(**vars(summary), graphs=tuple(graphs.values()), network=network)
 
 
-def read_document(path: Path) -> Document:
+def _not_ours(folder: Path, name: str, error: Exception) -> DataError:
+    what = f"{folder.name}: {name} is not what ntrm segment writes"
+    return DataError(what, got=f"{type(error).__name__}: {error}", hint=AGAIN)
+
+
+def _read_document(path: Path) -> Document:
     """A JSON object from a file; NaN and infinities are refused."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_a_number)
@@ -219,100 +254,27 @@ def read_document(path: Path) -> Document:
     return document
 
 
-def _not_a_number(text: object) -> NoReturn:
-    raise ValueError(f"{text} is no number")
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        _not_a_number(repr(value))
-    return float(value)
-
-
-def _optional_number(value: Any) -> float | None:
-    return None if value is None else _number(value)
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "float": _number,
-    "float | None": _optional_number,
-    "tuple[str, ...]": lambda texts: tuple(map(str, texts)),
-    "tuple[tuple[float, ...], ...]": lambda rows: tuple(tuple(map(_number, row)) for row in rows),
-    "Mapping[str, float]": lambda numbers: {str(key): _number(value) for key, value in numbers.items()},
-    "Mapping[str, float | None]": lambda numbers: {str(key): _optional_number(v) for key, v in numbers.items()},
-}
-"""How a value of JSON becomes a field, by the field's annotation."""
-
-
-def _read(kind: type[Value], document: Mapping[str, Any], **values: Any) -> Value:
-    """A dataclass of the ``values``; its other fields come from the document's keys of the same names."""
-    own = [field for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]
-    return kind(**{field.name: _READERS[str(field.type)](document[field.name]) for field in own}, **values)
-
-
-def _read_slide(summary: Document, graph: Document) -> Slide:
-    grid = summary["grid"]
-    graphs = {piece["piece"]: piece for piece in graph["pieces"]}
-    mpp_x, mpp_y = map(_number, grid["mpp"])
-    if mpp_x <= 0 or mpp_y <= 0:
-        raise ValueError(f"{grid['mpp']!r} is no µm/px")
-    quality = {key: v if isinstance(v, bool) else _number(v) for key, v in summary["quality"].items()}
-    return _read(
-        Slide,
-        {**summary, "fractions": summary["tissue_fractions"]},
-        about={key: dict(summary[key]) for key in ("program", "model", "options", "grid")},
-        shape=(int(grid["height"]), int(grid["width"])),
-        mpp=(mpp_x, mpp_y),
-        quality=quality,
-        cancers=tuple(_read(Cancer, cancer, name=name) for name, cancer in summary["cancers"].items()),
-        pieces=tuple(_read_piece(piece, graphs[piece["number"]]) for piece in summary["pieces"]),
-        network=_read_network(graph.get("network")),
-    )
-
-
-def _read_piece(piece: Document, of_graph: Document) -> Piece:
-    nodes, edges = of_graph["graph"]["nodes"], of_graph["graph"]["edges"]
-    return _read(
-        Piece,
-        {**piece, "fractions": piece["tissue_fractions"], "text": of_graph["text"]},
-        box=tuple(int(piece["mask_box_px"][side]) for side in ("top", "left", "height", "width")),
-        measures=read_measures(piece),
-        cancers=tuple(_read(Cancer, cancer) for cancer in piece["cancers"]),
+def _read_graph(piece: Document) -> PieceGraph:
+    nodes, edges = piece["graph"]["nodes"], piece["graph"]["edges"]
+    return PieceGraph(
+        text=read_as(tuple[str, ...], piece["text"]),
         nodes=tuple(_read_node(node, nodes) for node in nodes if node["kind"] == "tissue"),
-        edges=tuple(_read(Edge, edge) for edge in edges if edge["kind"] == "boundary"),
+        edges=tuple(read_as(Edge, edge) for edge in edges if edge["kind"] == "boundary"),
     )
-
-
-def read_measures(piece: Mapping[str, Any]) -> tuple[Measure, ...]:
-    """The measurements of a piece as ``summary.json`` holds them."""
-    return tuple(
-        _read(Measure, document, key=key, line=_read_line(key, document.get("line_px")))
-        for key, document in piece["measurements"].items()
-    )
-
-
-def _read_line(key: str, points: Any) -> tuple[Point, Point] | None:
-    if points is None:
-        return None
-    ends = [(float(row), float(column)) for row, column in points]
-    if len(ends) != 2:
-        raise ValueError(f"the line of {key} has {len(ends)} points")
-    return ends[0], ends[1]
 
 
 def _read_node(node: Document, nodes: Sequence[Document]) -> Node:
     regions = [other for other in nodes if other["kind"] == "region" and other["tissue"] == node["id"]]
     known = [(_number(r["confidence"]), _number(r["area_mm2"])) for r in regions if "confidence" in r]
-    return _read(Node, node, name=str(node["id"]), title=str(node.get("title") or node["id"]), confidence=_mean(known))
+    names = {"name": node["id"], "title": node.get("title") or node["id"], "confidence": _mean(known)}
+    found: Node = read_as(Node, {**node, **names})
+    return found
 
 
 def _read_network(document: Document | None) -> Network | None:
     if document is None:
         return None
-    network = _read(Network, {"note": "", **document})
+    network: Network = read_as(Network, {"note": "", **document})
     for values in (network.attention, network.edge_weight):
         if {len(values), *map(len, values)} != {len(network.names)}:
             raise ValueError("relations of the network do not fit their names")
@@ -323,3 +285,40 @@ def _mean(known: Sequence[tuple[float, float]]) -> float | None:
     """Of values, weighted by areas."""
     total = sum(area for _, area in known)
     return sum(value * area for value, area in known) / total if total > 0 else None
+
+
+_hints = functools.cache(get_type_hints)
+
+
+def read_as(kind: Any, value: Any) -> Any:
+    """A value of JSON as ``kind``: the type of a field, or a dataclass whose fields are the keys of an object.
+
+    >>> read_as(Cancer, {"present": True, "confidence": 1, "area_mm2": 0.5, "regions": 2})
+    Cancer(present=True, confidence=1.0, area_mm2=0.5, regions=2)
+    """
+    if hasattr(kind, "__dataclass_fields__"):
+        return kind(**{name: read_as(inner, value[name]) for name, inner in _hints(kind).items()})
+    outer, inner = get_origin(kind) or kind, get_args(kind)
+    if outer is UnionType:
+        as_it_is = (value is None or isinstance(value, bool)) and type(value) in inner
+        return value if as_it_is else read_as(inner[0], value)
+    if outer is float:
+        return _number(value)
+    if type(value) is not {tuple: list, Mapping: dict}.get(outer, outer):
+        raise TypeError(f"{str(value)[:60]!r} is no {outer.__name__}")
+    if outer is Mapping:
+        return {name: read_as(inner[1], each) for name, each in value.items()}
+    if outer is not tuple:
+        return value
+    kinds = inner[:1] * len(value) if inner[-1] is ... else inner
+    return tuple(read_as(each, item) for each, item in zip(kinds, value, strict=True))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        _not_a_number(repr(value))
+    return float(value)
+
+
+def _not_a_number(text: object) -> NoReturn:
+    raise ValueError(f"{text} is no number")

@@ -8,17 +8,50 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, remove_partials, write_json
-from ntrm.results.documents import AGAIN
+from ntrm.results.documents import AGAIN, DAMAGES, read_as
 from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
+
+Row = dict[str, Any]
+Tables = Mapping[str, tuple[Row, ...]]
+"""Rows by the name of their table."""
 
 
 class BusyError(RefusedError):
     """Another process works on the slide."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides a slide's results."""
+
+    slide_id: str
+    run: str
+    """Fingerprint of model, program and options."""
+    mpp: tuple[float, float] | None
+    """Of the slide, where it was stated."""
+    source: str | None
+    """Fingerprint of the slide's file; None where it is gone."""
+
+
+@dataclass(frozen=True)
+class SlideState:
+    """What is kept of a slide. The fields are the keys of the file."""
+
+    plan: Plan | None
+    """None where the slide failed."""
+    covariates: Mapping[str, str]
+    tables: Tables
+
+    @property
+    def row(self) -> Row:
+        """Of the table ``slides``."""
+        return self.tables["slides"][0]
 
 
 @contextmanager
@@ -36,9 +69,10 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def remember(folder: Path, plan: Mapping[str, Any], tables: Mapping[str, Any], covariates: Mapping[str, str]) -> None:
+def remember(folder: Path, state: SlideState) -> None:
     """The slide is finished: this comes last of all its files."""
-    write_json(folder / HIDDEN / DONE, {"plan": dict(plan), "covariates": dict(covariates), "tables": dict(tables)})
+    # Not asdict of all: the rows of a large slide would be copied one by one.
+    write_json(folder / HIDDEN / DONE, vars(state) | {"plan": state.plan and asdict(state.plan)})
     forget_failure(folder)
 
 
@@ -56,27 +90,27 @@ def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mappi
         write_json(folder / HIDDEN / FAILED, {"covariates": dict(covariates), "tables": {"slides": [row]}})
 
 
-def remembered(folder: Path) -> dict[str, Any] | None:
+def remembered(folder: Path) -> SlideState | None:
     """The failure, if the last attempt failed, else the results; None where there is neither."""
-    return _document(folder / HIDDEN / FAILED, ("covariates", "tables")) or finished(folder)
+    return _read(folder / HIDDEN / FAILED, {"plan": None}) or finished(folder)
 
 
-def finished(folder: Path) -> dict[str, Any] | None:
-    """The document of a slide that was finished."""
-    return _document(folder / HIDDEN / DONE, ("plan", "covariates", "tables"))
+def finished(folder: Path) -> SlideState | None:
+    """The results of a slide that was finished."""
+    return _read(folder / HIDDEN / DONE, {})
 
 
-def _document(path: Path, keys: tuple[str, ...]) -> dict[str, Any] | None:
-    """The document at ``path``, if there is one; it must have these keys, all of them objects."""
+def _read(path: Path, missing: Mapping[str, Any]) -> SlideState | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}", got=error, hint=AGAIN) from error
-    sound = isinstance(document, dict) and all(isinstance(document.get(key), dict) for key in keys)
-    tables = document["tables"] if sound else {}
-    rows = [isinstance(table, list) and all(isinstance(row, dict) for row in table) for table in tables.values()]
-    if not all(rows) or not tables.get("slides"):
-        raise DataError(f"{path} is no record of a slide", hint=AGAIN)
-    return dict(document)
+    try:
+        state: SlideState = read_as(SlideState, {**missing, **document})
+        if not state.tables["slides"]:
+            raise ValueError("no row of the table slides")
+    except DAMAGES as error:
+        raise DataError(f"{path} is no record of a slide", got=error, hint=AGAIN) from error
+    return state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, RefusedError, choices_error
+from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file, write_rows
 from ntrm.data.csv_tables import read_columns
-from ntrm.results.paths import RUN, table_file
+from ntrm.metrics.cancer_rule import CancerFinding
+from ntrm.results.documents import Cancer, PieceSummary, Summary
+from ntrm.results.paths import table_file
+from ntrm.results.run import read_run
 
 FOOT = ("model_name", "model_version", "model_sha256", "ntrm_version")
 
@@ -103,20 +105,64 @@ def read_results(out: str | Path) -> Results:
     """The tables that ``ntrm segment --out OUT`` wrote."""
     folder = Path(out)
     run = read_run(folder)
-    covariates = [str(name) for name in run.get("covariates", ())]
-    return Results(run=run, **{name: _read(folder / table_file(name), covariates) for name in COLUMNS})
+    return Results(run.as_dict(), *(_read(folder / table_file(name), run.covariates) for name in COLUMNS))
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """``run.json``: model, program and options that the results were made with."""
-    try:
-        run = json.loads((folder / RUN).read_text(encoding="utf-8"))
-        if not isinstance(run.get("covariates", []), list):
-            raise TypeError(f"{RUN}: covariates are no list")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        expected = "a folder that ntrm segment wrote to"
-        raise DataError(f"{folder} holds no results", got=error, expected=expected) from error
-    return dict(run)
+def slide_row(summary: Summary) -> dict[str, Cell]:
+    """The row of ``slides``; of the pieces' lengths the least clearance and the greatest depth."""
+    grid = summary.grid
+    cells = {
+        "slide_id": summary.slide_id,
+        "status": "done",
+        "warnings": "; ".join(summary.warnings),
+        "reader": grid.slide["reader"],
+        "width_px": grid.area[2],
+        "height_px": grid.area[3],
+        "slide_mpp_x_um": grid.slide_mpp[0],
+        "slide_mpp_y_um": grid.slide_mpp[1],
+        "mask_mpp_um": float(summary.model["mpp"]),
+        "mask_width_px": grid.width,
+        "mask_height_px": grid.height,
+        "pieces": len(summary.pieces),
+        "tissue_area_mm2": summary.tissue_area_mm2,
+    }
+    for name, choose in {"deep_clearance": min, "lateral_clearance": min, "invasion_depth": max}.items():
+        values = [piece.measurements[name].value for piece in summary.pieces]
+        cells[f"{name}_mm"] = choose((value for value in values if value is not None), default=None)
+    quality = {f"quality_{name}": value for name, value in summary.quality.items()}
+    return {**cells, **_by_class(summary), **_cancer_cells(summary.cancers), **quality}
+
+
+def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
+    """A row of ``pieces``; boxes in pixels of the slide's full resolution."""
+    (across, down), box = summary.grid.to_level0[:2], piece.mask_box_px
+    cells = {
+        "slide_id": summary.slide_id,
+        "piece": piece.number,
+        "left_px": round(box.left * across, 3),
+        "top_px": round(box.top * down, 3),
+        "width_px": round(box.width * across, 3),
+        "height_px": round(box.height * down, 3),
+        "touches_edge": piece.touches_edge,
+        "tissue_area_mm2": piece.tissue_area_mm2,
+    }
+    for name, measure in piece.measurements.items():
+        unit = "mm" if measure.unit == "mm" else "deg"
+        cells |= {f"{name}_{unit}": measure.value, f"{name}_reason": measure.reason}
+    return {**cells, **_by_class(piece), **_cancer_cells({each.name: each for each in piece.cancers})}
+
+
+def _by_class(of: Summary | PieceSummary) -> dict[str, Cell]:
+    """Area and fraction of each class but the background."""
+    areas = {f"area_{name}_mm2": of.areas_mm2[name] for name in of.tissue_fractions}
+    return {**areas, **{f"fraction_{name}": value for name, value in of.tissue_fractions.items()}}
+
+
+def _cancer_cells(cancers: Mapping[str, Cancer] | Mapping[str, CancerFinding]) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {}
+    for name, each in cancers.items():
+        cells |= {f"cancer_{name}": each.present, f"cancer_{name}_confidence": each.confidence}
+    return cells
 
 
 def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], covariates: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import resource
 import signal
@@ -25,9 +24,10 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding
 from ntrm.results.paths import RUN
+from ntrm.results.run import read_run
 from ntrm.service.api.app import create_app
 from ntrm.service.core.model_info import check_model, read_facts
 from ntrm.service.core.settings import SERVER_LOCK, ServiceLimits, ServiceSettings
@@ -92,16 +92,15 @@ def _check_classes(settings: ServiceSettings) -> None:
     """Refuse results of other classes than the model's: they would be shown under the wrong names."""
     facts = read_facts(settings)
     try:
-        record = json.loads((settings.out / RUN).read_text(encoding="utf-8"))
-        classes, model = [str(name) for name in record["classes"]], str(record["model"]["name"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        run = read_run(settings.out)
+    except DataError:
         return  # nothing there yet, or something that the worker refuses with its reason
-    if facts is not None and classes != list(facts.schema.names):
+    if facts is not None and run.classes != facts.schema.names:
         raise RefusedError(
             f"{settings.out} holds results of other classes than the model's",
-            got=", ".join(classes),
+            got=", ".join(run.classes),
             expected=", ".join(facts.schema.names),
-            hint=f"give --model with the model that made them ({model}), or name another folder",
+            hint=f"give --model with the model that made them ({run.model.get('name')}), or name another folder",
         )
 
 

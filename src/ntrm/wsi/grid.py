@@ -21,6 +21,7 @@ from ntrm.core.errors import RefusedError, check_number
 from ntrm.core.labels import WHITE
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import interval_weights, shrunk_length
+from ntrm.results.documents import Grid
 from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, ArrayCache, Pixels, SlideInfo, SlideReader
 
 CACHE_BYTES = 128 * 2**20
@@ -240,20 +241,19 @@ class SlideGrid:
         """Empty the cache; to be called when no more is read."""
         self._blocks = ArrayCache(CACHE_BYTES)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        slide = self.reader.info.as_dict()
-        return {
-            "height": self.height,
-            "width": self.width,
-            "mpp": [self.resolution.x, self.resolution.y],
-            "slide_mpp": [self.source.x, self.source.y],
-            "slide_mpp_from": self._mpp_from,
-            "level": self.level,
-            "to_level0": list(self.to_level0),
-            "bounds": slide["bounds"],
-            "slide": slide,
-        }
+    def record(self) -> Grid:
+        """For the documents of a slide."""
+        return Grid(
+            height=self.height,
+            width=self.width,
+            mpp=(self.resolution.x, self.resolution.y),
+            slide_mpp=(self.source.x, self.source.y),
+            slide_mpp_from=self._mpp_from,
+            level=self.level,
+            to_level0=self.to_level0,
+            bounds=self.reader.info.bounds,
+            slide=self.reader.info.as_dict(),
+        )
 
 
 class _CachedReader:

@@ -153,13 +153,13 @@ def test_a_slide_that_another_program_holds_fails_after_a_while(tmp_path, store,
 @pytest.mark.usefixtures("results")
 def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model):
     fresh = worker.open_segmenter(settings_of(tmp_path / "new", model, device="cpu", batch=3))
-    assert (fresh.identity.options["maps"], fresh.identity.options["batch"]) == (True, 3)
+    assert (fresh.run.options["maps"], fresh.run.options["batch"]) == (True, 3)
     run_file = tmp_path / "new" / "run.json"
     document = json.loads(run_file.read_text())
     document["options"] |= {"gzip": True, "maps": False, "batch": 2}
     run_file.write_text(json.dumps(document))
     again = worker.open_segmenter(settings_of(tmp_path / "new", model, batch=3))
-    assert {key: again.identity.options[key] for key in ("gzip", "maps", "batch")} == {
+    assert {key: again.run.options[key] for key in ("gzip", "maps", "batch")} == {
         "gzip": True,
         "maps": False,
         "batch": 2,

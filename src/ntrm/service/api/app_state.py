@@ -59,19 +59,19 @@ class OpenResults:
     """The results of one finished slide: the layers of its masks, and its regions, which are read when asked for."""
 
     def __init__(self, folder: Path, cache: ArrayCache) -> None:
-        summary = read_summary(folder)
-        self.bounds = summary.bounds
-        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*summary.bounds[2:]), *summary.mask_to_slide), cache)
+        grid = read_summary(folder).grid
+        self.bounds = grid.area
+        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]), cache)
         self.close = self.layers.close
         self._folder = folder
 
     @cached_property
     def regions(self) -> RegionFinder:
         """Finds the region at a point."""
-        document = finished(self._folder)
-        if document is None:
+        state = finished(self._folder)
+        if state is None:
             raise _no_results()
-        return RegionFinder(list(document["tables"]["regions"]), self._folder / REGIONS)
+        return RegionFinder(state.tables["regions"], self._folder / REGIONS)
 
 
 class AppState:

@@ -28,27 +28,26 @@ def adopt(out: Path, store: JobStore) -> list[Slide]:
 def _adopted(folder: Path) -> Slide | None:
     """None for what is unfinished, damaged or not a slide."""
     try:
-        document = finished(folder)
-        if document is None:
+        state = finished(folder)
+        if state is None or state.plan is None:
             return None
         facts = facts_of(folder)
         ended = (folder / SUMMARY).stat().st_mtime
     except (DataError, OSError):
         return None
-    plan = document["plan"]
-    mpp = plan.get("mpp")
+    plan = state.plan
     return Slide(
         id=new_id(),
         slide_id=folder.name,
         name=folder.name,
         origin=FOUND,
         source=None,
-        mpp=None if mpp is None else (float(mpp[0]), float(mpp[1])),
+        mpp=plan.mpp,
         status=DONE,
         created=ended,
         finished=ended,
         progress=1.0,
-        fingerprint=plan.get("source"),
+        fingerprint=plan.source,
         facts=facts,
     )
 
@@ -93,12 +92,12 @@ def facts_of(folder: Path) -> dict[str, Any]:
     """The short version of a slide's results, which a list of slides shows; kept in the database."""
     summary = read_summary(folder)
     return {
-        "width": summary.bounds[2],
-        "height": summary.bounds[3],
-        "mpp": list(summary.slide_mpp),
+        "width": summary.grid.area[2],
+        "height": summary.grid.area[3],
+        "mpp": list(summary.grid.slide_mpp),
         "cancers": [
-            {"name": cancer.name, "present": cancer.present, "confidence": cancer.confidence}
-            for cancer in summary.cancers
+            {"name": name, "present": cancer.present, "confidence": cancer.confidence}
+            for name, cancer in summary.cancers.items()
         ],
         "tissue": [
             {
@@ -107,10 +106,10 @@ def facts_of(folder: Path) -> dict[str, Any]:
                 "area_mm2": summary.areas_mm2[name],
                 "share": fraction,
             }
-            for name, fraction in summary.fractions.items()
+            for name, fraction in summary.tissue_fractions.items()
         ],
         "quality_warnings": list(summary.warnings),
         "tissue_area_mm2": summary.tissue_area_mm2,
-        "pieces": summary.pieces,
+        "pieces": len(summary.pieces),
         "layers": layers_with({name for name, file in FILES.items() if (folder / file).is_file()}),
     }

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -24,7 +25,8 @@ from ntrm.core.mpp import Resolution
 from ntrm.models.folders import CONFIG, locate
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter
-from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, RUN, SUMMARY
+from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
+from ntrm.results.run import read_run
 from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
@@ -177,7 +179,7 @@ def main() -> int:
         except NtrmError as error:
             _say({"refused": document_of(error)["error"]})
             return error.exit_code
-        if segmenter.identity.options["device"] == "cpu":
+        if segmenter.run.options["device"] == "cpu":
             # The page comes first: whoever views slides must not wait for the next one.
             os.nice(NICE)
         config = locate(settings.model) / CONFIG
@@ -251,11 +253,10 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
 def open_segmenter(settings: ServiceSettings) -> Segmenter:
     """The network, with the options of results that are there already: those of one folder have the same options."""
     options, batch, device = Options(maps=True), settings.batch, settings.device
-    try:
-        before: dict[str, Any] = json.loads((settings.out / RUN).read_text(encoding="utf-8"))["options"]
-    except (OSError, ValueError, KeyError, TypeError):
-        before = {}
-    if before:
+    before = None
+    with suppress(DataError):
+        before = read_run(settings.out).options
+    if before is not None:
         names = {field.name for field in dataclasses.fields(Options)}
         options = Options(**{key: value for key, value in before.items() if key in names})
         batch = int(before.get("batch", batch))

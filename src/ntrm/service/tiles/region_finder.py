@@ -69,7 +69,7 @@ def _area(ring: Ring) -> float:
 class RegionFinder:
     """The regions of one slide; polygons stay on disk until one is asked for."""
 
-    def __init__(self, rows: list[Row], polygons: Path) -> None:
+    def __init__(self, rows: Sequence[Row], polygons: Path) -> None:
         self._rows = {int(row["region"]): row for row in rows}
         self._numbers = np.array([row["region"] for row in rows], dtype=np.int64)
         self._tissues = np.array([row["tissue"] for row in rows], dtype=object)

@@ -1,0 +1,118 @@
+"""``run.json``: a folder of results holds those of one model, one program and one set of options only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import remove_partials, write_json
+from ntrm.results.documents import DAMAGES, PURPOSE, Document, read_as
+from ntrm.results.paths import RUN
+from ntrm.version import __version__
+
+FORMAT = "ntrm-results/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Model, program and options of results: all that decides their bytes. The fields are the keys of the file."""
+
+    format: str = FORMAT
+    program: Document = field(default_factory=lambda: {"name": "ntrm", "version": __version__})
+    model: Document
+    options: Document
+    classes: tuple[str, ...]
+    purpose: str = PURPOSE
+    covariates: tuple[str, ...] = ()
+    """Columns of the inputs' tables, of all runs so far."""
+
+    def as_dict(self) -> Document:
+        """As ``run.json`` has it."""
+        return {**asdict(self), "classes": [*self.classes], "covariates": [*self.covariates]}
+
+    def identity(self) -> Document:
+        """What every output carries."""
+        return {key: value for key, value in self.as_dict().items() if key not in ("format", "covariates")}
+
+    def cells(self) -> Document:
+        """For the rows of tables."""
+        return {
+            "model_name": self.model["name"] or self.model["arch"],
+            "model_version": self.model["version"],
+            "model_sha256": self.model["sha256"],
+            "ntrm_version": self.program["version"],
+        }
+
+
+def read_run(out: Path) -> Run:
+    """What the results in ``out`` were made with."""
+    try:
+        return _read(out)
+    except (OSError, *DAMAGES) as error:
+        expected = "a folder that ntrm segment wrote to"
+        raise DataError(f"{out} holds no results", got=error, expected=expected) from error
+
+
+def check_out(out: Path) -> Run | None:
+    """What ``out`` was made with; None where it is new or empty. Refuses a folder of something else."""
+    try:
+        return _read(out)
+    except FileNotFoundError:
+        strange = [path.name for path in out.iterdir() if not path.name.startswith(".")] if out.is_dir() else []
+        if strange:
+            raise RefusedError(
+                f"{out} is not empty and holds no results",
+                got=strange[0],
+                hint="choose a new or an empty folder for --out",
+            ) from None
+        return None
+    except NotADirectoryError as error:
+        raise UsageError("the output is not a folder", got=out, hint="choose another --out") from error
+    except (OSError, *DAMAGES) as error:
+        raise DataError(f"cannot read {out / RUN}", got=error, hint="choose another --out") from error
+
+
+def _read(out: Path) -> Run:
+    document = json.loads((out / RUN).read_text(encoding="utf-8"))
+    if not isinstance(document, dict):
+        raise TypeError(f"{RUN} is no record of a run")
+    run: Run = read_as(Run, {"covariates": [], **document})
+    return run
+
+
+def claim(out: Path, run: Run, covariates: Sequence[str]) -> tuple[str, ...]:
+    """Make ``out`` a folder of this run's results, or check that it is one; returns all covariates seen there.
+
+    To be called by one process at a time.
+    """
+    before = check_out(out)
+    remove_partials(out)
+    seen = () if before is None else before.covariates
+    if before is not None:
+        _check_same(out, before, replace(run, covariates=seen))
+    together = tuple(dict.fromkeys([*seen, *covariates]))
+    if before is None or together != seen:
+        write_json(out / RUN, replace(run, covariates=together).as_dict())
+    return together
+
+
+def _check_same(out: Path, before: Run, run: Run) -> None:
+    """Refuse other results, with the values that differ, down to the single option."""
+    differences = []
+    for key, new in sorted(run.as_dict().items()):
+        old = before.as_dict()[key]
+        if isinstance(old, dict):
+            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+            differences += [f"{key} {name} {old.get(name)!r}, not {new.get(name)!r}" for name in names]
+        elif old != new:
+            differences.append(f"{key} {old!r}, not {new!r}")
+    if differences:
+        raise RefusedError(
+            f"{out} holds results of another run",
+            got="; ".join(differences),
+            expected="the same model, program and options",
+            hint="choose another --out, or give the options of before",
+        )

@@ -28,7 +28,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.data.split import few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.models.config import ModelConfig
-from ntrm.training.data import StepPlan, TileStore, class_pixels
+from ntrm.training.batches import StepPlan, TileStore, class_pixels
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Rounds, learning_rate

@@ -10,7 +10,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ntrm.cli.console import Console, command, prepare_streams
-from ntrm.cli.options import keep_freed_memory
+from ntrm.cli.shared_options import keep_freed_memory
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
 runner = CliRunner()

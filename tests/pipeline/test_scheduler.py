@@ -9,7 +9,7 @@ import pytest
 from ntrm.core.errors import RefusedError
 from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Scheduler, Task, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome
-from ntrm.results.run import Run
+from ntrm.results.run_record import Run
 from ntrm.results.slide_state import remembered
 from ntrm.wsi.inputs import SlideInput
 

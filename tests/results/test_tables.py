@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.results.paths import RUN
-from ntrm.results.run import Run
+from ntrm.results.run_record import Run
 from ntrm.results.tables import COLUMNS, FOOT, read_results, write_tables
 
 DONE = {"slide_id": "a", "status": "done", "pieces": 2, "tissue_area_mm2": 1 / 3, "area_BCC_mm2": 0.25, "age": "007"}

@@ -10,7 +10,7 @@ from tests.training.small_data import small_recipe
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.models.registry import create
-from ntrm.training.data import StepBatches, StepPlan, TileStore
+from ntrm.training.batches import StepBatches, StepPlan, TileStore
 from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training
 from ntrm.training.losses import DatasetWeights, SegmentationLoss
 

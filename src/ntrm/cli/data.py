@@ -11,7 +11,7 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
-from ntrm.cli import options
+from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console as RichConsole
 from rich.table import Table
 
-from ntrm.cli import options
+from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
 from ntrm.metrics.wording import signed
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console as RichConsole
 
-from ntrm.cli import options
+from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
 
 

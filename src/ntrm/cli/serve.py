@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console as RichConsole
 
-from ntrm.cli import options
+from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
 from ntrm.core.errors import DataError, RefusedError
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console as RichConsole
 from typer.core import TyperCommand
 
-from ntrm.cli import options
+from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 

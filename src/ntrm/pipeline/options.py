@@ -9,7 +9,7 @@ from ntrm.core.errors import check_number
 from ntrm.evaluation.loaded_model import LoadedModel
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
-from ntrm.results.run import Run
+from ntrm.results.run_record import Run
 
 MOST_AREA_UM2 = 20_000.0
 """Larger regions are not small: ten times the stray spot of tumour that is not measured."""

@@ -42,7 +42,7 @@ from ntrm.pipeline.pictures import write_overlays, write_plain
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Summary, write_graph
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, LABELS_ZARR, MASK, PROBABILITIES_ZARR, REGIONS
-from ntrm.results.run import Run
+from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
 from ntrm.results.tables import piece_row, slide_row
 from ntrm.wsi.grid import SlideGrid

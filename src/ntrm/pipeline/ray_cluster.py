@@ -27,7 +27,7 @@ from ntrm.core.progress import Progress
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
-from ntrm.results.run import Run
+from ntrm.results.run_record import Run
 
 THREADS = 2
 """Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide."""

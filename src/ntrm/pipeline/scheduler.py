@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ntrm.core.errors import NtrmError
 from ntrm.pipeline.segmenter import Outcome
-from ntrm.results.run import Run
+from ntrm.results.run_record import Run
 from ntrm.results.slide_state import remember_failure
 from ntrm.wsi.inputs import SlideInput
 

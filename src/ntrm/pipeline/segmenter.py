@@ -22,7 +22,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
-from ntrm.results.run import Run, check_out, claim
+from ntrm.results.run_record import Run, check_out, claim
 from ntrm.results.slide_state import BusyError, SlideState, Tables, remember_failure, remembered
 from ntrm.results.tables import write_tables
 from ntrm.wsi.inputs import SlideInput, without_name

@@ -19,7 +19,7 @@ from ntrm.pipeline.outputs import TOGETHER, SlideOutput, SlidePrediction, backgr
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
-from ntrm.results.run import Run
+from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Plan, Row, SlideState, Tables, alone, finished, forget_failure, remember
 from ntrm.wsi.grid import SlideGrid, check_cost
 from ntrm.wsi.inputs import SlideInput, source_fingerprint

@@ -14,7 +14,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import by_column, read_rows
 from ntrm.results.documents import OUTSIDE
 from ntrm.results.paths import table_file
-from ntrm.results.run import Run, read_run
+from ntrm.results.run_record import Run, read_run
 
 AGAIN = "run the same ntrm segment again: it keeps what is done and writes the tables anew"
 MEASURES = {

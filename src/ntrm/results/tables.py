@@ -15,7 +15,7 @@ from ntrm.data.csv_tables import read_columns
 from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.results.documents import Cancer, PieceSummary, Summary
 from ntrm.results.paths import table_file
-from ntrm.results.run import read_run
+from ntrm.results.run_record import read_run
 
 FOOT = ("model_name", "model_version", "model_sha256", "ntrm_version")
 
@@ -111,7 +111,7 @@ def read_results(out: str | Path) -> Results:
 def slide_row(summary: Summary) -> dict[str, Cell]:
     """The row of ``slides``; of the pieces' lengths the least clearance and the greatest depth."""
     grid = summary.grid
-    cells = {
+    cells: dict[str, Cell] = {
         "slide_id": summary.slide_id,
         "status": "done",
         "warnings": "; ".join(summary.warnings),
@@ -136,7 +136,7 @@ def slide_row(summary: Summary) -> dict[str, Cell]:
 def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
     """A row of ``pieces``; boxes in pixels of the slide's full resolution."""
     (across, down), box = summary.grid.to_level0[:2], piece.mask_box_px
-    cells = {
+    cells: dict[str, Cell] = {
         "slide_id": summary.slide_id,
         "piece": piece.number,
         "left_px": round(box.left * across, 3),

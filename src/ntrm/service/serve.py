@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding
 from ntrm.results.paths import RUN
-from ntrm.results.run import read_run
+from ntrm.results.run_record import read_run
 from ntrm.service.api.app import create_app
 from ntrm.service.core.model_info import check_model, read_facts
 from ntrm.service.core.settings import SERVER_LOCK, ServiceLimits, ServiceSettings

@@ -31,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ntrm.core.devices import choose_device
 from ntrm.core.errors import NtrmError, UsageError, check_number
 from ntrm.core.processes import MODEL, module_command, module_environment
-from ntrm.training.data import available_cores
+from ntrm.training.batches import available_cores
 
 NETWORK = ("NCCL_*", "GLOO_*", "FI_*", "UCX_*")
 """Variables by which a site says how processes reach each other."""

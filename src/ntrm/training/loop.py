@@ -24,7 +24,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.core.progress import Progress
 from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel
-from ntrm.training.data import StepBatches, StepPlan, TileStore, validation_batches
+from ntrm.training.batches import StepBatches, StepPlan, TileStore, validation_batches
 from ntrm.training.ddp import share_batch_norm, share_gradients, summed, world_size
 from ntrm.training.device import Forward, autocast, recorded, training_precision
 from ntrm.training.log import LossBuffer, Recorder, Row, ticking

@@ -24,8 +24,8 @@ from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.models.base import SegmentationModel
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
+from ntrm.training.batches import StepPlan, TileStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
-from ntrm.training.data import StepPlan, TileStore, class_pixels
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
 from ntrm.training.device import training_precision, tuned
 from ntrm.training.log import CHECKPOINTS, Recorder

@@ -4,7 +4,7 @@ import pytest
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.results.paths import RUN
-from ntrm.results.run import Run, check_out, claim, read_run
+from ntrm.results.run_record import Run, check_out, claim, read_run
 from ntrm.version import __version__
 
 MODEL = {"name": None, "arch": "unet", "version": "1", "sha256": "f00", "mpp": 6.7}

@@ -15,8 +15,8 @@ from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset
-from ntrm.training import data as data_module
-from ntrm.training.data import StepBatches, StepPlan, TileStore, class_pixels, stack_tiles, validation_batches
+from ntrm.training import batches as batches_module
+from ntrm.training.batches import StepBatches, StepPlan, TileStore, class_pixels, stack_tiles, validation_batches
 
 CPU = torch.device("cpu")
 SIZE = 32
@@ -82,11 +82,11 @@ def test_what_is_left_out_of_an_epoch_changes(seed):
 
 
 def test_an_epoch_is_shuffled_once_however_many_steps_it_has(seed):
-    data_module._epoch_order.cache_clear()
+    batches_module._epoch_order.cache_clear()
     plan = StepPlan(1_000_000, 10, seed)
     for step in range(1000):
         plan.indices(step)
-    assert data_module._epoch_order.cache_info().misses == 1
+    assert batches_module._epoch_order.cache_info().misses == 1
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def plan_of(tiles, random, lengths=(4, 4, 3, 1, 9)):
 
 @pytest.mark.parametrize(("resident", "workers"), [("yes", 0), ("yes", 1), ("no", 0), ("no", 2), ("auto", 2)])
 def test_batches_are_the_windows_of_the_plan_however_they_come(tiles, random, resident, workers, monkeypatch):
-    monkeypatch.setattr(data_module, "_CHUNK", 7)
+    monkeypatch.setattr(batches_module, "_CHUNK", 7)
     expected, plan = stack_tiles(list(tiles)), plan_of(tiles, random)
     store = TileStore(tiles, CPU, resident=resident, workers=workers)
     assert store.resident == (resident != "no")
@@ -164,10 +164,10 @@ def test_a_batch_may_be_changed_without_changing_the_windows(tiles, random):
 def test_what_has_no_room_is_not_held(tiles, monkeypatch):
     needed = 4 * SIZE**2 * len(tiles)
     assert needed == sum(tensor.nbytes for tensor in stack_tiles(list(tiles)))
-    monkeypatch.setattr(data_module, "MOST_ON_HOST", needed)
+    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed)
     assert not TileStore(tiles, CPU, resident="auto", workers=0).resident
     assert TileStore(tiles, CPU, resident="yes", workers=0).resident
-    monkeypatch.setattr(data_module, "MOST_ON_HOST", needed + 1)
+    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed + 1)
     assert TileStore(tiles, CPU, resident="auto", workers=0).resident
 
 
@@ -175,18 +175,18 @@ def test_on_a_gpu_the_free_memory_decides(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (1000, 5000))
     device = torch.device("cuda", 1)
-    assert data_module._room(device) == 300
+    assert batches_module._room(device) == 300
     assert asked == [device]
 
 
 def test_more_workers_than_cores_are_not_started(tiles, monkeypatch):
-    monkeypatch.setattr(data_module.os, "sched_getaffinity", lambda _pid: {0, 1, 2})
+    monkeypatch.setattr(batches_module.os, "sched_getaffinity", lambda _pid: {0, 1, 2})
     assert TileStore(tiles, CPU, resident="no", workers=100).workers == 3
     assert TileStore(tiles, CPU, resident="no", workers=2).workers == 2
 
 
 def test_loading_shows_its_progress(tiles, monkeypatch):
-    monkeypatch.setattr(data_module, "_CHUNK", 10)
+    monkeypatch.setattr(batches_module, "_CHUNK", 10)
     seen = []
 
     def track(items, total, label):

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from tests.analysis.blocks import BCC, block
 
-from ntrm.analysis.graph import NO_TISSUE, OUTSIDE, tissue_graph
-from ntrm.analysis.measure import PURPOSE, measure_piece, measurement_sentences
+from ntrm.analysis.graph import NO_TISSUE, tissue_graph
+from ntrm.analysis.measure import measure_piece, measurement_sentences
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
+from ntrm.results.documents import OUTSIDE, PURPOSE
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)

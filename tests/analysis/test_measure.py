@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from tests.analysis.blocks import BCC, BKG, BOTTOM, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
 
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES
-from ntrm.analysis.measure import FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, PURPOSE, SCAN_EDGE, Measured, measure_piece
+from ntrm.analysis.measure import FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, SCAN_EDGE, Measured, measure_piece
 from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.results.documents import PURPOSE
 
 MPP = Resolution.square(6.7)
 

@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.measure import PURPOSE
 from ntrm.analysis.regions import RegionTable, scan_mask
 from ntrm.analysis.runs import CONNECTIVITY, Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.report.html import area_text
+from ntrm.results.documents import OUTSIDE, PURPOSE
 
-OUTSIDE = "outside"
 DIGITS = 6
 """Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact."""
 

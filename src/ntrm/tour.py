@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ntrm.core.errors import DataError
 from ntrm.core.io import check_folder, foreign_files, write_json
 from ntrm.core.labels import Tissue
 from ntrm.core.progress import SILENT, Progress
@@ -63,6 +64,8 @@ def tour(
     images = {case.name: case.image for case in dataset.cases if case.image is not None}
     chosen = [images[section.name] for section in evaluation.sections[:SLIDES]]
     segmented = segment_slides(chosen, out=out / "results", options=Options(maps=True), progress=progress)
+    for slide in segmented.failed[:1]:
+        raise DataError(f"{slide.slide_id} could not be segmented", got=slide.reason, hint="run the same command again")
     note("5/5  statistics and pictures")
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())

@@ -4,6 +4,8 @@ from typer.testing import CliRunner
 
 from ntrm import tour as tour_module
 from ntrm.cli.main import app
+from ntrm.pipeline.batch import Segmented
+from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.tables import read_results
 
 runner = CliRunner()
@@ -25,6 +27,11 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     slides = read_results(tmp_path / "demo" / "results").slides
     assert slides.column("status") == ["done"]
     assert (tmp_path / "demo" / "results" / slides.column("slide_id")[0] / "report.html").is_file()
+    failed = Segmented(tmp_path, (Outcome("a", "failed", "the disk is full"),), {})
+    monkeypatch.setattr(tour_module, "segment_slides", lambda *_, **__: failed)
+    result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--jobs", "1"])
+    assert result.exit_code == 1
+    assert "the disk is full" in result.stderr
 
 
 def test_the_demo_leaves_the_folders_of_others_alone(tmp_path):

@@ -12,12 +12,12 @@ from tests.service.running import Running, children_of
 from tests.service.small import TOKEN, serving, settings_of
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.io import PARTIAL, write_json
+from ntrm.core.io import PARTIAL
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.results.paths import RUN
+from ntrm.results.run_record import Run, claim
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.serve import _listening, serve
 
@@ -130,8 +130,8 @@ def test_ctrl_c_puts_jobs_back_and_a_sender_that_goes_leaves_nothing(tmp_path, m
 def test_results_of_other_classes_are_not_shown_under_the_models_names(tmp_path, model):
     out = tmp_path / "out"
     out.mkdir()
-    classes = ["background", "benign gland", "malignant gland"]
-    write_json(out / RUN, {"classes": classes, "model": {"name": "glands"}, "covariates": []})
+    classes = ("background", "benign gland", "malignant gland")
+    claim(out, Run(model={"name": "glands"}, options={}, classes=classes), [])
     with pytest.raises(RefusedError, match="results of other classes") as caught:
         serve(settings_of(out, model, port=0), lambda _address, _link: None)
     assert "malignant gland" in str(caught.value.got)

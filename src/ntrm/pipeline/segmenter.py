@@ -22,6 +22,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
+from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
 from ntrm.results.slide_state import BusyError, SlideState, Tables, remember_failure, remembered
 from ntrm.results.tables import write_tables
@@ -31,7 +32,6 @@ from ntrm.wsi.readers.reader import SlideReader
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""
-LOCK = ".lock"
 EXPECTED = (NtrmError, OSError, MemoryError)
 """What a slide, a disk or a full memory may cause; everything else is a bug, ours or a library's."""
 
@@ -149,7 +149,7 @@ class Segmenter:
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
         check_out(self.out)  # before anything is written to a folder of something else
-        with holding(self.out / LOCK, wait=True):
+        with holding(self.out / RUN_LOCK, wait=True):
             claim(self.out, self.run, covariates)
 
     def segment(
@@ -193,7 +193,7 @@ def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = T
     """The tables and the overview of every slide in the folder, also of those that other processes segmented."""
     from ntrm.report.slide_overview import write_overview
 
-    with holding(out / LOCK, wait=True):
+    with holding(out / RUN_LOCK, wait=True):
         every = claim(out, run, covariates)
         folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
         states = [state for folder in folders if (state := remembered(folder)) is not None]

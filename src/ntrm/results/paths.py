@@ -6,7 +6,7 @@ from __future__ import annotations
 
 RUN = "run.json"
 """What the folder was made with: model, program, options."""
-INDEX = "index.html"
+INDEX, RUN_LOCK = "index.html", ".lock"
 
 # Of a slide: ``OUT/<slide id>/…``
 

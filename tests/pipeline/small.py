@@ -1,6 +1,7 @@
 """Small slides whose mask is known: painted in class colours, on glass."""
 
 import hashlib
+from threading import Lock
 
 import numpy as np
 from scipy import ndimage
@@ -8,6 +9,7 @@ from tests.evaluation.small import COLOURS, MPP, NAMES
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
+from ntrm.wsi.readers.formats import open_slide
 
 BKG = NAMES.index("BKG")
 
@@ -45,3 +47,29 @@ def fingerprints(folder):
     """SHA-256 of every file but locks, by its path."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name)
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+class InProcess:
+    """Stands for a ``ReadingProcess``."""
+
+    def __init__(self, _limits=None):
+        self.alive = True
+        self._reader = None
+        self._lock = Lock()
+
+    def open(self, path, *, alone=False):
+        self._reader = open_slide(path, alone=alone)
+        return self.info
+
+    @property
+    def info(self):
+        return self._reader.info
+
+    def read(self, *place):
+        with self._lock:
+            return self._reader.read(*place)
+
+    def close(self):
+        self.alive = False
+        if self._reader is not None:
+            self._reader.close()

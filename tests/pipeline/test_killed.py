@@ -16,6 +16,8 @@ from ntrm.inference.mask_store import Checkpoints
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
 ROOT = Path(__file__).parents[2]
 
 EACH = """
@@ -109,7 +111,7 @@ import resource
 
 def work(out, due):
     Checkpoints.due = lambda self: due == "True"
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     found = segment_slides([large, small], out=out, model=ByColour(), device="cpu", batch=2)
     print([each.status for each in found.slides], found.exit_code, found.slides[0].reason)
 
@@ -119,8 +121,8 @@ each(work, [(row, row.rpartition("/")[2]) for row in rows])
 
 
 def test_a_disk_that_takes_no_more_is_one_slides_error(tmp_path, random):
-    """No file may exceed 300 kB: neither do the rows of the large slide fit, nor a checkpoint of it."""
-    large = write_slide(tmp_path / "large.tif", paint(random, height=600, width=800))
+    """No file may exceed 150 kB: neither do the rows of the large slide fit, nor a checkpoint of it."""
+    large = write_slide(tmp_path / "large.tif", paint(random, height=420, width=500))
     small = write_slide(tmp_path / "small.tif", paint(random, height=150, width=110))
     # By whether a checkpoint is always due.
     reasons = {"False": "cannot keep finished rows", "True": "cannot write"}

@@ -19,6 +19,8 @@ from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import background_worker
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
 
 @pytest.fixture
 def slide(tmp_path, random):

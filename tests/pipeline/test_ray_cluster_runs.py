@@ -71,7 +71,7 @@ def marked(mark):
     return found
 
 
-def until(condition, command=None):
+def until(condition, command=None, every=0.002):
     """What ``condition`` gives once it is true of something."""
     end = time.monotonic() + LIMIT_S
     while not (found := condition()):
@@ -81,8 +81,13 @@ def until(condition, command=None):
                 pytest.skip("this machine is too busy for Ray, which gives itself half a minute to start")
             pytest.fail(f"it ended with {command.returncode}: {said}")
         assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.002)
+        time.sleep(every)
     return found
+
+
+def until_all_ended(mark):
+    """To look through all processes takes longer than to wait for them."""
+    until(lambda: not marked(mark), every=0.1)
 
 
 def slide_at_work(out, mark):
@@ -170,7 +175,7 @@ def interrupt(words, out):
         assert command.returncode == 130, said
         assert "same command goes on" in said
         assert "Traceback" not in said
-        until(lambda: not marked(mark))
+        until_all_ended(mark)
     assert not (out / "slides.csv").exists()
 
 
@@ -189,7 +194,7 @@ def kill_a_worker(words, out):
             time.sleep(0.002)
         output, said = command.communicate(timeout=LIMIT_S)
         assert command.returncode == 0, said
-        until(lambda: not marked(mark))
+        until_all_ended(mark)
     assert min(seen) >= len(bands[: bands.rfind(b"\n") + 1])
     assert len(seen) > 1
     with (out / "slides.csv").open(newline="") as stream:

@@ -26,6 +26,8 @@ from ntrm.pipeline.segmenter import LONGEST, Segmenter, reason_of
 from ntrm.results.slide_state import alone, remember_failure, remembered
 from ntrm.wsi.inputs import SlideInput
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
 ROOT = Path(__file__).parents[2]
 runner = CliRunner()
 

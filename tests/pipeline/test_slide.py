@@ -14,6 +14,8 @@ from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.wsi.inputs import SlideInput
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
 LONG_S = 120
 
 

@@ -17,6 +17,8 @@ from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import MOST_AREA_UM2, Options
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
 LEAST = 5 * MPP**2 - 1
 """Squares of two by two pixels are smaller."""
 

@@ -2,11 +2,13 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.service.small import InProcess, segmented, write_model
+from tests.pipeline.small import InProcess
+from tests.service.small import segmented, write_model
 
 from ntrm.service.core.settings import DATABASE
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.tiles import slide_tiles
+from ntrm.wsi import isolated
 
 
 @pytest.fixture(scope="session")
@@ -39,4 +41,5 @@ def store(tmp_path):
 @pytest.fixture
 def quick_readers(monkeypatch):
     """Slides read in this process: for tests of everything around the reading, since a process each takes long."""
-    monkeypatch.setattr(slide_tiles, "ReadingProcess", InProcess)
+    for module in (isolated, slide_tiles):
+        monkeypatch.setattr(module, "ReadingProcess", InProcess)

@@ -16,7 +16,6 @@ from ntrm.service.api.app import create_app
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
 from ntrm.service.jobs.database import PATH, QUEUED, Slide, new_id
-from ntrm.wsi.readers.formats import open_slide
 
 TOKEN = "a-token-for-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -61,26 +60,6 @@ def segmented(folder, random, name="a", mask=None, **options):
 def slide_bytes(random, height=90, width=120, mpp=MPP):
     """A small slide as a file's content."""
     return sound_slide(int(random.integers(2**31)), height, width, mpp)
-
-
-class InProcess:
-    """Stands for a ``ReadingProcess``."""
-
-    def __init__(self, _limits=None):
-        self.alive = True
-        self._reader = None
-
-    def open(self, path, *, alone):
-        self._reader = open_slide(path, alone=alone)
-        return self._reader.info
-
-    def read(self, *place):
-        return self._reader.read(*place)
-
-    def close(self):
-        self.alive = False
-        if self._reader is not None:
-            self._reader.close()
 
 
 def only_slide(client):

@@ -22,6 +22,8 @@ from ntrm.service.jobs.worker import FILES, MEASURED, READ, SEGMENTED, JobProgre
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.tiff import TiffReader
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
 NEVER = threading.Event()
 NOT_DONE = Outcome("a", "failed", "not tried")
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.models.shallow import shallow
 
 from ntrm.core.devices import choose_device, choose_precision
 from ntrm.core.errors import NtrmError, UsageError
@@ -15,6 +16,8 @@ from ntrm.inference.sliding_window import stitch
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.registry import create
+
+__all__ = ["shallow"]
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -301,6 +304,7 @@ def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monke
 @pytest.mark.slow
 # Of Python 3.13.0 alone.
 @pytest.mark.filterwarnings("ignore:Guards may run slower on Python:RuntimeWarning")
+@pytest.mark.usefixtures("shallow")
 def test_a_compiled_network_says_the_same(random, monkeypatch):
     network = create("ntrm-control", 3, width=0.125)
     images = draw(random, (32, 32), (20, 30))

@@ -17,7 +17,9 @@ import pytest
 import tifffile
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from ntrm.cli.main import app
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import PARTIAL
 from ntrm.data.check import check_dataset
@@ -165,16 +167,16 @@ def kill_half_way(command, notes):
 
 @pytest.mark.slow
 def test_killed_half_way_it_leaves_no_half_section_and_goes_on(phantom, tmp_path):
-    """Two processes here, one for the fixture: their bytes are the same."""
+    """Two processes until they are killed, one afterwards and for the fixture: their bytes are the same."""
     out = tmp_path / "killed"
-    command = [sys.executable, "-m", "ntrm", "phantom", str(out), "--sections", "4", "--seed", str(SEED), "--jobs", "2"]
-    while not kill_half_way([*command, "--quiet"], out / ".progress"):
+    words = ["phantom", str(out), "--sections", "4", "--seed", str(SEED), "--quiet", "--jobs"]
+    while not kill_half_way([sys.executable, "-m", "ntrm", *words, "2"], out / ".progress"):
         shutil.rmtree(out)  # it was done before it could be killed
     whole = bytes_of(phantom)
     for name, digest in bytes_of(out).items():
         if PARTIAL not in name and not name.startswith((".progress", "phantom.json")):
             assert whole[name] == digest
-    subprocess.run([*command, "--quiet"], check=True)
+    assert CliRunner().invoke(app, [*words, "1"]).exit_code == 0
     assert bytes_of(out) == whole
 
 

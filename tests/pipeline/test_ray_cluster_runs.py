@@ -90,19 +90,24 @@ def until_all_ended(mark):
     until(lambda: not marked(mark), every=0.1)
 
 
-def slide_at_work(out, mark):
-    """(slide's folder, worker) of a slide that has a few bands and is not through."""
+def slide_at_work(out, mark, begun):
+    """(slide's folder, worker) of a slide that has a few bands, the last of them since ``begun``, and is not through.
+
+    To look for the worker takes longer than a band: only of a slide that a worker is at.
+    """
     for journal in out.glob(f"*/{HIDDEN}/{BANDS}/{JOURNAL}"):
         folder = journal.parents[2]
         with suppress(OSError):
+            if journal.stat().st_mtime < begun:
+                continue
             if journal.read_bytes().count(b"\n") >= 4 and (holders := holding(folder / HIDDEN / "lock", mark)):
                 return folder, holders[0]
     return None
 
 
-def stopped_at_work(out, mark):
+def stopped_at_work(out, mark, begun):
     """As ``slide_at_work``, with the worker stopped: however late this process comes, it is in the middle."""
-    found = slide_at_work(out, mark)
+    found = slide_at_work(out, mark, begun)
     if found is None:
         return None
     folder, worker = found
@@ -164,9 +169,10 @@ def test_an_interrupt_and_a_killed_worker_cost_a_band_and_the_same_command_goes_
 def interrupt(words, out):
     """Ctrl-C ends the command and its cluster."""
     # A session of its own and the signal to all of it, as from a terminal.
+    begun = time.time()
     with started(words, out, start_new_session=True) as (command, mark):
         # The worker stands still until the signal has arrived, else the run may be over before.
-        _, worker = until(lambda: stopped_at_work(out, mark), command)
+        _, worker = until(lambda: stopped_at_work(out, mark, begun), command)
         os.killpg(command.pid, signal.SIGINT)
         until(lambda: not is_pending(command.pid, signal.SIGINT))
         with suppress(ProcessLookupError):
@@ -181,8 +187,9 @@ def interrupt(words, out):
 
 def kill_a_worker(words, out):
     """Another worker goes on from the bands of the dead one, and every slide is done once."""
+    begun = time.time()
     with started(words, out) as (command, mark):
-        folder, worker = until(lambda: stopped_at_work(out, mark), command)
+        folder, worker = until(lambda: stopped_at_work(out, mark, begun), command)
         bands = (folder / HIDDEN / BANDS / JOURNAL).read_bytes()
         os.kill(worker, signal.SIGKILL)
         assert listening(mark) <= LOOPBACK

@@ -37,6 +37,7 @@ VARIANTS: dict[str, tuple[Any, ...]] = {
     "edge_weight": (False, True),
     "absent": ("isolated", "linked"),
     "graph": ("adjacency", "complete", "none"),
+    "nodes": ("class", "region"),
 }
 """Every option with its choices, the paper's own first."""
 
@@ -81,6 +82,8 @@ def tissue_relation(
     edge_weight: bool = False,
     absent: str = "isolated",
     graph: str = "adjacency",
+    nodes: str = "class",
+    regions: int = 4,
     tau: float = 0.5,
 ) -> LiteralResult:
     """D2 (C, H, W) and p (K, H, W) → D2' and the graph, by the paper's two algorithms.
@@ -88,31 +91,40 @@ def tissue_relation(
     ``probabilities`` are compared with ``tau`` as they come: draw them from float32 values where the other side
     thresholds in float32. ``tests.reference.draws.parameters`` shows what ``params`` holds.
     """
-    _known_variant(masks=masks, order=order, layer=layer, graph=graph, absent=absent)
+    _known_variant(masks=masks, order=order, layer=layer, graph=graph, absent=absent, nodes=nodes)
     hard = np.array([region(p_c, tau, grow=masks != "plain") for p_c in probabilities])
+    embeddings, first = params["absent"], np.ones(len(hard), dtype=bool)
+    if nodes == "region":
+        divided = [divide(mask, regions) for mask in hard]
+        probabilities = np.array(
+            [p_c * own for p_c, masks_c in zip(probabilities, divided, strict=True) for own in masks_c]
+        )
+        embeddings = np.array([g_c for g_c in embeddings for _ in range(regions)])
+        first = np.array([slot == 0 for _ in hard for slot in range(regions)])
+        hard = np.array([own for masks_c in divided for own in masks_c])
     used = probabilities if masks == "soft" else hard
     area = np.array([total(mask) for mask in hard])
     presence = area > 0
 
     pooled = pool_nodes(features, used, params["psi"], order)
-    nodes = [fill_absent(pooled, presence, params["absent"])]
+    states = [fill_absent(pooled, presence, embeddings)]
 
     touching = adjacent(hard)
     ratios = boundary_ratios(hard)
-    links = edge_set(touching, presence, graph, absent)
-    edges = edge_embeddings(nodes[0], links, ratios if boundary else None, params["edge"])
+    links = edge_set(touching, presence, graph, absent, first)
+    edges = edge_embeddings(states[0], links, ratios if boundary else None, params["edge"])
     weights = edge_weights(edges, links, params["W_e"])
     factors = weights if edge_weight else np.ones_like(weights)
 
     attention: list[Array] = []
     for at_layer in params["layers"] if graph != "none" else []:
         if layer == "attention":
-            attention.append(attention_coefficients(nodes[-1], links, at_layer))
-            nodes.append(attention_layer(nodes[-1], links, edges, factors, attention[-1], at_layer))
+            attention.append(attention_coefficients(states[-1], links, at_layer))
+            states.append(attention_layer(states[-1], links, edges, factors, attention[-1], at_layer))
         else:
-            nodes.append(sum_layer(nodes[-1], links, edges, factors, at_layer))
+            states.append(sum_layer(states[-1], links, edges, factors, at_layer))
 
-    projected = spread(nodes[-1], used)
+    projected = spread(states[-1], used)
     return LiteralResult(
         features=fuse(features, projected, params["proj"]),
         presence=presence,
@@ -123,7 +135,7 @@ def tissue_relation(
         edges=edges,
         weights=weights,
         attention=attention,
-        nodes=nodes,
+        nodes=states,
         projected=projected,
     )
 
@@ -139,6 +151,33 @@ def region(p_c: Array, tau: float, *, grow: bool) -> Array:
         if seen[y, x] > tau:
             mask[y, x] = 1.0
     return mask
+
+
+def divide(mask: Array, most: int) -> list[Array]:
+    """The connected regions of a mask as ``most`` masks: the largest first, the last with all that are left over."""
+    regions: list[set[tuple[int, int]]] = []
+    for pixel in pixels(mask):
+        if mask[pixel] > 0 and not any(pixel in known for known in regions):
+            regions.append(flood(mask, pixel))
+    regions.sort(key=len, reverse=True)  # stable: of equal ones the first that was met
+    masks = [np.zeros(mask.shape) for _ in range(most)]
+    for place, members in enumerate(regions):
+        for pixel in members:
+            masks[min(place, most - 1)][pixel] = 1.0
+    return masks
+
+
+def flood(mask: Array, start: tuple[int, int]) -> set[tuple[int, int]]:
+    """All pixels that can be reached from ``start`` over pixels of the mask that share an edge."""
+    reached, ahead = {start}, [start]
+    while ahead:
+        y, x = ahead.pop()
+        for near in ((y - 1, x), (y + 1, x), (y, x - 1), (y, x + 1)):
+            inside = 0 <= near[0] < mask.shape[0] and 0 <= near[1] < mask.shape[1]
+            if inside and mask[near] > 0 and near not in reached:
+                reached.add(near)
+                ahead.append(near)
+    return reached
 
 
 def pool_nodes(features: Array, masks: Array, psi: dict[str, Array], order: str) -> Array:
@@ -184,15 +223,18 @@ def boundary_ratios(masks: Array) -> Array:
     return ratios
 
 
-def edge_set(touching: Flags, presence: Flags, graph: str, absent: str) -> Flags:
-    """The edges (src, dst) messages take: adjacent pairs, every present pair, or none; linked adds absent → present."""
+def edge_set(touching: Flags, presence: Flags, graph: str, absent: str, first: Flags) -> Flags:
+    """The edges (src, dst) messages take: adjacent pairs, every present pair, or none.
+
+    Linked adds absent → present, from the ``first`` node of each tissue.
+    """
     links = np.zeros_like(touching)
     for src, dst in _pairs(len(presence)):
         if graph == "none" or src == dst:
             continue
         complete = graph == "complete" and presence[src] and presence[dst]
         adjacency = graph == "adjacency" and touching[src, dst]
-        linked = absent == "linked" and not presence[src] and presence[dst]
+        linked = absent == "linked" and first[src] and not presence[src] and presence[dst]
         links[src, dst] = complete or adjacency or linked
     return links
 

@@ -66,7 +66,10 @@ def _layer(layer: dict[str, Any]) -> dict[str, Any]:
 
 def literal(features: np.ndarray, probabilities: np.ndarray, params: dict[str, Any], config: RelationConfig) -> Any:
     """The oracle, image by image."""
-    options = {key: getattr(config, key) for key in ("masks", "order", "layer", "boundary", "edge_weight", "absent")}
+    options = {
+        key: getattr(config, key)
+        for key in ("masks", "order", "layer", "boundary", "edge_weight", "absent", "nodes", "regions")
+    }
     return [
         tissue_relation(f, p, params, graph=config.graph, tau=config.tau, **options)
         for f, p in zip(features, probabilities, strict=True)

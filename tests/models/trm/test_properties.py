@@ -84,7 +84,10 @@ def test_flips_and_right_angles_leave_the_measured_graph(seed, classes, variant,
     module, features, probabilities = draw(seed, classes, variant)
     _, graph = module(features, probabilities)
     _, turned = module(TURNS[turn](features), TURNS[turn](probabilities))
-    for name in ("presence", "area", "adjacency", "boundary"):
+    # Of equally large regions the first is kept whole, so that a flip may change which ones of a tissue are joined.
+    others = ~torch.eye(classes, dtype=torch.bool)
+    assert torch.equal(turned.adjacency & others, graph.adjacency & others)
+    for name in ("presence", "area", "boundary"):
         assert torch.equal(getattr(turned, name), getattr(graph, name)), name
 
 
@@ -95,7 +98,7 @@ def test_adjacency_has_an_empty_diagonal_and_is_symmetric_without_links(seed, cl
     module, features, probabilities = draw(seed, classes, variant)
     _, graph = module(features, probabilities)
     edges, present = graph.adjacency[0], graph.presence[0]
-    assert not edges.diagonal().any()
+    assert variant["nodes"] == "region" or not edges.diagonal().any()
     assert not edges[:, ~present].any(), "nothing is sent to an absent tissue"
     among_present = edges & present[:, None] & present[None]
     assert torch.equal(among_present, among_present.T)

@@ -25,14 +25,13 @@ def contacts(masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return area, touching, boundary
 
 
-def link(touching: Tensor, presence: Tensor, *, complete: bool, linked: bool) -> Tensor:
-    """Edges of a variant: touching tissues, or every present pair; with ``linked`` also absent → present."""
-    present_src, present_dst = presence.unsqueeze(2), presence.unsqueeze(1)  # (B, K, 1), (B, 1, K)
-    edges = touching
+def link(touching: Tensor, presence: Tensor, *, complete: bool, senders: Tensor | None) -> Tensor:
+    """Edges of a variant: touching nodes, or every present pair; absent ``senders`` (B, V) reach every present node."""
+    edges, present_dst = touching, presence.unsqueeze(1)  # (B, V, V), (B, 1, V)
     if complete:
         different = ~torch.eye(presence.shape[1], dtype=torch.bool, device=presence.device)
-        edges = present_src & present_dst & different
-    return edges | (~present_src & present_dst) if linked else edges
+        edges = presence.unsqueeze(2) & present_dst & different
+    return edges if senders is None else edges | (senders.unsqueeze(2) & present_dst)
 
 
 class EdgeEmbedding(nn.Module):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.models.base import TissueGraph
 from ntrm.models.blocks import conv_bn_relu, initialise
+from ntrm.models.trm.components import by_class, split_into_regions
 from ntrm.models.trm.edges import EdgeEmbedding, EdgeWeight, contacts, link
 from ntrm.models.trm.message_passing import LAYERS
 from ntrm.models.trm.nodes import Projection, pool, propose, replace_absent
@@ -20,9 +21,10 @@ CHOICES = {
     "layer": tuple(LAYERS),
     "absent": ("isolated", "linked"),
     "graph": ("adjacency", "complete", "none"),
+    "nodes": ("class", "region"),
 }
 
-MOST_DIM, MOST_LAYERS = 4096, 64
+MOST_DIM, MOST_LAYERS, MOST_REGIONS, MOST_NODES = 4096, 64, 64, 1024
 """A config from outside must not be able to ask for all the memory there is."""
 
 
@@ -44,6 +46,10 @@ class RelationConfig:
     """``isolated``: absent tissues have no edge · ``linked``: they send to every present one."""
     graph: str = "adjacency"
     """``adjacency`` · ``complete``: every present pair · ``none``: pooled nodes are projected unchanged."""
+    nodes: str = "class"
+    """``class``: a node is a tissue · ``region``: a connected region of a tissue."""
+    regions: int = 4
+    """Most regions of a tissue that are nodes of their own, the largest first; the others join the last."""
     dim: int = 128
     layers: int = 3
     tau: float = 0.5
@@ -57,7 +63,13 @@ class RelationConfig:
                 raise UsageError(f"{field.name} is a switch", got=getattr(self, field.name), expected="true or false")
         check_number("dim", self.dim, 1, MOST_DIM, whole=True)
         check_number("layers", self.layers, 1, MOST_LAYERS, whole=True)
+        check_number("regions", self.regions, 1, MOST_REGIONS, whole=True)
         check_number("tau", self.tau, 0.001, 0.999)
+
+    @property
+    def nodes_per_class(self) -> int:
+        """R where nodes are regions, else 1."""
+        return self.regions if self.nodes == "region" else 1
 
 
 class TissueRelation(nn.Module):
@@ -74,6 +86,7 @@ class TissueRelation(nn.Module):
     def __init__(self, channels: int, classes: int, config: RelationConfig | None = None) -> None:
         super().__init__()
         self.config = config = config or RelationConfig()
+        check_number("nodes of the graph", classes * config.nodes_per_class, 1, MOST_NODES, whole=True)
         self.psi = conv_bn_relu(channels, config.dim)
         initialise(self.psi)
         self.absent = nn.Parameter(torch.randn(classes, config.dim) * 0.02)
@@ -84,18 +97,14 @@ class TissueRelation(nn.Module):
             self.layers = nn.ModuleList(LAYERS[config.layer](config.dim) for _ in range(config.layers))
 
     def forward(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, TissueGraph]:
-        """D2 (B, C, H2, W2) and p (B, K, H2, W2) → D2' (B, C, H2, W2) and the graph of each image."""
-        # Counts and ratios need more than the eight bits of bfloat16's mantissa, whatever the network runs in.
-        with torch.autocast(device_type=features.device.type, enabled=False):
-            probabilities = _precise(probabilities)
-            hard = propose(probabilities, self.config.tau, pooled=self.config.masks != "plain")
-            area, touching, ratios = contacts(hard)
-        masks = probabilities if self.config.masks == "soft" else hard
-        nodes = self._nodes(features, masks)
-        with torch.autocast(device_type=features.device.type, enabled=False):
-            nodes = replace_absent(nodes, area > 0, self.absent)
-            nodes, graph = self._relate(nodes, area, touching, ratios)
-        return features + self.projection(nodes, masks).to(features.dtype), graph
+        """D2 (B, C, H2, W2) and p (B, K, H2, W2) → D2' (B, C, H2, W2) and the graph of tissues of each image."""
+        probabilities, hard = self._propose(probabilities)
+        refined, graph = self._refine(features, probabilities, hard)
+        return refined, graph if self.config.nodes == "class" else by_class(graph, contacts(hard), self.config.regions)
+
+    def relate_regions(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, TissueGraph]:
+        """As ``forward``, with the graph that messages pass over: K·R nodes, where nodes are regions."""
+        return self._refine(features, *self._propose(probabilities))
 
     def without_gradient(self) -> dict[str, str]:
         """Parameters that never receive a gradient in this variant, with the reason."""
@@ -104,10 +113,31 @@ class TissueRelation(nn.Module):
             reasons["edge_weight.form"] = "edge weights are reported, but no message is multiplied by them"
         sends = passes and config.absent == "linked"
         # Sum keeps nothing of a node's own state, so an isolated one forgets its embedding in the first layer.
-        projected = config.masks == "soft" and not (passes and config.layer == "sum")
+        projected = config.masks == "soft" and config.nodes == "class" and not (passes and config.layer == "sum")
         if not (sends or projected):
             reasons["absent"] = "an absent tissue has no edge, and its state reaches no pixel"
         return reasons
+
+    def _propose(self, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities and hard masks of the tissues, precise enough to count: (B, K, H2, W2) both."""
+        # Counts and ratios need more than the eight bits of bfloat16's mantissa, whatever the network runs in.
+        probabilities = _precise(probabilities)
+        return probabilities, propose(probabilities, self.config.tau, pooled=self.config.masks != "plain")
+
+    def _refine(self, features: Tensor, probabilities: Tensor, hard: Tensor) -> tuple[Tensor, TissueGraph]:
+        """D2' and the graph of the nodes, V in number: tissues, or regions of tissues."""
+        learned = self.absent.repeat_interleave(self.config.nodes_per_class, 0)
+        if self.config.nodes == "region":
+            hard = split_into_regions(hard, self.config.regions)
+            probabilities = probabilities.repeat_interleave(self.config.regions, 1) * hard
+        masks = probabilities if self.config.masks == "soft" else hard
+        with torch.autocast(device_type=features.device.type, enabled=False):
+            area, touching, ratios = contacts(hard)
+        nodes = self._nodes(features, masks)
+        with torch.autocast(device_type=features.device.type, enabled=False):
+            nodes = replace_absent(nodes, area > 0, learned)
+            nodes, graph = self._relate(nodes, area, touching, ratios)
+        return features + self.projection(nodes, masks).to(features.dtype), graph
 
     def _nodes(self, features: Tensor, masks: Tensor) -> Tensor:
         """Node, in the order of the variant. (B, C, H2, W2), (B, K, H2, W2) → (B, K, d)."""
@@ -119,8 +149,11 @@ class TissueRelation(nn.Module):
 
     def _relate(self, nodes: Tensor, area: Tensor, touching: Tensor, ratios: Tensor) -> tuple[Tensor, TissueGraph]:
         """Edge, Weight and the layers: (B, K, d) → (B, K, d) and the graph."""
-        config, presence = self.config, area > 0
-        edges = link(touching, presence, complete=config.graph == "complete", linked=config.absent == "linked")
+        config, presence, senders = self.config, area > 0, None
+        if config.absent == "linked":
+            # Of a tissue's regions the first sends, which is empty only if all are.
+            senders = ~presence & (torch.arange(area.shape[1], device=area.device) % config.nodes_per_class == 0)
+        edges = link(touching, presence, complete=config.graph == "complete", senders=senders)
         attention = nodes.new_zeros(area.shape[0], 0, *edges.shape[1:])
         if config.graph == "none":
             none = torch.zeros_like(edges)

@@ -19,8 +19,8 @@ COARSE = RELATED | {"ntrm-control"}
 """Architectures with a coarse prediction."""
 TRACED = ["attention-unet", "deeplabv3plus", "mit-trm", "ntrm-paper"]
 """Together they have every kind of layer: to compile and to export takes seconds."""
-FEW = {"ntrm-paper": {"layers": 2}, "mit-trm": {"layers": 2}}
-"""Layers of the graph where they are traced one by one: enough to have one after another."""
+FEW = {"ntrm-paper": {"layers": 2, "nodes": "region"}, "mit-trm": {"layers": 2}}
+"""Layers of the graph where they are traced one by one: enough to have one after another; both kinds of nodes."""
 SHIFTS = {r"body\..*\.(key|k_proj)\.bias": "the softmax over keys takes away what is added to all of them"}
 """Parameters of a borrowed network that cannot act, whatever the input."""
 

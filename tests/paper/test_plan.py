@@ -16,20 +16,20 @@ def test_all_systems_the_control_and_every_factor_are_planned_once_for_each_seed
     assert [variant.arch for variant in plan.systems] == list(SYSTEMS)
     assert plan.control.arch == "ntrm-control"
     assert [row.factor.name for row in plan.ablation] == [factor.name for factor in FACTORS]
-    # Six systems, the control, ten factors, and the control that matches a coarse head on D2.
-    assert len(plan.jobs) == 3 * (6 + 1 + 10 + 1)
+    # Six systems, the control, twelve factors, and the control that matches a coarse head on D2.
+    assert len(plan.jobs) == 3 * (6 + 1 + 12 + 1)
     assert len({job.key for job in plan.jobs}) == len(plan.jobs)
     assert [job.seed for job in plan.jobs] == sorted(job.seed for job in plan.jobs)
 
 
-def test_every_factor_is_a_network_and_differs_from_the_paper_in_one_option():
+def test_every_factor_is_a_network_and_differs_from_the_paper_in_its_options():
     base = create("ntrm-paper", 12, width=0.125).relation.config.__dict__
     for factor in FACTORS:
-        network = create("ntrm-paper", 12, width=0.125, **{factor.option: factor.value})
+        network = create("ntrm-paper", 12, width=0.125, **factor.options)
         changed = network.relation.config.__dict__
         differing = {key for key in base if base[key] != changed[key]}
-        assert differing == (set() if factor.option == "coarse" else {factor.option})
-        assert network.coarse_from == (factor.value if factor.option == "coarse" else "e5")
+        assert differing == factor.options.keys() - {"coarse"}
+        assert network.coarse_from == factor.options.get("coarse", "e5")
 
 
 def test_the_control_matches_the_factor_that_it_shares():

@@ -23,25 +23,26 @@ FREE = ("workers", "resident")
 
 
 class Factor(NamedTuple):
-    """An option of the relation module with another value than the paper's."""
+    """Options of the relation module with other values than the paper's."""
 
     name: str
-    option: str
-    value: Option
+    options: Mapping[str, Option]
     meaning: str
 
 
 FACTORS = (
-    Factor("masks plain", "masks", "plain", "regions by the threshold alone, without the max-pool"),
-    Factor("masks soft", "masks", "soft", "probabilities instead of 0/1 masks pool and project"),
-    Factor("order mask-first", "order", "mask-first", "features masked, then convolved (main text)"),
-    Factor("layer sum", "layer", "sum", "the main text's layer instead of the supplement's attention"),
-    Factor("boundary off", "boundary", False, "edges do not know the boundary ratios"),
-    Factor("edge weight on", "edge_weight", True, "the edge weight, defined and unused in the paper, is used"),
-    Factor("absent linked", "absent", "linked", "absent tissues send their learned embedding"),
-    Factor("coarse d2", "coarse", "d2", "the coarse prediction is read from D2 instead of E5"),
-    Factor("graph complete", "graph", "complete", "every pair of present tissues is joined"),
-    Factor("graph none", "graph", "none", "nodes are pooled and projected without any message"),
+    Factor("masks plain", {"masks": "plain"}, "regions by the threshold alone, without the max-pool"),
+    Factor("masks soft", {"masks": "soft"}, "probabilities instead of 0/1 masks pool and project"),
+    Factor("order mask-first", {"order": "mask-first"}, "features masked, then convolved (main text)"),
+    Factor("layer sum", {"layer": "sum"}, "the main text's layer instead of the supplement's attention"),
+    Factor("boundary off", {"boundary": False}, "edges do not know the boundary ratios"),
+    Factor("edge weight on", {"edge_weight": True}, "the edge weight, defined and unused in the paper, is used"),
+    Factor("absent linked", {"absent": "linked"}, "absent tissues send their learned embedding"),
+    Factor("coarse d2", {"coarse": "d2"}, "the coarse prediction is read from D2 instead of E5"),
+    Factor("nodes region", {"nodes": "region"}, "a node for each connected region, at most four of a tissue"),
+    Factor("nodes region, layer sum", {"nodes": "region", "layer": "sum"}, "the same with the main text's layer"),
+    Factor("graph complete", {"graph": "complete"}, "every pair of present tissues is joined"),
+    Factor("graph none", {"graph": "none"}, "nodes are pooled and projected without any message"),
 )
 """One factor at a time from ``ntrm-paper``; the last two ask whether adjacency, and the graph at all, matter."""
 
@@ -225,8 +226,7 @@ def taken(arch: str, options: Mapping[str, Option]) -> dict[str, Option]:
 
 
 def _ablated(variant: Callable[..., Variant], factor: Factor) -> Ablated:
-    change = {factor.option: factor.value}
-    return Ablated(factor, variant(OURS, **change), variant(CONTROL, **taken(CONTROL, change)))
+    return Ablated(factor, variant(OURS, **factor.options), variant(CONTROL, **taken(CONTROL, factor.options)))
 
 
 def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ from tests.reference.trm_literal import VARIANTS
 from ntrm.models.trm import RelationConfig, TissueRelation
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "gradients.md"
-SWITCHES = ("masks", "absent", "graph", "layer", "edge_weight")
+SWITCHES = ("nodes", "masks", "absent", "graph", "layer", "edge_weight")
 COMBINATIONS = [
     dict(zip(SWITCHES, chosen, strict=True)) for chosen in itertools.product(*(VARIANTS[name] for name in SWITCHES))
 ]
@@ -43,7 +43,9 @@ def predicted_without(variant):
         without.add("edge_weight.form")
     sends = messages and variant["absent"] == "linked"
     kept_until_projection = not messages or variant["layer"] == "attention"
-    if not sends and not (variant["masks"] == "soft" and kept_until_projection):
+    # A tissue that is nowhere has no region, so that it covers no pixel even with soft masks.
+    covers = variant["masks"] == "soft" and variant["nodes"] == "class"
+    if not sends and not (covers and kept_until_projection):
         without.add("absent")
     if variant["masks"] != "soft":
         without.add("probabilities")
@@ -75,9 +77,12 @@ GRAPHS = {
     "no graph": {"graph": ("none",)},
 }
 PER_TISSUE = {
-    f"masks {' or '.join(masks)}, absent {absent}": {"masks": masks, "absent": (absent,)}
-    for masks in (("hard", "plain"), ("soft",))
-    for absent in VARIANTS["absent"]
+    **{
+        f"masks {' or '.join(masks)}, absent {absent}": {"masks": masks, "absent": (absent,), "nodes": ("class",)}
+        for masks in (("hard", "plain"), ("soft",))
+        for absent in VARIANTS["absent"]
+    },
+    **{f"nodes region, absent {absent}": {"absent": (absent,), "nodes": ("region",)} for absent in VARIANTS["absent"]},
 }
 WEIGHTS = {f"edge_weight {'on' if on else 'off'}": {"edge_weight": (on,)} for on in VARIANTS["edge_weight"]}
 MASKS = {f"masks {masks}": {"masks": (masks,)} for masks in VARIANTS["masks"]}

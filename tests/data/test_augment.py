@@ -19,20 +19,26 @@ from ntrm.data.augment import (
     EOSIN,
     HAEMATOXYLIN,
     Augment,
+    add_noise,
     brighten,
     compress,
     flip,
     from_optical_density,
     gaussian_blur,
     jitter_stains,
+    mix_colours,
+    optical_density,
     rotate_images,
     rotate_masks,
+    sharpen,
     stain_matrix,
     turn,
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
-EVERYTHING = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7, jpeg=0.7)
+EVERYTHING = Augment(
+    flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7, jpeg=0.7, colour=0.7, sharpen=0.7, noise=0.7
+)
 
 
 def seeded(seed):
@@ -190,7 +196,7 @@ def test_no_augmentation_is_the_identity(generator):
     assert all(map(torch.equal, Augment.none()(images, masks, generator), (images, masks)))
 
 
-@pytest.mark.parametrize("name", ["flip", "turn", "rotate", "stain", "light", "blur", "jpeg"])
+@pytest.mark.parametrize("name", ["flip", "turn", "rotate", "stain", "light", "blur", "jpeg", "colour", "noise"])
 def test_every_probability_acts_on_the_share_it_names(name, random, generator):
     images = to_tensor(tissue_like(random, 16, 16)).repeat(400, 1, 1, 1)
     masks = torch.zeros(400, 16, 16, dtype=torch.uint8)
@@ -312,3 +318,45 @@ def test_more_haematoxylin_darkens_what_it_stains_and_not_the_glass():
     stronger = jitter_stains(images, torch.tensor([[1.5, 1.0]]), torch.zeros(1, 2))
     assert (stronger[0, :, 0, 0] < images[0, :, 0, 0] - 0.01).all()
     assert torch.allclose(stronger[0, :, 0, 1], torch.ones(3), atol=1e-5)
+
+
+# --- random colours, sharpening, noise ---
+
+
+def test_mixing_is_a_matrix_on_the_optical_densities_of_a_pixel(random):
+    images = to_tensor(tissue_like(random)).repeat(2, 1, 1, 1)
+    mixing = torch.as_tensor(random.uniform(0.1, 0.6, size=(2, 3, 3))).float()
+    mixed = mix_colours(images, mixing)
+    for image, matrix, result in zip(images.double().numpy(), mixing.double().numpy(), mixed.numpy(), strict=True):
+        density = -np.log((image * 255 + 1) / 256)
+        expected = (256 * np.exp(-np.tensordot(matrix, density, axes=1)) - 1) / 255
+        assert result == pytest.approx(expected.clip(0, 1), abs=1e-4)
+    assert mix_colours(images, torch.eye(3).expand(2, 3, 3)).numpy() == pytest.approx(images.numpy(), abs=1e-5)
+
+
+def test_glass_stays_glass_and_gains_are_spread_over_their_range(generator):
+    images, masks = torch.full((400, 3, 4, 4), 255, dtype=torch.uint8), torch.zeros(400, 4, 4, dtype=torch.uint8)
+    glass, _ = Augment(colour=1)(images, masks, generator)
+    assert torch.equal(glass, images)
+    grey, _ = Augment(colour=1)(torch.full_like(images, 180).float() / 255, masks, generator)
+    gains = (optical_density(grey) / optical_density(torch.tensor(180 / 255)))[:, :, 0, 0]
+    # The channels of grey are alike, so that mixing them changes nothing, and the gain alone is seen.
+    assert gains.min() == pytest.approx(0.4, rel=0.05)
+    assert gains.max() == pytest.approx(2.2, rel=0.05)
+    assert gains.log().mean() == pytest.approx(math.log(0.4 * 2.2) / 2, abs=0.05)
+
+
+def test_sharpening_agrees_with_scipy(random):
+    image = random.uniform(0.3, 0.7, size=(3, 9, 8))
+    result = sharpen(torch.as_tensor(image)[None], torch.tensor([0.8]))[0].numpy()
+    inner = (slice(None), slice(1, -1), slice(1, -1))
+    mean = ndimage.uniform_filter(image, size=(1, 3, 3))
+    assert result[inner] == pytest.approx((image + 0.8 * (image - mean))[inner], abs=1e-6)
+
+
+def test_noise_has_its_deviation_and_each_sample_its_own_seed():
+    images = torch.full((3, 3, 64, 64), 0.5)
+    noisy = add_noise(images, torch.tensor([0.02, 0.05, 0.05]), torch.tensor([1, 2, 2]))
+    assert noisy.std(dim=(1, 2, 3)).tolist() == pytest.approx([0.02, 0.05, 0.05], rel=0.05)
+    assert torch.equal(noisy[1], noisy[2])
+    assert abs(float(noisy.mean()) - 0.5) < 1e-3

@@ -129,7 +129,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 
 def test_an_unknown_recipe_lists_those_there_are(tmp_path):
     for source in ("quick", tmp_path / "none.yaml", tmp_path):
-        with pytest.raises(UsageError, match="paper, fast, finetune, a YAML file"):
+        with pytest.raises(UsageError, match="paper, fast, robust, finetune, a YAML file"):
             load_recipe(source)
 
 

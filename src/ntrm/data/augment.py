@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -142,6 +142,26 @@ def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return from_optical_density(density)
 
 
+def mix_colours(images: Tensor, mixing: Tensor) -> Tensor:
+    """Images (B, 3, H, W) with the optical densities of their channels mixed by ``mixing`` (B, 3, 3)."""
+    mixing = send(mixing, images).to(images.dtype)
+    return from_optical_density(torch.einsum("bij,bjhw->bihw", mixing, optical_density(images)))
+
+
+def sharpen(images: Tensor, amount: Tensor) -> Tensor:
+    """Images (B, 3, H, W) with ``amount`` (B) times their difference from the 3×3 mean added, as scanners do."""
+    mean = functional.avg_pool2d(images, 3, stride=1, padding=1, count_include_pad=False)
+    return (images + _per_sample(amount.to(images.dtype), images) * (images - mean)).clamp(0, 1)
+
+
+def add_noise(images: Tensor, sigma: Tensor, seeds: Tensor) -> Tensor:
+    """Images (B, 3, H, W) with normal noise of ``sigma`` (B), full scale being 1; each from its own seed (B)."""
+    noise = torch.empty_like(images)
+    for sample, seed in zip(noise, seeds.tolist(), strict=True):
+        sample.normal_(generator=torch.Generator(images.device).manual_seed(int(seed)))
+    return (images + _per_sample(sigma.to(images.dtype), images) * noise).clamp(0, 1)
+
+
 def flip(batch: Tensor, across: Tensor, down: Tensor) -> Tensor:
     """Images or masks (B, …, H, W), mirrored left–right where ``across`` (B, bool) and top–bottom where ``down``."""
     batch = torch.where(_per_sample(across, batch), batch.flip(-1), batch)
@@ -222,6 +242,10 @@ _LIMITS = {
     "light_scale": (0, 0.9),
     "blur_sigma": (0, 16),
     "jpeg_quality": (1, 100),
+    "colour_mix": (0, 1),
+    "colour_gain": (0.05, 20),
+    "sharpen_amount": (0, 10),
+    "noise_sigma": (0, 1),
 }
 
 
@@ -261,9 +285,23 @@ class Augment:
     """Probability of JPEG compression."""
     jpeg_quality: tuple[float, float] = (40.0, 95.0)
     """Range of its quality."""
+    colour: float = 0.0
+    """Probability of random colours, far beyond what laboratories differ by: shapes are left to go by."""
+    colour_mix: float = 1.0
+    """Largest share of each channel's optical density that comes from a random mixture of all three."""
+    colour_gain: tuple[float, float] = (0.4, 2.2)
+    """Range of the factor on each channel's optical density."""
+    sharpen: float = 0.0
+    """Probability of sharpening."""
+    sharpen_amount: float = 1.5
+    """Largest multiple of the difference from the 3×3 mean that is added."""
+    noise: float = 0.0
+    """Probability of noise."""
+    noise_sigma: float = 0.05
+    """Its largest standard deviation; full scale is 1."""
 
     def __post_init__(self) -> None:
-        for name in ("flip", "turn", "rotate", "stain", "light", "blur", "jpeg"):
+        for name in ("flip", "turn", "rotate", "stain", "light", "blur", "jpeg", "colour", "sharpen", "noise"):
             _check_between(f"probability of {name}", 0, 1, getattr(self, name))
         for name, (low, high) in _LIMITS.items():
             value = getattr(self, name)
@@ -283,6 +321,11 @@ class Augment:
     def full(cls) -> Augment:
         """Everything, for models that shall serve other laboratories and scanners."""
         return cls(flip=0.5, turn=0.75, rotate=0.5, stain=0.8, light=0.5, blur=0.2, jpeg=0.3)
+
+    @classmethod
+    def strong(cls) -> Augment:
+        """``full`` with random colours, sharpening and noise, for models that shall serve unknown stains."""
+        return replace(cls.full(), colour=0.8, sharpen=0.25, noise=0.4)
 
     @torch.no_grad()
     def __call__(
@@ -307,7 +350,7 @@ class Augment:
         draw = _Draw(len(images), generator, rank, world)
         with torch.autocast(images.device.type, enabled=False):  # half precision would shift colours and coordinates
             moved, masks = self._move(_as_float(images), masks, draw)
-            recoloured = self._recolour(moved, draw)
+            recoloured = self._randomise(self._recolour(moved, draw), draw)
         return _as_dtype(recoloured, images.dtype), masks
 
     def _move(self, images: Tensor, masks: Tensor, draw: _Draw) -> tuple[Tensor, Tensor]:
@@ -330,6 +373,25 @@ class Augment:
         images = _change(images, lit, lambda some: brighten(some, brightness[lit]))
         images = _change(images, blurred, lambda some: gaussian_blur(some, sigma[blurred], self.blur_sigma[1]))
         return _change(images, compressed, lambda some: compress(some, quality[compressed]))
+
+    def _randomise(self, images: Tensor, draw: _Draw) -> Tensor:
+        """Colours and texture that no scanner has, over those that some have."""
+        coloured, sharpened, noisy = (draw.chosen(chance) for chance in (self.colour, self.sharpen, self.noise))
+        mixing = self._mixing(draw)
+        amount, sigma = draw.between(0, self.sharpen_amount), draw.between(0, self.noise_sigma)
+        seeds = draw.between(0, 2**24).long()  # float32 holds each of these
+        images = _change(images, coloured, lambda some: mix_colours(some, mixing[coloured]))
+        images = _change(images, sharpened, lambda some: sharpen(some, amount[sharpened]))
+        return _change(images, noisy, lambda some: add_noise(some, sigma[noisy], seeds[noisy]))
+
+    def _mixing(self, draw: _Draw) -> Tensor:
+        """(B, 3, 3): from the identity to any mixture whose rows sum to 1, times each channel's gain."""
+        rows = torch.stack([draw.between(0, 1) for _ in range(9)], dim=1).view(-1, 3, 3)
+        rows = rows / rows.sum(dim=2, keepdim=True)
+        share = draw.between(0, self.colour_mix).view(-1, 1, 1)
+        low, high = (math.log(factor) for factor in self.colour_gain)
+        gain = torch.stack([draw.between(low, high) for _ in "RGB"], dim=1).exp()
+        return ((1 - share) * torch.eye(3) + share * rows) * gain[:, :, None]
 
 
 @dataclass(frozen=True)

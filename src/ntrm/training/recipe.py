@@ -19,7 +19,7 @@ from ntrm.training.losses import WEIGHTINGS
 MOST_CHARACTERS = 64_000
 """A recipe is a page of text; anything larger is not one."""
 
-RECIPES = ("paper", "fast", "finetune")
+RECIPES = ("paper", "fast", "robust", "finetune")
 """Recipes that come with the package: files in ``training/recipes``."""
 
 CHOICES = {
@@ -50,14 +50,14 @@ RANGES: dict[str, tuple[float, float]] = {
     "dice": (0.0, 100.0),
 }
 """Least and greatest value of a number; fields whose range is of whole numbers take only those."""
-AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full}
+AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full, "strong": Augment.strong}
 """Names that ``augment`` may have instead of fields."""
 
 _LENGTH = ("epochs", "steps")
 _OPTIONAL = (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
 _LATER = ("balance", "dice")
 """Fields that recipes written before them do not have."""
-_PAIRS = ("blur_sigma", "jpeg_quality")
+_PAIRS = ("blur_sigma", "jpeg_quality", "colour_gain")
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def test_an_interrupted_run_leaves_with_130_and_goes_on(train, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--recipe", "quick"], 2, "paper, fast, finetune"),
+        (["--recipe", "quick"], 2, "paper, fast, robust, finetune"),
         (["--set", "bach=3"], 2, "bach"),
         (["--set", "batch"], 2, "key=value"),
         (["--option", "width=2"], 2, "width"),

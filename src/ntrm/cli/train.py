@@ -51,7 +51,7 @@ def train(
         typer.Option("--arch", metavar="NAME", help=f"Architecture; {WHICH}; an unknown name lists all."),
     ] = DEFAULT,
     recipe: Annotated[
-        str, typer.Option("--recipe", metavar="R", help="How to train: paper, fast, finetune or a YAML file.")
+        str, typer.Option("--recipe", metavar="R", help="How to train: paper, fast, robust, finetune or a YAML file.")
     ] = "fast",
     resolution: options.Level = None,
     init: Annotated[

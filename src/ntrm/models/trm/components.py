@@ -86,9 +86,8 @@ def by_class(regions: TissueGraph, contacts: tuple[Tensor, Tensor, Tensor], most
     weight = edges * share[:, None, None]  # by the area that receives
     received = regions.adjacency.any(dim=1).view(batch, classes, most) * share
     attention = (_fold(regions.attention, most) * received[:, None, None, None]).sum(dim=(-3, -1))
-    states = (regions.nodes.unflatten(1, (classes, most)) * share[..., None]).sum(dim=2)
-    # A tissue that is nowhere keeps the learned state of its first node.
-    first = regions.nodes.unflatten(1, (classes, most))[:, :, 0]
+    nodes = regions.nodes.view(batch, classes, most, -1)
+    states = _ratio((nodes * share[..., None]).sum(dim=2), area[..., None])
     return TissueGraph(
         presence=area > 0,
         area=area,
@@ -96,13 +95,14 @@ def by_class(regions: TissueGraph, contacts: tuple[Tensor, Tensor, Tensor], most
         boundary=boundary,
         attention=_ratio(attention, received.sum(dim=2)[:, None, None]),
         edge_weights=_ratio((_fold(regions.edge_weights, most) * weight).sum(dim=(2, 4)), weight.sum(dim=(2, 4))),
-        nodes=torch.where(area[..., None] > 0, _ratio(states, share.sum(dim=2)[..., None]), first),
+        nodes=torch.where(area[..., None] > 0, states, nodes[:, :, 0]),  # a tissue that is nowhere has a learned state
     )
 
 
 def _fold(pairs: Tensor, most: int) -> Tensor:
     """(…, K·most, K·most) → (…, K, most, K, most)."""
-    return pairs.unflatten(-1, (-1, most)).unflatten(-3, (-1, most))
+    classes = pairs.shape[-1] // most
+    return pairs.reshape(*pairs.shape[:-2], classes, most, classes, most)
 
 
 def _ratio(sums: Tensor, weights: Tensor) -> Tensor:

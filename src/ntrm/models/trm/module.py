@@ -100,7 +100,10 @@ class TissueRelation(nn.Module):
         """D2 (B, C, H2, W2) and p (B, K, H2, W2) → D2' (B, C, H2, W2) and the graph of tissues of each image."""
         probabilities, hard = self._propose(probabilities)
         refined, graph = self._refine(features, probabilities, hard)
-        return refined, graph if self.config.nodes == "class" else by_class(graph, contacts(hard), self.config.regions)
+        if self.config.nodes == "region":
+            with torch.autocast(device_type=features.device.type, enabled=False):
+                graph = by_class(graph, contacts(hard), self.config.regions)
+        return refined, graph
 
     def relate_regions(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, TissueGraph]:
         """As ``forward``, with the graph that messages pass over: K·R nodes, where nodes are regions."""

@@ -6,6 +6,7 @@ from tests.helpers import write_section
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
+from ntrm.paper.plan import FACTORS
 
 
 @pytest.fixture
@@ -41,7 +42,8 @@ def test_settings_reach_the_recipe(data, tmp_path):
     words = ("--archs", "ntrm-paper", "--recipe", "paper", "--set", "epochs=3", "--option", "width=0.125", "--json")
     document = json.loads(call(data, tmp_path / "out", *words).stdout)
     assert (document["recipe"]["epochs"], document["recipe"]["batch"]) == (3, 4)
-    assert len(document["jobs"]) == 3 * (1 + 1 + 10 + 1)
+    # NTRM, its control, every factor, and the control of the one that changes it.
+    assert len(document["jobs"]) == 3 * (1 + 1 + len(FACTORS) + 1)
 
 
 @pytest.mark.parametrize(

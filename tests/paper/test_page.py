@@ -37,19 +37,19 @@ def material(tmp_path, random, stripes):
     ]
     by_name = {figure.name: figure for figure in drawn}
     tables = {table.name: table for table in made}
-    return SimpleNamespace(results=results, facts=known, stats=stats, made=tables, drawn=by_name)
+    return SimpleNamespace(results=results, facts=known, stats=stats, tables=tables, figure_files=by_name)
 
 
 def test_the_page(material, tmp_path):
     # One test: to gather what a page shows takes long.
     path = tmp_path / "index.html"
-    material.made["runs"] = replace(material.made["runs"], title=HOSTILE, note=HOSTILE)
+    material.tables["runs"] = replace(material.tables["runs"], title=HOSTILE, note=HOSTILE)
     write_results_page(path, **vars(material), command=["ntrm", "reproduce", "--out", f"a b {HOSTILE}"])
     text = path.read_text(encoding="utf-8")
     check_the_page_is_whole_and_needs_nothing_beside_it(text, material)
     check_names_and_last_words_stay_texts(text, material)
     check_sentences_may_break_and_numbers_stand_to_the_right(text)
-    material.made["differences"] = result_tables.differences_table(material.results)
+    material.tables["differences"] = result_tables.differences_table(material.results)
     write_results_page(path, **vars(material), command=[])
     check_numbers_have_one_kind_of_minus(path.read_text(encoding="utf-8"))
 
@@ -60,7 +60,7 @@ def check_the_page_is_whole_and_needs_nothing_beside_it(text, material):
     assert all(source.startswith("data:image/png;base64") for source in page.xpath("//@src"))
     assert page.xpath("//a") == []
     assert [title.text for title in page.iter("h3")] == [
-        material.made[name].title for name in ("table1", "table2", "claims", "ablation", "runs")
+        material.tables[name].title for name in ("table1", "table2", "claims", "ablation", "runs")
     ]
     # Nothing was drawn from a network here, so that section is left out instead of standing empty.
     assert [title.text for title in page.iter("h2")] == [

@@ -6,8 +6,8 @@ VENV   ?= .venv
 DEMO   ?= demo
 SMALL  ?= reproduction
 BIN    := $(VENV)/bin
-# Test processes at a time, and how long `make fuzz` goes on.
-WORKERS ?= auto
+# Test processes at a time, one more than cores, since tests wait for other processes; and how long `make fuzz` goes on.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SECONDS ?= 600
 # A further package index, where the default one has no build of torch for this machine (docs/install.md).
 TORCH_INDEX ?=

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.data.augment import from_optical_density, optical_density
+from ntrm.data.transforms import from_optical_density, optical_density
 
 PARTS = ("mix", "gain", "gamma", "glass", "grey", "sharpen", "noise")
 """Of the randomisation that was first tried; ``tissue`` and ``weave`` are not among them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ntrm.data.augment import from_optical_density, optical_density
+from ntrm.data.transforms import from_optical_density, optical_density
 
 LEAST_DENSITY = 0.1
 """Mean optical density from which a pixel is tissue."""

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy import ndimage
 
-from ntrm.data.augment import EOSIN, HAEMATOXYLIN
+from ntrm.data.transforms import EOSIN, HAEMATOXYLIN
 
 
 def tissue_like(rng, height=120, width=136):

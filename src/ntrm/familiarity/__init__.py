@@ -1,0 +1,1 @@
+"""Whether a slide is like what a model was trained on: its colours, its texture, its anatomy."""

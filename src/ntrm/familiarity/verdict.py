@@ -1,0 +1,70 @@
+"""What is said about a slide or a piece: like what the model knows, unlike it, too small to judge, or not judged.
+
+Needs no torch: results are read and shown without a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE = "familiar", "unfamiliar", "too small to judge", "no reference"
+VERDICTS = (FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE)
+ASPECTS = ("colours", "texture", "anatomy")
+"""What is compared."""
+
+UNFAMILIAR_BELOW = 0.01
+"""P-value from which down a slide is unlike what the model knows."""
+
+NOT_ASSESSED = "not assessed"
+"""What stands in place of cancers and of all that is measured from them."""
+
+
+@dataclass(frozen=True)
+class Familiarity:
+    """Whether a slide or a piece is like the sections that a model was trained on."""
+
+    verdict: str
+    """One of ``VERDICTS``."""
+    p_value: float | None
+    """How often a section of the model's own kind, held out, looks as unlike as this; None where it was not judged."""
+    aspects: Mapping[str, float]
+    """P-values by the names of ``ASPECTS``; empty where it was not judged."""
+    reasons: tuple[str, ...]
+    """In plain sentences: why it is unfamiliar, the strongest first, or why it was not judged."""
+
+    @property
+    def assessed(self) -> bool:
+        """Whether cancers may be read off the mask."""
+        return self.verdict != UNFAMILIAR
+
+    @property
+    def warning(self) -> str:
+        """One sentence for lists of warnings; empty where there is nothing to warn of."""
+        if self.verdict != UNFAMILIAR:
+            return ""
+        why = "; ".join(self.reasons)
+        return f"unlike what the model knows (p = {self.p_value:.2g}): {why}"
+
+
+WITHOUT_REFERENCE = Familiarity(
+    NO_REFERENCE,
+    None,
+    {},
+    ("the model has no reference of its training sections: make one with ntrm calibrate",),
+)
+
+
+@dataclass(frozen=True)
+class SlideFamiliarity:
+    """Of a slide, its pieces, and its windows."""
+
+    slide: Familiarity
+    pieces: Mapping[int, Familiarity]
+    """By number."""
+    windows: tuple[tuple[int, int, int, int, float], ...] = ()
+    """Top, left, height and width in pixels of the mask, and p-value of each window with enough tissue: where."""
+
+    def of_piece(self, number: int) -> Familiarity:
+        """Of one piece."""
+        return self.pieces.get(number, self.slide)

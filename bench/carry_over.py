@@ -35,7 +35,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.colouring import Colouring, take_tiles_away
+from bench.colouring import Colouring, fill_glass, take_tiles_away
 from bench.phantom_sections import WINDOW, Sections, draw, load_sections, load_windows, plan_sheets
 from bench.skin_pas import Laid, lay, score
 from bench.slide_colours import MOVES, macenko, recoloured, strength, tissue_densities
@@ -89,6 +89,8 @@ def train(job: Job, folder: Path, weights: Path | None, device: str) -> Segmenta
         chosen = choose(len(some) * windows, len(pools[0].masks), len(masks), arm.beside_share, chance)
         batch, target = augment(images[chosen], masks[chosen], order)
         pictures = batch.float() / 255
+        if arm.fill:
+            pictures, target = fill_glass(pictures, target, chance)
         if arm.mosaic:
             pictures, target = take_tiles_away(pictures, target, chance, sides)
         coloured = [arm.colour(pictures, target, chance) for _ in range(2 if arm.consistency else 1)]

@@ -26,6 +26,8 @@ class Arm:
     beside_share: float | None = None
     """Share of the windows that come from these; None: as many as there are."""
     mosaic: bool = False
+    fill: bool = False
+    """Whether other tissue takes the place of the glass in some windows."""
     consistency: float = 0.0
     """Weight of the divergence between what is said of two colourings of a window; half as many windows a step."""
     arch: str = "ntrm-control"
@@ -133,11 +135,11 @@ def _with_words(arm: Arm, words: list[str]) -> Arm:
         besides.append("-".join(["varied", *drawn]))
     colour = arm.colour
     for word in words:
-        if word not in (*DRAWINGS, "normal", "mosaic"):
+        if word not in (*DRAWINGS, "normal", "mosaic", "fill"):
             colour = replace(colour, **COLOURS[word])
     share = BESIDE_SHARE if besides else None
-    mosaic = arm.mosaic or "mosaic" in words
-    return replace(arm, colour=colour, besides=tuple(besides), beside_share=share, mosaic=mosaic)
+    mosaic, fill = arm.mosaic or "mosaic" in words, arm.fill or "fill" in words
+    return replace(arm, colour=colour, besides=tuple(besides), beside_share=share, mosaic=mosaic, fill=fill)
 
 
 class Job(NamedTuple):

@@ -86,10 +86,7 @@ class NetworkRunner:
         waits for it; the caller has to refuse values that are not finite (``broken_network``). Images are padded with
         white glass on the right and at the bottom to the size the network needs, and the result is cut to theirs.
         """
-        # A memory map may be read-only, which torch cannot represent.
-        batch = (
-            torch.from_numpy(np.require(pixels, requirements=("C", "W"))) if isinstance(pixels, np.ndarray) else pixels
-        )
+        batch = _as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
         _check_batch(batch)
         height, width = batch.shape[1:3]
         tall, wide = self._padded_size(height, width)
@@ -98,6 +95,12 @@ class NetworkRunner:
         out = _joined([*self._by_halves(batch, lambda chunk: self._run(chunk, coarse=coarse, graph=graph))])
         first = None if out.coarse is None else out.coarse[..., :height, :width]
         return Segmentation(out.final[..., :height, :width], first, out.graph)
+
+    def on_device(self, pixels: Image) -> Tensor:
+        """(B, H, W, 3) uint8 where the network is, for callers that need them there, too."""
+        batch, on_cuda = _as_tensor(pixels), self.device.type == "cuda"
+        # From pinned memory nothing waits for the batches before, which an ordinary copy to the device does.
+        return (batch.pin_memory() if on_cuda else batch).to(self.device, non_blocking=on_cuda)
 
     def _padded_size(self, height: int, width: int) -> tuple[int, int]:
         return -(-height // self._multiple) * self._multiple, -(-width // self._multiple) * self._multiple
@@ -154,6 +157,11 @@ class NetworkRunner:
             got=f"{self.config.arch} in {self.precision}",
             hint="use precision='float32'; if that gives the same, its weights are broken",
         )
+
+
+def _as_tensor(pixels: Image) -> Tensor:
+    # A memory map may be read-only, which torch cannot represent.
+    return torch.from_numpy(np.require(pixels, requirements=("C", "W")))
 
 
 def check_image(image: object) -> None:

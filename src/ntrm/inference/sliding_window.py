@@ -75,6 +75,10 @@ class Stitching:
         return {"window": self.window, "overlap": self.overlap}
 
 
+Observe = Callable[[Sequence[Window], Tensor, Tensor], None]
+"""Windows, their pixels (B, S, S, 3) uint8 and their probabilities (B, K, S, S), both on the device."""
+
+
 class Rows(NamedTuple):
     """Finished rows of a section, over its whole width, on the predictor's device."""
 
@@ -109,6 +113,7 @@ def blended_blocks(
     windows: Sequence[Window] | None = None,
     coarse: bool = False,
     graphs: Callable[[TissueGraph], None] | None = None,
+    observe: Observe | None = None,
     begin: RowEnd | None = None,
 ) -> Iterator[Block | RowEnd]:
     """Predict a section window by window; yield its finished blocks row by row, and the end of each row of windows.
@@ -122,6 +127,7 @@ def blended_blocks(
         windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
         coarse: also blend the coarse head's probabilities, as further channels.
         graphs: called with the tissue graphs of windows, on the device, never those of two rows of windows together.
+        observe: called with the same windows, their pixels and their probabilities.
         begin: the end of the row after which to begin; default: from the top.
 
     """
@@ -140,7 +146,7 @@ def blended_blocks(
     while start < len(todo):
         batch, first = todo[start : start + predictor.batch], start
         start += len(batch)
-        tiles = np.stack([read(window) for window in batch])
+        tiles = predictor.on_device(np.stack([read(window) for window in batch]))
         out = predictor.probabilities(tiles, coarse=coarse, graph=graphs is not None)
         maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
@@ -150,6 +156,8 @@ def blended_blocks(
                 continue
             if graphs is not None and out.graph is not None:
                 graphs(TissueGraph(*(values[row] for values in out.graph)))
+            if observe is not None:
+                observe(batch[row], tiles[row], out.final[row])
             for window, values in zip(batch[row], maps[row], strict=True):
                 yield from blender.add(window, values)
             if following < len(todo) and todo[following].top != top:
@@ -176,10 +184,13 @@ def blended_rows(
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
     coarse: bool = False,
+    observe: Observe | None = None,
 ) -> Iterator[Rows]:
     """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory."""
     row: list[Block] = []
-    for block in blended_blocks(predictor, height, width, read, stitching=stitching, windows=windows, coarse=coarse):
+    for block in blended_blocks(
+        predictor, height, width, read, stitching=stitching, windows=windows, coarse=coarse, observe=observe
+    ):
         if isinstance(block, Block):
             row.append(block)
             if block.left + block.width == width:
@@ -225,11 +236,13 @@ def stitch(
     coarse: bool = False,
     probabilities: bool = False,
     watch: Callable[[Rows], None] | None = None,
+    observe: Observe | None = None,
 ) -> Stitched:
     """Predict a whole section: ``image`` is (H, W, 3) uint8 in memory or a memory map, of any size.
 
     ``coarse`` adds the coarse head's mask, ``probabilities`` the probabilities themselves (4·K bytes a pixel).
-    ``watch`` is called with the probabilities while they are on the device, for counts that can be made there.
+    ``watch`` is called with the probabilities while they are on the device, for counts that can be made there, and
+    ``observe`` with every batch of windows.
     """
     check_image(image)
     height, width = image.shape[:2]
@@ -238,7 +251,7 @@ def stitch(
     def read(window: Window) -> Image:
         return cut(image, window, fill=GLASS)
 
-    for rows in blended_rows(predictor, height, width, read, stitching=stitching, coarse=coarse):
+    for rows in blended_rows(predictor, height, width, read, stitching=stitching, coarse=coarse, observe=observe):
         for name, band in _leave_device(rows, probabilities=probabilities).items():
             if name not in canvas:
                 canvas[name] = np.empty((*band.shape[:-2], height, width), dtype=band.dtype)

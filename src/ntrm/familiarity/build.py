@@ -1,0 +1,268 @@
+"""Make a model's reference from a dataset: how its training sections look, and how held-out ones score.
+
+From each section the whole and some random parts of it are predicted, each as an image of its own, so that small
+pieces are compared with small pieces. Parts are compressed, blurred or sharpened a little at random: how an image was
+resampled and stored must not make it unfamiliar. Classes, unit covariances and anatomy come from the training split,
+quantiles of the scores from the validation split.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image as Picture
+from torch import Tensor
+
+from ntrm.analysis.graph import tissue_graph
+from ntrm.core.errors import RefusedError
+from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.core.progress import SILENT, Progress
+from ntrm.data.cache import TileCache
+from ntrm.data.dataset import Dataset
+from ntrm.data.split import DatasetSplits, few_sections
+from ntrm.data.tiles import Window
+from ntrm.familiarity.cells import ClassStatistics, cell_statistics
+from ntrm.familiarity.judge import LEAST_CELLS, Unit, scores
+from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, ReferenceNumbers
+from ntrm.inference.network_runner import NetworkRunner
+from ntrm.inference.sliding_window import Stitching, stitch
+
+MOST_SECTIONS = 120
+"""Of a split: more change little."""
+LEAST_SECTIONS = 8
+"""Of a split: fewer say nothing about others."""
+PARTS = 5
+"""Parts of each section beside the whole."""
+SMALLEST_PX = 32
+"""Side of the smallest part."""
+LEAST_TISSUE = 0.3
+"""Fraction of a part that must be tissue."""
+TRIES = 40
+LEAST_OF_CLASS = (200, 5)
+"""Cells, and sections that have any: with fewer a class is compared with all cells together."""
+SHRINKAGE = {"cells": 0.01, "units": 0.02, "anatomy": 0.2}
+"""How far covariances are drawn towards their diagonals."""
+UNITS_PER_SIZE, MOST_SIZES = 25, 8
+"""Held-out parts behind the quantiles of one size, at least; and sizes."""
+
+Image = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Observation:
+    """An image as the network sees it."""
+
+    section: int
+    """Number of the section that it is of."""
+    mask: Image
+    values: Floats
+    """(N, D) statistics of the cells that count."""
+    classes: NDArray[np.int64]
+    """(N,)."""
+
+
+@dataclass(eq=False)
+class CellCollector:
+    """Collects the cells of all windows of an image."""
+
+    background: int | None
+    values: list[Tensor] = field(default_factory=list)
+    classes: list[Tensor] = field(default_factory=list)
+
+    def __call__(self, _: Sequence[Window], pixels: Tensor, probabilities: Tensor) -> None:
+        """Take some windows in."""
+        cells = cell_statistics(pixels, probabilities, self.background)
+        self.values.append(cells.values[cells.counts].cpu())
+        self.classes.append(cells.classes[cells.counts].cpu())
+
+    def arrays(self) -> tuple[Floats, NDArray[np.int64]]:
+        """(N, D) and (N,)."""
+        return torch.cat(self.values).double().numpy(), torch.cat(self.classes).numpy()
+
+
+def observe(predictor: NetworkRunner, image: Image, section: int = 0) -> Observation:
+    """Predict an image, and keep its cells."""
+    collector = CellCollector(predictor.config.schema.background_index)
+    seen = stitch(predictor, image, stitching=Stitching(predictor.config.window), observe=collector)
+    return Observation(section, seen.mask, *collector.arrays())
+
+
+def build_reference(
+    predictor: NetworkRunner,
+    splits: DatasetSplits,
+    *,
+    held_out: str = "val",
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Reference:
+    """The reference of a network; ``held_out`` is the split whose sections give the p-values."""
+    config = predictor.config
+    config.check_mpp()
+    training, held = (_sections(splits, split) for split in ("train", held_out))
+    seen = [*_observations(predictor, training, splits.schema, seed, progress, "training sections")]
+    known = class_statistics(seen, config.classes)
+    graph_of = _grapher(config.schema, Resolution.square(float(config.mpp or 0.0)))
+    units = [_unit(each, known, graph_of(each.mask)) for each in seen]
+    held_units = [
+        _unit(each, known, graph_of(each.mask))
+        for each in _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
+    ]
+    about = {
+        "training": _described(training),
+        "held_out": {"split": held_out, **_described(held)},
+        "fingerprint": splits.fingerprint(held_out),
+        "seed": seed,
+    }
+    numbers = reference_numbers(known, units, held_units)
+    return Reference(numbers, config.schema.names, float(config.mpp or 0.0), about)
+
+
+def _sections(splits: DatasetSplits, split: str) -> Dataset:
+    count = sum(case.split == split for case in splits.dataset)
+    if count < LEAST_SECTIONS:
+        raise RefusedError(
+            "too few sections for a reference",
+            got=f"{count} in the split {split}",
+            expected=f"at least {LEAST_SECTIONS}",
+            hint="without one, the model works but cannot say whether a slide is like its training sections",
+        )
+    sections = splits[split]
+    return few_sections(sections, min(len(sections), MOST_SECTIONS))
+
+
+def _described(sections: Dataset) -> dict[str, int]:
+    return {"sections": len(sections), "patients": len({case.group for case in sections})}
+
+
+def _observations(
+    predictor: NetworkRunner, sections: Dataset, schema: LabelSchema, seed: int, progress: Progress, label: str
+) -> Iterator[Observation]:
+    cache = TileCache()
+    for number, case in enumerate(progress.track(sections, total=len(sections), label=label)):
+        section = cache.open(case, schema)
+        tissue = (section.mask != IGNORE) & (section.mask != (schema.background_index if schema.background else IGNORE))
+        for image in parts_of(np.asarray(section.image), tissue, np.random.default_rng([seed, number])):
+            found = observe(predictor, image, number)
+            if len(found.values) >= LEAST_CELLS:
+                yield found
+
+
+def parts_of(image: Image, tissue: NDArray[np.bool_], random: np.random.Generator) -> Iterator[Image]:
+    """The image itself, then parts of it of random sizes that show enough tissue, changed a little."""
+    yield image
+    height, width = tissue.shape
+    largest = min(height, width)
+    for _ in range(PARTS if largest > SMALLEST_PX else 0):
+        side = round(SMALLEST_PX * (largest / SMALLEST_PX) ** random.random())
+        high, wide = min(height, round(side * random.uniform(1, 1.5))), side
+        for _ in range(TRIES):
+            top, left = int(random.integers(height - high + 1)), int(random.integers(width - wide + 1))
+            here = np.s_[top : top + high, left : left + wide]
+            if tissue[here].mean() >= LEAST_TISSUE:
+                yield changed_a_little(np.ascontiguousarray(image[here]), random)
+                break
+
+
+def changed_a_little(image: Image, random: np.random.Generator) -> Image:
+    """As it is, compressed, smoother or sharper: what other scanners, viewers and resamplers do to an image."""
+    kind = random.choice(["nothing", "jpeg", "smooth", "sharp"])
+    if kind == "nothing":
+        return image
+    if kind == "jpeg":
+        stream = io.BytesIO()
+        Picture.fromarray(image).save(stream, "JPEG", quality=int(random.integers(50, 96)))
+        return np.asarray(Picture.open(stream).convert("RGB"))
+    from scipy import ndimage
+
+    sigma = random.uniform(0.3, 0.7)
+    smooth = ndimage.gaussian_filter(image.astype(np.float32), (sigma, sigma, 0), mode="nearest")
+    changed = smooth if kind == "smooth" else image + random.uniform(0.2, 0.5) * (image - smooth)
+    return np.clip(np.rint(changed), 0, 255).astype(np.uint8)
+
+
+def class_statistics(seen: Sequence[Observation], classes: int) -> ClassStatistics:
+    """Means and whitening of the cells of each class; classes with few cells are compared with all cells."""
+    values = np.concatenate([each.values for each in seen])
+    labels = np.concatenate([each.classes for each in seen])
+    sections = np.concatenate([np.full(len(each.classes), each.section) for each in seen])
+    means, whitening = np.empty((classes, STATISTICS)), np.empty((classes, STATISTICS, STATISTICS))
+    for number in range(classes):
+        own = labels == number
+        enough = own.sum() >= LEAST_OF_CLASS[0] and len(np.unique(sections[own])) >= LEAST_OF_CLASS[1]
+        some = values[own] if enough else values
+        means[number], whitening[number] = some.mean(axis=0), _whitening(some)
+    return ClassStatistics(torch.from_numpy(means), torch.from_numpy(whitening))
+
+
+def _whitening(values: Floats) -> Floats:
+    """(D, D) W with (x − μ) W of unit covariance, colours and texture apart."""
+    covariance = _covariance(values, SHRINKAGE["cells"])
+    whitening = np.zeros_like(covariance)
+    for block in (slice(0, COLOURS), slice(COLOURS, STATISTICS)):
+        whitening[block, block] = np.linalg.cholesky(np.linalg.inv(covariance[block, block]))
+    return whitening
+
+
+def _covariance(values: Floats, shrinkage: float) -> Floats:
+    """Drawn towards its diagonal, with a little of the mean variance added so that it can always be inverted."""
+    covariance = np.atleast_2d(np.cov(values, rowvar=False))
+    diagonal = np.diag(covariance)
+    floor = 1e-3 * diagonal.mean() + 1e-9
+    return np.asarray((1 - shrinkage) * covariance + shrinkage * np.diag(diagonal) + floor * np.eye(len(diagonal)))
+
+
+def _grapher(schema: LabelSchema, resolution: Resolution) -> Any:
+    return lambda mask: tissue_graph(mask, resolution, schema)
+
+
+def _unit(seen: Observation, known: ClassStatistics, graph: Any) -> Unit:
+    deviations = seen.values - known.means.numpy()[seen.classes]
+    z = np.einsum("nd,nde->ne", deviations, known.whitening.numpy()[seen.classes])
+    sums = np.concatenate([[len(z)], z.sum(axis=0), deviations.sum(axis=0)])
+    return Unit.of(sums, [graph], graph.schema.__len__())
+
+
+def reference_numbers(known: ClassStatistics, units: Sequence[Unit], held_out: Sequence[Unit]) -> ReferenceNumbers:
+    """All numbers: how training units differ, and how held-out ones score."""
+    z, anatomy = np.array([unit.mean_z for unit in units]), np.array([unit.anatomy for unit in units])
+    without_null = ReferenceNumbers(
+        class_means=known.means.numpy(),
+        class_whitening=known.whitening.numpy(),
+        unit_mean=z.mean(axis=0),
+        unit_covariance=_covariance(z, SHRINKAGE["units"]),
+        anatomy_mean=anatomy.mean(axis=0),
+        anatomy_covariance=_covariance(anatomy, SHRINKAGE["anatomy"]),
+        anatomy_most=np.quantile(anatomy, 0.99, axis=0),
+        log_areas=np.zeros(1),
+        quantiles=np.zeros((3, 1, len(LEVELS))),
+        tails=np.ones((3, 1)),
+    )
+    found = np.array([scores(unit, without_null) for unit in held_out])  # (N, 3)
+    log_areas = np.log([max(unit.area_mm2, 1e-12) for unit in held_out])
+    return ReferenceNumbers(**{**vars(without_null), **dict(zip(("log_areas", "quantiles", "tails"),
+                               null_distribution(found, log_areas), strict=True))})  # fmt: skip
+
+
+def null_distribution(found: Floats, log_areas: Floats) -> tuple[Floats, Floats, Floats]:
+    """Scores (N, 3) and sizes (N,) of held-out units → sizes (M,), quantiles (3, M, Q) and tails (3, M)."""
+    order = np.argsort(log_areas, kind="stable")
+    groups = np.array_split(order, min(MOST_SIZES, max(1, len(order) // UNITS_PER_SIZE)))
+    sizes = np.array([np.median(log_areas[group]) for group in groups])
+    # Below the smallest group's own smallest nothing is known; above its median it is interpolated.
+    sizes[0] = log_areas[groups[0]].min()
+    quantiles = np.array([[np.quantile(found[group, aspect], LEVELS) for group in groups] for aspect in range(3)])
+    tails = np.array([[_excess(found[group, aspect]) for group in groups] for aspect in range(3)])
+    return np.maximum.accumulate(sizes + np.arange(len(sizes)) * 1e-9), quantiles, tails
+
+
+def _excess(values: Floats) -> float:
+    above = values - np.quantile(values, LEVELS[-1])
+    return max(float(above[above > 0].mean()) if (above > 0).any() else 0.0, 0.05)

@@ -1,0 +1,85 @@
+"""What a section looks like in small squares, given the tissue that the network sees there.
+
+A *cell* is a square of ``CELL`` pixels of the model's grid. It has nine statistics: the mean optical density of red,
+green and blue light (its colour), and the logarithms of six standard deviations (its texture): of the three densities,
+of two differences between them, and of what an average over 2 × 2 pixels removes from the grey density. A cell
+counts if it is not glass and its most probable class is not the background.
+
+Statistics are compared with those of training cells of the *same class*, since tissues differ more from each other
+than one section does from the next: z = (x − μ_class) · W_class, with W_class such that training cells have unit
+covariance. Of a window, the sums over blocks of cells are kept; memory and time are small beside the network's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ntrm.familiarity.reference import COLOURS, STATISTICS
+
+CELL = 8
+"""Side of a cell in pixels."""
+BLOCK = 8
+"""Side of a block in cells."""
+LEAST_DENSITY = 0.04
+"""Mean optical density below which a cell is glass."""
+LEAST_DEVIATION = 0.004
+"""Added to deviations before the logarithm: about one grey level in pale tissue."""
+
+
+class CellStatistics(NamedTuple):
+    """The cells of a batch of windows; n = S / ``CELL`` along each side."""
+
+    values: Tensor
+    """(B, n, n, ``STATISTICS``)."""
+    classes: Tensor
+    """(B, n, n) most probable class."""
+    counts: Tensor
+    """(B, n, n) whether a cell counts."""
+
+
+def cell_statistics(pixels: Tensor, probabilities: Tensor, background: int | None) -> CellStatistics:
+    """(B, S, S, 3) uint8 and probabilities (B, K, S, S) on one device, S a multiple of ``CELL``, → statistics."""
+    table = -torch.log10((torch.arange(256, device=pixels.device, dtype=torch.float32) + 1) / 256)
+    density = table[pixels.long()].permute(0, 3, 1, 2)  # (B, 3, S, S)
+    grey = density.mean(dim=1, keepdim=True)
+    smooth = functional.avg_pool2d(grey, 2)
+    red, green, blue = density.unbind(dim=1)
+    layers = torch.cat([density, torch.stack([red - green, blue - green], dim=1)], dim=1)  # (B, 5, S, S)
+    means = functional.avg_pool2d(layers, CELL)
+    variances = functional.avg_pool2d(layers.square(), CELL) - means.square()
+    fine = functional.avg_pool2d(grey.square(), CELL) - functional.avg_pool2d(smooth.square(), CELL // 2)
+    deviations = torch.cat([variances, fine], dim=1).clamp(min=0).sqrt()
+    values = torch.cat([means[:, :COLOURS], (deviations + LEAST_DEVIATION).log()], dim=1).permute(0, 2, 3, 1)
+    classes = functional.avg_pool2d(probabilities.float(), CELL).argmax(dim=1)
+    counts = means[:, :COLOURS].mean(dim=1) > LEAST_DENSITY
+    if background is not None:
+        counts &= classes != background
+    return CellStatistics(values.contiguous(), classes, counts)
+
+
+class ClassStatistics(NamedTuple):
+    """Cells of each class in training; on the device."""
+
+    means: Tensor
+    """(K, ``STATISTICS``)."""
+    whitening: Tensor
+    """(K, ``STATISTICS``, ``STATISTICS``) block-diagonal: colours and texture apart."""
+
+
+SUMS = 1 + 2 * STATISTICS
+"""Numbers kept of a block: cells that count, the sum of their z, and of x − μ."""
+
+
+def block_sums(cells: CellStatistics, known: ClassStatistics) -> Tensor:
+    """(B, m, m, ``SUMS``) sums over the blocks of each window; m blocks along a side, or 1 where they do not divide."""
+    deviations = cells.values - known.means[cells.classes]  # (B, n, n, D)
+    z = torch.einsum("bijd,bijde->bije", deviations, known.whitening[cells.classes])
+    counts = cells.counts.unsqueeze(-1)
+    summed = torch.where(counts, torch.cat([torch.ones_like(z[..., :1]), z, deviations], dim=-1), 0.0)
+    batch, rows, columns, numbers = summed.shape
+    high, wide = (BLOCK if side % BLOCK == 0 else side for side in (rows, columns))
+    return summed.view(batch, rows // high, high, columns // wide, wide, numbers).sum(dim=(2, 4))

@@ -1,0 +1,201 @@
+"""How familiar a slide, a piece or a part of one is to a model: three scores, their p-values, and reasons. No torch.
+
+- *colours* and *texture*: the mean z of its cells (``ntrm.familiarity.cells``), as Mahalanobis distance among the
+  means of training sections;
+- *anatomy*: which fraction of the tissue each class makes up, and over which length each two classes border on each
+  other for each mm² of tissue, both as square roots, as Mahalanobis distance among training sections.
+
+A p-value says how often a held-out section of the model's own kind, of about the same size, has a score as high. The
+three are combined by Bonferroni: three times the smallest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.analysis.graph import TissueGraph
+from ntrm.core.labels import LabelSchema
+from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, ReferenceNumbers
+from ntrm.results.familiarity import ASPECTS, FAMILIAR, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW, Familiarity
+
+LEAST_CELLS = 12
+"""Fewer cells tell nothing."""
+REASONS = 3
+"""Most sentences about one aspect."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """A section, a piece or a part of one, as it is judged."""
+
+    sums: Floats
+    """(1 + 2·D,) cells, their z, their deviations from the class means: summed."""
+    areas_mm2: Floats
+    """(K,) by class; 0 for the background."""
+    borders_mm: Floats
+    """(K, K) between classes, symmetric."""
+
+    @classmethod
+    def of(cls, sums: Floats, graphs: Sequence[TissueGraph], classes: int) -> Unit:
+        """Of one or more pieces."""
+        areas = sum((graph.areas_mm2 for graph in graphs), np.zeros(classes))
+        borders = sum((graph.boundary_mm[:classes, :classes] for graph in graphs), np.zeros((classes, classes)))
+        return cls(np.asarray(sums, dtype=np.float64), areas, borders)
+
+    @property
+    def cells(self) -> float:
+        """Cells that count."""
+        return float(self.sums[0])
+
+    @property
+    def area_mm2(self) -> float:
+        """Of the tissue."""
+        return float(self.areas_mm2.sum())
+
+    @property
+    def mean_z(self) -> Floats:
+        """(D,)."""
+        return np.asarray(self.sums[1 : 1 + STATISTICS] / max(self.cells, 1.0))
+
+    @property
+    def mean_deviation(self) -> Floats:
+        """(D,) in the units of the statistics."""
+        return np.asarray(self.sums[1 + STATISTICS :] / max(self.cells, 1.0))
+
+    @property
+    def anatomy(self) -> Floats:
+        """(A,) square roots of fractions, then of border densities in 1/mm."""
+        area = max(self.area_mm2, 1e-12)
+        upper = np.triu_indices(len(self.areas_mm2), 1)
+        return np.sqrt(np.concatenate([self.areas_mm2 / area, self.borders_mm[upper] / area]))
+
+
+def scores(unit: Unit, numbers: ReferenceNumbers) -> Floats:
+    """(3,) by aspect: logarithms of mean squared distances."""
+    anatomy = _distance(unit.anatomy - numbers.anatomy_mean, numbers.anatomy_covariance)
+    return np.array([*look_scores(unit, numbers), anatomy])
+
+
+def look_scores(unit: Unit, numbers: ReferenceNumbers) -> tuple[float, float]:
+    """Of colours and texture."""
+    away = unit.mean_z - numbers.unit_mean
+    colours, texture = slice(0, COLOURS), slice(COLOURS, STATISTICS)
+    return (
+        _distance(away[colours], numbers.unit_covariance[colours, colours]),
+        _distance(away[texture], numbers.unit_covariance[texture, texture]),
+    )
+
+
+def _distance(away: Floats, covariance: Floats) -> float:
+    return math.log(float(away @ np.linalg.solve(covariance, away)) / len(away) + 1e-6)
+
+
+def p_values(found: Floats, area_mm2: float, numbers: ReferenceNumbers) -> Floats:
+    """(3,) how often a held-out section of this size scores as high; below 0.1 by an exponential tail.
+
+    Between two sizes the quantiles are interpolated; beyond the largest it is the largest that counts.
+    """
+    at = math.log(max(area_mm2, 1e-12))
+    result = np.empty(len(ASPECTS))
+    for aspect, score in enumerate(found):
+        quantiles = [np.interp(at, numbers.log_areas, column) for column in numbers.quantiles[aspect].T]
+        tail = float(np.interp(at, numbers.log_areas, numbers.tails[aspect]))
+        if score >= quantiles[-1]:
+            result[aspect] = (1 - LEVELS[-1]) * math.exp(-(score - quantiles[-1]) / max(tail, 1e-3))
+        else:
+            result[aspect] = 1 - np.interp(score, quantiles, LEVELS, left=0.0)
+    return result
+
+
+def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
+    """Whether a slide or a piece is like what the model knows."""
+    numbers = reference.numbers
+    smallest = math.exp(float(numbers.log_areas[0]))
+    if unit.cells < LEAST_CELLS or unit.area_mm2 < smallest:
+        reason = f"{unit.area_mm2:.2g} mm² of tissue; it takes {smallest:.2g} to compare it with training sections"
+        return Familiarity(TOO_SMALL, None, {}, (reason,))
+    each = p_values(scores(unit, numbers), unit.area_mm2, numbers)
+    p = min(1.0, len(ASPECTS) * float(each.min()))
+    aspects = {name: float(f"{value:.3g}") for name, value in zip(ASPECTS, each, strict=True)}
+    if p >= UNFAMILIAR_BELOW:
+        return Familiarity(FAMILIAR, float(f"{p:.3g}"), aspects, ())
+    tell = {"colours": _colours, "texture": _texture, "anatomy": _anatomy}
+    strongest = sorted(ASPECTS, key=lambda name: aspects[name])
+    reasons = [
+        tell[name](unit, numbers, schema) for name in strongest if aspects[name] * len(ASPECTS) < UNFAMILIAR_BELOW
+    ]
+    return Familiarity(UNFAMILIAR, float(f"{p:.3g}"), aspects, tuple(reasons))
+
+
+def _colours(unit: Unit, _: ReferenceNumbers, __: LabelSchema) -> str:
+    density = unit.mean_deviation[:COLOURS]
+    overall = float(density.mean())
+    tint = {0: "bluer", 1: "more magenta", 2: "more yellow or brown"}[int(np.argmax(density - overall))]
+    strength = "darker" if overall > 0 else "paler"
+    size = f"optical density {overall:+.2f}"
+    return f"colours: {strength} ({size}) and {tint} than the same tissues in training"
+
+
+def _texture(unit: Unit, _: ReferenceNumbers, __: LabelSchema) -> str:
+    deviation = unit.mean_deviation[COLOURS:]
+    contrast, fine = float(np.exp(deviation[:COLOURS].mean())), float(np.exp(deviation[-1]))
+    amounts = f"{contrast:.2g} times the contrast and {fine:.2g} times the finest detail"
+    return f"texture: {amounts} of the same tissues in training"
+
+
+def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:
+    spread = np.sqrt(np.diag(numbers.anatomy_covariance))
+    found, most, area = unit.anatomy, numbers.anatomy_most, unit.area_mm2
+    excess = np.where(found > most, (found - most) / spread, 0.0)
+    told = [number for number in np.argsort(-excess, kind="stable")[:REASONS] if excess[number] > 0]
+    classes, upper = len(schema), np.triu_indices(len(schema), 1)
+
+    def sentence(number: int) -> str:
+        if number < classes:
+            name = schema.names[number]
+            return (
+                f"{name} makes up {found[number] ** 2:.0%} of the tissue; in training at most {most[number] ** 2:.0%}"
+            )
+        one, other = (schema.names[axis[number - classes]] for axis in upper)
+        length, usual = found[number] ** 2 * area, most[number] ** 2 * area
+        return f"{one} borders on {other} over {length:.2g} mm; in training on so much tissue at most {usual:.2g}"
+
+    return "anatomy: " + (", ".join(map(sentence, told)) or "the tissues lie together as in no training section")
+
+
+def look_p_value(sums: Floats, cell_mm2: float, reference: Reference) -> float:
+    """How often as many cells as these look as unlike, by colours and texture alone; for maps of where."""
+    numbers = reference.numbers
+    unit = Unit(sums, np.zeros(0), np.zeros((0, 0)))
+    look = np.array([*look_scores(unit, numbers), -np.inf])
+    each = p_values(look, unit.cells * cell_mm2, numbers)
+    return min(1.0, 2 * float(each.min()))
+
+
+def judge_pieces(
+    units: Mapping[int, Unit], reference: Reference, schema: LabelSchema
+) -> tuple[Familiarity, dict[int, Familiarity]]:
+    """The whole slide, and each piece by its number.
+
+    A slide is unfamiliar if all its pieces together are, or if pieces that are make up more than half of its tissue.
+    """
+    pieces = {number: judge(unit, reference, schema) for number, unit in units.items()}
+    every = [*units.values()]
+    together = Unit(
+        sum((unit.sums for unit in every), np.zeros(1 + 2 * STATISTICS)),
+        sum((unit.areas_mm2 for unit in every), np.zeros(len(schema))),
+        sum((unit.borders_mm for unit in every), np.zeros((len(schema), len(schema)))),
+    )
+    slide = judge(together, reference, schema)
+    strange = [number for number, piece in pieces.items() if piece.verdict == UNFAMILIAR]
+    if slide.verdict == FAMILIAR and sum(units[number].area_mm2 for number in strange) > together.area_mm2 / 2:
+        worst = min(strange, key=lambda number: pieces[number].p_value or 0.0)
+        slide = pieces[worst]
+    return slide, pieces

@@ -1,0 +1,110 @@
+"""What a slide looks like, recorded while it is predicted, and the verdict once its mask is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ntrm.analysis.graph import TissueGraph
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.data.tiles import Window
+from ntrm.familiarity.cells import CELL, SUMS, ClassStatistics, block_sums, cell_statistics
+from ntrm.familiarity.judge import LEAST_CELLS, Unit, judge_pieces, look_p_value
+from ntrm.familiarity.reference import Reference
+from ntrm.results.familiarity import SlideFamiliarity
+from ntrm.wsi.pieces import PieceMap
+
+Floats = NDArray[np.float64]
+
+
+class BlockRecorder:
+    """Sums over the blocks of every window, on the device: some kilobytes a window."""
+
+    def __init__(self, reference: Reference, schema: LabelSchema, device: torch.device) -> None:
+        numbers = reference.numbers
+        tables = (numbers.class_means, numbers.class_whitening)
+        self._known = ClassStatistics(*(torch.from_numpy(table).float().to(device) for table in tables))
+        self._background = schema.background_index
+        self._windows: list[Tensor] = []
+
+    def __call__(self, _: Sequence[Window], pixels: Tensor, probabilities: Tensor) -> None:
+        """Take windows in, in their order; nothing waits for the device."""
+        cells = cell_statistics(pixels, probabilities, self._background)
+        self._windows.append(block_sums(cells, self._known))
+
+    def state(self) -> Tensor:
+        """(windows, m, m, ``SUMS``) so far."""
+        return torch.cat(self._windows) if self._windows else torch.zeros(0, 1, 1, SUMS)
+
+    def restore(self, state: Tensor) -> None:
+        """Go on from what ``state`` gave."""
+        self._windows = [state.to(self._known.means.device)] if len(state) else []
+
+
+@dataclass(frozen=True, eq=False)
+class SlideBlocks:
+    """The blocks of all windows of a slide."""
+
+    boxes: NDArray[np.int64]
+    """(N, 4) top, left, height and width in pixels of the mask."""
+    sums: Floats
+    """(N, ``SUMS``)."""
+
+    @classmethod
+    def of(cls, windows: Sequence[Window], recorded: Tensor, window_px: int) -> SlideBlocks:
+        """From what was recorded of ``windows``, each ``window_px`` pixels wide."""
+        sums = recorded.cpu().double().numpy()
+        count, along = sums.shape[:2]
+        side = window_px // along
+        corners = np.array([[window.top, window.left] for window in windows], dtype=np.int64).reshape(-1, 2)
+        offsets = np.stack(np.meshgrid(*[np.arange(along) * side] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
+        tops = (corners[:count, None] + offsets[None]).reshape(-1, 2)
+        boxes = np.concatenate([tops, np.full_like(tops, side)], axis=1)
+        return cls(boxes, sums.reshape(-1, sums.shape[-1]))
+
+    def pieces(self, pieces: PieceMap, resolution: Resolution) -> NDArray[np.int64]:
+        """(N,) the piece on which most pixels of a block lie, as far as they lie on any; 0 where none does."""
+        numbers, scale = pieces.numbers, np.array([resolution.y / pieces.mpp.y, resolution.x / pieces.mpp.x])
+        found = np.zeros(len(self.boxes), dtype=np.int64)
+        first = np.floor(self.boxes[:, :2] * scale).astype(np.int64)
+        last = np.ceil((self.boxes[:, :2] + self.boxes[:, 2:]) * scale).astype(np.int64)
+        for number in np.flatnonzero(self.sums[:, 0] > 0):
+            (top, left), (bottom, right) = first[number], last[number]
+            found[number] = _commonest(numbers[top:bottom, left:right])
+        return found
+
+
+def _commonest(numbers: NDArray[np.uint16]) -> int:
+    counts = np.bincount(numbers.ravel(), minlength=1)
+    counts[0] = 0
+    return int(counts.argmax()) if counts.any() else 0
+
+
+def judge_slide(
+    blocks: SlideBlocks,
+    pieces: PieceMap,
+    graphs: Mapping[int, TissueGraph],
+    reference: Reference,
+    schema: LabelSchema,
+    resolution: Resolution,
+) -> SlideFamiliarity:
+    """The verdict on a slide, on its pieces, and where it is unlike; ``graphs`` by the numbers of the pieces."""
+    of_piece = blocks.pieces(pieces, resolution)
+    units = {
+        number: Unit.of(blocks.sums[of_piece == number].sum(axis=0), [graph], len(schema))
+        for number, graph in graphs.items()
+    }
+    slide, verdicts = judge_pieces(units, reference, schema)
+    cell_mm2 = CELL * CELL * resolution.pixel_area_um2 / 1e6
+    windows = tuple(
+        (*map(int, box), look_p_value(sums, cell_mm2, reference))
+        for box, sums in zip(blocks.boxes, blocks.sums, strict=True)
+        if sums[0] >= LEAST_CELLS
+    )
+    return SlideFamiliarity(slide, verdicts, windows)

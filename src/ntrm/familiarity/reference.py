@@ -1,0 +1,132 @@
+"""What a model's training sections are like: a file of aggregates beside its weights. No torch.
+
+``reference.json`` says what it is of, ``reference.safetensors`` holds the numbers. Both name the weights that they
+were made with: a reference of other weights, or one that was changed, is refused. Every number is a mean, a covariance
+or a quantile over many sections, so that nothing describes a single patient.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError
+from ntrm.core.io import sha256_of, whole_file, write_json
+from ntrm.version import __version__
+
+FORMAT = "ntrm-reference/1"
+REFERENCE, NUMBERS = "reference.json", "reference.safetensors"
+AGAIN = "make it again with ntrm calibrate, or delete both files of the reference"
+
+COLOURS, TEXTURES = 3, 6
+STATISTICS = COLOURS + TEXTURES
+"""Of a cell (``ntrm.familiarity.cells``)."""
+
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9)
+"""Of the quantiles that are kept of each score; beyond the last an exponential tail goes on."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceNumbers:
+    """K classes, D statistics of cells, A numbers of anatomy, M sizes of sections, Q levels, 3 aspects."""
+
+    class_means: Floats
+    """(K, D) of training cells."""
+    class_whitening: Floats
+    """(K, D, D)."""
+    unit_mean: Floats
+    """(D,) of a section's mean z, over training sections and parts of them."""
+    unit_covariance: Floats
+    """(D, D) of the same: how sections differ from each other."""
+    anatomy_mean: Floats
+    """(A,)."""
+    anatomy_covariance: Floats
+    """(A, A)."""
+    anatomy_most: Floats
+    """(A,) 99 % quantile over training sections."""
+    log_areas: Floats
+    """(M,) logarithms of mm², rising."""
+    quantiles: Floats
+    """(3, M, Q) of the scores of held-out sections and parts of them."""
+    tails: Floats
+    """(3, M) mean excess over the last of these."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The numbers, and what they are of."""
+
+    numbers: ReferenceNumbers
+    classes: tuple[str, ...]
+    mpp: float
+    about: Mapping[str, Any]
+    """Sections and patients that it was made from, and how."""
+    sha256: str = ""
+    """Of the numbers as they are on disk."""
+
+    def write(self, folder: Path, weights_sha256: str) -> None:
+        """Write both files; the numbers first, which are read only where the document names them."""
+        from safetensors.numpy import save_file
+
+        arrays = {field.name: np.ascontiguousarray(getattr(self.numbers, field.name)) for field in fields(self.numbers)}
+        # A reader that meets half of it finds no document, and takes it for a model without a reference.
+        (folder / REFERENCE).unlink(missing_ok=True)
+        with whole_file(folder / NUMBERS) as partial:
+            save_file(arrays, partial)
+        document = {
+            "format": FORMAT,
+            "program": __version__,
+            "weights_sha256": weights_sha256,
+            "numbers_sha256": sha256_of(folder / NUMBERS),
+            "classes": list(self.classes),
+            "mpp": self.mpp,
+            "about": dict(self.about),
+        }
+        write_json(folder / REFERENCE, document)
+
+
+def read_reference(folder: Path, weights_sha256: str, classes: tuple[str, ...]) -> Reference | None:
+    """The reference of a model's folder, None where there is none; a damaged or foreign one is refused."""
+    path = folder / REFERENCE
+    if not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found = {key: document[key] for key in ("format", "weights_sha256", "numbers_sha256", "mpp", "about")}
+        own = tuple(document["classes"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    if found["format"] != FORMAT:
+        raise DataError("a reference of another version", got=found["format"], expected=FORMAT, hint=AGAIN)
+    if found["weights_sha256"] != weights_sha256 or own != classes:
+        what = "other weights" if own == classes else f"classes {', '.join(own)}"
+        raise DataError("the reference belongs to another model", got=what, expected="this model's", hint=AGAIN)
+    return Reference(_read_numbers(folder / NUMBERS, found["numbers_sha256"], path), own, found["mpp"], found["about"],
+                     found["numbers_sha256"])  # fmt: skip
+
+
+def _read_numbers(path: Path, sha256: str, document: Path) -> ReferenceNumbers:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        if sha256_of(path) != sha256:
+            raise _damaged(document, f"{NUMBERS} is not the file that {REFERENCE} names")
+        numbers = ReferenceNumbers(**load_file(path))
+    except (OSError, SafetensorError, TypeError) as error:
+        raise _damaged(document, f"{type(error).__name__}: {error}") from error
+    if not all(np.isfinite(getattr(numbers, field.name)).all() for field in fields(numbers)):
+        raise _damaged(document, "values that are no numbers")
+    return numbers
+
+
+def _damaged(path: Path, got: object) -> DataError:
+    return DataError(f"{path.name} cannot be used", got=got, expected="what ntrm calibrate wrote", hint=AGAIN)

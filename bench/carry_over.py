@@ -297,6 +297,18 @@ def score_normal(network: SegmentationModel, sections: Sections, mpp: float) -> 
     return {"named": named, "sections": len(shares), "tissue_cancer": statistics.fmean(shares)}
 
 
+def score_fillings(network: SegmentationModel, section: Laid, device: str) -> dict[str, Any]:
+    """A1-1 with its missing places filled: with glass beside it, epidermis is easily told."""
+    from bench.surface_context import fillings
+
+    scores = {}
+    for name, picture in fillings(section).items():
+        image = torch.from_numpy(picture).permute(2, 0, 1).contiguous().to(device)
+        confidence, predicted = probabilities(network, image).max(0)
+        scores[name] = score(section, predicted.byte().cpu().numpy(), confidence.clamp(max=1).cpu().numpy())
+    return scores
+
+
 def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, device: str) -> dict[str, Any]:
     """Train, score, and leave one JSON file."""
     path = out / f"{job.name}.json"
@@ -321,7 +333,10 @@ def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, dev
     for name, found in views(network, image, reference):
         confidence, predicted = found.max(0)
         row["views"][name] = score(section, predicted.byte().cpu().numpy(), confidence.clamp(max=1).cpu().numpy())
+    row["fillings"] = score_fillings(network, section, device)
     print(job.name, f"seen after {time.perf_counter() - begun:.0f} s", flush=True)
+    if (folder / job.level / "second-val").exists():
+        row["phantom 2"] = score_phantom(network, load_sections(folder, job.level, "second-val", device))
     row["phantom"] = score_phantom(network, known)
     moved = [recoloured(image, reference, strength) for image in known.images]
     row["phantom, strength"] = score_phantom(network, Sections(moved, known.masks))

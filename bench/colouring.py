@@ -181,9 +181,7 @@ def take_tiles_away(
     return torch.where(here.unsqueeze(1), 1.0, images), torch.where(here, IGNORE, masks)
 
 
-def fill_glass(
-    images: Tensor, masks: Tensor, generator: torch.Generator, share: float = 0.35
-) -> tuple[Tensor, Tensor]:
+def fill_glass(images: Tensor, masks: Tensor, generator: torch.Generator, share: float = 0.35) -> tuple[Tensor, Tensor]:
     """Another window of the batch in place of the glass, with its classes: epithelium that lies at no surface.
 
     ``share`` of the windows are changed. A network that tells epidermis by the glass beside it is wrong in these.

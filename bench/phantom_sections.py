@@ -4,7 +4,8 @@
 ``normal`` and ``varied`` are the specimens of training sections without a cancer, ``held-out`` those of validation
 sections. Words behind these names, or alone for ``train``, change how a section looks: ``loose`` and ``dark`` paint its
 tissues otherwise (``bench/section_textures.py``), ``strands`` weaves its keratin (``bench/basket_weave.py``):
-``loose-dark`` are training sections with both, ``varied-strands`` sections without a cancer with woven keratin.
+``second`` are sections of the phantom's second version, a quarter of them without a cancer. ``loose-dark`` are training
+sections with both, ``varied-strands`` sections without a cancer with woven keratin.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ COUNTS = {
     "5x": {"train": 70, "val": 20, "varied": 35, "held-out": 8},
 }  # fmt: skip
 """Sections of each kind; at 5x, which takes four times as long to draw and to score, half of them."""
+SECOND = {"second": ((2001, 2002, 2003, 2004), 100), "second-val": ((2005,), 40)}
+"""Sections of the second version of the phantom, by kind: seeds of phantoms, and sections of each."""
+SECOND_NORMAL = 0.25
 WINDOW = 256
 VARIED = SkinParameters(
     keratin=(8.0, 120.0), epidermis=(26.0, 170.0), ridge_height=(6.0, 130.0), ridge_wavelength=(80.0, 300.0)
@@ -60,23 +64,35 @@ class Sheet(NamedTuple):
     section: PlannedSection
     level: str
     out: Path
+    phantom: int = PHANTOM_SEED
+    """Seed of the phantom that it is of."""
 
     @property
     def path(self) -> Path:
-        return self.out / self.level / self.kind / f"{self.section.name}.npz"
+        other = "" if self.phantom == PHANTOM_SEED else f"-{self.phantom}"
+        return self.out / self.level / self.kind / f"{self.section.name}{other}.npz"
 
 
 def plan_sheets(out: Path, levels: Sequence[str], kinds: Sequence[str] = ()) -> list[Sheet]:
     """Every section of the study, or those of some kinds."""
     plan = plan_sections(PHANTOM_SECTIONS, PHANTOM_SEED)
     parts = {split: [each for each in plan if each.split == split] for split in ("train", "val")}
-    return [
+    first = [
         Sheet(kind, section, level, out)
         for level in levels
         for kind, count in COUNTS[level].items()
         if not kinds or kind in kinds
         for section in _spaced(parts["val" if kind in ("val", "held-out") else "train"], count)
     ]
+    second = [
+        Sheet(kind, section, level, out, seed)
+        for level in levels
+        for kind, (seeds, count) in SECOND.items()
+        if not kinds or kind in kinds
+        for seed in seeds
+        for section in plan_sections(count, seed, SECOND_NORMAL)
+    ]
+    return first + second
 
 
 def _spaced(sections: Sequence[PlannedSection], count: int) -> list[PlannedSection]:
@@ -109,18 +125,23 @@ def _kept(sheet: Sheet) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 def _drawn(sheet: Sheet, mpp: float) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     section, words = sheet.section, sheet.kind.split("-")
+    if "second" in words:
+        slide = lay_slide(section.seed, mpp, section.cancer, version="2")
+        stain = section.stain(sheet.phantom)
+        return render(slide.fine, mpp, section.seed, ambiguity=0.5, stain=stain, version="2"), slide.mask
     if {"varied", "normal", "held"} & set(words):
         seed = derive(section.seed, "without a cancer")
         mask = normal_mask(seed, section.cancer, mpp, VARIED if "varied" in words else SkinParameters())
     else:
-        seed, mask = section.seed, lay_slide(section.seed, mpp, section.cancer).mask
+        seed, mask = section.seed, lay_slide(section.seed, mpp, section.cancer, version="1").mask
     with painted(tuple(word for word in words if word in LOOKS), seed):
-        return render(mask, mpp, seed, ambiguity=0.5, stain=section.stain(PHANTOM_SEED)), mask
+        stain = section.stain(PHANTOM_SEED)
+        return render(mask, mpp, seed, ambiguity=0.5, stain=stain, version="1"), mask
 
 
 def normal_mask(seed: int, cancer: str, mpp: float, skin: SkinParameters) -> NDArray[np.uint8]:
     """The section of ``seed`` without its tumour: the same specimen, cut and damage, and all of its adnexa."""
-    plan = draw_plan(seed, cancer)
+    plan = draw_plan(seed, cancer, version="1")
     specimen = plan.specimen
     adnexa = draw_adnexa(seed, specimen.half_um, specimen.depth_um, lambda _: True, AdnexaParameters())
     strata = normal_skin(seed, specimen.axis, skin)

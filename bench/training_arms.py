@@ -93,7 +93,8 @@ FORMS: Mapping[str, Callable[[Arm], Arm]] = {
 
 DRAWINGS = ("loose", "dark", "strands")
 """Sections drawn so come in beside the training part's; with ``normal`` also some without a cancer."""
-BESIDE_SHARE = 0.4
+BESIDE_SHARE, SECOND_SHARE = 0.4, 0.6
+"""Share of the windows that come from such sections; from those of the phantom's second version."""
 COLOURS: dict[str, dict[str, float]] = {
     "seldom": {"share": 0.4},
     "tissue": {"tissue": 0.5},
@@ -131,13 +132,15 @@ def arm_named(name: str) -> Arm:
 def _with_words(arm: Arm, words: list[str]) -> Arm:
     drawn = [word for word in DRAWINGS if word in words]
     besides = [*arm.besides, *(["-".join(drawn)] if drawn else [])]
+    if "second" in words:
+        besides.append("second")
     if "normal" in words:
         besides.append("-".join(["varied", *drawn]))
     colour = arm.colour
     for word in words:
-        if word not in (*DRAWINGS, "normal", "mosaic", "fill"):
+        if word not in (*DRAWINGS, "second", "normal", "mosaic", "fill"):
             colour = replace(colour, **COLOURS[word])
-    share = BESIDE_SHARE if besides else None
+    share = (SECOND_SHARE if "second" in words else BESIDE_SHARE) if besides else None
     mosaic, fill = arm.mosaic or "mosaic" in words, arm.fill or "fill" in words
     return replace(arm, colour=colour, besides=tuple(besides), beside_share=share, mosaic=mosaic, fill=fill)
 

@@ -220,7 +220,7 @@ def test_the_same_slide_gives_the_same_bytes_and_a_map_where_windows_were_judged
         run(slide, tmp_path / name)
     one, two = (fingerprints(tmp_path / name) for name in ("one", "two"))
     assert one == two
-    assert "a/familiarity.png" in one
+    assert "a/familiarity.jpg" in one
     judge_as(monkeypatch, STRANGE)
     run(slide, tmp_path / "three")
-    assert not (tmp_path / "three" / "a" / "familiarity.png").exists()
+    assert not (tmp_path / "three" / "a" / "familiarity.jpg").exists()

@@ -57,7 +57,8 @@ def write_familiarity_map(
 
     if familiarity.windows:
         small = resized(picture, SMALLEST_MAP, LARGEST_MAP)
-        write_png(folder / FAMILIARITY_MAP, familiarity_map(small, familiarity.windows, mask_shape))
+        with whole_file(folder / FAMILIARITY_MAP) as partial:
+            partial.write_bytes(jpeg(familiarity_map(small, familiarity.windows, mask_shape), 85))
 
 
 def write_overlays(

@@ -43,7 +43,7 @@ def familiarity_map(picture: Picture, windows: Windows, mask_shape: tuple[int, i
         lower = upper
     canvas = Image.fromarray(np.rint(shown).astype(np.uint8))
     entries = [(text, colour, colour) for _, colour, text in STEPS]
-    return np.asarray(with_legend(canvas, entries, 1.3 * font_size(canvas.width, canvas.height)))
+    return np.asarray(with_legend(canvas, entries, 1.7 * font_size(canvas.width, canvas.height)))
 
 
 def window_values(windows: Windows, mask_shape: tuple[int, int], shape: tuple[int, int]) -> NDArray[np.float64]:

@@ -152,6 +152,16 @@ class Summary:
         """Of the slide and of its pieces."""
         return SlideFamiliarity(self.familiarity, {piece.number: piece.familiarity for piece in self.pieces})
 
+    @property
+    def quality_warnings(self) -> tuple[str, ...]:
+        """Those that are about the slide's quality."""
+        return tuple(text for text in self.warnings if text not in self.familiarities.warnings)
+
+    @property
+    def assessed(self) -> bool:
+        """Whether cancers were assessed on any piece."""
+        return self.familiarity.assessed and all(each.present is not None for each in self.cancers.values())
+
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
         write_json(folder / SUMMARY, asdict(self))

@@ -182,6 +182,21 @@ def test_what_was_written_is_read_back(strange):
     assert slide.familiarities.warnings == slide.warnings[:1]
 
 
+def test_qupath_is_told_and_the_polygons_are_the_same(tmp_path, slide, known, strange, monkeypatch):
+    before, after = (document(out, "regions.geojson") for out in (known, strange))
+    assert after["ntrm"]["warnings"] == [WARNING]
+    assert "warnings" not in before["ntrm"]
+    for one, other in zip(before["features"], after["features"], strict=True):
+        metadata = other["properties"].pop("metadata")
+        assert metadata == {"cancers": "not assessed: unlike what the model knows"}
+        assert one == other
+    judge_as(monkeypatch, KNOWN, {2: STRANGE})
+    run(slide, tmp_path / "out")
+    told = document(tmp_path / "out", "regions.geojson")
+    assert told["ntrm"]["warnings"] == [f"piece 2: {WARNING}"]
+    assert told["features"] == before["features"]
+
+
 @pytest.fixture
 def good(monkeypatch):
     """Slides of good quality: painted ones are taken for masks."""

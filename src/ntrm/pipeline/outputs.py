@@ -22,7 +22,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
-from ntrm.familiarity.verdict import WITHOUT_REFERENCE, SlideFamiliarity
+from ntrm.familiarity.verdict import NOT_ASSESSED, UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.assessment import graph_text, piece_summary, refuse_unfamiliar, slide_cancers
 from ntrm.pipeline.measurements import (
@@ -130,15 +130,16 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
         masks = background.submit(_write_masks, prediction, to) if ahead else None
         regions = scan_slide(labels, prediction.array(CONFIDENCE), pieces_map, schema=schema, resolution=resolution)
 
-        def write_polygons() -> Future[None]:
-            return background.submit(_write_polygons, regions, to, about)
+        def write_polygons(familiarity: SlideFamiliarity | None = None) -> Future[None]:
+            return background.submit(_write_polygons, regions, to, about, familiarity)
 
         early = write_polygons() if ahead and grid.height * grid.width <= TOGETHER else None
         pieces = [*measure_pieces(regions, pieces_map, schema=schema)]
         familiarity = to.judge(prediction, pieces_map, regions, pieces)
         refuse_unfamiliar(familiarity, to.options)
         masks = masks or background.submit(_write_masks, prediction, to)
-        polygons = early or write_polygons()
+        # Those of an unfamiliar slide are written again, with the warning.
+        polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
         network = None if prediction.network is None else prediction.network.as_dict()
         write_graph(folder, about, network, _graphs(pieces, familiarity), rest_graph(regions.table, schema))
         summary = _summarise(to, class_areas(regions, schema), pieces, prediction.removed, familiarity)
@@ -148,7 +149,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
         # All that it reads is there once the mask is, which comes before it in that thread.
         report = background.submit(write_slide_report, folder) if to.options.report else None
         write_overlays(folder, overview.picture, labels, schema, resolution, summary)
-        for future in (masks, polygons, report):
+        for future in (masks, early, polygons, report):
             if future is not None:
                 future.result()
         return {
@@ -212,8 +213,12 @@ def _write_masks(prediction: SlidePrediction, to: SlideOutput) -> None:
         prediction.probabilities.complete(folder / PROBABILITIES_ZARR, metadata)
 
 
-def _write_polygons(regions: Regions, to: SlideOutput, about: dict[str, Any]) -> None:
-    """The file for QuPath."""
+def _write_polygons(
+    regions: Regions, to: SlideOutput, about: dict[str, Any], familiarity: SlideFamiliarity | None
+) -> None:
+    """The file for QuPath; of an unfamiliar slide, each annotation says that cancers are not assessed."""
+    warnings = [] if familiarity is None else [*familiarity.warnings]
+    unlike = familiarity is not None and not familiarity.slide.assessed
     write_geojson(
         to.folder / REGIONS,
         regions,
@@ -222,6 +227,7 @@ def _write_polygons(regions: Regions, to: SlideOutput, about: dict[str, Any]) ->
         bounds=to.grid.reader.info.bounds,
         simplify_um=to.options.simplify_um,
         gzip=to.options.gzip,
-        document=about,
+        metadata={"cancers": f"{NOT_ASSESSED}: {UNLIKE}"} if unlike else None,
+        document={**about, "warnings": warnings} if warnings else about,
         identity=to.slide_id,
     )

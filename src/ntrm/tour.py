@@ -15,10 +15,12 @@ from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
+from ntrm.familiarity.verdict import NOT_ASSESSED
 from ntrm.models.folders import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import Segmented, segment_slides
 from ntrm.pipeline.options import Options
+from ntrm.pipeline.segmenter import Outcome
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.paths import OVERLAY
 
@@ -93,11 +95,14 @@ def _slides(segmented: Segmented) -> dict[str, object]:
     """Rows of the table of slides, and the picture of the first."""
     return {
         "slides": [
-            (slide.slide_id, ", ".join(slide.cancers) or "none found", f"{slide.row['tissue_area_mm2']:.1f}")
-            for slide in segmented.slides
+            (slide.slide_id, _cancers(slide), f"{slide.row['tissue_area_mm2']:.1f}") for slide in segmented.slides
         ],
         "overlays": {slide.slide_id: segmented.out / slide.slide_id / OVERLAY for slide in segmented.slides[:1]},
     }
+
+
+def _cancers(slide: Outcome) -> str:
+    return NOT_ASSESSED if slide.cancers is None else ", ".join(slide.cancers) or "none found"
 
 
 def _by_tissue(evaluation: Evaluation) -> list[tuple[Tissue, str, str]]:

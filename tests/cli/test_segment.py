@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.evaluation.small import MPP, ByColour
+from tests.pipeline.judged import STRANGE, WHY, judge_as
 from tests.pipeline.small import paint, write_slide
 from tests.report.segmented import made
 from typer.testing import CliRunner
@@ -138,3 +139,27 @@ def test_a_folder_without_results_is_refused(tmp_path):
     assert result.exit_code == 1
     assert "holds no results" in result.stderr
     assert runner.invoke(app, ["report"]).exit_code == 2
+
+
+def test_people_and_programs_are_told_of_an_unfamiliar_slide(words, monkeypatch):
+    judge_as(monkeypatch, STRANGE)
+    people = runner.invoke(app, words)
+    assert people.exit_code == 0, people.output
+    # Cells of the table break into lines.
+    text = " ".join(people.stdout.replace("│", " ").split())
+    assert "not assessed" in text
+    assert "unlike what" in text
+    programs = runner.invoke(app, [*words, "--json"])
+    (slide,) = json.loads(programs.stdout)["slides"]
+    assert (slide["status"], slide["cancers"]) == ("kept", None)
+    assert (slide["familiarity"], slide["familiarity_p"]) == ("unfamiliar", 0.002)
+    assert slide["warnings"].startswith(STRANGE.warning)
+    assert WHY in slide["warnings"]
+
+
+def test_a_model_without_a_reference_is_noted_and_warns_of_nothing(words):
+    result = runner.invoke(app, [*words, "--json"])
+    (slide,) = json.loads(result.stdout)["slides"]
+    assert slide["familiarity"] == "no reference"
+    assert "unlike" not in slide["warnings"]
+    assert "note: familiarity: no reference on 1 of 1: the model has no reference" in " ".join(result.stderr.split())

@@ -8,7 +8,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.evaluation.small import ByColour
+from tests.pipeline.judged import judge_as
 from tests.pipeline.small import paint, write_slide
 
 from ntrm.pipeline.batch import segment_slides
@@ -25,6 +27,14 @@ def made():
     broken.write_bytes(b"nothing")
     segment_slides([*slides, broken], out=folder / "out", model=ByColour(), device="cpu", batch=2)
     return folder / "out"
+
+
+def judged(folder, slide, pieces=None, windows=()):
+    """Segment the slide of two pieces that lies beside the results anew into ``folder``, judged like this."""
+    with pytest.MonkeyPatch.context() as patch:
+        judge_as(patch, slide, pieces, windows)
+        segment_slides(made().parent / "two.tif", out=folder, model=ByColour(), device="cpu", batch=2)
+    return folder / "two"
 
 
 def document(path):

@@ -251,3 +251,28 @@ def test_several_processes_make_the_same_pages(results):
 def test_other_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match="holds no results"):
         remake_reports(tmp_path)
+
+
+def test_slides_that_are_not_assessed_are_counted_and_left_out_of_the_plots(results):
+    before, _ = overview(results)
+    assert "Cancers found: SCC on 2." in before.text
+    assert "Cancers not assessed" not in before.text
+
+    def leave_out(rows):
+        for row in rows:
+            if row["slide_id"] == "one":
+                row.update(familiarity="unfamiliar", cancer_SCC="not assessed", cancer_SCC_confidence="not assessed")
+
+    rewrite(results / "slides.csv", leave_out)
+    text = write_overview(results).read_text(encoding="utf-8")
+    page = check_safe(text)
+    assert "Cancers found: SCC on 1." in page.text
+    assert (
+        "1 slide is unlike what the model knows: its cancers were not assessed, and no plot below counts it."
+        in page.text
+    )
+    assert "Cancers not assessed 1" in page.text
+    assert slide_rows(text)["one"][1] == "not assessed"
+    assert slide_rows(text)["two"][1].startswith("SCC")
+    assert "two: SCC" in text
+    assert "one: SCC" not in text

@@ -1,13 +1,15 @@
+import base64
 import json
 
 import pytest
 from lxml import html
-from tests.report.pages import HOSTILE, cells, check_safe
-from tests.report.segmented import change, document, network_relations
+from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
+from tests.report.pages import HOSTILE, cells, check_safe, rows, words
+from tests.report.segmented import change, document, judged, network_relations
 
 from ntrm.core.errors import DataError
 from ntrm.report.html import NOTICE, area_text, confidence_text, share_text, value_text
-from ntrm.report.slide_report import write_slide_report
+from ntrm.report.slide_report import rarity, write_slide_report
 from ntrm.results.documents import read_slide
 
 
@@ -214,3 +216,83 @@ def test_a_failed_or_unfinished_slide_has_no_report(results):
     (results / "one" / "graph.json").unlink()
     with pytest.raises(DataError, match="run the same ntrm segment again"):
         write_slide_report(results / "one")
+
+
+def told(folder):
+    """The texts of a report by their place: banner, headline, measured lines."""
+    page = html.fromstring((folder / "report.html").read_text(encoding="utf-8"))
+    banner, headline = (page.find_class(name) for name in ("banner", "headline"))
+    return (
+        words(banner[0]) if banner else "",
+        words(headline[0]) if headline else "",
+        [words(line) for line in page.find_class("said")],
+    )
+
+
+def test_an_unfamiliar_slide_begins_with_why_and_calls_no_finding(tmp_path):
+    folder = judged(tmp_path, STRANGE, {1: KNOWN, 2: STRANGE}, [(0, 0, 60, 60, 0.001)])
+    page = reported(folder)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    banner, headline, lines = told(folder)
+    assert banner.startswith("This slide is unlike what the model knows: of 1,000 sections")
+    assert "about 2 look as unlike as this (p = 0.002)" in banner
+    assert WHY in banner
+    assert "about likeness" in banner
+    assert headline == "Cancers: not assessed."
+    assert lines == []
+    assert text.index('class="banner"') < text.index('class="figures"')
+    assert "No cancer was found" not in page.text
+    assert "Not found: SCC" not in page.text
+    assert "specks aside" not in page.text
+    for number in ("1", "2"):
+        assert cells(text, number)[0][1:5] == ["not assessed", *["not assessed unlike what the model knows"] * 3]
+    assert "SCC (not assessed)" in {head for head, _ in rows(text, "Tissues")}
+    assert rows(text, "Familiarity") == [
+        ("Slide", ["unfamiliar", "0.002", "0.4", "0.03", "0.002"]),
+        ("Piece 1", ["familiar", "0.61", "0.7", "0.61", "0.9"]),
+        ("Piece 2", ["unfamiliar", "0.002", "0.4", "0.03", "0.002"]),
+    ]
+    (where,) = html.fromstring(text).find_class("where")
+    picture = base64.b64decode(where.find("img").get("src").removeprefix("data:image/jpeg;base64,"))
+    assert picture == (folder / "familiarity.jpg").read_bytes()
+
+
+def test_an_unfamiliar_piece_alone_is_named_and_the_other_keeps_its_findings(tmp_path):
+    folder = judged(tmp_path, KNOWN, {1: KNOWN, 2: STRANGE})
+    page = reported(folder)
+    banner, headline, lines = told(folder)
+    assert banner.startswith("Piece 2 is unlike what the model knows")
+    assert headline == ""
+    assert "piece 2 not assessed" in page.text
+    assert len(lines) == sum(
+        each["line_px"] is not None
+        for name, each in document(folder / "summary.json")["pieces"][0]["measurements"].items()
+        if name != "orientation"
+    )
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert cells(text, "1")[0][1].startswith("SCC")
+    assert cells(text, "2")[0][1] == "not assessed"
+    assert html.fromstring(text).find_class("where") == []
+
+
+@pytest.mark.parametrize("verdict", [SMALL, None])
+def test_a_slide_that_was_not_judged_has_no_banner_and_says_why(tmp_path, results, verdict):
+    folder = results / "two" if verdict is None else judged(tmp_path / "small", verdict)
+    page = reported(folder)
+    assert told(folder)[:2] == ("", "")
+    said = "no reference" if verdict is None else verdict.verdict
+    assert f"The slide was not compared with what the model knows: {said}; " in page.text
+
+
+def test_results_of_earlier_versions_have_a_report(results):
+    def as_it_was(summary):
+        for each in (summary, *summary["pieces"]):
+            each.pop("familiarity")
+
+    change(results / "two" / "summary.json", as_it_was)
+    assert "made before slides were compared" in reported(results / "two").text
+
+
+@pytest.mark.parametrize(("p_value", "said"), [(0.0, "fewer than 1 looks"), (0.0012, "about 1 looks"), (0.0096, "10")])
+def test_a_p_value_is_said_in_words(p_value, said):
+    assert said in rarity(p_value)

@@ -109,3 +109,37 @@ def test_other_folders_are_refused(tmp_path, results):
     (results / "run.json").write_text("{}")
     with pytest.raises(DataError, match="holds no results"):
         read_cohort(results)
+
+
+def test_slides_and_pieces_that_are_not_assessed_count_for_no_statistic(results):
+    borders = {row["piece"]: 0.0 for row in read_results(results).interfaces if row["slide_id"] == "two"}
+    for row in read_results(results).interfaces:
+        if row["slide_id"] == "two" and {"SCC", "RET"} == {row["tissue_a"], row["tissue_b"]}:
+            borders[row["piece"]] += row["boundary_mm"]
+
+    def leave_out(rows):
+        for row in rows:
+            if row["slide_id"] == "one":
+                row.update(familiarity="unfamiliar", cancer_SCC="not assessed", cancer_SCC_confidence="not assessed")
+
+    def leave_out_piece(rows):
+        next(row for row in rows if (row["slide_id"], row["piece"]) == ("two", "2")).update(familiarity="unfamiliar")
+
+    rewrite(results / "slides.csv", leave_out)
+    rewrite(results / "pieces.csv", leave_out_piece)
+    cohort = read_cohort(results)
+    assert [slide.slide_id for slide in cohort.done] == ["one", "two"]
+    assert [slide.slide_id for slide in cohort.assessed] == ["two"]
+    assert cohort.done[0].cancers == {}
+    assert cohort.neighbours["SCC"]["RET"] == pytest.approx(borders[1])
+
+
+def test_tables_of_earlier_versions_are_those_of_assessed_slides(results):
+    for name in ("slides", "pieces"):
+        path = results / f"{name}.csv"
+        with path.open(newline="", encoding="utf-8") as stream:
+            head, *rows = csv.reader(stream)
+        kept = [k for k, column in enumerate(head) if not column.startswith("familiarity")]
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream).writerows([row[k] for k in kept] for row in (head, *rows))
+    assert read_cohort(results).assessed == read_cohort(results).done

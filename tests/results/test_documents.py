@@ -123,3 +123,37 @@ def test_files_of_two_slides_do_not_mix(results):
     change(results / "one" / "graph.json", lambda it: it.update(slide_id="other"))
     with pytest.raises(DataError, match="not of one slide"):
         read_slide(results / "one")
+
+
+def test_results_of_earlier_versions_are_read_as_not_judged(results):
+    path = results / "two" / "summary.json"
+    before = read_summary(results / "two")
+
+    def as_it_was(summary):
+        for each in (summary, *summary["pieces"]):
+            each.pop("familiarity")
+        for cancer in summary["cancers"].values():
+            cancer.pop("reason")
+
+    change(path, as_it_was)
+    slide = read_slide(results / "two")
+    for judged in (slide.familiarity, *(piece.familiarity for piece in slide.pieces)):
+        assert (judged.verdict, judged.p_value, judged.assessed) == ("no reference", None, True)
+        assert judged.reasons == ("these results were made before slides were compared with the training sections",)
+    assert slide.cancers == before.cancers
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"verdict": "fine"},
+        {"verdict": "unfamiliar", "p_value": None},
+        {"p_value": "low"},
+        {"aspects": {"colours": None}},
+        {"reasons": "none"},
+    ],
+)
+def test_a_damaged_familiarity_is_refused(results, wrong):
+    change(results / "one" / "summary.json", lambda it: it["pieces"][0]["familiarity"].update(wrong))
+    with pytest.raises(DataError, match=r"summary.json is not what ntrm segment writes"):
+        read_slide(results / "one")

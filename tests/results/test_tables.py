@@ -116,3 +116,23 @@ def test_a_class_that_is_called_like_a_number_keeps_its_name(tmp_path):
     write_run(tmp_path)
     (region,) = read_results(tmp_path).regions
     assert (region["tissue"], region["area_mm2"]) == ("1", 2)
+
+
+def test_a_cancer_that_was_not_assessed_leaves_its_column_readable(tmp_path):
+    cells = [(True, 0.9), ("not assessed", "not assessed"), (False, 0.1)]
+    slides = [
+        {
+            "slide_id": str(k),
+            "status": "done",
+            "cancer_BCC": present,
+            "cancer_BCC_confidence": sure,
+            "site": "not assessed",
+        }
+        for k, (present, sure) in enumerate(cells)
+    ]
+    write_tables(tmp_path, [{"slides": slides}], ["site"])
+    write_run(tmp_path, "site")
+    read = read_results(tmp_path).slides
+    assert read.column("cancer_BCC") == [True, None, False]
+    assert read.column("cancer_BCC_confidence") == [0.9, None, 0.1]
+    assert read.column("site") == ["not assessed"] * 3

@@ -151,15 +151,20 @@ class TissueGraph:
         length = _round(self.regions.contact_mm[contact])
         return {"source": f"region {one}", "target": f"region {other}", "kind": "contact", "boundary_mm": length}
 
-    def sentences(self) -> tuple[str, ...]:
-        """The most frequent tissues, and each tumour with its neighbours, in plain words."""
+    def sentences(self, *, tumours: bool = True) -> tuple[str, ...]:
+        """The most frequent tissues, and each tumour with its neighbours, in plain words.
+
+        Without ``tumours`` only how much tissue there is: a tumour may be among the most frequent.
+        """
         if not self.present:
             return (NO_TISSUE,)
+        if not tumours:
+            return (f"{area_text(self.areas_mm2.sum())} mm² of tissue.",)
         order = sorted(self.present, key=lambda tissue: -self.areas_mm2[tissue])
         most = [f"{self._title(tissue)} ({self.fractions[tissue]:.0%})" for tissue in order[:3]]
         first = f"{area_text(self.areas_mm2.sum())} mm² of tissue, most of it {_list(most)}."
-        tumours = [tissue for tissue in self.present if self.schema.names[tissue] in CANCERS]
-        return (first, *(self._tumour_sentence(tissue) for tissue in tumours))
+        cancers = [tissue for tissue in self.present if self.schema.names[tissue] in CANCERS]
+        return (first, *(self._tumour_sentence(tissue) for tissue in cancers))
 
     def _tumour_sentence(self, tissue: int) -> str:
         count, fraction = int((self.regions.tissue == tissue).sum()), self.boundary_share[tissue]

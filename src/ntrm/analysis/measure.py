@@ -19,7 +19,7 @@ ends, so that half a bulge at a cut would turn the whole piece.)
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -238,8 +238,13 @@ def _orientation(outline: Outline) -> Measured:
 
 def measurement_sentences(measured: PieceMeasurements) -> tuple[str, ...]:
     """Each measurement with its unit, or why there is none; the purpose last."""
-    clearance, facing, strays = measured.clearance, measured.orientation, measured.strays
-    texts = [str(one) for one in (clearance.deep, clearance.lateral, measured.depth, facing)]
+    clearance = measured.clearance
+    return sentences_of((clearance.deep, clearance.lateral, measured.depth), measured.orientation, measured.strays)
+
+
+def sentences_of(lengths: Sequence[Measured], facing: Measured, strays: int = 0) -> tuple[str, ...]:
+    """The same for measurements one by one; ``strays`` regions of tumour did not count."""
+    texts = [str(one) for one in (*lengths, facing)]
     lines = [f"{text[0].upper()}{text[1:]}." for text in texts]
     if facing.value is not None:
         lines[-1] = f"The skin surface faces {facing.value:.0f}° clockwise from the top of the picture."

@@ -10,6 +10,7 @@ from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
+from ntrm.familiarity.verdict import NOT_ASSESSED
 
 
 @command
@@ -33,7 +34,9 @@ def segment(
     tissue_mask: Annotated[
         bool, typer.Option("--tissue-mask/--no-tissue-mask", help="Leave out empty glass, or do not.")
     ] = True,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse slides of poor quality instead of warning.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse poor slides, and those unlike the training's, instead of warning.")
+    ] = False,
     overlap: options.Overlap = None,
     simplify_um: Annotated[
         float | None,
@@ -115,7 +118,7 @@ def _show(document: dict[str, Any], out: RichConsole) -> None:
     rows = []
     for slide in document["slides"]:
         area = "–" if slide["tissue_area_mm2"] is None else f"{slide['tissue_area_mm2']:.2f}"
-        cancers = ", ".join(slide["cancers"]) or "–"
+        cancers = NOT_ASSESSED if slide["cancers"] is None else ", ".join(slide["cancers"]) or "–"
         rows.append((slide["slide_id"], slide["status"], area, cancers, slide["warnings"]))
     columns = ("slide", "status", "tissue mm²", "cancers", "warnings")
     out.print(make_table(f"{count(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"]))

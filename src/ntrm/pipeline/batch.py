@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,6 +14,7 @@ from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
+from ntrm.familiarity.verdict import NOT_JUDGED
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.options import Options
@@ -32,7 +34,7 @@ class Segmented:
     slides: tuple[Outcome, ...]
     identity: dict[str, Any]
     notes: tuple[str, ...] = ()
-    """How unclear inputs were understood."""
+    """How unclear inputs were understood, and what was not judged."""
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -110,7 +112,7 @@ def segment_slides(
             orders = Orders(name, folder, chosen, device, batch, tuple(covariates))
             outcomes, run = segment_on_ray(tasks, orders, workers=workers, progress=progress)
         tabulate(folder, run, covariates, report=chosen.report)
-    notes = _notes(slides, ids, names=pseudonymise is None)
+    notes = (*_notes(slides, ids, names=pseudonymise is None), *_not_judged(outcomes))
     return Segmented(folder, tuple(outcomes), run.identity(), notes)
 
 
@@ -128,6 +130,17 @@ def _notes(slides: Sequence[SlideInput], ids: Sequence[str], *, names: bool) -> 
     if names:
         notes += [f"{slide_id} is {path}" for slide_id, path in distinguishing_paths(slides, ids).items()]
     return tuple(notes)
+
+
+def _not_judged(outcomes: Sequence[Outcome]) -> list[str]:
+    """Why slides were not compared with what the model knows; one line for a verdict, however many slides have it."""
+    notes = []
+    for verdict in NOT_JUDGED:
+        reasons = Counter(outcome.row["familiarity_reason"] for outcome in outcomes if outcome.familiarity == verdict)
+        if reasons:
+            why = next(iter(reasons)) if len(reasons) == 1 else "slides.csv says why"
+            notes.append(f"familiarity: {verdict} on {reasons.total()} of {len(outcomes)}: {why}")
+    return notes
 
 
 def _check_cluster(cluster: str | None, workers: int | None, model: str | Path | SegmentationModel) -> None:

@@ -7,7 +7,7 @@ diagnosis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.inference.wsi_inference import FULL
 from ntrm.metrics.cancer_rule import CancerFinding
-from ntrm.results.documents import Box, Cancer, Document, PieceSummary
+from ntrm.results.documents import Document
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
 from ntrm.wsi.grid import SlideGrid
@@ -122,20 +122,6 @@ def fractions(areas_mm2: dict[str, float], schema: LabelSchema) -> dict[str, flo
     return {name: area / tissue if tissue else None for name, area in areas_mm2.items() if name != schema.background}
 
 
-def slide_cancers(pieces: Sequence[PieceFindings]) -> dict[str, Cancer]:
-    """By cancer: present if in any piece, as sure as the surest piece, areas and regions together."""
-    total: dict[str, Cancer] = {}
-    for finding in (finding for piece in pieces for finding in piece.cancers):
-        so_far = total.get(finding.name, Cancer(present=False, confidence=0.0, area_mm2=0.0, regions=0))
-        total[finding.name] = Cancer(
-            present=so_far.present or finding.present,
-            confidence=max(so_far.confidence, finding.confidence),
-            area_mm2=so_far.area_mm2 + finding.area_mm2,
-            regions=so_far.regions + finding.regions,
-        )
-    return total
-
-
 def region_rows(slide_id: str, table: RegionTable, *, grid: SlideGrid, schema: LabelSchema) -> Iterator[Row]:
     """The rows of ``regions``, in the order of their numbers."""
     across, down = grid.to_level0[:2]
@@ -161,19 +147,3 @@ def rest_graph(table: RegionTable, schema: LabelSchema) -> Document | None:
     """The graph of the regions outside all pieces, which have piece 0; None where there is no such region."""
     rest = table.of_piece(0)
     return graph_of(rest, schema).as_node_link() if len(rest) else None
-
-
-def piece_summary(findings: PieceFindings, schema: LabelSchema) -> PieceSummary:
-    """A piece for ``summary.json``."""
-    window = findings.window
-    return PieceSummary(
-        number=findings.piece.number,
-        mask_box_px=Box(window.top, window.left, window.height, window.width),
-        touches_edge=findings.touches_edge,
-        tissue_area_mm2=tissue_area(findings.areas_mm2, schema),
-        areas_mm2=findings.areas_mm2,
-        tissue_fractions=fractions(findings.areas_mm2, schema),
-        measurements={name: findings.measured[name].record() for name in MEASUREMENTS},
-        cancers=findings.cancers,
-        text=findings.text,
-    )

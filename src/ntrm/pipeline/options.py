@@ -22,7 +22,7 @@ class Options:
     tissue_mask: bool = True
     """Leave out glass; without, every window is predicted."""
     strict: bool = False
-    """Refuse slides of poor quality instead of warning."""
+    """Refuse slides of poor quality, and those unlike what the model knows, instead of warning."""
     overlap: int | None = None
     """Pixels that windows share; a quarter of the window if None."""
     simplify_um: float | None = None

@@ -5,7 +5,7 @@ No clock, no names: the same maps give the same bytes, so that it does not matte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,23 +22,23 @@ from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
+from ntrm.familiarity.verdict import NOT_ASSESSED, UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
+from ntrm.pipeline.assessment import graph_text, piece_summary, refuse_unfamiliar, slide_cancers
 from ntrm.pipeline.measurements import (
     PieceFindings,
     class_areas,
     fractions,
     interface_rows,
     measure_pieces,
-    piece_summary,
     region_rows,
     rest_graph,
     scan_slide,
-    slide_cancers,
     tissue_area,
 )
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
-from ntrm.pipeline.pictures import write_overlays, write_plain
+from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_plain
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Summary, write_graph
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, LABELS_ZARR, MASK, PROBABILITIES_ZARR, REGIONS
@@ -80,6 +80,15 @@ class SlidePrediction:
         return cast("Bytes", self.maps[name])
 
 
+Judge = Callable[[SlidePrediction, PieceMap, Regions, Sequence[PieceFindings]], SlideFamiliarity]
+"""Compares a slide and its pieces with what the model was trained on."""
+
+
+def without_reference(*_: object) -> SlideFamiliarity:
+    """The ``Judge`` of a model that has no reference to compare with."""
+    return SlideFamiliarity(WITHOUT_REFERENCE, {})
+
+
 @dataclass(frozen=True, eq=False)
 class SlideOutput:
     """A slide's folder of results, and what its files say about the slide and the run."""
@@ -91,6 +100,7 @@ class SlideOutput:
     schema: LabelSchema
     run: Run
     options: Options
+    judge: Judge = without_reference
 
     def metadata(self) -> dict[str, str]:
         """The origin of a file, for formats that take keys and texts only."""
@@ -115,25 +125,31 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     pieces_map = PieceMap.of(overview.tissue_of(labels, schema, to.options), overview.resolution)
     about = {"slide_id": slide_id, **to.run.identity(), "grid": asdict(grid.record())}
     with background_worker() as background:
-        masks = background.submit(_write_masks, prediction, to)
+        # A strict run writes nothing before it is sure that the slide is not refused.
+        ahead = not to.options.strict
+        masks = background.submit(_write_masks, prediction, to) if ahead else None
         regions = scan_slide(labels, prediction.array(CONFIDENCE), pieces_map, schema=schema, resolution=resolution)
 
-        def write_polygons() -> Future[None]:
-            return background.submit(_write_polygons, regions, to, about)
+        def write_polygons(familiarity: SlideFamiliarity | None = None) -> Future[None]:
+            return background.submit(_write_polygons, regions, to, about, familiarity)
 
-        early = write_polygons() if grid.height * grid.width <= TOGETHER else None
+        early = write_polygons() if ahead and grid.height * grid.width <= TOGETHER else None
         pieces = [*measure_pieces(regions, pieces_map, schema=schema)]
-        polygons = early or write_polygons()
+        familiarity = to.judge(prediction, pieces_map, regions, pieces)
+        refuse_unfamiliar(familiarity, to.options)
+        masks = masks or background.submit(_write_masks, prediction, to)
+        # Those of an unfamiliar slide are written again, with the warning.
+        polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
         network = None if prediction.network is None else prediction.network.as_dict()
-        graphs = {each.piece.number: (each.graph.sentences(), each.graph.as_node_link()) for each in pieces}
-        write_graph(folder, about, network, graphs, rest_graph(regions.table, schema))
-        summary = _summarise(to, class_areas(regions, schema), pieces, prediction.removed)
+        write_graph(folder, about, network, _graphs(pieces, familiarity), rest_graph(regions.table, schema))
+        summary = _summarise(to, class_areas(regions, schema), pieces, prediction.removed, familiarity)
         summary.write(folder)
         write_plain(folder, overview.picture)
+        write_familiarity_map(folder, overview.picture, familiarity, (grid.height, grid.width))
         # All that it reads is there once the mask is, which comes before it in that thread.
         report = background.submit(write_slide_report, folder) if to.options.report else None
         write_overlays(folder, overview.picture, labels, schema, resolution, summary)
-        for future in (masks, polygons, report):
+        for future in (masks, early, polygons, report):
             if future is not None:
                 future.result()
         return {
@@ -144,8 +160,20 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
         }
 
 
+def _graphs(
+    pieces: Sequence[PieceFindings], familiarity: SlideFamiliarity
+) -> dict[int, tuple[Sequence[str], dict[str, Any]]]:
+    """By the number of a piece: its graph in words, and as a document."""
+    ruled = [(each.piece.number, each, familiarity.ruling(each.piece.number)) for each in pieces]
+    return {number: (graph_text(each, ruling), each.graph.as_node_link()) for number, each, ruling in ruled}
+
+
 def _summarise(
-    to: SlideOutput, areas_mm2: dict[str, float], pieces: Sequence[PieceFindings], removed: RemovedRegions | None
+    to: SlideOutput,
+    areas_mm2: dict[str, float],
+    pieces: Sequence[PieceFindings],
+    removed: RemovedRegions | None,
+    familiarity: SlideFamiliarity,
 ) -> Summary:
     run, schema, quality, pixel_um2 = to.run, to.schema, to.overview.quality, to.grid.resolution.pixel_area_um2
     small = None if removed is None else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6}
@@ -158,12 +186,13 @@ def _summarise(
         purpose=run.purpose,
         grid=to.grid.record(),
         quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
-        warnings=tuple(quality.warnings),
+        familiarity=familiarity.slide,
+        warnings=(*familiarity.warnings, *quality.warnings),
         tissue_area_mm2=tissue_area(areas_mm2, schema),
         areas_mm2=areas_mm2,
         tissue_fractions=fractions(areas_mm2, schema),
-        cancers=slide_cancers(pieces),
-        pieces=tuple(piece_summary(piece, schema) for piece in pieces),
+        cancers=slide_cancers(pieces, familiarity),
+        pieces=tuple(piece_summary(piece, schema, familiarity) for piece in pieces),
         small_regions=small,
     )
 
@@ -184,8 +213,12 @@ def _write_masks(prediction: SlidePrediction, to: SlideOutput) -> None:
         prediction.probabilities.complete(folder / PROBABILITIES_ZARR, metadata)
 
 
-def _write_polygons(regions: Regions, to: SlideOutput, about: dict[str, Any]) -> None:
-    """The file for QuPath."""
+def _write_polygons(
+    regions: Regions, to: SlideOutput, about: dict[str, Any], familiarity: SlideFamiliarity | None
+) -> None:
+    """The file for QuPath; of an unfamiliar slide, each annotation says that cancers are not assessed."""
+    warnings = [] if familiarity is None else [*familiarity.warnings]
+    unlike = familiarity is not None and not familiarity.slide.assessed
     write_geojson(
         to.folder / REGIONS,
         regions,
@@ -194,6 +227,7 @@ def _write_polygons(regions: Regions, to: SlideOutput, about: dict[str, Any]) ->
         bounds=to.grid.reader.info.bounds,
         simplify_um=to.options.simplify_um,
         gzip=to.options.gzip,
-        document=about,
+        metadata={"cancers": f"{NOT_ASSESSED}: {UNLIKE}"} if unlike else None,
+        document={**about, "warnings": warnings} if warnings else about,
         identity=to.slide_id,
     )

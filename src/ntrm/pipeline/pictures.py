@@ -12,12 +12,15 @@ from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
+from ntrm.familiarity.verdict import SlideFamiliarity
 from ntrm.results.documents import Summary
-from ntrm.results.paths import OVERLAY, PICTURE, THUMBNAIL
+from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
 
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
 PLAIN_SIDE = 1600
+SMALLEST_MAP, LARGEST_MAP = 500, 900
+"""Longer side of the map of windows, which are coarse."""
 THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
 """A page may show a thousand thumbnails."""
 PNG_LEVEL = 4
@@ -44,6 +47,18 @@ def write_plain(folder: Path, picture: Image) -> None:
     """Write the slide alone."""
     with whole_file(folder / PICTURE) as partial:
         partial.write_bytes(jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+
+
+def write_familiarity_map(
+    folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, int]
+) -> None:
+    """Write where the slide is like and unlike what the model knows; nothing where no window was judged."""
+    from ntrm.report.familiarity_map import familiarity_map
+
+    if familiarity.windows:
+        small = resized(picture, SMALLEST_MAP, LARGEST_MAP)
+        with whole_file(folder / FAMILIARITY_MAP) as partial:
+            partial.write_bytes(jpeg(familiarity_map(small, familiarity.windows, mask_shape), 85))
 
 
 def write_overlays(

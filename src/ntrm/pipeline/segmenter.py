@@ -18,6 +18,7 @@ from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.io import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity.verdict import NOT_ASSESSED
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of
@@ -100,9 +101,15 @@ class Outcome:
     """Of the table ``slides``, where there are results."""
 
     @property
-    def cancers(self) -> list[str]:
-        """Names of the cancers that were found."""
-        return [key.removeprefix("cancer_") for key, value in self.row.items() if value is True and "cancer_" in key]
+    def cancers(self) -> list[str] | None:
+        """Names of the cancers that were found; None where they were not assessed."""
+        cells = {key.removeprefix("cancer_"): value for key, value in self.row.items() if key.startswith("cancer_")}
+        return None if NOT_ASSESSED in cells.values() else [name for name, value in cells.items() if value is True]
+
+    @property
+    def familiarity(self) -> str | None:
+        """The verdict; None where there are no results, or those of an earlier version."""
+        return self.row.get("familiarity")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -113,6 +120,8 @@ class Outcome:
             "tissue_area_mm2": self.row.get("tissue_area_mm2"),
             "pieces": self.row.get("pieces"),
             "cancers": self.cancers,
+            "familiarity": self.familiarity,
+            "familiarity_p": self.row.get("familiarity_p"),
             "warnings": self.row.get("warnings", ""),
         }
 

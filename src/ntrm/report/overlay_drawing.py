@@ -218,7 +218,7 @@ def annotated(
     for mark in marks:
         _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, size, mark.colour)
     _draw_scale_bar(canvas, scale_bar(frame, mpp_x), size)
-    return np.asarray(_with_legend(canvas, schema, fractions, seen or {}, size))
+    return np.asarray(with_legend(canvas, _tissues(schema, fractions, seen or {}), size))
 
 
 def font_size(width: float, height: float) -> float:
@@ -285,28 +285,30 @@ def _draw_scale_bar(canvas: Image.Image, bar: ScaleBar, size: float) -> None:
     _draw_text(canvas, (left, bottom - 1.75 * size), bar.text, size, INK)
 
 
-def _with_legend(
-    canvas: Image.Image,
-    schema: LabelSchema,
-    fractions: Mapping[str, float | None],
-    seen: Mapping[str, RGB],
-    size: float,
-) -> Image.Image:
-    """The picture with names, colours and fractions of the tissues below, the largest first."""
+def _tissues(
+    schema: LabelSchema, fractions: Mapping[str, float | None], seen: Mapping[str, RGB]
+) -> list[tuple[str, RGB, RGB]]:
+    """Names, colours and fractions of the tissues, the largest first."""
     shown = sorted((name for name, value in fractions.items() if value), key=lambda name: -(fractions[name] or 0))
     texts = ["  ".join(filter(None, (n, schema[n].explanation, share_text(fractions[n])))) for n in shown]
+    colours = [(schema[name].rgb, seen.get(name, schema[name].rgb)) for name in shown]
+    return [(text, *pair) for text, pair in zip(texts, colours, strict=True)]
+
+
+def with_legend(canvas: Image.Image, entries: Sequence[tuple[str, RGB, RGB]], size: float) -> Image.Image:
+    """The picture with texts below, each beside two colours: as it is, and as it looks over the slide."""
     font = _font(size)
-    column = max((font.getlength(text) for text in texts), default=0.0) + 4.2 * size
-    columns = max(1, int((canvas.width - size) // column)) if texts else 1
-    rows = -(-len(texts) // columns)
+    column = max((font.getlength(text) for text, _, _ in entries), default=0.0) + 4.2 * size
+    columns = max(1, int((canvas.width - size) // column)) if entries else 1
+    rows = -(-len(entries) // columns)
     line = 1.6 * size
     page = Image.new("RGB", (canvas.width, canvas.height + round(rows * line + (size if rows else 0))), PAPER)
     page.paste(canvas, (0, 0))
     draw = ImageDraw.Draw(page)
-    for number, (name, text) in enumerate(zip(shown, texts, strict=True)):
+    for number, (text, pure, seen) in enumerate(entries):
         x, y = size + column * (number // rows), canvas.height + 0.6 * size + line * (number % rows)
-        draw.rectangle((x + size, y, x + 2 * size, y + size), fill=seen.get(name, schema[name].rgb))
-        draw.rectangle((x, y, x + size, y + size), fill=schema[name].rgb)
+        draw.rectangle((x + size, y, x + 2 * size, y + size), fill=seen)
+        draw.rectangle((x, y, x + size, y + size), fill=pure)
         draw.rectangle((x, y, x + 2 * size, y + size), outline=INK)
         draw.text((x + 2.5 * size, y + size / 2), text, font=font, fill=INK, anchor="lm")
     return page

@@ -98,13 +98,14 @@ def _attempt(folder: Path) -> str:
 def write_overview(out: Path) -> Path:
     """Write ``out/index.html`` from ``out``'s tables; the same tables and thumbnails give the same bytes."""
     cohort = read_cohort(out)
-    cancers = {name: sum(name in slide.cancers for slide in cohort.done) for name in cohort.cancers}
+    cancers = {name: sum(name in slide.cancers for slide in cohort.assessed) for name in cohort.cancers}
     text = render(
         "overview.html",
         cohort=cohort,
         colours=css_colours(_tissue_colours(cohort, out), "t"),
         figures=_key_figures(cohort),
-        cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.done else [],
+        cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.assessed else [],
+        left_out=len(cohort.done) - len(cohort.assessed),
         **_plots(cohort),
         measures=[(name, "") for name in MEASURES.values()],
         slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
@@ -118,10 +119,12 @@ def write_overview(out: Path) -> Path:
 
 def _key_figures(cohort: Cohort) -> list[tuple[str, str, str]]:
     area = sum(slide.tissue_area_mm2 or 0.0 for slide in cohort.done)
+    left_out = len(cohort.done) - len(cohort.assessed)
     return [
         ("Slides done", f"{len(cohort.done):,}", ""),
         ("Failed", f"{len(cohort.failed):,}", ""),
         ("With warnings", f"{sum(bool(slide.warnings) for slide in cohort.done):,}", ""),
+        *([("Cancers not assessed", f"{left_out:,}", "")] if left_out else []),
         ("Tissue", f"{area:,.1f} mm²", ""),
         ("Pieces", f"{sum(slide.pieces for slide in cohort.done):,}", ""),
     ]
@@ -224,7 +227,7 @@ class Plot:
 
 
 def _plots(cohort: Cohort) -> Content:
-    slides = [slide for slide in cohort.done if slide.tissue_area_mm2]
+    slides = [slide for slide in cohort.assessed if slide.tissue_area_mm2]
     if not slides:
         return {"composition": None}
     values = {

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
+from ntrm.familiarity.verdict import ASPECTS, NOT_ASSESSED
 from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
-from ntrm.report.html import NONE, area_text, css_colours, share_text, value_text, write_page
+from ntrm.report.html import NONE, area_text, css_colours, data_uri, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import Grid, PieceGraph, PieceSummary, Slide, read_slide
-from ntrm.results.paths import REPORT
+from ntrm.results.documents import Cancer, Grid, PieceGraph, PieceSummary, Slide, read_slide
+from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
 """Ways to look at the picture."""
@@ -24,6 +25,11 @@ FAULTS = {
     "pen": "Pen marks",
     "drawn": "Few flat colours, as of a mask",
 }
+WHAT_NEXT = (
+    "Do not read cancers off its colours. Look at the slide itself and at its stain, and use a model that was trained "
+    "or fine-tuned on slides like this one. The p-value is about likeness: it does not say that the segmentation is "
+    "wrong, and a familiar slide may be segmented wrongly, too."
+)
 INTERFACES, RELATIONS = 12, 8
 """Rows of the tables of boundaries and of the network's relations; the files have all."""
 
@@ -34,8 +40,51 @@ Content = dict[str, Any]
 def write_slide_report(folder: Path) -> Path:
     """Write ``folder/report.html`` from the files of a finished slide; the same files give the same bytes."""
     slide, path = read_slide(folder), folder / REPORT
-    write_page(path, "slide_report.html", **_content(slide, read_pictures(folder, slide)))
+    familiarity = _familiarity(slide, folder / FAMILIARITY_MAP)
+    write_page(path, "slide_report.html", familiarity=familiarity, **_content(slide, read_pictures(folder, slide)))
     return path
+
+
+def _familiarity(slide: Slide, where: Path) -> Content:
+    """The verdict in words and numbers, and the map of windows where there is one."""
+    judged = slide.familiarities
+    strange = [(f"Piece {each.number}", each.familiarity) for each in slide.pieces if not each.familiarity.assessed]
+    unlike = strange if judged.slide.assessed else [("This slide", judged.slide)]
+    several = [(f"Piece {each.number}", each.familiarity) for each in slide.pieces] if len(slide.pieces) > 1 else []
+    return {
+        "slide": judged.slide,
+        "unlike": [(name, rarity(each.p_value), each.reasons) for name, each in unlike],
+        "pieces_only": judged.slide.assessed and bool(strange),
+        "rows": [
+            (name, each.verdict, *(_p_text(p) for p in (each.p_value, *map(each.aspects.get, ASPECTS))))
+            for name, each in (("Slide", judged.slide), *several)
+        ],
+        "columns": [(f"p of {name}", "n") for name in ASPECTS],
+        "map": _map(where),
+        "next": WHAT_NEXT,
+    }
+
+
+def _p_text(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2g}"
+
+
+def _map(path: Path) -> str:
+    """As part of the page; empty where no window was judged."""
+    content = path.read_bytes() if path.is_file() else b""
+    return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
+
+
+def rarity(p_value: float | None) -> str:
+    """What a p-value says, in words.
+
+    >>> rarity(0.0021)
+    'of 1,000 sections like those it was trained on, about 2 look as unlike as this (p = 0.0021)'
+    """
+    share = p_value or 0.0
+    number = round(1000 * share)
+    how_many = {0: "fewer than 1 looks", 1: "about 1 looks"}.get(number, f"about {number} look")
+    return f"of 1,000 sections like those it was trained on, {how_many} as unlike as this (p = {share:.2g})"
 
 
 def _content(slide: Slide, pictures: SlidePictures) -> Content:
@@ -48,13 +97,13 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "absent": [
             (name, cancer, slide.areas_mm2.get(name, 0.0))
             for name, cancer in slide.cancers.items()
-            if not cancer.present
+            if cancer.present is False
         ],
         "cancers": CANCERS,
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
         "stage": stage(slide, pictures),
-        "whole": _tissues(slide.areas_mm2, slide.tissue_fractions, schema, slide.confidence),
+        "whole": _tissues(slide.areas_mm2, slide.tissue_fractions, schema, slide.confidence, _unread(slide.cancers)),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
@@ -87,7 +136,9 @@ def _colours(pictures: SlidePictures) -> str:
 def _present(name: str, slide: Slide, schema: LabelSchema) -> Content:
     """A cancer that is present; where the graph has more regions, the others are specks, which do not count."""
     tissue, cancer = schema[name], slide.cancers[name]
-    regions = sum(node.regions for node in slide.nodes if node.name == name)
+    pieces = zip(slide.pieces, slide.graphs, strict=True)
+    counted = [graph for piece, graph in pieces if slide.familiarities.ruling(piece.number).assessed]
+    regions = sum(node.regions for graph in counted for node in graph.nodes if node.name == name)
     title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({name})" if tissue.explanation else name
     return {"cancer": cancer, "index": tissue.index, "title": title, "specks": regions > cancer.regions}
 
@@ -103,7 +154,7 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
             figures.append((name, value_text(choose(values), "mm"), several))
         else:
             reasons = "; ".join(dict.fromkeys(measure.reason for measure in measures)) or "no piece of tissue"
-            figures.append((name, "not assessed", reasons))
+            figures.append((name, NOT_ASSESSED, reasons))
     return figures
 
 
@@ -112,7 +163,9 @@ def _tissues(
     fractions: Mapping[str, float | None],
     schema: LabelSchema,
     confidence: Callable[[str], float | None],
+    not_assessed: Collection[str] = (),
 ) -> Content:
+    """Rows of the table of tissues; cancers that were ``not_assessed`` are neither found nor missing."""
     order = sorted((name for name in fractions if areas.get(name, 0) > 0), key=lambda name: -areas[name])
     rows = [
         {
@@ -121,20 +174,29 @@ def _tissues(
             "share": fractions[name],
             "bar": 100 * min(max(fractions[name] or 0.0, 0.0), 1.0),
             "confidence": confidence(name),
+            "assessed": name not in not_assessed,
         }
         for name in order
     ]
-    return {"rows": rows, "absent": [name for name in fractions if name not in order]}
+    return {"rows": rows, "absent": [name for name in fractions if name not in order and name not in not_assessed]}
+
+
+def _unread(cancers: Mapping[str, Cancer]) -> set[str]:
+    """Names of cancers that were not assessed."""
+    return {name for name, cancer in cancers.items() if cancer.present is None}
 
 
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
     known = {node.name: node.confidence for node in graph.nodes}
+    assessed = slide.familiarities.ruling(piece.number).assessed
     return {
         "piece": piece,
         "text": graph.text,
         "measures": [piece.measurements.get(key) for key in MEASURES],
-        "graph": graph_drawing(graph.nodes, graph.edges, schema.names, {*slide.cancers}),
+        "assessed": assessed,
+        # Lines of cancers stand out where they are findings.
+        "graph": graph_drawing(graph.nodes, graph.edges, schema.names, {*slide.cancers} if assessed else set()),
         "boundaries": [
             (
                 f"{e.source} – {e.target}",
@@ -146,7 +208,9 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
             for e in longest[:INTERFACES]
         ],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get),
+        "tissues": _tissues(
+            piece.areas_mm2, piece.tissue_fractions, schema, known.get, () if assessed else {*slide.cancers}
+        ),
     }
 
 

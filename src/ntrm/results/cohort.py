@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import by_column, read_rows
+from ntrm.familiarity.verdict import NOT_ASSESSED, UNFAMILIAR
 from ntrm.results.documents import OUTSIDE
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import Run, read_run
@@ -45,6 +46,8 @@ class CohortSlide:
     """Why a measurement is missing."""
     confidence: float | None
     """Mean over the regions, weighted by area."""
+    assessed: bool = True
+    """False where the slide is unlike what the model knows: its cancers are not assessed, and no statistic has it."""
 
     def tumour_fraction(self, cancers: Sequence[str]) -> float:
         """Fraction of the tissue that is any cancer."""
@@ -62,12 +65,17 @@ class Cohort:
     run: Run
     """Model, program, options and classes."""
     neighbours: Mapping[str, Mapping[str, float]]
-    """By cancer: length in mm of the boundary with each other tissue, all slides together."""
+    """By cancer: length in mm of the boundary with each other tissue, in all pieces that are assessed."""
 
     @property
     def done(self) -> tuple[CohortSlide, ...]:
         """Slides with results."""
         return tuple(slide for slide in self.slides if slide.done)
+
+    @property
+    def assessed(self) -> tuple[CohortSlide, ...]:
+        """Slides with results that statistics of cancers may count."""
+        return tuple(slide for slide in self.done if slide.assessed)
 
     @property
     def failed(self) -> tuple[CohortSlide, ...]:
@@ -89,7 +97,8 @@ def read_cohort(out: Path) -> Cohort:
     reasons, confidence = _read_reasons(out), _mean_confidence(out)
     with _damage(f"the tables of {out} are"):
         slides = tuple(_slide(row, tissues, cancers, reasons, confidence) for row in rows)
-    return Cohort(slides, tissues, cancers, run, _neighbours(out, cancers))
+    left_out = {slide.slide_id for slide in slides if not slide.assessed}
+    return Cohort(slides, tissues, cancers, run, _neighbours(out, cancers, left_out))
 
 
 @contextmanager
@@ -112,7 +121,8 @@ def _slide(
     # Every slide is a folder beside the tables, and nothing else.
     if slide_id != Path(slide_id).name or slide_id.startswith(".") or "\0" in slide_id:
         raise ValueError(f"{slide_id!r} is no slide's folder")
-    present = [name for name in cancers if row.get(f"cancer_{name}") == "true"]
+    cells = {name: row.get(f"cancer_{name}") for name in cancers}
+    present = [name for name, cell in cells.items() if cell == "true"]
     return CohortSlide(
         slide_id=slide_id,
         done=row["status"] == "done",
@@ -125,6 +135,7 @@ def _slide(
         measures={key: _number(row[f"{key}_mm"]) for key in MEASURES},
         reasons=reasons.get(slide_id, {}),
         confidence=confidence.get(slide_id),
+        assessed=row.get("familiarity") != UNFAMILIAR and NOT_ASSESSED not in cells.values(),
     )
 
 
@@ -160,10 +171,18 @@ def _mean_confidence(out: Path) -> dict[str, float]:
     return {slide_id: weighted / area for slide_id, (weighted, area) in sums.items() if area > 0}
 
 
-def _neighbours(out: Path, cancers: Sequence[str]) -> dict[str, dict[str, float]]:
+def _neighbours(out: Path, cancers: Sequence[str], left_out: Collection[str]) -> dict[str, dict[str, float]]:
+    """``left_out`` are slides that are not assessed; pieces that are not are left out as well."""
     lengths: dict[str, dict[str, float]] = {name: defaultdict(float) for name in cancers}
+    strange = {
+        (row["slide_id"], row["piece"])
+        for row in _rows(out, "pieces", "slide_id", "piece")
+        if row.get("familiarity") == UNFAMILIAR
+    }
     with _damage(f"{table_file('interfaces')} is"):
-        for row in _rows(out, "interfaces", "tissue_a", "tissue_b", "boundary_mm"):
+        for row in _rows(out, "interfaces", "slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm"):
+            if row["slide_id"] in left_out or (row["slide_id"], row["piece"]) in strange:
+                continue
             pair = row["tissue_a"], row["tissue_b"]
             for tissue, other in (pair, pair[::-1]):
                 if tissue in lengths and other != OUTSIDE:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
-from ntrm.metrics.cancer_rule import CancerFinding
+from ntrm.familiarity.verdict import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.paths import GRAPH, SUMMARY
 
 OUTSIDE = "outside"
@@ -43,12 +43,33 @@ class Measure:
 
 @dataclass(frozen=True)
 class Cancer:
-    """One cancer in all pieces together: present if in any, as sure as the surest."""
+    """One cancer in all pieces together: present if in any, as sure as the surest; or why it was not assessed.
 
-    present: bool
-    confidence: float
+    Area and regions of a cancer that was not assessed are what the network has called so.
+    """
+
+    present: bool | None
+    """None where it was not assessed."""
+    confidence: float | None
     area_mm2: float
     regions: int
+    reason: str = ""
+    """Why it was not assessed, or which pieces were not."""
+
+
+@dataclass(frozen=True)
+class PieceCancer:
+    """One cancer in one piece."""
+
+    name: str
+    present: bool | None
+    """None where it was not assessed."""
+    area_mm2: float
+    """Of the regions that count."""
+    regions: int
+    confidence: float | None
+    reason: str
+    """The finding in plain words, or why it was not assessed."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +93,10 @@ class PieceSummary:
     areas_mm2: Mapping[str, float]
     tissue_fractions: Mapping[str, float | None]
     measurements: Mapping[str, Measure]
-    cancers: tuple[CancerFinding, ...]
+    cancers: tuple[PieceCancer, ...]
     text: tuple[str, ...]
     """Tissue graph and measurements in sentences."""
+    familiarity: Familiarity
 
 
 @dataclass(frozen=True)
@@ -112,7 +134,10 @@ class Summary:
     purpose: str
     grid: Grid
     quality: Mapping[str, float | bool]
+    familiarity: Familiarity
+    """Whether the slide is like what the model was trained on."""
     warnings: tuple[str, ...]
+    """Of an unfamiliar slide or piece first, then of the slide's quality."""
     tissue_area_mm2: float
     areas_mm2: Mapping[str, float]
     tissue_fractions: Mapping[str, float | None]
@@ -121,6 +146,21 @@ class Summary:
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
     """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
+
+    @property
+    def familiarities(self) -> SlideFamiliarity:
+        """Of the slide and of its pieces."""
+        return SlideFamiliarity(self.familiarity, {piece.number: piece.familiarity for piece in self.pieces})
+
+    @property
+    def quality_warnings(self) -> tuple[str, ...]:
+        """Those that are about the slide's quality."""
+        return tuple(text for text in self.warnings if text not in self.familiarities.warnings)
+
+    @property
+    def assessed(self) -> bool:
+        """Whether cancers were assessed on any piece."""
+        return self.familiarity.assessed and all(each.present is not None for each in self.cancers.values())
 
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
@@ -212,15 +252,26 @@ def read_summary(folder: Path) -> Summary:
     """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
     document = _read_document(folder / SUMMARY)
     try:
-        summary: Summary = read_as(Summary, document)
+        summary: Summary = read_as(Summary, _with_familiarity(document))
         grid, fractions = summary.grid, summary.tissue_fractions.keys()
         if min(*grid.mpp, *grid.slide_mpp, *grid.to_level0[:2], *grid.area[2:]) <= 0:
             raise ValueError("impossible scales")
         if not fractions <= {*summary.classes} & summary.areas_mm2.keys():
             raise ValueError("fractions of unknown classes")
+        for each in (summary.familiarity, *(piece.familiarity for piece in summary.pieces)):
+            if each.verdict not in VERDICTS or (each.verdict == UNFAMILIAR and each.p_value is None):
+                raise ValueError(f"no familiarity: {each.verdict!r}")
     except DAMAGES as error:
         raise _not_ours(folder, SUMMARY, error) from error
     return summary
+
+
+def _with_familiarity(document: Document) -> Document:
+    """A summary with what those of earlier versions lack: nothing was judged, every cancer was assessed."""
+    unjudged = asdict(BEFORE_JUDGING) | {"reasons": [*BEFORE_JUDGING.reasons]}
+    pieces = [{"familiarity": unjudged, **piece} for piece in document["pieces"]]
+    cancers = {name: {"reason": "", **cancer} for name, cancer in document["cancers"].items()}
+    return {"familiarity": unjudged, **document, "pieces": pieces, "cancers": cancers}
 
 
 def read_slide(folder: Path) -> Slide:
@@ -293,8 +344,8 @@ _hints = functools.cache(get_type_hints)
 def read_as(kind: Any, value: Any) -> Any:
     """A value of JSON as ``kind``: the type of a field, or a dataclass whose fields are the keys of an object.
 
-    >>> read_as(Cancer, {"present": True, "confidence": 1, "area_mm2": 0.5, "regions": 2})
-    Cancer(present=True, confidence=1.0, area_mm2=0.5, regions=2)
+    >>> read_as(Cancer, {"present": True, "confidence": 1, "area_mm2": 0.5, "regions": 2, "reason": ""})
+    Cancer(present=True, confidence=1.0, area_mm2=0.5, regions=2, reason='')
     """
     if hasattr(kind, "__dataclass_fields__"):
         return kind(**{name: read_as(inner, value[name]) for name, inner in _hints(kind).items()})

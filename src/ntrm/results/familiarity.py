@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE = "familiar", "unfamiliar", "too small to judge", "no reference"
 VERDICTS = (FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE)
+NOT_JUDGED = (TOO_SMALL, NO_REFERENCE)
+"""Verdicts that change nothing."""
 ASPECTS = ("colours", "texture", "anatomy")
 """What is compared."""
 
@@ -18,6 +20,9 @@ UNFAMILIAR_BELOW = 0.01
 
 NOT_ASSESSED = "not assessed"
 """What stands in place of cancers and of all that is measured from them."""
+
+UNLIKE = "unlike what the model knows"
+"""What is said of an unfamiliar slide or piece."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +44,23 @@ class Familiarity:
         return self.verdict != UNFAMILIAR
 
     @property
+    def why_not_assessed(self) -> str:
+        """Why cancers, and what is measured from them, are not assessed; empty where they are."""
+        if self.assessed:
+            return ""
+        return UNLIKE if self.p_value is None else f"{UNLIKE} (p = {self.p_value:.2g})"
+
+    @property
     def warning(self) -> str:
         """One sentence for lists of warnings; empty where there is nothing to warn of."""
-        if self.verdict != UNFAMILIAR:
+        return "" if self.assessed else ": ".join(filter(None, (self.why_not_assessed, "; ".join(self.reasons))))
+
+    @property
+    def note(self) -> str:
+        """One sentence where it was not judged, which changes nothing; else empty."""
+        if self.verdict not in NOT_JUDGED:
             return ""
-        why = "; ".join(self.reasons)
-        return f"unlike what the model knows (p = {self.p_value:.2g}): {why}"
+        return ": ".join(filter(None, ("familiarity", self.verdict, "; ".join(self.reasons))))
 
 
 WITHOUT_REFERENCE = Familiarity(
@@ -53,6 +69,11 @@ WITHOUT_REFERENCE = Familiarity(
     {},
     ("the model has no reference of its training sections: make one with ntrm calibrate",),
 )
+
+BEFORE_JUDGING = Familiarity(
+    NO_REFERENCE, None, {}, ("these results were made before slides were compared with the training sections",)
+)
+"""Of results that earlier versions wrote."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +89,14 @@ class SlideFamiliarity:
     def of_piece(self, number: int) -> Familiarity:
         """Of one piece."""
         return self.pieces.get(number, self.slide)
+
+    def ruling(self, number: int) -> Familiarity:
+        """What decides on a piece's cancers: of an unfamiliar slide no piece is assessed, be it familiar or not."""
+        return self.of_piece(number) if self.slide.assessed else self.slide
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of the slide, or of its pieces that are unfamiliar while the slide is not."""
+        if not self.slide.assessed:
+            return (self.slide.warning,)
+        return tuple(f"piece {number}: {each.warning}" for number, each in self.pieces.items() if not each.assessed)

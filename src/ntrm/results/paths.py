@@ -14,6 +14,7 @@ MASK, REGIONS, GRAPH, SUMMARY = "mask.ome.tif", "regions.geojson", "graph.json",
 COARSE_MASK, CONFIDENCE_MAP, TRUTH_MASK = "coarse.ome.tif", "confidence.ome.tif", "truth.ome.tif"
 LABELS_ZARR, PROBABILITIES_ZARR = "labels.zarr", "probabilities.zarr"
 OVERLAY, PICTURE, THUMBNAIL, REPORT = "overlay.png", "slide.jpg", "thumbnail.jpg", "report.html"
+FAMILIARITY_MAP = "familiarity.jpg"
 
 # Of a slide, for the program alone: ``OUT/<slide id>/.ntrm/…``
 

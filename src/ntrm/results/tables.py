@@ -12,23 +12,25 @@ from typing import Any
 from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file, write_rows
 from ntrm.data.csv_tables import read_columns
-from ntrm.metrics.cancer_rule import CancerFinding
-from ntrm.results.documents import Cancer, PieceSummary, Summary
+from ntrm.familiarity.verdict import ASPECTS, NOT_ASSESSED, Familiarity
+from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import read_run
 
 FOOT = ("model_name", "model_version", "model_sha256", "ntrm_version")
+FAMILIARITY = ("familiarity", "familiarity_p", *(f"familiarity_{name}_p" for name in ASPECTS), "familiarity_reason")
+"""Verdict, p-values and reasons."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "slides": (
         "slide_id", "status", "reason", "warnings", "reader", "width_px", "height_px", "slide_mpp_x_um",
         "slide_mpp_y_um", "mask_mpp_um", "mask_width_px", "mask_height_px", "pieces", "tissue_area_mm2",
-        "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm",
+        "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm", *FAMILIARITY,
     ),
     "pieces": (
         "slide_id", "piece", "left_px", "top_px", "width_px", "height_px", "touches_edge", "tissue_area_mm2",
         "orientation_deg", "orientation_reason", "deep_clearance_mm", "deep_clearance_reason", "lateral_clearance_mm",
-        "lateral_clearance_reason", "invasion_depth_mm", "invasion_depth_reason",
+        "lateral_clearance_reason", "invasion_depth_mm", "invasion_depth_reason", *FAMILIARITY,
     ),
     "regions": (
         "slide_id", "piece", "region", "tissue", "area_mm2", "perimeter_mm", "mean_confidence", "left_px", "top_px",
@@ -40,7 +42,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 TEXTS = {
     "slide_id", "status", "reason", "warnings", "reader", "orientation_reason", "deep_clearance_reason",
-    "lateral_clearance_reason", "invasion_depth_reason", "tissue", "tissue_a", "tissue_b", *FOOT,
+    "lateral_clearance_reason", "invasion_depth_reason", "familiarity", "familiarity_reason", "tissue", "tissue_a",
+    "tissue_b", *FOOT,
 }  # fmt: skip
 """Columns of ours that hold text, whatever it looks like: a class may be called 1."""
 
@@ -62,7 +65,7 @@ def is_own_column(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Table:
-    """One table in memory: numbers as numbers, an empty cell as None."""
+    """One table in memory: numbers as numbers; an empty cell, and a cancer that was not assessed, as None."""
 
     name: str
     columns: tuple[str, ...]
@@ -130,7 +133,8 @@ def slide_row(summary: Summary) -> dict[str, Cell]:
         values = [piece.measurements[name].value for piece in summary.pieces]
         cells[f"{name}_mm"] = choose((value for value in values if value is not None), default=None)
     quality = {f"quality_{name}": value for name, value in summary.quality.items()}
-    return {**cells, **_by_class(summary), **_cancer_cells(summary.cancers), **quality}
+    judged = _familiarity_cells(summary.familiarity)
+    return {**cells, **judged, **_by_class(summary), **_cancer_cells(summary.cancers), **quality}
 
 
 def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
@@ -149,7 +153,13 @@ def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
     for name, measure in piece.measurements.items():
         unit = "mm" if measure.unit == "mm" else "deg"
         cells |= {f"{name}_{unit}": measure.value, f"{name}_reason": measure.reason}
+    cells |= _familiarity_cells(piece.familiarity)
     return {**cells, **_by_class(piece), **_cancer_cells({each.name: each for each in piece.cancers})}
+
+
+def _familiarity_cells(judged: Familiarity) -> dict[str, Cell]:
+    values = (judged.verdict, judged.p_value, *(judged.aspects.get(name) for name in ASPECTS))
+    return dict(zip(FAMILIARITY, (*values, "; ".join(judged.reasons)), strict=True))
 
 
 def _by_class(of: Summary | PieceSummary) -> dict[str, Cell]:
@@ -158,10 +168,12 @@ def _by_class(of: Summary | PieceSummary) -> dict[str, Cell]:
     return {**areas, **{f"fraction_{name}": value for name, value in of.tissue_fractions.items()}}
 
 
-def _cancer_cells(cancers: Mapping[str, Cancer] | Mapping[str, CancerFinding]) -> dict[str, Cell]:
+def _cancer_cells(cancers: Mapping[str, Cancer] | Mapping[str, PieceCancer]) -> dict[str, Cell]:
     cells: dict[str, Cell] = {}
     for name, each in cancers.items():
-        cells |= {f"cancer_{name}": each.present, f"cancer_{name}_confidence": each.confidence}
+        found = {f"cancer_{name}": each.present, f"cancer_{name}_confidence": each.confidence}
+        # In words: an empty cell would look like a cancer that nobody looked for.
+        cells |= dict.fromkeys(found, NOT_ASSESSED) if each.present is None else found
     return cells
 
 
@@ -187,9 +199,18 @@ def _text(cell: Cell) -> str:
 
 def _read(path: Path, covariates: Sequence[str]) -> Table:
     columns, rows = read_columns(path, ("slide_id",), strip=False)
-    kinds = {column: _kind(column, [row[column] for row in rows if row[column]], covariates) for column in columns}
-    typed = ({column: kinds[column](row[column]) if row[column] else None for column in columns} for row in rows)
+    known = {column: [row[column] for row in rows if _is_known(column, row[column])] for column in columns}
+    kinds = {column: _kind(column, cells, covariates) for column, cells in known.items()}
+    typed = (
+        {column: kinds[column](row[column]) if _is_known(column, row[column]) else None for column in columns}
+        for row in rows
+    )
     return Table(path.stem, columns, tuple(typed))
+
+
+def _is_known(column: str, cell: str) -> bool:
+    """False for an empty cell, and for a cancer that was not assessed: as a text it would pass for a finding."""
+    return bool(cell) and not (cell == NOT_ASSESSED and column.startswith("cancer_"))
 
 
 def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Callable[[str], Cell]:

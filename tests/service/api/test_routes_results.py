@@ -6,6 +6,7 @@ import tifffile
 from PIL import Image
 from shapely.geometry import Polygon
 from tests.evaluation.small import MPP, NAMES
+from tests.pipeline.judged import STRANGE, judge_as
 from tests.pipeline.small import paint, write_slide
 from tests.service.small import error_of, only_slide, segmented, serving, settings_of, slide_bytes, upload
 
@@ -200,3 +201,30 @@ def test_a_thumbnail_that_cannot_be_kept_is_shown_for_all_that(client):
     folder.write_bytes(b"no folder: nothing can be written into it")
     answer = client.get(f"{url}/thumbnail.jpg")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")
+
+
+def test_an_unfamiliar_slide_says_so_over_http_and_shows_where(tmp_path, model, random, monkeypatch):
+    judge_as(monkeypatch, STRANGE, windows=[(0, 0, 60, 60, 0.01)])
+    segmented(tmp_path, random)
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        slide = only_slide(client)
+        shown = client.get(f"/v1/slides/{slide['id']}/familiarity.jpg")
+    assert slide["cancers"] == [{"name": "SCC", "present": None, "confidence": None}]
+    assert slide["familiarity"]["verdict"] == "unfamiliar"
+    assert slide["familiarity"]["reasons"] == list(STRANGE.reasons)
+    assert slide["warnings"][0] == STRANGE.warning
+    assert STRANGE.warning not in slide["quality_warnings"]
+    assert shown.headers["content-type"] == "image/jpeg"
+    assert shown.content == (tmp_path / "out" / "a" / "familiarity.jpg").read_bytes()
+
+
+def test_slides_that_earlier_versions_finished_have_no_familiarity(client):
+    store = client.app_state.store
+    slide = only_slide(client)
+    facts = store.get(slide["id"]).facts
+    kept = {key: value for key, value in facts.items() if key not in ("familiarity", "warnings")}
+    store._do("UPDATE slides SET facts = ? WHERE id = ?", json.dumps(kept), slide["id"])
+    after = only_slide(client)
+    assert after["familiarity"] is None
+    assert after["warnings"] == after["quality_warnings"] == slide["quality_warnings"]
+    assert client.get(f"/v1/slides/{slide['id']}/familiarity.jpg").status_code == 404

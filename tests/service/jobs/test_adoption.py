@@ -4,7 +4,8 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
+from tests.pipeline.judged import STRANGE, judge_as
+from tests.service.small import only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.core.errors import DataError
 from ntrm.results.slide_state import remember_failure
@@ -110,3 +111,20 @@ def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were
         client.app_state.retire()
         assert only_slide(client)["slide_id"] == "a"
         assert list((settings.hidden / UPLOADS).iterdir()) == []
+
+
+def test_lists_know_the_familiarity_and_cancers_that_were_not_assessed(tmp_path, random, monkeypatch):
+    judge_as(monkeypatch, STRANGE, {1: STRANGE}, [(0, 0, 60, 60, 0.01)])
+    segmented(tmp_path, random)
+    facts = facts_of(tmp_path / "out" / "a")
+    assert facts["cancers"] == [{"name": "SCC", "present": None, "confidence": None}]
+    assert facts["familiarity"] == {
+        "verdict": "unfamiliar",
+        "p_value": 0.002,
+        "aspects": dict(STRANGE.aspects),
+        "reasons": STRANGE.reasons,
+        "unfamiliar_pieces": [1],
+        "has_map": True,
+    }
+    assert facts["warnings"][0] == STRANGE.warning
+    assert facts["quality_warnings"] == facts["warnings"][1:]

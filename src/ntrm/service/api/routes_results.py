@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import whole_file
-from ntrm.results.paths import GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
+from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import PointDocument, RegionDocument
@@ -87,6 +87,12 @@ def report(app_state: Shared, slide: Requested, download: bool = False) -> FileR
 def overlay(app_state: Shared, slide: Requested) -> FileResponse:
     """The mask over the slide."""
     return _file(app_state, slide, OVERLAY, "image/png")
+
+
+@router.get("/familiarity.jpg", response_class=FileResponse, responses=_binary("image/jpeg"))
+def familiarity_map(app_state: Shared, slide: Requested) -> FileResponse:
+    """Where the slide is like and unlike what the model knows; only where windows were judged."""
+    return _file(app_state, slide, FAMILIARITY_MAP, "image/jpeg")
 
 
 @router.get("/thumbnail.jpg", response_class=Response, responses={**_binary("image/jpeg"), **problems(503)})

@@ -89,8 +89,19 @@ class Cancer(BaseModel):
     """Whether a cancer was found."""
 
     name: str
-    present: bool
+    present: bool | None = Field(description="null where the slide is unlike what the model knows: not assessed")
     confidence: float | None
+
+
+class Familiarity(BaseModel):
+    """Whether a slide is like the sections that the model was trained on."""
+
+    verdict: Literal["familiar", "unfamiliar", "too small to judge", "no reference"]
+    p_value: float | None = Field(description="share of held-out training sections that look as unlike; about likeness")
+    aspects: dict[str, float] = Field(description="p-values of colours, texture and anatomy; empty if not judged")
+    reasons: list[str] = Field(description="why it is unfamiliar, the strongest first, or why it was not judged")
+    unfamiliar_pieces: list[int] = Field(description="numbers of pieces that are unlike what the model knows")
+    has_map: bool = Field(description="whether familiarity.jpg shows where")
 
 
 class TissueShare(BaseModel):
@@ -123,6 +134,8 @@ class SlideDocument(BaseModel):
     mpp_y: float | None
     cancers: list[Cancer]
     tissue: list[TissueShare]
+    familiarity: Familiarity | None = Field(description="null before the slide is done, and of earlier results")
+    warnings: list[str] = Field(description="all: of an unfamiliar slide or piece first, then of its quality")
     quality_warnings: list[str]
     tissue_area_mm2: float | None
     pieces: int | None
@@ -221,7 +234,9 @@ def slide_document(slide: Slide, waiting: list[str]) -> SlideDocument:
     _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
     mpp_x, mpp_y = slide.known_mpp
     shown: dict[str, Any] = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
-    shown |= {"cancers": [], "tissue": [], "quality_warnings": []}
+    shown |= {"cancers": [], "tissue": [], "familiarity": None, "quality_warnings": []}
+    # Slides that earlier versions finished have no other warnings.
+    shown |= {"warnings": facts.get("quality_warnings", [])}
     shown = {key: facts.get(key, value) for key, value in shown.items()}
     shown |= {key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image")}
     return SlideDocument(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.results.documents import read_summary
-from ntrm.results.paths import SUMMARY
+from ntrm.results.documents import Summary, read_summary
+from ntrm.results.paths import FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import DONE, FOUND, JobStore, Slide, new_id
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
@@ -108,8 +109,19 @@ def facts_of(folder: Path) -> dict[str, Any]:
             }
             for name, fraction in summary.tissue_fractions.items()
         ],
-        "quality_warnings": list(summary.warnings),
+        "familiarity": _familiarity(summary, folder),
+        "warnings": list(summary.warnings),
+        "quality_warnings": list(summary.quality_warnings),
         "tissue_area_mm2": summary.tissue_area_mm2,
         "pieces": len(summary.pieces),
         "layers": layers_with({name for name, file in FILES.items() if (folder / file).is_file()}),
+    }
+
+
+def _familiarity(summary: Summary, folder: Path) -> dict[str, Any]:
+    """The slide's verdict, which pieces are unfamiliar, and whether there is a map of where."""
+    return {
+        **asdict(summary.familiarity),
+        "unfamiliar_pieces": [piece.number for piece in summary.pieces if not piece.familiarity.assessed],
+        "has_map": (folder / FAMILIARITY_MAP).is_file(),
     }

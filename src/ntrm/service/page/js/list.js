@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { askForSlides, confirmLoss, retrySlide, showHelp } from "./dialogs.js";
 import { h, icon, say, setText } from "./dom.js";
+import { notAssessed, unlikeWords } from "./familiarity.js";
 import { count } from "./format.js";
 import { bind } from "./keyboard.js";
 import { poll } from "./poll.js";
@@ -37,6 +38,8 @@ export function matches(slide, query) {
     slide.slide_id,
     slide.status,
     cancers(slide),
+    notAssessed(slide) ? "cancers not assessed" : "",
+    unlikeWords(slide),
     ...(slide.quality_warnings ?? []),
     failure(slide),
   ]

@@ -60,8 +60,11 @@ export function readingLine(answer) {
   ].filter(Boolean);
 }
 
-/** The panel, `show(place)` and `clear()`; `found(region)` is told the region with its outline, or null. */
-export function makeRegion(id, found) {
+/**
+ * The panel, `show(place)` and `clear()`; `found(region)` is told the region with its outline, or null, and
+ * `noteOn(region)` says what must be known about it.
+ */
+export function makeRegion(id, found, noteOn) {
   const body = h("div", { role: "status" });
   const element = h("section", {}, h("div", { class: "panel-head" }, h("h2", {}, "Region")), body);
   const hint = h(
@@ -116,6 +119,7 @@ export function makeRegion(id, found) {
         h("span", { class: "dot", style: { background: colourOf(region.tissue) } }),
         h("h3", {}, titleOf(region.tissue)),
       ),
+      noteOn(region) ? h("p", { class: "small unread" }, noteOn(region)) : null,
       facts(rows),
       region.outline && !region.outline_exact
         ? h("p", { class: "small muted" }, "A long border: the outline on the slide leaves out some of its points.")

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { h, icon, setText } from "./dom.js";
+import { notAssessed, unlikeChip } from "./familiarity.js";
 import { area, count, moment } from "./format.js";
 import { colourOf, titleOf } from "./palette.js";
 
@@ -13,6 +14,7 @@ export function cancerChips(slide) {
   const found = looked.filter((cancer) => cancer.present);
   // A model whose classes are no cancers by name looked for none.
   if (!looked.length) return [];
+  if (notAssessed(slide)) return [h("span", { class: "chip muted" }, "Cancers not assessed")];
   if (!found.length) return [h("span", { class: "chip muted" }, "No cancer found")];
   return found.map((cancer) =>
     h(
@@ -117,7 +119,7 @@ function found(slide) {
     h("span", { class: "chip warn", title: "Quality warning" }, icon("warn"), warning),
   );
   const quality = warnings.length ? warnings : [h("span", { class: "muted small" }, "no quality warnings")];
-  return [h("div", { class: "chips" }, cancerChips(slide), quality), tissueBar(slide)];
+  return [h("div", { class: "chips" }, unlikeChip(slide), cancerChips(slide), quality), tissueBar(slide)];
 }
 
 function drawPicture(picture, slide) {

@@ -2,10 +2,11 @@
 
 import * as api from "./api.js";
 import { h, icon, iconButton, setText } from "./dom.js";
+import { familiarityLine } from "./familiarity.js";
 import { cancerChips } from "./row.js";
 
 /** Elements, `update(view)`, `select(tab)` and `closeMenu()`. */
-export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, model }) {
+export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, model, banner }) {
   const piece = h("span", { class: "number", role: "status" });
   const stepper = h(
     "div",
@@ -38,6 +39,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, 
       { class: "panel-foot small muted" },
       h("span", {}, `${tools.purpose}.`),
       h("span", { class: "wide-only" }, ` Model ${model.name} ${model.version}. `, tools.notice),
+      h("span", { class: "familiarity" }, ` ${familiarityLine(slide)}`),
     ),
   );
   const strip =
@@ -56,7 +58,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, 
   const main = h(
     "main",
     { id: "main", class: "slide", tabIndex: -1 },
-    h("div", { class: "stage-column" }, strip, stage),
+    h("div", { class: "stage-column" }, banner, strip, stage),
     panel.element,
   );
   return {
@@ -106,6 +108,7 @@ function makeMenu(slide, downloads) {
     link("Polygons", "regions.geojson", "GeoJSON"),
     link("Mask", "mask", "OME-TIFF"),
     link("Summary", "summary", "JSON"),
+    slide.familiarity?.has_map ? link("Familiarity", "familiarity.jpg", "JPEG") : null,
     act("This view", downloads.picture, "PNG"),
     act("Tissue graph", downloads.graph, "SVG"),
   );

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { showHelp } from "./dialogs.js";
 import { say } from "./dom.js";
+import { regionNote, unlikeBanner, unlikeWords } from "./familiarity.js";
 import { save, svgBlob, viewBlob } from "./figure.js";
 import { boxToSlide, geometryOf } from "./geometry.js";
 import { bind } from "./keyboard.js";
@@ -51,7 +52,8 @@ export async function openView(root, slide, tools) {
     apply();
     stage.fitBox(lineBox(line), 1.5);
   });
-  const region = makeRegion(id, (found) => stage.drawing.set({ outline: found ? outlineOf(found) : null }));
+  const outlined = (found) => stage.drawing.set({ outline: found ? outlineOf(found) : null });
+  const region = makeRegion(id, outlined, (found) => regionNote(summary, found));
   const shell = makeShell(slide, tools, {
     stage: stage.element,
     tabs: [
@@ -64,6 +66,7 @@ export async function openView(root, slide, tools) {
     step,
     downloads: { picture: savePicture, graph: saveGraph },
     model: summary.model,
+    banner: unlikeBanner(slide, summary),
   });
   root.replaceChildren(...shell.elements);
   await stage.open();
@@ -152,7 +155,8 @@ export async function openView(root, slide, tools) {
       (name) => !view.hidden.has(name) && (amounts(summary, view.piece).areas[name] ?? 0) > 0,
     );
     const { model, program, purpose } = summary;
-    const footer = [slide.slide_id, `${model.name} ${model.version}`, `NTRM ${program.version}`, purpose].join(" · ");
+    const names = [slide.slide_id, `${model.name} ${model.version}`, `NTRM ${program.version}`];
+    const footer = [...names, unlikeWords(slide), purpose].filter(Boolean).join(" · ");
     save(
       await viewBlob({ ...here, legend: view.layer === "tissue" || view.layer === "coarse" ? shown : [], footer }),
       `${slide.slide_id}-view.png`,

@@ -1,0 +1,63 @@
+"""Where a slide is unlike what the model knows: its picture in grey, the windows in three colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ntrm.core.labels import RGB
+from ntrm.familiarity.verdict import UNFAMILIAR_BELOW
+from ntrm.report.overlay_drawing import Picture, font_size, with_legend
+
+BETWEEN_BELOW = 0.1
+"""P-value below which a window is neither like nor unlike."""
+STEPS: tuple[tuple[float, RGB, str], ...] = (
+    (UNFAMILIAR_BELOW, (213, 94, 0), f"p below {UNFAMILIAR_BELOW:g}: unlike the training"),
+    (BETWEEN_BELOW, (240, 228, 66), f"p below {BETWEEN_BELOW:g}: in between"),
+    (math.inf, (86, 180, 233), "like the training"),
+)
+"""P-values below which a window has a colour; colours of Okabe and Ito, told apart by every kind of colour vision."""
+TINT = 0.5
+LEAST_P = 1e-6
+"""Smaller p-values count as this: one window must not outweigh all that overlap it."""
+
+Windows = Sequence[tuple[int, int, int, int, float]]
+"""Top, left, height and width in pixels of the mask, and p-value."""
+
+
+def familiarity_map(picture: Picture, windows: Windows, mask_shape: tuple[int, int]) -> Picture:
+    """``picture`` (H, W, 3) of a whole mask, tinted where there are windows, with a legend below.
+
+    Where windows overlap, the geometric mean of their p-values counts.
+    """
+    p_values = window_values(windows, mask_shape, (picture.shape[0], picture.shape[1]))
+    shown = np.repeat(picture.mean(axis=2, keepdims=True), 3, axis=2)
+    lower = 0.0
+    for upper, colour, _ in STEPS:
+        inside = (p_values >= lower) & (p_values < upper)
+        shown[inside] = (1 - TINT) * shown[inside] + TINT * np.array(colour)
+        lower = upper
+    canvas = Image.fromarray(np.rint(shown).astype(np.uint8))
+    entries = [(text, colour, colour) for _, colour, text in STEPS]
+    return np.asarray(with_legend(canvas, entries, 1.7 * font_size(canvas.width, canvas.height)))
+
+
+def window_values(windows: Windows, mask_shape: tuple[int, int], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """(H, W) p-values of a picture of ``shape`` that shows the whole mask; NaN where no window lies.
+
+    >>> window_values([(0, 0, 2, 2, 0.25), (0, 1, 2, 2, 0.01)], (2, 4), (1, 4)).round(3).tolist()
+    [[0.25, 0.05, 0.01, nan]]
+    """
+    sums, counts = np.zeros(shape), np.zeros(shape)
+    down, across = shape[0] / mask_shape[0], shape[1] / mask_shape[1]
+    for top, left, height, width, p_value in windows:
+        rows = slice(round(top * down), max(round((top + height) * down), round(top * down) + 1))
+        columns = slice(round(left * across), max(round((left + width) * across), round(left * across) + 1))
+        sums[rows, columns] += math.log(max(p_value, LEAST_P))
+        counts[rows, columns] += 1
+    means = np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0)
+    return np.asarray(np.exp(means))

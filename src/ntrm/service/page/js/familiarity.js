@@ -1,0 +1,111 @@
+// Whether a slide is like what the model knows: a chip for the list, a banner on the slide, and a map of where.
+
+import * as api from "./api.js";
+import { h, icon } from "./dom.js";
+
+const UNFAMILIAR = "unfamiliar";
+const UNLIKE = "unlike what the model knows";
+const STEPS = [
+  ["#d55e00", "p below 0.01: unlike the training"],
+  ["#f0e442", "p below 0.1: in between"],
+  ["#56b4e9", "like the training"],
+]; // as report/familiarity_map.py draws them
+const p = (value) => Number(value.toPrecision(2));
+
+/** Whether no cancer of the slide was assessed. */
+export function notAssessed(slide) {
+  const looked = slide.cancers ?? [];
+  return looked.length > 0 && looked.every((cancer) => cancer.present === null);
+}
+
+/** What is unlike in short words, for lists and searches; empty where nothing is. */
+export function unlikeWords(slide) {
+  const { verdict, unfamiliar_pieces: pieces = [] } = slide.familiarity ?? {};
+  if (verdict === UNFAMILIAR) return "Unlike what the model knows";
+  return pieces.length ? `Piece${pieces.length > 1 ? "s" : ""} ${pieces.join(", ")} ${UNLIKE}` : "";
+}
+
+/** The same as a chip. */
+export function unlikeChip(slide) {
+  const words = unlikeWords(slide);
+  const why = slide.familiarity?.verdict === UNFAMILIAR ? slide.familiarity.reasons.join("; ") : words;
+  return words ? h("span", { class: "chip warn unlike", title: why }, icon("warn"), words) : null;
+}
+
+/** Why a region of cancer in an unfamiliar piece is no finding; empty for all others. */
+export function regionNote(summary, region) {
+  if (!(region.tissue in summary.cancers)) return "";
+  const piece = summary.pieces.find((entry) => entry.number === region.piece);
+  const unread = piece
+    ? piece.cancers.some((cancer) => cancer.name === region.tissue && cancer.present === null)
+    : summary.familiarity?.verdict === UNFAMILIAR;
+  return unread ? `Not assessed: ${UNLIKE}. This is what the network calls it, not a finding.` : "";
+}
+
+/** One line for the foot of the panel: how familiar the slide is, or why that is not known. */
+export function familiarityLine(slide) {
+  const { verdict, p_value: value, reasons = [] } = slide.familiarity ?? {};
+  if (!verdict) return "";
+  if (value === null) return `Familiarity: ${verdict}${reasons.length ? ` (${reasons.join("; ")})` : ""}.`;
+  return `Familiarity: ${verdict} (p = ${p(value)}).`;
+}
+
+/** The slide's own banner with the reasons and, on demand, the map; null where nothing is unlike. */
+export function unlikeBanner(slide, summary) {
+  const judged = summary.familiarity;
+  if (!judged) return null; // results of an earlier version
+  const unlike =
+    judged.verdict === UNFAMILIAR
+      ? [["This slide", judged]]
+      : summary.pieces
+          .filter((piece) => piece.familiarity.verdict === UNFAMILIAR)
+          .map((piece) => [`Piece ${piece.number}`, piece.familiarity]);
+  if (!unlike.length) return null;
+  return h(
+    "section",
+    { class: "unlike-banner", "aria-label": "Familiarity" },
+    icon("warn"),
+    h(
+      "div",
+      {},
+      unlike.flatMap(([what, { p_value: value, reasons }]) => [
+        h(
+          "p",
+          {},
+          h("strong", {}, `${what} is ${UNLIKE} (p = ${p(value)}).`),
+          " Its cancers, clearance and depth are not assessed.",
+        ),
+        h(
+          "ul",
+          {},
+          reasons.map((reason) => h("li", {}, reason)),
+        ),
+      ]),
+      h(
+        "p",
+        { class: "small" },
+        "Look at the slide and its stain, and use a model that was trained on slides like it. The p-value is about likeness, not about errors.",
+      ),
+      slide.familiarity?.has_map ? makeMap(slide) : null,
+    ),
+  );
+}
+
+function makeMap(slide) {
+  const source = api.address(slide.id, "familiarity.jpg");
+  const image = h("img", { alt: "The slide in grey, its windows coloured by how like the training they are" });
+  const large = h("a", { href: source, target: "_blank", rel: "noopener", title: "Open the map" }, image);
+  const legend = STEPS.map(([colour, words]) =>
+    h("span", {}, h("span", { class: "dot", style: { background: colour } }), ` ${words}`),
+  );
+  const details = h(
+    "details",
+    {},
+    h("summary", {}, "Show where"),
+    h("figure", {}, large, h("figcaption", { class: "small" }, legend)),
+  );
+  details.addEventListener("toggle", () => {
+    if (details.open && !image.src) image.src = source;
+  });
+  return details;
+}

@@ -15,7 +15,7 @@ from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
-from ntrm.familiarity.verdict import NOT_ASSESSED
+from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.models.folders import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import Segmented, segment_slides

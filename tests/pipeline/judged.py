@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ntrm.familiarity.verdict import FAMILIAR, TOO_SMALL, UNFAMILIAR, Familiarity, SlideFamiliarity
+from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR, Familiarity, SlideFamiliarity
 from ntrm.pipeline import slide as slide_module
 from ntrm.pipeline.outputs import write_outputs
 

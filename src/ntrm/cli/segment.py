@@ -10,7 +10,7 @@ from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
-from ntrm.familiarity.verdict import NOT_ASSESSED
+from ntrm.results.familiarity import NOT_ASSESSED
 
 
 @command

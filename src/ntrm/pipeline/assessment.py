@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ntrm.analysis.measure import Measured, sentences_of
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import LabelSchema
-from ntrm.familiarity.verdict import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
+from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
 from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area
 from ntrm.pipeline.options import Options

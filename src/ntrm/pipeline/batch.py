@@ -14,7 +14,7 @@ from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
-from ntrm.familiarity.verdict import NOT_JUDGED
+from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.options import Options

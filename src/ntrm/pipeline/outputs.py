@@ -22,7 +22,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
-from ntrm.familiarity.verdict import NOT_ASSESSED, UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
+from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.assessment import graph_text, piece_summary, refuse_unfamiliar, slide_cancers
 from ntrm.pipeline.measurements import (

@@ -18,7 +18,7 @@ from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.io import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
-from ntrm.familiarity.verdict import NOT_ASSESSED
+from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of

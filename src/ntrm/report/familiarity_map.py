@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ntrm.core.labels import RGB
-from ntrm.familiarity.verdict import UNFAMILIAR_BELOW
+from ntrm.results.familiarity import UNFAMILIAR_BELOW
 from ntrm.report.overlay_drawing import Picture, font_size, with_legend
 
 BETWEEN_BELOW = 0.1

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
-from ntrm.familiarity.verdict import ASPECTS, NOT_ASSESSED
+from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
 from ntrm.report.html import NONE, area_text, css_colours, data_uri, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage

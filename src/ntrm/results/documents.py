@@ -16,7 +16,7 @@ from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
-from ntrm.familiarity.verdict import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
+from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.paths import GRAPH, SUMMARY
 
 OUTSIDE = "outside"

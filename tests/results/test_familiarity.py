@@ -1,7 +1,7 @@
 import pytest
 from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
 
-from ntrm.familiarity.verdict import (
+from ntrm.results.familiarity import (
     BEFORE_JUDGING,
     NOT_JUDGED,
     UNFAMILIAR,

@@ -108,7 +108,7 @@ def blended_blocks(
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
     coarse: bool = False,
-    graphs: Callable[[TissueGraph], None] | None = None,
+    graphs: Callable[[TissueGraph, int], None] | None = None,
     begin: RowEnd | None = None,
 ) -> Iterator[Block | RowEnd]:
     """Predict a section window by window; yield its finished blocks row by row, and the end of each row of windows.
@@ -121,7 +121,8 @@ def blended_blocks(
         stitching: default: windows of the network's own size that overlap by a quarter.
         windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
         coarse: also blend the coarse head's probabilities, as further channels.
-        graphs: called with the tissue graphs of windows, on the device, never those of two rows of windows together.
+        graphs: called with the tissue graphs of windows, on the device, and the number of the first of them; never with
+            those of two rows of windows together.
         begin: the end of the row after which to begin; default: from the top.
 
     """
@@ -149,7 +150,7 @@ def blended_blocks(
             if top < done:
                 continue
             if graphs is not None and out.graph is not None:
-                graphs(TissueGraph(*(values[row] for values in out.graph)))
+                graphs(TissueGraph(*(values[row] for values in out.graph)), first + row.start)
             for window, values in zip(batch[row], maps[row], strict=True):
                 yield from blender.add(window, values)
             if following < len(todo) and todo[following].top != top:

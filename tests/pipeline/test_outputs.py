@@ -92,10 +92,11 @@ def test_probabilities_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     assert not (folder / ".ntrm" / "bands").exists()
 
 
-@pytest.mark.parametrize("trained", [False, True])
-def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tmp_path, slide, seed, trained):
+@pytest.mark.parametrize("options", [{}, {"edge_weight": True}, {"nodes": "region", "regions": 2}])
+def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tmp_path, slide, seed, options):
     torch.manual_seed(seed)
-    network = create("ntrm-paper", schema_of(), width=0.125, dim=16, edge_weight=trained)
+    trained = bool(options.get("edge_weight"))
+    network = create("ntrm-paper", schema_of(), width=0.125, dim=16, **options)
     trm = network.describe(window=64, mpp=MPP)
     folder = run(slide, tmp_path / "out", trm, tissue_mask=False)
     found = json.loads((folder / "graph.json").read_text())["network"]

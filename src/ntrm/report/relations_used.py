@@ -22,7 +22,7 @@ def relations_used(network: Network, count: int) -> dict[str, Any]:
     columns: list[Column] = [("Relation", ""), ("attention", "n")]
     columns += [(f"layer {number}", "n") for number in range(1, layers + 1)]
     if network.edge_windows is not None:
-        columns += [("windows", "n"), ("most at (row, column)", "n")]
+        columns += [("windows", "n"), ("most, and where", "n")]
     if network.edge_weight is not None:
         columns.append(("edge weight", "n"))
     rows = [

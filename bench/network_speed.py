@@ -369,9 +369,7 @@ def _add_up(predictor: Predictor, sums: RelationsMean, tiles: Tensor) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument(
-        "--parts", default="ceilings,memory,stages,eager,inference,training,replayed,both,regions,graphs"
-    )
+    parser.add_argument("--parts", default="ceilings,memory,stages,eager,inference,training,replayed,both")
     parser.add_argument("--batches", default="4,32,128")
     parser.add_argument("--widths", default="0.125,0.25,0.5", help="of the networks whose layouts are compared")
     parser.add_argument("--others", default="unet-resnet18", help="further networks to time")

@@ -94,7 +94,8 @@ class Predictor(NetworkRunner):
     @cached_property
     def trains_edge_weights(self) -> bool:
         """Whether the network has a relation module whose edge weights are trained."""
-        return trains_edge_weights(self._network)
+        network: Any = self._network  # compiled or not, it has the same modules
+        return trains_edge_weights(network)
 
     @overload
     def predict(self, images: Image, *, coarse: bool = ..., graph: bool = ...) -> Prediction: ...
@@ -190,12 +191,10 @@ class Predictor(NetworkRunner):
         ]
 
     def _relations(self, graph: TissueGraph, index: int) -> TissueRelations:
-        tensors = {name: tensor for name, tensor in graph._asdict().items() if self._means_something(name)}
-        arrays = {name: _to_numpy(tensor[index]) for name, tensor in tensors.items()}
-        return TissueRelations(self.config.schema.names, **{"edge_weights": None, **arrays})
-
-    def _means_something(self, name: str) -> bool:
-        return name != "edge_weights" or self.trains_edge_weights
+        arrays: dict[str, Any] = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
+        if not self.trains_edge_weights:
+            arrays["edge_weights"] = None
+        return TissueRelations(self.config.schema.names, **arrays)
 
 
 def _on_white(image: Image) -> Image:

@@ -58,7 +58,11 @@ export function listWindows(network, pair, chosen, go) {
   return h(
     "div",
     { class: "edge-windows" },
-    h("p", { class: "small muted" }, "Windows with the most attention, over all layers. Click to go there."),
+    h(
+      "p",
+      { class: "small muted" },
+      "Windows with the most attention, over all layers; 1.00 where nothing else sent. Click to go there.",
+    ),
     lists.map(({ source, target, windows }) =>
       h(
         "div",
@@ -77,7 +81,7 @@ export function listWindows(network, pair, chosen, go) {
                 "aria-label": `Window ${index + 1} of ${source} → ${target}, attention ${window.attention.toFixed(3)}`,
                 on: { click: () => go(window) },
               },
-              window.attention.toFixed(3),
+              window.attention.toFixed(2),
             ),
           ),
         ),

@@ -15,13 +15,14 @@ from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
-from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.models.folders import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import Segmented, segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome
 from ntrm.report.dataset_report import dataset_report
+from ntrm.results.documents import read_slide
+from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import OVERLAY
 
 SECTIONS, SEED = 24, 1
@@ -43,6 +44,8 @@ class TourResult:
     iou: float
     results: Path
     """What ``ntrm segment`` made of some of them: reports, polygons, tables."""
+    attention: bool
+    """Whether the model has a relation module that attends, so that the viewer shows to what."""
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""
@@ -71,7 +74,9 @@ def tour(
     note("5/5  statistics and pictures")
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
+    attention = _attends(segmented)
     more = {"scored": evaluation, "scores": scores, "by_tissue": _by_tissue(evaluation), **_slides(segmented)}
+    more["attention"] = attention
     dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
     return TourResult(
         page,
@@ -81,6 +86,7 @@ def tour(
         scored=len(evaluation.sections),
         iou=evaluation.pooled.macro["iou"],
         results=segmented.out,
+        attention=attention,
     )
 
 
@@ -103,6 +109,12 @@ def _slides(segmented: Segmented) -> dict[str, object]:
 
 def _cancers(slide: Outcome) -> str:
     return NOT_ASSESSED if slide.cancers is None else ", ".join(slide.cancers) or "none found"
+
+
+def _attends(segmented: Segmented) -> bool:
+    """Whether the network left attention in the results."""
+    networks = (read_slide(segmented.out / slide.slide_id).network for slide in segmented.slides)
+    return any(network is not None and network.attention for network in networks)
 
 
 def _by_tissue(evaluation: Evaluation) -> list[tuple[Tissue, str, str]]:

@@ -78,7 +78,7 @@ def test_the_study_runs(tmp_path, random, monkeypatch):
     names = list(found["rounds"][0])
     assert names[:3] == ["network alone", "whole", "one of 2"]
     assert "command" not in names
-    assert f"{found['windows']} windows, batch 4, cpu, and ntrm-control, 1 repeats" in bench.table(found)
+    assert f"{found['windows']} windows, batch 4, cpu, and ntrm-paper, 1 repeats" in bench.table(found)
 
 
 def test_the_table_has_medians_of_ratios():

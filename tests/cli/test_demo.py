@@ -19,6 +19,10 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     page = (tmp_path / "demo" / "index.html").read_text()
     assert "No fault was found." in page
     assert page.count("data:image/png") == 6
+    # Where the bundled model has a relation module, the tour points at what it attended to.
+    graph = tmp_path / "demo" / "results" / read_results(tmp_path / "demo" / "results").slides.column("slide_id")[0]
+    related = json.loads((graph / "graph.json").read_text())["network"] is not None
+    assert ("Relations, Attention" in page) == ("Relations, Attention" in result.stdout) == related
     assert "not for real slides" in page
     assert json.loads((tmp_path / "demo" / "stats.json").read_text())["sections"] == 3
     assert "index.html" in result.stdout

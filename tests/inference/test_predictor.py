@@ -74,8 +74,22 @@ def test_it_is_the_network_on_normalised_pixels_with_white_glass_around(thin, ra
     final = torch.softmax(out.final[0, :, :50, :33].double() / 1.3, dim=0).numpy()
     np.testing.assert_allclose(found.probabilities, final, **CLOSE)
     np.testing.assert_allclose(found.coarse, torch.softmax(out.coarse[0, :, :50, :33], dim=0), **CLOSE)
+    assert found.graph.edge_weights is None  # this variant does not train them
     for name, tensor in out.graph._asdict().items():
-        np.testing.assert_allclose(getattr(found.graph, name), tensor[0], **CLOSE, err_msg=name)
+        if name != "edge_weights":
+            np.testing.assert_allclose(getattr(found.graph, name), tensor[0], **CLOSE, err_msg=name)
+
+
+@pytest.mark.parametrize(("options", "given"), [({}, False), ({"edge_weight": True}, True)])
+def test_edge_weights_are_given_where_the_network_trains_them(random, options, given):
+    network = create("ntrm-paper", SKIN, width=0.125, dim=16, **options)
+    predictor, (image,) = Predictor(network, "cpu"), draw(random, (32, 32))
+    graph = predictor.predict(image, graph=True).graph
+    assert predictor.trains_edge_weights == (graph.edge_weights is not None) == given
+    assert (graph.as_dict()["edge_weights"] is not None) == given
+    assert not Predictor(create("ntrm-control", SKIN, width=0.125), "cpu").trains_edge_weights
+    without = create("ntrm-paper", SKIN, width=0.125, dim=16, graph="none", edge_weight=True)
+    assert not Predictor(without, "cpu").trains_edge_weights
 
 
 def test_neighbours_and_batch_size_change_nothing(thin, random):

@@ -277,8 +277,15 @@ def test_graphs_come_window_by_window_and_row_by_row(random):
     network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
     image, windows = draw(random, 150, 120), Stitching(64, 16).windows(150, 120)
     predictor, seen = Predictor(network, "cpu", batch=4), []
-    events = blended_blocks(predictor, 150, 120, lambda w: cut(image, w, fill=255), graphs=seen.append)
+    numbers = []
+
+    def note(graphs, first):
+        seen.append(graphs)
+        numbers.extend(range(first, first + len(graphs.area)))
+
+    events = blended_blocks(predictor, 150, 120, lambda w: cut(image, w, fill=255), graphs=note)
     ends = [len(seen) for event in events if isinstance(event, RowEnd)]
+    assert numbers == [*range(len(windows))]
     together = TissueGraph(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     alone = [predictor.predict(cut(image, window, fill=255), graph=True).graph for window in windows]
     np.testing.assert_array_equal(together.presence.numpy(), [graph.presence for graph in alone])
@@ -288,7 +295,8 @@ def test_graphs_come_window_by_window_and_row_by_row(random):
     tops = [window.top for window in windows]
     assert counts == [tops.index(top) for top in sorted(set(tops))[1:]]
     bare = Predictor(Position(), "cpu")
-    list(blended_blocks(bare, 150, 120, lambda w: cut(image, w, fill=255), graphs=seen.clear))
+    list(blended_blocks(bare, 150, 120, lambda w: cut(image, w, fill=255), graphs=note))
+    assert len(numbers) == len(windows)
 
 
 def test_a_broken_network_is_refused(random):

@@ -59,8 +59,8 @@ def test_saved_again_it_carries_its_own_name(before, tmp_path):
 
 def test_what_is_saved_now_never_carries_the_name_of_the_default(tmp_path):
     create("ntrm", 4, width=0.125).save_pretrained(tmp_path)
-    assert json.loads((tmp_path / CONFIG).read_text())["arch"] == "ntrm-control"
-    assert load(tmp_path).config.arch == "ntrm-control"
+    assert json.loads((tmp_path / CONFIG).read_text())["arch"] == "ntrm-paper"
+    assert load(tmp_path).config.arch == "ntrm-paper"
 
 
 @pytest.mark.parametrize("name", MOVED)

@@ -5,19 +5,21 @@ from tests.helpers import imagenet_weights
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.models.registry import ARCHITECTURES, create, option_names
+from ntrm.models.trm import TissueRelation
 
 
 def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
     def built(name):
         torch.manual_seed(seed)
-        return create(name, 3, width=0.125, coarse="d2")
+        return create(name, 3, width=0.125, coarse="d2", masks="soft")
 
-    default, control = built("ntrm"), built("ntrm-control")
-    assert default.config == control.config
-    assert default.config.arch == "ntrm-control"
-    assert all(torch.equal(value, control.state_dict()[key]) for key, value in default.state_dict().items())
-    assert default.state_dict().keys() == control.state_dict().keys()
-    assert option_names("ntrm") == option_names("ntrm-control") == {"encoder", "width", "coarse"}
+    default, paper = built("ntrm"), built("ntrm-paper")
+    assert default.config == paper.config
+    assert default.config.arch == "ntrm-paper"
+    assert isinstance(default.relation, TissueRelation)
+    assert all(torch.equal(value, paper.state_dict()[key]) for key, value in default.state_dict().items())
+    assert default.state_dict().keys() == paper.state_dict().keys()
+    assert option_names("ntrm") == option_names("ntrm-paper") > option_names("ntrm-control")
     assert "ntrm" not in ARCHITECTURES
     with pytest.raises(UsageError, match="one of ntrm, ntrm-paper") as caught:
         create("ntmr")
@@ -26,8 +28,8 @@ def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
 
 @pytest.mark.parametrize("option", ["layer", "masks"])
 def test_an_option_of_the_relation_module_is_refused_with_the_networks_that_have_one(option):
-    with pytest.raises(UsageError, match=f"ntrm is ntrm-control and does not .*\n.*{option}\n.*coarse") as caught:
-        create("ntrm", 3, width=0.125, **{option: "soft"})
+    with pytest.raises(UsageError, match=f"^ntrm-control does not .*\n.*{option}\n.*coarse") as caught:
+        create("ntrm-control", 3, width=0.125, **{option: "soft"})
     assert caught.value.hint.startswith(f"{option} can be given to ntrm-paper, mit-trm")
     with pytest.raises(UsageError, match=r"^ntrm-control does not take") as caught:
         create("ntrm-control", 3, **{option: "soft", "widht": 0.5})
@@ -35,8 +37,8 @@ def test_an_option_of_the_relation_module_is_refused_with_the_networks_that_have
 
 
 def test_an_unknown_option_lists_the_choices():
-    with pytest.raises(UsageError, match=r"does not take these options\n.*widht\n.*tau.*width") as caught:
-        create("ntrm-paper", 3, widht=0.5)
+    with pytest.raises(UsageError, match=r"ntrm is ntrm-paper and does not .*\n.*widht\n.*tau.*width") as caught:
+        create("ntrm", 3, widht=0.5)
     assert "__init__" not in str(caught.value)
 
 

@@ -112,13 +112,13 @@ def test_without_ntrm_there_are_no_claims_and_no_ablation():
 
 
 def test_the_default_is_planned_as_the_network_that_it_is():
-    plan = tiny_plan(archs=("ntrm", "ntrm-control", "unet-resnet18"), seeds=(0,))
-    assert [variant.arch for variant in plan.systems] == ["ntrm-control", "unet-resnet18"]
-    assert plan.notes[0] == "ntrm is ntrm-control in this version of ntrm."
-    assert "ntrm-paper is not among the networks" in plan.notes[1]  # and so no figure of its relation module
-    assert len(tiny_plan(archs=("ntrm-paper", "ntrm"), seeds=(0,), ablation=False).jobs) == 2  # its control is there
+    plan = tiny_plan(archs=("ntrm", "ntrm-paper", "unet-resnet18"), seeds=(0,))
+    assert [variant.arch for variant in plan.systems] == ["ntrm-paper", "unet-resnet18"]
+    assert plan.notes == ("ntrm is ntrm-paper in this version of ntrm.",)
+    assert (plan.ours, plan.control.arch) == (plan.systems[0], "ntrm-control")
+    assert len(tiny_plan(archs=("ntrm",), seeds=(0,), ablation=False).jobs) == 2  # its control is trained, too
     with pytest.raises(UsageError, match=r"no network takes the option\n.*masks"):
-        tiny_plan(archs=("ntrm",), options={"masks": "soft"})
+        tiny_plan(archs=("ntrm-control",), options={"masks": "soft"})
 
 
 @pytest.mark.parametrize("seeds", [(), (0, 0), (-1,)])

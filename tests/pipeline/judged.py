@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR, Familiarity, SlideFamiliarity
 from ntrm.pipeline import slide as slide_module
 from ntrm.pipeline.outputs import write_outputs
+from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR, Familiarity, SlideFamiliarity
 
 WHY = "SCC borders on KER over 3.1 mm; in training never more than 0.2"
 STRANGE = Familiarity(UNFAMILIAR, 0.002, {"colours": 0.4, "texture": 0.03, "anatomy": 0.002}, (WHY, "darker than any"))

@@ -8,9 +8,9 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY, judge_as
 from tests.pipeline.small import fingerprints, paint, write_slide
 
-from ntrm.results.familiarity import WITHOUT_REFERENCE
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.documents import read_slide
+from ntrm.results.familiarity import WITHOUT_REFERENCE
 from ntrm.results.tables import read_results
 from ntrm.wsi.quality.checks import Quality
 

@@ -12,12 +12,14 @@ from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
 from ntrm.analysis.graph import NOTE
 from ntrm.data.image_files import read_image
+from ntrm.inference.mask_store import BandStore, Checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import background_worker
+from ntrm.pipeline.relations_mean import KEPT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -90,32 +92,59 @@ def test_probabilities_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     assert not (folder / ".ntrm" / "bands").exists()
 
 
-def test_the_networks_relations_are_means_over_the_windows_by_area(tmp_path, slide, trm):
+@pytest.mark.parametrize("options", [{}, {"edge_weight": True}, {"nodes": "region", "regions": 2}])
+def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tmp_path, slide, seed, options):
+    torch.manual_seed(seed)
+    trained = bool(options.get("edge_weight"))
+    network = create("ntrm-paper", schema_of(), width=0.125, dim=16, **options)
+    trm = network.describe(window=64, mpp=MPP)
     folder = run(slide, tmp_path / "out", trm, tissue_mask=False)
     found = json.loads((folder / "graph.json").read_text())["network"]
     predictor, image = Predictor(trm, "cpu", batch=3), pixels_of(slide)
-    size = len(NAMES)
-    sums, areas = np.zeros((2, size, size)), np.zeros((2, size, size))
-    count = 0
-    for window in Options().stitching(64).windows(*image.shape[:2]):
+    size, windows = len(NAMES), Options().stitching(64).windows(*image.shape[:2])
+    attention, weights = (np.zeros((n, size, size)) for n in (3, 1))
+    count, edges = 0, np.zeros((size, size), dtype=int)
+    for window in windows:
         graph = predictor.predict(image[window.slices], graph=True).graph
-        if not any(graph.presence[k] for k in range(size) if k != BKG):
-            continue
-        count += 1
-        for sender in range(size):
-            for receiver in range(size):
-                area = float(graph.area[receiver]) * graph.presence[receiver]
-                sums[0, sender, receiver] += graph.attention[:, sender, receiver].mean() * area
-                areas[0, sender, receiver] += area
-                if graph.adjacency[sender, receiver]:
-                    sums[1, sender, receiver] += graph.edge_weights[sender, receiver] * area
-                    areas[1, sender, receiver] += area
-    means = np.divide(sums, areas, out=np.zeros_like(sums), where=areas > 0)
+        assert (graph.edge_weights is not None) == trained
+        if any(graph.presence[k] for k in range(size) if k != BKG):
+            count += 1
+            edges += graph.adjacency
+            attention += graph.attention
+            weights += graph.edge_weights if trained else 0
     assert found["names"] == list(NAMES)
     assert found["windows"] == count > 0
     assert found["note"] == NOTE
-    np.testing.assert_allclose(found["attention"], means[0], atol=1e-4)
-    np.testing.assert_allclose(found["edge_weight"], means[1], atol=1e-4)
+    assert found["edge_windows"] == edges.tolist()
+    np.testing.assert_allclose(found["attention"], attention / np.maximum(edges, 1), atol=1e-4)
+    if trained:
+        np.testing.assert_allclose(found["edge_weight"], (weights / np.maximum(edges, 1))[0], atol=1e-4)
+    else:
+        assert found["edge_weight"] is None
+    places = {(window.top, window.left) for window in windows}
+    for edge in found["strongest_windows"]:
+        i, j = NAMES.index(edge["source"]), NAMES.index(edge["target"])
+        assert len(edge["windows"]) == min(edges[i, j], KEPT)
+        assert {(window["top"], window["left"]) for window in edge["windows"]} <= places
+
+
+def test_an_interrupted_run_remembers_the_same_windows(tmp_path, slide, trm, monkeypatch):
+    whole = run(slide, tmp_path / "whole", trm, tissue_mask=False) / "graph.json"
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    append, calls = BandStore.append, iter(range(99))
+
+    def failing(self, *arguments):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        append(self, *arguments)
+
+    monkeypatch.setattr(BandStore, "append", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run(slide, tmp_path / "killed", trm, tissue_mask=False)
+    assert any((tmp_path / "killed").rglob("checkpoint-*.bin"))
+    again = run(slide, tmp_path / "killed", trm, tissue_mask=False) / "graph.json"
+    assert json.loads(again.read_text())["network"]["strongest_windows"]
+    assert again.read_bytes() == whole.read_bytes()
 
 
 def test_a_network_without_relations_says_null(tmp_path, slide):

@@ -3,28 +3,29 @@ import pytest
 import torch
 
 from ntrm.analysis.graph import NOTE
-from ntrm.core.errors import UsageError
-from ntrm.inference.predictor import TissueRelations
+from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
-from ntrm.pipeline.relations_mean import RelationsMean
+from ntrm.pipeline.relations_mean import KEPT, RelationsMean
 
 NAMES = ("EPI", "PAP", "BKG")
+WINDOWS = [Window(10 * number, 3 * number, 64, 64 - number) for number in range(60)]
 
 
-def draw(random, windows, layers=2):
-    """Graphs of some windows, as a network gives them."""
+def draw(random, windows, layers=2, steps=2**24):
+    """Graphs of some windows, as a network gives them; attention has so many different values."""
     size = len(NAMES)
     presence = random.random((windows, size)) < 0.6
     adjacency = (random.random((windows, size, size)) < 0.6) & presence[:, None] & presence[:, :, None]
+    attention = random.integers(1, steps + 1, (windows, layers, size, size)) / steps
     return TissueGraph(
         *map(
             torch.from_numpy,
             (
                 presence,
-                (random.integers(1, 1000, (windows, size)) * presence).astype(np.float32),
+                (random.integers(1, 4, (windows, size)) * presence).astype(np.float32),
                 adjacency,
                 random.random((windows, size, size), dtype=np.float32),
-                random.random((windows, layers, size, size), dtype=np.float32) * adjacency[:, None],
+                attention.astype(np.float32) * adjacency[:, None],
                 random.random((windows, size, size), dtype=np.float32) * adjacency,
                 random.random((windows, size, 5), dtype=np.float32),
             ),
@@ -32,76 +33,103 @@ def draw(random, windows, layers=2):
     )
 
 
-def literal(graphs, background=None):
-    """Window by window and edge by edge."""
-    size = len(NAMES)
-    sums, areas, count = np.zeros((2, size, size)), np.zeros((2, size, size)), 0
-    for window in range(len(graphs.area)):
-        presence, area, adjacency, _, attention, weights, _ = (each[window].numpy() for each in graphs)
-        if not any(presence[k] for k in range(size) if k != background):
-            continue
-        count += 1
-        for sender in range(size):
-            for receiver in range(size):
-                sums[0, sender, receiver] += attention[:, sender, receiver].mean(dtype=float) * float(area[receiver])
-                areas[0, sender, receiver] += area[receiver]
-                if adjacency[sender, receiver]:
-                    sums[1, sender, receiver] += float(weights[sender, receiver]) * float(area[receiver])
-                    areas[1, sender, receiver] += area[receiver]
-    return *(sums / np.where(areas > 0, areas, 1)), count
+def part(graphs, start, stop):
+    return TissueGraph(*(each[start:stop] for each in graphs))
 
 
-@pytest.mark.parametrize("background", [None, 2])
-def test_means_are_weighted_by_the_receivers_area(random, background):
-    graphs = draw(random, 40)
-    mean = RelationsMean(NAMES, background)
-    assert mean.result() is None
-    for start in (0, 1, 7, 30):
-        stop = {0: 1, 1: 7, 7: 30, 30: 40}[start]
-        mean.add_graphs(TissueGraph(*(each[start:stop] for each in graphs)))
-    attention, weight, count = literal(graphs, background)
-    found = mean.result()
-    np.testing.assert_allclose(found.attention, attention, rtol=1e-12)
-    np.testing.assert_allclose(found.edge_weight, weight, rtol=1e-12)
-    assert found.windows == count
-    document = found.as_dict()
-    assert list(document) == ["names", "attention", "edge_weight", "windows", "note"]
-    np.testing.assert_allclose(document["attention"], attention, atol=1e-6)
+def add_in_parts(mean, graphs, ends, begin=0):
+    for start, stop in zip((begin, *ends), ends, strict=False):
+        mean.add_graphs(part(graphs, start, stop), start)
+
+
+def counted_windows(graphs, background):
+    tissues = [k for k in range(len(NAMES)) if k != background]
+    return [window for window, presence in enumerate(graphs.presence.tolist()) if any(presence[k] for k in tissues)]
+
+
+def literal(graphs, background, sender, receiver):
+    """Of one edge, window by window: attention by layer, how many have it, its weight, and the strongest."""
+    layers, weights, ranked = [], [], []
+    for window in counted_windows(graphs, background):
+        if graphs.adjacency[window, sender, receiver]:
+            layers.append(graphs.attention[window, :, sender, receiver].double().tolist())
+            weights.append(float(graphs.edge_weights[window, sender, receiver]))
+            ranked.append((-np.mean(layers[-1]), -float(graphs.area[window, receiver]), window))
+    strongest = [(WINDOWS[window], -mean) for mean, _, window in sorted(ranked)[:KEPT]]
+    return np.mean(layers, axis=0) if layers else 0, len(layers), np.mean(weights) if weights else 0, strongest
+
+
+@pytest.mark.parametrize(("background", "steps"), [(None, 2**24), (2, 2**24), (2, 2), (None, 1)])
+def test_means_counts_and_strongest_windows_are_the_literal_ones(random, background, steps):
+    graphs = draw(random, 60, steps=steps)  # with few values of attention many windows are equal
+    mean = RelationsMean(NAMES, background, edge_weights=True)
+    assert mean.result(WINDOWS) is None
+    add_in_parts(mean, graphs, (1, 7, 30, 60))
+    found = mean.result(WINDOWS)
+    assert found.attention.shape == (2, 3, 3)
+    assert found.windows == len(counted_windows(graphs, background))
+    windows = {(edge.source, edge.target): edge.windows for edge in found.strongest_windows}
+    for sender, one in enumerate(NAMES):
+        for receiver, other in enumerate(NAMES):
+            attention, count, weight, strongest = literal(graphs, background, sender, receiver)
+            np.testing.assert_allclose(found.attention[:, sender, receiver], attention, rtol=1e-12)
+            np.testing.assert_allclose(found.edge_weight[sender, receiver], weight, rtol=1e-12)
+            assert found.edge_windows[sender, receiver] == count
+            kept = windows.get((one, other), ())
+            assert [(w.top, w.left, w.height, w.width) for w in kept] == [
+                (w.top, w.left, w.height, w.width) for w, _ in strongest
+            ]
+            np.testing.assert_allclose([w.attention for w in kept], [value for _, value in strongest], atol=1e-6)
+
+
+def test_the_document_says_what_was_not_trained_and_names_every_part(random):
+    mean = RelationsMean(NAMES)
+    mean.add_graphs(draw(random, 9), 0)
+    document = mean.result(WINDOWS).as_dict()
+    keys = ["names", "attention", "edge_windows", "edge_weight", "strongest_windows", "windows", "note"]
+    assert list(document) == keys
+    assert document["edge_weight"] is None
+    assert np.shape(document["attention"]) == (2, 3, 3)
+    assert set(document["strongest_windows"][0]["windows"][0]) == {"top", "left", "height", "width", "attention"}
     assert document["note"] == NOTE
+
+
+def test_without_attention_layers_edges_are_counted_and_no_window_is_named(random):
+    graphs = draw(random, 9, layers=0)
+    mean = RelationsMean(NAMES)
+    mean.add_graphs(graphs, 0)
+    found = mean.result(WINDOWS)
+    assert (found.attention.shape, found.strongest_windows) == ((0, 3, 3), ())
+    np.testing.assert_array_equal(found.edge_windows, graphs.adjacency.sum(dim=0))
 
 
 def test_windows_of_background_alone_do_not_count(random):
     graphs = draw(random, 6)
     graphs.presence[:] = torch.tensor([False, False, True])
     mean = RelationsMean(NAMES, 2)
-    mean.add_graphs(graphs)
-    assert mean.result() is None
+    mean.add_graphs(graphs, 0)
+    assert mean.result(WINDOWS) is None
 
 
-def test_it_goes_on_from_its_state_to_the_last_bit(random):
-    graphs = [draw(random, 5) for _ in range(6)]
-    whole, first, second = (RelationsMean(NAMES, 2) for _ in range(3))
-    for each in graphs:
-        whole.add_graphs(each)
+@pytest.mark.parametrize("steps", [2**24, 2])
+def test_it_goes_on_from_its_state_to_the_last_bit(random, steps):
+    graphs = draw(random, 30, steps=steps)
+    whole, first, second = (RelationsMean(NAMES, 2, edge_weights=True) for _ in range(3))
+    add_in_parts(whole, graphs, (5, 10, 15, 20, 25, 30))
     second.restore(RelationsMean(NAMES, 2).state())
-    assert second.result() is None
-    for each in graphs[:3]:
-        first.add_graphs(each)
+    assert second.result(WINDOWS) is None
+    add_in_parts(first, graphs, (5, 10, 15))
     state = first.state()
-    first.add_graphs(graphs[0])  # what was handed out does not change
+    first.add_graphs(part(graphs, 0, 5), 15)  # what was handed out does not change
     second.restore(state)
-    for each in graphs[3:]:
-        second.add_graphs(each)
+    add_in_parts(second, graphs, (20, 25, 30), begin=15)
     assert torch.equal(whole.state(), second.state())
+    assert whole.result(WINDOWS).as_dict() == second.result(WINDOWS).as_dict()
 
 
-def test_one_window_at_a_time_is_the_same(random):
-    graphs = draw(random, 4, layers=0)
-    together, alone = RelationsMean(NAMES), RelationsMean(NAMES)
-    together.add_graphs(graphs)
-    for window in range(4):
-        alone.add(TissueRelations(NAMES, *(each[window].numpy() for each in graphs)))
-    torch.testing.assert_close(together.state(), alone.state())
-    assert not together.result().attention.any()
-    with pytest.raises(UsageError, match="other classes"):
-        alone.add(TissueRelations(("A", "B", "C"), *(each[0].numpy() for each in graphs)))
+def test_what_is_kept_does_not_grow_with_the_windows(random):
+    mean, sizes = RelationsMean(NAMES), set()
+    for start in range(0, 60, 6):
+        mean.add_graphs(draw(random, 6), start)
+        sizes.add(len(mean.state()))
+    assert sizes == {(2 + 2) * 9 + 1 + 3 * 9 * KEPT}

@@ -53,5 +53,20 @@ def network_relations(names):
     """Relations of a network between classes of these names, the k-th pair stronger than the one before."""
     size = len(names)
     attention = [[0.0 if i == j else (1 + i * size + j) / 1000 for j in range(size)] for i in range(size)]
-    weight = [[round(value / 2, 6) for value in row] for row in attention]
-    return {"names": list(names), "attention": attention, "edge_weight": weight, "windows": 7, "note": "what was used"}
+    strongest = {"top": 10, "left": 20, "height": 64, "width": 50, "attention": 0.75}
+    return {
+        "names": list(names),
+        "attention": [attention, [[round(value / 3, 6) for value in row] for row in attention]],
+        "edge_windows": [[i * size + j for j in range(size)] for i in range(size)],
+        "edge_weight": [[round(value / 2, 6) for value in row] for row in attention],
+        "strongest_windows": [{"source": names[-1], "target": names[-2], "windows": [strongest]}],
+        "windows": 7,
+        "note": "what was used",
+    }
+
+
+def relations_of_before(names):
+    """As earlier versions wrote them: means over the layers, and edge weights whether trained or not."""
+    found = network_relations(names)
+    kept = {key: value for key, value in found.items() if key not in ("edge_windows", "strongest_windows")}
+    return {**kept, "attention": found["attention"][0]}

@@ -88,22 +88,24 @@ def test_names_from_files_are_escaped_and_nothing_is_harmless():
 
 
 def network(random):
-    attention = random.random((5, 5)).round(4).tolist()
-    weight = random.random((5, 5)).round(4).tolist()
-    return Network(NAMES, tuple(map(tuple, attention)), tuple(map(tuple, weight)), 3, "")
+    layers = tuple(tuple(map(tuple, layer)) for layer in random.random((2, 5, 5)).round(4).tolist())
+    counts, weight = random.integers(1, 99, (5, 5)).tolist(), random.random((5, 5)).round(4).tolist()
+    return Network(NAMES, layers, tuple(map(tuple, counts)), tuple(map(tuple, weight)), (), 3, "")
 
 
 def test_the_strongest_relations_are_those_between_two_tissues(random):
     found = network(random)
     every = sorted(
         (
-            (one, other, found.attention[NAMES.index(one)][NAMES.index(other)])
+            (one, other, sum(layer[NAMES.index(one)][NAMES.index(other)] for layer in found.attention) / 2)
             for one, other in itertools.permutations(NAMES, 2)
         ),
         key=lambda each: -each[2],
     )
     assert [each[:3] for each in strongest(found, 4)] == every[:4]
-    assert strongest(found, 1)[0][3] == found.edge_weight[NAMES.index(every[0][0])][NAMES.index(every[0][1])]
+    (first,), (i, j) = strongest(found, 1), map(NAMES.index, every[0][:2])
+    assert first.layers == tuple(layer[i][j] for layer in found.attention)
+    assert (first.windows, first.weight) == (found.edge_windows[i][j], found.edge_weight[i][j])
 
 
 def test_weak_relations_are_not_drawn_and_wider_ones_are_stronger(random):
@@ -112,7 +114,10 @@ def test_weak_relations_are_not_drawn_and_wider_ones_are_stronger(random):
     shown = {each.find("title").text: float(each.find("path").get("stroke-width")) for each in of_class(root, "arrow")}
     most = strongest(found, 1)[0][2]
     expected = [each for each in strongest(found, 20) if each[2] >= 0.1 * most]
-    assert list(shown) == [f"{one} → {other}: attention {value:.3f}" for one, other, value, _ in expected]
+    assert list(shown) == [
+        f"{each.sender} → {each.receiver}: attention {each.attention:.3f} in {each.windows} windows"
+        for each in expected
+    ]
     assert list(shown.values()) == sorted(shown.values(), reverse=True)
     zero = tuple(tuple(0.0 for _ in NAMES) for _ in NAMES)
-    assert list(drawn(network_graph(Network(NAMES, zero, zero, 1, ""), NAMES))) == []
+    assert list(drawn(network_graph(Network(NAMES, (zero,), None, None, (), 1, ""), NAMES))) == []

@@ -105,13 +105,18 @@ def test_the_stages_of_every_variant_can_be_read(image, classes, options):
     maps = [axes for axes in figure.axes if len(axes.images) == 1]
     assert len(maps) == 3 + len(trace.present) + 3
     heats = [axes for axes in figure.axes if len(axes.images) == 2]
-    assert len(heats) == 2 + layers
+    weighted = bool(options.get("edge_weight"))
+    assert len(heats) == 1 + weighted + layers
     assert np.allclose(heats[0].images[0].get_array(), trace.graph.boundary)
-    for axes, attention in zip(heats[2:], trace.graph.attention, strict=True):
+    if weighted:
+        assert np.allclose(heats[1].images[0].get_array(), trace.graph.edge_weights)
+    for axes, attention in zip(heats[1 + weighted :], trace.graph.attention, strict=True):
         assert np.allclose(axes.images[0].get_array(), attention)
     texts = words(figure)
     message = "No messages" if options.get("graph") == "none" else ("Sum" if "layer" in options else "Attn")
     assert {"Reg", "Node · Adj · Bnd", message, "Proj"} <= set(texts)
+    unused = any("edge weights: not used by this model" in text for text in texts)
+    assert unused == (not weighted and options.get("graph") != "none")
     assert not stumbles(figure)
     assert trace.present
     for picture, tissue in zip(pictures(figure)[2:], trace.present if classes == 12 else [], strict=False):

@@ -5,7 +5,7 @@ import pytest
 from lxml import html
 from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
 from tests.report.pages import HOSTILE, cells, check_safe, rows, words
-from tests.report.segmented import change, document, judged, network_relations
+from tests.report.segmented import change, document, judged, network_relations, relations_of_before
 
 from ntrm.core.errors import DataError
 from ntrm.report.html import NOTICE, area_text, confidence_text, share_text, value_text
@@ -140,12 +140,37 @@ def test_the_networks_relations_are_shown_as_what_it_used(results):
     relations = network_relations(names)
     change(folder / "graph.json", lambda it: it.update(network=relations))
     page = reported(folder)
-    assert "Mean over 7 windows" in page.text
+    assert "means over those of 7 windows that have the edge" in page.text
     assert "This is what was used." in page.text
+    assert "not used by this model" not in page.text
     one, other = names[-1], names[-2]
-    strongest = relations["attention"][-1][-2]
-    row = [f"{strongest:.3f}", f"{relations['edge_weight'][-1][-2]:.3f}"]
+    layers = [layer[-1][-2] for layer in relations["attention"]]
+    row = [f"{value:.3f}" for value in (sum(layers) / 2, *layers)]
+    row += [str(relations["edge_windows"][-1][-2]), "0.750 at (42, 45)", f"{relations['edge_weight'][-1][-2]:.3f}"]
     assert cells((folder / "report.html").read_text(), f"{one} → {other}") == [row]
+
+
+def test_what_a_network_does_not_use_is_said_and_not_shown(results):
+    folder = results / "one"
+    relations = network_relations(document(folder / "summary.json")["classes"])
+    change(folder / "graph.json", lambda it: it.update(network={**relations, "edge_weight": None}))
+    page = reported(folder)
+    assert "Edge weights: not used by this model." in page.texts
+    assert "edge weight" not in page.texts
+    summing = {"attention": [], "edge_weight": None, "strongest_windows": []}
+    change(folder / "graph.json", lambda it: it.update(network={**relations, **summing}))
+    page = reported(folder)
+    assert {"Attention: not used by this model.", "No relation between two tissues was used."} <= {*page.texts}
+
+
+def test_relations_of_before_are_shown_without_what_they_do_not_tell(results):
+    folder = results / "one"
+    names = document(folder / "summary.json")["classes"]
+    relations = relations_of_before(names)
+    change(folder / "graph.json", lambda it: it.update(network=relations))
+    assert "segment the slide again" in reported(folder).text
+    strongest = relations["attention"][-1][-2]
+    assert cells((folder / "report.html").read_text(), f"{names[-1]} → {names[-2]}") == [[f"{strongest:.3f}"]]
 
 
 def test_hostile_names_and_texts_stay_texts(results):

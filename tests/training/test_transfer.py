@@ -345,8 +345,8 @@ def test_a_model_that_is_none_is_refused(tmp_path):
 
 def test_what_a_network_has_no_place_for_is_told(model, seed):
     trained, folder = model
-    network, report = built("ntrm", schema_of(("a", "b", "c")), options=THIN, recipe=PAPER, init=folder, seed=seed + 1)
-    assert network.config.arch == "ntrm-control"
+    settings = {"options": THIN, "recipe": PAPER, "init": folder, "seed": seed + 1}
+    network, report = built("ntrm-control", schema_of(("a", "b", "c")), **settings)
     assert same({key: trained.state_dict()[key] for key in network.state_dict()}, network.state_dict())
     relation = [key for key in trained.state_dict() if key.startswith("relation.")]
     (note,) = report.notes

@@ -7,7 +7,7 @@ two tissues is a pair of their regions that share at least one pixel side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.report.html import area_text
-from ntrm.results.documents import OUTSIDE, PURPOSE
+from ntrm.results.documents import OUTSIDE, PURPOSE, StrongestWindows
 
 DIGITS = 6
 """Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact."""
@@ -35,17 +35,24 @@ class NetworkRelations:
 
     names: tuple[str, ...]
     attention: Floats
-    """(K, K) mean over layers, and over windows weighted by the receiver's area; a window without the edge has 0."""
-    edge_weight: Floats
-    """(K, K) mean over the windows that have the edge, weighted by the receiver's area; 0 where none has."""
+    """(L, K, K) by layer, mean over the windows that have the edge; 0 where none has. L is 0 without attention."""
+    edge_windows: Ints
+    """(K, K) how many windows have the edge."""
+    edge_weight: Floats | None
+    """(K, K) mean over the windows that have the edge; None for a network that does not train them."""
+    strongest_windows: tuple[StrongestWindows, ...]
+    """Of each edge that there is; none without attention."""
     windows: int
+    """All that were counted."""
 
     def as_dict(self) -> dict[str, Any]:
         """For ``graph.json``."""
         return {
             "names": list(self.names),
             "attention": self.attention.round(DIGITS).tolist(),
-            "edge_weight": self.edge_weight.round(DIGITS).tolist(),
+            "edge_windows": self.edge_windows.tolist(),
+            "edge_weight": None if self.edge_weight is None else self.edge_weight.round(DIGITS).tolist(),
+            "strongest_windows": [asdict(edge) for edge in self.strongest_windows],
             "windows": self.windows,
             "note": NOTE,
         }

@@ -149,6 +149,8 @@ def demo(
         to.print(f"the dataset: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
         reports = (result.results / INDEX).resolve().as_uri()
         to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
+        if result.attention:
+            to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
 
     console.result(result.as_dict(), show)
     if result.faults:

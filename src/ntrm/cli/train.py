@@ -84,7 +84,9 @@ def train(
 
     Example: ntrm train --data DIR --out RUN
 
-    ntrm train --arch ntrm-paper --data DIR --resolution 10x --recipe paper --out RUN
+    ntrm train --data DIR --resolution 10x --recipe paper --out RUN
+
+    ntrm train --arch ntrm-control --data DIR --out RUN
 
     ntrm train --data DIR --out RUN --set steps=500 --set augment.stain=0 --option width=0.5
 

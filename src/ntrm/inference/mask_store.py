@@ -41,7 +41,7 @@ MAPS = (LABELS, CONFIDENCE)
 OFFSETS = {LABELS: 1, COARSE: 1, TIDY: 1}
 """Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
 
-CHECKPOINT_FORMAT = "ntrm-checkpoint/2"
+CHECKPOINT_FORMAT = "ntrm-checkpoint/3"
 CHECKPOINT_FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
 CHECKPOINT_PAUSE = 20
 """A checkpoint is due once this many times as long has passed as the last one took: it never holds up the network."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -18,6 +19,7 @@ from ntrm.data.tiles import cut
 from ntrm.inference.network_runner import GLASS, Floats, Image, NetworkRunner, check_image
 from ntrm.inference.sliding_window import blended_rows
 from ntrm.models.base import Segmentation, TissueGraph
+from ntrm.models.trm import trains_edge_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +38,16 @@ class TissueRelations:
     """(K, K) fraction of the first tissue's pixels that touch the second."""
     attention: Floats
     """(L, K, K) by layer; over the senders of a receiver it sums to one, or is zero without any."""
-    edge_weights: Floats
-    """(K, K) in (0, 1), 0 where there is no edge."""
+    edge_weights: Floats | None
+    """(K, K) in (0, 1), 0 where there is no edge; None for a network that does not train them."""
     nodes: Floats
     """(K, d) node states after message passing."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: ``names``, and every array as nested lists in that order."""
-        arrays = {field.name: getattr(self, field.name).tolist() for field in fields(self)[1:]}
-        return {"names": list(self.names), **arrays}
+        """For JSON: ``names``, and every array as nested lists in that order, or None."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        lists = {name: None if array is None else array.tolist() for name, array in arrays.items()}
+        return {"names": list(self.names), **lists}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +90,12 @@ class Predictor(NetworkRunner):
         batch: most images at a time. It is halved when memory runs out, and stays so.
         compile: compile the network first; pays off over thousands of images of one size.
     """
+
+    @cached_property
+    def trains_edge_weights(self) -> bool:
+        """Whether the network has a relation module whose edge weights are trained."""
+        network: Any = self._network  # compiled or not, it has the same modules
+        return trains_edge_weights(network)
 
     @overload
     def predict(self, images: Image, *, coarse: bool = ..., graph: bool = ...) -> Prediction: ...
@@ -182,7 +191,9 @@ class Predictor(NetworkRunner):
         ]
 
     def _relations(self, graph: TissueGraph, index: int) -> TissueRelations:
-        arrays = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
+        arrays: dict[str, Any] = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
+        if not self.trains_edge_weights:
+            arrays["edge_weights"] = None
         return TissueRelations(self.config.schema.names, **arrays)
 
 

@@ -112,7 +112,7 @@ def blended_blocks(
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
     coarse: bool = False,
-    graphs: Callable[[TissueGraph], None] | None = None,
+    graphs: Callable[[TissueGraph, int], None] | None = None,
     observe: Observe | None = None,
     begin: RowEnd | None = None,
 ) -> Iterator[Block | RowEnd]:
@@ -126,7 +126,8 @@ def blended_blocks(
         stitching: default: windows of the network's own size that overlap by a quarter.
         windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
         coarse: also blend the coarse head's probabilities, as further channels.
-        graphs: called with the tissue graphs of windows, on the device, never those of two rows of windows together.
+        graphs: called with the tissue graphs of windows, on the device, and the number of the first of them; never with
+            those of two rows of windows together.
         observe: called with the same windows, their pixels and their probabilities.
         begin: the end of the row after which to begin; default: from the top.
 
@@ -155,7 +156,7 @@ def blended_blocks(
             if top < done:
                 continue
             if graphs is not None and out.graph is not None:
-                graphs(TissueGraph(*(values[row] for values in out.graph)))
+                graphs(TissueGraph(*(values[row] for values in out.graph)), first + row.start)
             if observe is not None:
                 observe(batch[row], tiles[row], out.final[row])
             for window, values in zip(batch[row], maps[row], strict=True):

@@ -57,8 +57,8 @@ class BlockSink(Protocol):
 class Sums(Protocol):
     """Sums over the tissue graphs of the windows, on the device where they are."""
 
-    def add_graphs(self, graphs: TissueGraph) -> None:
-        """Add those of some windows."""
+    def add_graphs(self, graphs: TissueGraph, first: int) -> None:
+        """Add those of some windows; ``first`` is the number of the first of them."""
 
     def state(self) -> Tensor:
         """A copy of the sums so far."""

@@ -33,7 +33,8 @@ class TissueGraph(NamedTuple):
     """(B, L, K, K) ``alpha[src, dst]``; over the senders of a receiver it sums to one, or is zero without any.
     Without attention layers L is 0."""
     edge_weights: Tensor
-    """(B, K, K) ``w[src, dst]`` in (0, 1), 0 where there is no edge."""
+    """(B, K, K) ``w[src, dst]`` in (0, 1), 0 where there is no edge;
+    untrained where no message is multiplied by them."""
     nodes: Tensor
     """(B, K, d) node states after message passing."""
 

@@ -15,22 +15,23 @@ NETWORKS = frozenset(
 DEFAULT = "ntrm"
 """The default of this version, whichever network that is."""
 
-DEFAULT_NETWORK = "ntrm-control"
+DEFAULT_NETWORK = "ntrm-paper"
 """What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""
 
 MOVED = ("ntrm-section", "mit-section")
 """Networks of the relation study, which left the package."""
 
 # Until the default was a name of its own, `ntrm` was a second name of the paper's network, and models, runs and
-# evaluations were saved under it. None has been since: a saved `ntrm` will always be the paper's network.
+# evaluations were saved under it. None has been since, while the default was the control and after: a saved `ntrm` will
+# always be the paper's network, whatever the default is.
 _SAVED_AS_DEFAULT = "ntrm-paper"
 
 
 def network_named(name: str) -> str:
     """The network that a name given by a user means.
 
-    >>> network_named("ntrm"), network_named("ntrm-paper")
-    ('ntrm-control', 'ntrm-paper')
+    >>> network_named("ntrm"), network_named("ntrm-control")
+    ('ntrm-paper', 'ntrm-control')
     """
     return DEFAULT_NETWORK if name == DEFAULT else name
 

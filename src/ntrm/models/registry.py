@@ -77,7 +77,7 @@ def create(
     >>> create("ntrm-paper", classes=12, encoder="resnet18", width=0.25).config.schema.name
     'skin'
     >>> create("ntrm", width=0.125).config.arch
-    'ntrm-control'
+    'ntrm-paper'
     """
     arch = network_named(name)
     refuse_moved(arch)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from ntrm.analysis.measure import Measured, sentences_of
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import LabelSchema
-from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
 from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area
 from ntrm.pipeline.options import Options
 from ntrm.results.documents import Box, Cancer, PieceCancer, PieceSummary
+from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
 
 FROM_TUMOUR = ("deep_clearance", "lateral_clearance", "invasion_depth")
 """Measurements for which the tumour must be known."""

@@ -14,12 +14,12 @@ from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
-from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate
+from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.wsi.inputs import SlideInput, distinguishing_paths, find_inputs, shard_of, slide_ids
 from ntrm.wsi.isolated import ReaderPool
 

@@ -22,7 +22,6 @@ from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
-from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.assessment import graph_text, piece_summary, refuse_unfamiliar, slide_cancers
 from ntrm.pipeline.measurements import (
@@ -41,6 +40,7 @@ from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_plain
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Summary, write_graph
+from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, LABELS_ZARR, MASK, PROBABILITIES_ZARR, REGIONS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables

@@ -12,8 +12,8 @@ from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
-from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.documents import Summary
+from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
 
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000

@@ -1,6 +1,8 @@
-"""The network's own relations over many windows: attention and edge weights, weighted by area."""
+"""The network's own relations over many windows: attention, edge weights, and the windows behind an edge."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -8,64 +10,111 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.analysis.graph import NetworkRelations
-from ntrm.core.errors import UsageError
-from ntrm.inference.predictor import TissueRelations
+from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
+from ntrm.results.documents import EdgeWindow, StrongestWindows
 
 Floats = NDArray[np.float64]
+
+KEPT = 10
+"""Windows that are remembered of each edge."""
+ATTENTION, AREA, NUMBER = range(3)
+"""What is remembered of a window: its attention along the edge, the area that receives, its place in the run."""
+NO_WINDOW = -1.0
+"""In place of the attention where there is no window; all attention is above it."""
 
 
 class RelationsMean:
     """Adds up the graphs of windows where they are, on the device: memory does not grow with their number.
 
-    A window that shows nothing but ``background`` (index of a class) is not counted.
+    A window that shows nothing but ``background`` (index of a class) is not counted. Of every edge the ``KEPT`` windows
+    with the highest attention (mean over the layers) are remembered; of equal ones those where more pixels receive, and
+    of these the first. ``edge_weights`` says whether the network trains its edge weights.
     """
 
-    def __init__(self, names: tuple[str, ...], background: int | None = None) -> None:
+    def __init__(self, names: tuple[str, ...], background: int | None = None, *, edge_weights: bool = False) -> None:
         self.names = names
+        self._edge_weights = edge_weights
         self._tissues = torch.tensor([index != background for index in range(len(names))])
         self._sums: Tensor | None = None
+        self._strongest: Tensor | None = None
+        """(3, K·K, KEPT)."""
 
-    def add(self, graph: TissueRelations) -> None:
-        """Take one window in."""
-        if graph.names != self.names:
-            raise UsageError("a window of other classes", got=graph.names, expected=self.names)
-        arrays = (getattr(graph, name) for name in TissueGraph._fields)
-        self.add_graphs(TissueGraph(*(torch.from_numpy(np.asarray(array))[None] for array in arrays)))
-
-    def add_graphs(self, graphs: TissueGraph) -> None:
-        """Take several windows in; nothing waits for the device."""
+    def add_graphs(self, graphs: TissueGraph, first: int) -> None:
+        """Take in some windows, of which the first has this number in the run; nothing waits for the device."""
         # Apple's devices know no double precision.
         device = torch.device("cpu") if graphs.area.device.type == "mps" else graphs.area.device
+        self._move(device)
         presence, area, adjacency, _, attention, weights, _ = (values.to(device) for values in graphs)
-        counted = (presence & self._tissues.to(device)).any(dim=1)  # (B,)
-        area = torch.where(presence & counted[:, None], area, 0).double()[:, None]  # (B, 1, K)
-        joined = area * adjacency  # (B, K, K)
-        mean = attention.double().mean(dim=1) if attention.shape[1] else torch.zeros_like(joined)
-        terms = (mean * area, weights * joined, joined, area, counted)
+        counted = (presence & self._tissues).any(dim=1)  # (B,)
+        edges = adjacency & counted[:, None, None]  # (B, K, K)
+        attention = attention.double() * edges[:, None]  # (B, L, K, K)
+        terms = (attention, weights.double() * edges, edges, counted)
         sums = torch.cat([term.sum(dim=0).double().flatten() for term in terms])
-        self._sums = sums if self._sums is None else self._sums.to(device) + sums
+        self._sums = sums if self._sums is None else self._sums + sums
+        self._remember(attention, area.double(), edges, first)
+
+    def _move(self, device: torch.device) -> None:
+        """Have everything there, once: a copy for every batch would wait for the device each time."""
+        self._tissues = self._tissues.to(device)
+        if self._sums is not None and self._strongest is not None:
+            self._sums, self._strongest = self._sums.to(device), self._strongest.to(device)
+
+    def _remember(self, attention: Tensor, area: Tensor, edges: Tensor, first: int) -> None:
+        """Keep the strongest of what was kept and what is new, which comes later."""
+        batch, device = len(area), area.device
+        mean = attention.mean(dim=1) if attention.shape[1] else torch.zeros_like(edges, dtype=area.dtype)
+        numbers = torch.arange(first, first + batch, dtype=area.dtype, device=device)
+        of_window = (torch.where(edges, mean, NO_WINDOW), area[:, None, :], numbers[:, None, None])
+        new = torch.stack([values.expand_as(mean).flatten(1).T for values in of_window])  # (3, K·K, B)
+        if self._strongest is None:
+            self._strongest = new.new_full((*new.shape[:2], KEPT), NO_WINDOW)
+        entries = torch.cat([self._strongest, new], dim=2)
+        for key in (AREA, ATTENTION):  # the more important one last: a stable order leaves equals as they were
+            order = entries[key].sort(dim=1, descending=True, stable=True).indices
+            entries = entries.gather(2, order.expand_as(entries))
+        self._strongest = entries[..., :KEPT].contiguous()
 
     def state(self) -> Tensor:
-        """The sums so far, to go on from later; on the device."""
-        size = len(self.names)
-        return torch.zeros(3 * size**2 + size + 1, dtype=torch.float64) if self._sums is None else self._sums.clone()
+        """What there is so far, to go on from later; on the device."""
+        if self._sums is None or self._strongest is None:
+            return torch.zeros(0, dtype=torch.float64)
+        return torch.cat([self._sums, self._strongest.flatten()])
 
     def restore(self, state: Tensor) -> None:
         """Go on from what ``state`` gave."""
-        self._sums = state.clone()
+        if not len(state):
+            self._sums = self._strongest = None
+            return
+        remembered = 3 * len(self.names) ** 2 * KEPT
+        self._sums = state[:-remembered].clone()
+        self._strongest = state[-remembered:].reshape(3, -1, KEPT).clone()
 
-    def result(self) -> NetworkRelations | None:
-        """The means; None before the first window."""
-        sums: Floats = self.state().cpu().numpy()
-        size = len(self.names)
-        attention, weight, edge_area = sums[: 3 * size**2].reshape(3, size, size)
-        windows = int(sums[-1])
-        if not windows:
+    def result(self, windows: Sequence[Window]) -> NetworkRelations | None:
+        """The means; None before the first window. ``windows`` are those of the run, by their numbers."""
+        if self._sums is None or self._strongest is None or not (count := int(self._sums[-1])):
             return None
-        area = np.broadcast_to(sums[3 * size**2 : -1], attention.shape)
-        return NetworkRelations(self.names, _ratio(attention, area), _ratio(weight, edge_area), windows)
+        size = len(self.names)
+        sums: Floats = self._sums[:-1].cpu().numpy().reshape(-1, size, size)
+        edges = sums[-1]
+        means = np.divide(sums[:-1], edges, out=np.zeros_like(sums[:-1]), where=edges > 0)
+        strongest = self._strongest.cpu().numpy() if len(means) > 1 else np.zeros((3, 0, 0))
+        return NetworkRelations(
+            self.names,
+            attention=means[:-1],
+            edge_windows=edges.astype(np.int64),
+            edge_weight=means[-1] if self._edge_weights else None,
+            strongest_windows=tuple(self._edge_windows(strongest, windows)),
+            windows=count,
+        )
 
-
-def _ratio(sums: Floats, weights: Floats) -> Floats:
-    return np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
+    def _edge_windows(self, strongest: Floats, windows: Sequence[Window]) -> list[StrongestWindows]:
+        """By edge; only edges that some window has."""
+        pairs = [(sender, receiver) for sender in self.names for receiver in self.names]
+        found = []
+        for (sender, receiver), entries in zip(pairs, strongest.transpose(1, 2, 0), strict=False):
+            kept = [(windows[int(number)], value) for value, _, number in entries if value != NO_WINDOW]
+            boxes = tuple(EdgeWindow(w.top, w.left, w.height, w.width, round(float(a), 6)) for w, a in kept)
+            if boxes:
+                found.append(StrongestWindows(sender, receiver, boxes))
+        return found

@@ -18,11 +18,11 @@ from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.io import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
-from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
+from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
 from ntrm.results.slide_state import BusyError, SlideState, Tables, remember_failure, remembered

@@ -117,7 +117,9 @@ def _predict(
         bands = folder / HIDDEN / BANDS
         names = (*MAPS, COARSE) if options.maps and work.predictor.has_coarse else MAPS
         store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, asdict(plan), names=names))
-        means = RelationsMean(config.schema.names, config.schema.background_index)
+        schema, trained = config.schema, work.predictor.trains_edge_weights
+        means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
+        windows = overview.windows(grid, options, config.window)
         probabilities = None
         if options.probabilities:
             path = store.folder / PROBABILITIES_ZARR
@@ -127,14 +129,14 @@ def _predict(
             grid,
             store,
             stitching=options.stitching(config.window),
-            windows=overview.windows(grid, options, config.window),
+            windows=windows,
             sums=means,
             sink=probabilities,
         )
         for _ in progress.track(rows, grid.height, slide_id):
             pass
     grid.forget()
-    prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result())
+    prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result(windows))
     output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.run, options)
     smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
     return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ntrm.core.labels import RGB
-from ntrm.results.familiarity import UNFAMILIAR_BELOW
 from ntrm.report.overlay_drawing import Picture, font_size, with_legend
+from ntrm.results.familiarity import UNFAMILIAR_BELOW
 
 BETWEEN_BELOW = 0.1
 """P-value below which a window is neither like nor unlike."""

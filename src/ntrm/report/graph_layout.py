@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ntrm.report.html import area_text, share_text
 from ntrm.results.documents import OUTSIDE, Edge, Network, Node
@@ -112,30 +112,58 @@ def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[
     return _graph("Tissue graph", circles, lines=lines)
 
 
-def strongest(network: Network, count: int) -> list[tuple[str, str, float, float]]:
-    """Sender, receiver, attention and edge weight of the relations between two tissues, the strongest first."""
+class Relation(NamedTuple):
+    """What one tissue took from another, as means over windows."""
+
+    sender: str
+    receiver: str
+    attention: float
+    """Mean over the layers, too."""
+    layers: tuple[float, ...]
+    """Attention by layer."""
+    windows: int | None
+    """How many have the edge; None where that is not known."""
+    weight: float | None
+    """Of the edge, where the network trains it."""
+
+
+def strongest(network: Network, count: int) -> list[Relation]:
+    """Relations between two tissues, the strongest first."""
+    attention, windows, weight = network.mean_attention, network.edge_windows, network.edge_weight
     relations = [
-        (sender, receiver, network.attention[i][j], network.edge_weight[i][j])
+        Relation(
+            sender,
+            receiver,
+            attention[i][j],
+            tuple(layer[i][j] for layer in network.attention),
+            None if windows is None else windows[i][j],
+            None if weight is None else weight[i][j],
+        )
         for i, sender in enumerate(network.names)
         for j, receiver in enumerate(network.names)
-        if i != j and network.attention[i][j] > 0
+        if i != j and attention[i][j] > 0
     ]
-    return sorted(relations, key=lambda relation: -relation[2])[:count]
+    return sorted(relations, key=lambda relation: -relation.attention)[:count]
 
 
 def network_graph(network: Network, order: Sequence[str]) -> Graph:
     """Who was attended to by whom: an arrow from sender to receiver, as wide as the attention is strong."""
     relations = strongest(network, len(network.names) ** 2)
-    most = relations[0][2] if relations else 0.0
-    shown = [relation for relation in relations if relation[2] >= LEAST_SHOWN * most]
-    present = {name for relation in shown for name in relation[:2]}
+    most = relations[0].attention if relations else 0.0
+    shown = [relation for relation in relations if relation.attention >= LEAST_SHOWN * most]
+    present = {name for relation in shown for name in (relation.sender, relation.receiver)}
     at = ellipse([name for name in order if name in present])
     arrows = [
-        _arrow(at[sender], at[receiver], 0.45 * width_of(value, most), f"{sender} → {receiver}: attention {value:.3f}")
-        for sender, receiver, value, _ in shown
+        _arrow(at[each.sender], at[each.receiver], 0.45 * width_of(each.attention, most), _tooltip(each))
+        for each in shown
     ]
     circles = [Circle(name, centre, 9, order.index(name)) for name, centre in at.items()]
     return _graph("What the network used", circles, arrows=arrows)
+
+
+def _tooltip(relation: Relation) -> str:
+    text = f"{relation.sender} → {relation.receiver}: attention {relation.attention:.3f}"
+    return text if relation.windows is None else f"{text} in {relation.windows} windows"
 
 
 def _arrow(start: Point, end: Point, width: float, tooltip: str) -> dict[str, object]:

@@ -125,7 +125,7 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
             "the network has no tissue relation module",
             got=network.config.arch,
             expected="ntrm-paper or mit-trm",
-            hint="draw this figure of one of those; ntrm, the default, has no relation module",
+            hint="draw this figure of one of those; ntrm, the default, is ntrm-paper",
         )
     caught: dict[str, Tensor] = {}
 

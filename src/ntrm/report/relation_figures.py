@@ -122,15 +122,16 @@ def _draw_graph(sheet: Sheet, trace: RelationTrace, top: float) -> None:
     draw_graph(sheet.axes(_LEFT, upper, _GRAPH, _GRAPH - 0.2), trace.graph, trace.schema)
     text = "width of an arrow: share of the sender that touches the receiver"
     sheet.text(_LEFT, below, text, 8, color=FAINT)
-    unused = "" if trace.config.edge_weight else " (not used)"
-    tables = {
-        "Bnd: share of the row that touches the column": trace.graph.boundary,
-        f"Weight of the edge from row to column{unused}": trace.graph.edge_weights,
-    }
+    tables = {"Bnd: share of the row that touches the column": trace.graph.boundary}
+    if trace.graph.edge_weights is not None:
+        tables["Weight of the edge from row to column"] = trace.graph.edge_weights
     for number, (title, values) in enumerate(tables.items()):
         _heat(sheet.axes(right + number * (_HEAT + 0.75), upper + 0.3, _HEAT, _HEAT), trace, values, title)
     absent = [name for name, present in zip(trace.schema.names, trace.graph.presence, strict=True) if not present]
-    sheet.text(right, below, f"absent: {', '.join(absent)}" if absent else "every tissue is present", 8, color=FAINT)
+    words = [f"absent: {', '.join(absent)}" if absent else "every tissue is present"]
+    if trace.graph.edge_weights is None and trace.config.graph != "none":
+        words.append("edge weights: not used by this model")
+    sheet.text(right, below, "; ".join(words), 8, color=FAINT)
 
 
 def _draw_layers(sheet: Sheet, trace: RelationTrace, top: float) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
-from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
-from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
+from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph
 from ntrm.report.html import NONE, area_text, css_colours, data_uri, share_text, value_text, write_page
+from ntrm.report.relations_used import relations_used
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
 from ntrm.results.documents import Cancer, Grid, PieceGraph, PieceSummary, Slide, read_slide
+from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
@@ -108,10 +109,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
         "network_graph": None if network is None else network_graph(network, schema.names),
-        "relations_used": [
-            (f"{sender} → {receiver}", f"{attention:.3f}", f"{weight:.3f}")
-            for sender, receiver, attention, weight in (strongest(network, RELATIONS) if network else [])
-        ],
+        "relations_used": None if network is None else relations_used(network, RELATIONS),
         "least": f"{LEAST_SHOWN:.0%}",
         "quality": [
             (FAULTS.get(key, key.replace("_", " ")), flag, slide.quality.get(f"{key}_score", 0.0))

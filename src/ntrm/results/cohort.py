@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import by_column, read_rows
-from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
 from ntrm.results.documents import OUTSIDE
+from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import Run, read_run
 

@@ -26,6 +26,7 @@ DAMAGES = (KeyError, TypeError, ValueError, AttributeError, IndexError, Overflow
 """What reading a document of other content raises."""
 
 Point = tuple[float, float]
+Matrix = tuple[tuple[float, ...], ...]
 Document = dict[str, Any]
 
 
@@ -202,14 +203,45 @@ class PieceGraph:
 
 
 @dataclass(frozen=True)
+class EdgeWindow:
+    """A window in pixels of the mask, with the attention along an edge there, as a mean over the layers."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    attention: float
+
+
+@dataclass(frozen=True)
+class StrongestWindows:
+    """The windows where one tissue attended most to another, the strongest first."""
+
+    source: str
+    target: str
+    windows: tuple[EdgeWindow, ...]
+
+
+@dataclass(frozen=True)
 class Network:
-    """What the network itself used; the first index sends, the second receives."""
+    """What the network itself used, as means over windows; the first index sends, the second receives."""
 
     names: tuple[str, ...]
-    attention: tuple[tuple[float, ...], ...]
-    edge_weight: tuple[tuple[float, ...], ...]
+    attention: tuple[Matrix, ...]
+    """By layer; empty for a network without attention. Results of before have one matrix, the mean over layers."""
+    edge_windows: tuple[tuple[int, ...], ...] | None
+    """How many windows have the edge; None in results of before."""
+    edge_weight: Matrix | None
+    """None for a network that does not train them, and in results of before, which do not tell."""
+    strongest_windows: tuple[StrongestWindows, ...]
     windows: int
     note: str
+
+    @property
+    def mean_attention(self) -> Matrix:
+        """Over the layers; 0 without any."""
+        size, layers = range(len(self.names)), self.attention
+        return tuple(tuple(sum(m[i][j] for m in layers) / max(len(layers), 1) for j in size) for i in size)
 
 
 @dataclass(frozen=True)
@@ -325,10 +357,15 @@ def _read_node(node: Document, nodes: Sequence[Document]) -> Node:
 def _read_network(document: Document | None) -> Network | None:
     if document is None:
         return None
+    if "edge_windows" not in document:  # results of before; whether their edge weights were trained, they do not tell
+        before = {"attention": [document["attention"]], "edge_windows": None, "strongest_windows": []}
+        document = {**document, **before, "edge_weight": None}
     network: Network = read_as(Network, {"note": "", **document})
-    for values in (network.attention, network.edge_weight):
-        if {len(values), *map(len, values)} != {len(network.names)}:
-            raise ValueError("relations of the network do not fit their names")
+    matrices = (*network.attention, network.edge_windows, network.edge_weight)
+    if any({len(each), *map(len, each)} != {len(network.names)} for each in matrices if each is not None):
+        raise ValueError("relations of the network do not fit their names")
+    if not {name for edge in network.strongest_windows for name in (edge.source, edge.target)} <= {*network.names}:
+        raise ValueError("windows of unknown tissues")
     return network
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file, write_rows
 from ntrm.data.csv_tables import read_columns
-from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED, Familiarity
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
+from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED, Familiarity
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import read_run
 

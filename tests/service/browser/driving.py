@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
+from ntrm.results.documents import EdgeWindow, StrongestWindows
 
 MPP = 3.35
 """Of the slide; half of the model's, so that mask and slide differ in their pixels."""
@@ -46,20 +48,36 @@ def write_slide(path, mpp=MPP, copies=2):
 def write_results(path, out):
     """Segment a slide; the same results once more as ``lost``: of a file that is nowhere, with its mask as truth.
 
-    The model's network has no relations of its own; ``lost`` is given some.
+    Whatever the network of the model has, ``lost`` is given relations of three layers, and ``two`` has none.
     """
     done = segment_slides(path, out=out, device="cpu", options=Options(maps=True))
     assert done.exit_code == 0, done.slides
     lost = shutil.copytree(out / path.stem, out / "lost")
     shutil.copy(lost / "mask.ome.tif", lost / "truth.ome.tif")
     graph = json.loads((lost / "graph.json").read_text())
-    shares = np.random.default_rng(SEED).random((2, len(SKIN), len(SKIN)))
-    graph["network"] = NetworkRelations(SKIN.names, *shares, windows=7).as_dict()
+    (out / path.stem / "graph.json").write_text(json.dumps({**graph, "network": None}))
+    graph["network"] = drawn_relations(graph["grid"]).as_dict()
     (lost / "graph.json").write_text(json.dumps(graph))
     record = lost / ".ntrm" / "done.json"
     document = json.loads(record.read_text())
     document["plan"]["source"] = "0" * 64
     record.write_text(json.dumps(document))
+
+
+def drawn_relations(grid):
+    """Relations of a network that trains no edge weights: every edge is there, and has three windows."""
+    random = np.random.default_rng(SEED)
+    pairs = itertools.permutations(SKIN.names, 2)
+    tops, lefts = (random.integers(0, grid[side] - 64, 3).tolist() for side in ("height", "width"))
+    windows = tuple(EdgeWindow(*at, 64, 64, share) for *at, share in zip(tops, lefts, (0.9, 0.8, 0.7), strict=True))
+    return NetworkRelations(
+        SKIN.names,
+        attention=random.random((3, len(SKIN), len(SKIN))),
+        edge_windows=random.integers(1, 99, (len(SKIN), len(SKIN))),
+        edge_weight=None,
+        strongest_windows=tuple(StrongestWindows(one, other, windows) for one, other in pairs),
+        windows=123,
+    )
 
 
 until = partial(wait_for, "the page to change")

@@ -62,6 +62,14 @@ DRAWN = """() => {
 """The outline of a region in pixels of the screen."""
 
 
+WINDOWS = """() => [...document.querySelectorAll(".window-marks .over")].map((path) => {
+  const points = path.getAttribute("d").slice(1, -1).split("L").map((text) => text.split(" ").map(Number));
+  const [x, y] = [0, 1].map((axis) => points.map((point) => point[axis]));
+  return [Math.min(...x), Math.min(...y), Math.max(...x), Math.max(...y)];
+})"""
+"""The windows that are marked: left, top, right and bottom in pixels of the slide."""
+
+
 def rings_around(service, tissue, x, y):
     """The rings of the region of a tissue that holds a pixel of the slide."""
     for item in service.json(f"/v1/slides/{service.slide}/regions.geojson")["features"]:

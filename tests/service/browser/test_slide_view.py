@@ -14,6 +14,7 @@ from tests.service.browser.looking import (
     PANE,
     SAME,
     VIEW,
+    WINDOWS,
     classes,
     difference,
     holed_tissue,
@@ -128,12 +129,67 @@ def test_learned_relations_are_named_as_such(open_page, service):
     page.get_by_role("radio", name="Attention").click()
     network = service.json(f"/v1/slides/{service.lost}/graph")["network"]
     assert "not biology" in page.locator(".note.strong").inner_text()
-    names, matrix = network["names"], network["attention"]
+    layers = np.array(network["attention"])
+    for name, matrix in (("All layers", layers.mean(axis=0)), ("2", layers[1])):
+        page.get_by_role("radio", name=name, exact=True).click()
+        row = page.locator(".numbers tbody tr").first
+        one, other = (network["names"].index(part.strip()) for part in row.locator("td").first.inner_text().split("–"))
+        forth, back, windows = (float(cell) for cell in row.locator("td.number").all_inner_texts())
+        assert forth == pytest.approx(matrix[one, other], abs=6e-4)
+        assert back == pytest.approx(matrix[other, one], abs=6e-4)
+        assert windows == max(network["edge_windows"][one][other], network["edge_windows"][other][one])
+    # No message is multiplied by the edge weights, so that nothing trained them.
+    choice = page.get_by_role("radio", name="Edge weights")
+    assert choice.is_disabled()
+    assert choice.get_attribute("title") == "Not used by this model"
+
+
+def test_an_edge_of_the_attention_shows_the_windows_behind_it(open_page, service):
+    page = open_page(f"/#/slide/{service.lost}").page
+    page.keyboard.press("m")
+    page.get_by_role("tab", name="Relations").click()
+    page.get_by_role("radio", name="Attention").click()
+    page.locator(".numbers tbody tr button").first.click()
+    a, b = page.locator(".reading h3").inner_text().split(" – ")
+    network = service.json(f"/v1/slides/{service.lost}/graph")["network"]
+    i, j = network["names"].index(a), network["names"].index(b)
+    reading = page.locator(".reading").inner_text()
+    assert f"{np.mean([layer[i][j] for layer in network['attention']]):.4f}" in reading
+    assert f"{network['edge_windows'][i][j]} window" in reading
+    boxes = next(edge["windows"] for edge in network["strongest_windows"] if edge["source"] == a)
+    until(lambda: len(page.evaluate(WINDOWS)) == 3)  # the same for both directions
+    tiles = service.json(f"/v1/slides/{service.lost}/tiles")
+    sx, sy = tiles["mask_to_image"][:2]
+    for (left, top, right, bottom), box in zip(page.evaluate(WINDOWS), boxes, strict=True):
+        assert (left, top) == pytest.approx((box["left"] * sx, box["top"] * sy))
+        assert (right - left, bottom - top) == pytest.approx((box["width"] * sx, box["height"] * sy))
+
+    page.get_by_role("button", name=f"Window 2 of {a} → {b}, attention 0.800").click()
+    middle = [(boxes[1]["left"] + 32) * sx / tiles["width"], (boxes[1]["top"] + 32) * sy / tiles["width"]]
+    until(lambda: page.evaluate(VIEW)[1:] == pytest.approx(middle, abs=1e-3))
+    assert page.locator(".window-marks .chosen").count() == 1
+    page.keyboard.press("Escape")
+    until(lambda: page.evaluate(WINDOWS) == [])
+
+
+def test_relations_of_before_are_shown_and_say_what_to_do(open_page, service):
+    watched = open_page(f"/#/slide/{service.lost}")
+    page, address = watched.page, f"{service.address}/v1/slides/{service.lost}/graph"
+    document = service.json(f"/v1/slides/{service.lost}/graph")
+    names = document["network"]["names"]
+    matrix = [[(i * 12 + j) / 1000 for j in range(12)] for i in range(12)]
+    document["network"] = {"names": names, "attention": matrix, "edge_weight": matrix, "windows": 7, "note": "used"}
+    page.route(address, lambda route: route.fulfill(json=document))
+    page.reload()
+    page.get_by_role("tab", name="Relations").click()
+    assert "segment the slide again" in page.get_by_role("radio", name="Edge weights").get_attribute("title")
+    page.get_by_role("radio", name="Attention").click()
     row = page.locator(".numbers tbody tr").first
-    a, b = (part.strip() for part in row.locator("td").first.inner_text().split("–"))
-    forth, back = (float(cell) for cell in row.locator("td.number").all_inner_texts())
-    assert forth == pytest.approx(matrix[names.index(a)][names.index(b)], abs=6e-4)
-    assert back == pytest.approx(matrix[names.index(b)][names.index(a)], abs=6e-4)
+    one, other = (names.index(part.strip()) for part in row.locator("td").first.inner_text().split("–"))
+    cells = [float(cell) for cell in row.locator("td.number").all_inner_texts()]
+    assert cells == pytest.approx([matrix[one][other], matrix[other][one]], abs=6e-4)
+    page.locator(".numbers tbody tr button").first.click()
+    assert page.locator(".edge-windows").count() == 0
 
 
 def test_measurements_stand_where_they_were_taken(slide_page, service):

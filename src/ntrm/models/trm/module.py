@@ -113,7 +113,7 @@ class TissueRelation(nn.Module):
         """Parameters that never receive a gradient in this variant, with the reason."""
         config, reasons, passes = self.config, {}, self.config.graph != "none"
         if passes and not config.edge_weight:
-            reasons["edge_weight.form"] = "edge weights are reported, but no message is multiplied by them"
+            reasons["edge_weight.form"] = "no message is multiplied by the edge weights"
         sends = passes and config.absent == "linked"
         # Sum keeps nothing of a node's own state, so an isolated one forgets its embedding in the first layer.
         projected = config.masks == "soft" and config.nodes == "class" and not (passes and config.layer == "sum")
@@ -170,6 +170,12 @@ class TissueRelation(nn.Module):
         if config.layer == "attention":
             attention = torch.stack(attentions, dim=1)
         return nodes, TissueGraph(presence, area, edges, ratios, attention, weights, nodes)
+
+
+def trains_edge_weights(network: nn.Module) -> bool:
+    """Whether a network multiplies messages by its edge weights: else they get no gradient, and mean nothing."""
+    configs = (module.config for module in network.modules() if isinstance(module, TissueRelation))
+    return any(config.edge_weight and config.graph != "none" for config in configs)
 
 
 def class_probabilities(logits: Tensor) -> Tensor:

@@ -4,7 +4,10 @@ import { s } from "./dom.js";
 
 const LINE = 15;
 
-/** An SVG over `viewer`; `lines` are {from, to, label, kind}, `outline` a region's rings, all in pixels of the slide. */
+/**
+ * An SVG over `viewer`; `lines` are {from, to, label, kind}, `outline` a region's rings, `marks` the windows of an edge
+ * as {ring, chosen}, all in pixels of the slide.
+ */
 export class Drawing {
   constructor(viewer) {
     this.viewer = viewer;
@@ -12,6 +15,7 @@ export class Drawing {
     this.lines = [];
     this.parts = [];
     this.outline = null;
+    this.marks = [];
     this.cross = false;
     this.redraw = () => this.draw();
     viewer.osd.addHandler("update-viewport", this.redraw);
@@ -36,9 +40,11 @@ export class Drawing {
     this.frame = this.outline
       ? s("g", { class: "region-outline" }, s("path", { class: "under", d }), s("path", { class: "over", d }))
       : null;
+    this.boxes = this.marks.length ? s("g", { class: "window-marks" }, this.marks.flatMap(drawMark)) : null;
     this.mark = this.cross ? s("path", { class: "cross" }) : null;
     this.svg.replaceChildren(
       ...[
+        this.boxes,
         this.frame,
         ...this.parts.flatMap((part) => [part.halo, part.stroke, ...part.ends]),
         ...this.parts.map((part) => part.label),
@@ -52,7 +58,8 @@ export class Drawing {
     const placed = [];
     for (const part of this.parts) this.drawLine(part, placed);
     // Only the matrix changes: an outline may have thousands of points.
-    if (this.frame) this.frame.setAttribute("transform", `matrix(${this.toScreenMatrix().join(" ")})`);
+    for (const group of [this.frame, this.boxes])
+      group?.setAttribute("transform", `matrix(${this.toScreenMatrix().join(" ")})`);
     if (this.mark) {
       const [x, y] = this.viewer.middle;
       this.mark.setAttribute("d", `M${x - 9} ${y}h6m6 0h6M${x} ${y - 9}v6m0 6v6`);
@@ -97,6 +104,11 @@ export class Drawing {
     this.viewer.osd.removeHandler("resize", this.redraw);
     this.svg.remove();
   }
+}
+
+function drawMark({ ring, chosen }) {
+  const d = pathOf([ring]);
+  return [s("path", { class: "under", d }), s("path", { class: chosen ? "over chosen" : "over", d })];
 }
 
 /** Closed rings as the text of a path. */

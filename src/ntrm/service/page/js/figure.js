@@ -5,6 +5,7 @@ import { scaleBar } from "./geometry.js";
 import { colourOf } from "./palette.js";
 
 const INK = "#1b2227";
+const WINDOW = "#7a1fa2";
 const LINES = { deep: "#ffd60a", lateral: "#00e5ff", depth: "#ff9f1c" };
 
 /** Hands a file to the browser. */
@@ -37,7 +38,8 @@ export async function viewBlob({ panes, drawing, width, height, legend, footer }
   context.fillStyle = "#fff";
   context.fillRect(0, 0, width, height + strip);
   for (const pane of panes) drawPane(context, pane, height);
-  if (drawing?.outline) drawOutline(context, drawing);
+  for (const { ring, chosen } of drawing?.marks ?? []) drawRings(context, drawing, [ring], WINDOW, chosen ? 4 : 1.75);
+  if (drawing?.outline) drawRings(context, drawing, drawing.outline, "#111", 1.75);
   if (drawing) drawLines(context, drawing);
   drawBar(context, panes[0].viewer, height);
   drawLegend(context, legend, width, height);
@@ -58,13 +60,13 @@ function drawPane(context, { viewer, left, width, clip }, height) {
   context.restore();
 }
 
-function drawOutline(context, drawing) {
+function drawRings(context, drawing, rings, ink, thickness) {
   const path = new Path2D();
-  path.addPath(new Path2D(pathOf(drawing.outline)), new DOMMatrix(drawing.toScreenMatrix()));
+  path.addPath(new Path2D(pathOf(rings)), new DOMMatrix(drawing.toScreenMatrix()));
   context.lineJoin = "round";
   for (const [colour, width] of [
-    ["rgb(255 255 255 / 90%)", 4],
-    ["#111", 1.75],
+    ["rgb(255 255 255 / 90%)", thickness + 2.25],
+    [ink, thickness],
   ]) {
     context.strokeStyle = colour;
     context.lineWidth = width;

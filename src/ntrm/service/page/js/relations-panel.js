@@ -1,45 +1,56 @@
 // The relations beside the slide: the graph, what is chosen in it, and the same as a table for reading and keyboards.
 
 import { h, segments } from "./dom.js";
+import { layersOf, listWindows, matrixOf, MEAN, meanText, usable, windowCount, windowsBehind } from "./edge-windows.js";
 import { area, count, length, share } from "./format.js";
 import { drawGraph } from "./graph.js";
 import { colourOf, titleOf } from "./palette.js";
 import { isDark } from "./prefs.js";
-import { neighbours, networkGraph, tissueGraph } from "./relations.js";
+import { neighbours, networkGraph, notMeasured, tissueGraph } from "./relations.js";
 
 const KINDS = { boundary: "Borders", attention: "Attention", edge_weight: "Edge weights" };
 const FEW = 8;
 
-/** The panel and `update()`. `view.highlight` is what was chosen, `view.relation` which kind of relation is drawn. */
-export function makeRelations(document, view, changed) {
+/**
+ * The panel and `update()`. `view.highlight` is what was chosen, `view.relation` which kind of relation is drawn,
+ * `view.attentionLayer` of which layer. `go(window)` shows a window of the network on the slide.
+ */
+export function makeRelations(document, view, changed, go) {
   const network = document.network ?? null;
   const choices = Object.entries(KINDS).map(([key, label]) => [
     key,
     label,
-    key === "boundary" || Boolean(network),
-    network ? "" : "This model keeps no relations of its own",
+    ...(key === "boundary" ? [true, ""] : usable(network, key)),
   ]);
-  const kinds = segments("Relations", choices, view.relation, (key) => {
-    view.relation = key;
+  const choose = (name) => (key) => {
+    view[name] = key;
     changed();
-  });
+  };
+  const kinds = segments("Relations", choices, view.relation, choose("relation"));
+  const numbers = network && usable(network, "attention")[0] ? [...layersOf(network).keys()] : [];
+  const steps = [[MEAN, "All layers"], ...numbers.map((number) => [String(number), String(number + 1)])];
+  const layers = segments("Layer of the attention", steps, view.attentionLayer, choose("attentionLayer"));
   const note = h("p", { class: "small muted note" });
   const picture = h("div", { class: "graph-frame" });
   const reading = h("div", { class: "reading", role: "status" });
   const table = h("div", {});
-  const element = h("section", { class: "relations" }, kinds, note, picture, reading, table);
+  const element = h("section", { class: "relations" }, kinds, layers, note, picture, reading, table);
+  // The network also relates what no tissue graph measures: the background, or a tissue that is not in the mask.
+  const beside = network ? notMeasured(network, tissueGraph(document, null)) : [];
   let all = false;
 
   const pick = (selection) => {
     view.highlight = sameChoice(view.highlight, selection) ? null : selection;
+    view.window = null;
     changed();
   };
 
   function current() {
     const graph = tissueGraph(document, view.piece);
     const learned = view.relation !== "boundary" && network;
+    const names = graph.nodes.map((node) => node.name);
     const edges = learned
-      ? networkGraph(document, graph, view.relation).map((edge) => ({
+      ? networkGraph(network, [...names, ...beside], matrixOf(network, view.relation, view.attentionLayer)).map((edge) => ({
           ...edge,
           label: `${edge.a} → ${edge.b} ${edge.forth.toFixed(3)}, ${edge.b} → ${edge.a} ${edge.back.toFixed(3)}`,
         }))
@@ -47,14 +58,18 @@ export function makeRelations(document, view, changed) {
           .filter((edge) => edge.a !== "outside" && edge.b !== "outside")
           .map((edge) => ({ ...edge, weight: edge.mm, label: `${edge.a} – ${edge.b}: ${length(edge.mm)}` }));
     const nodes = graph.nodes.map((node) => ({ ...node, label: `${titleOf(node.name)}, ${area(node.area)}` }));
+    if (learned) nodes.push(...beside.map((name) => ({ name, share: 0, label: `${titleOf(name)}, not measured` })));
     return { graph, nodes, edges, learned };
   }
 
   function update() {
     const { graph, nodes, edges, learned } = current();
     kinds.select(view.relation);
+    layers.select(view.attentionLayer);
+    layers.hidden = view.relation !== "attention" || numbers.length < 2;
     note.textContent = learned
-      ? `${capital(network.note)}. Means over ${count(network.windows, "window")} of the whole slide; node size is area.`
+      ? `${capital(network.note)}. Means over the windows that have the edge, of ${count(network.windows, "window")} ` +
+        "of the whole slide; node size is area."
       : "Node size is area, edge width is border length. Click to highlight on the slide.";
     note.classList.toggle("strong", Boolean(learned));
     // The focus stays on the same tissue when the drawing is made anew.
@@ -64,6 +79,9 @@ export function makeRelations(document, view, changed) {
     else picture.replaceChildren(h("p", { class: "muted" }, "No tissue here."));
     if (focused) picture.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
     reading.replaceChildren(...readOut(graph, edges, view, learned, () => pick(view.highlight)));
+    const pair = chosenPair();
+    const list = pair && listWindows(network, pair, view.window, go);
+    if (list) reading.append(list);
     table.replaceChildren(...drawTable(edges, learned));
   }
 
@@ -86,7 +104,9 @@ export function makeRelations(document, view, changed) {
           ),
         ),
         learned
-          ? [h("td", { class: "number" }, edge.forth.toFixed(3)), h("td", { class: "number" }, edge.back.toFixed(3))]
+          ? [edge.forth.toFixed(3), edge.back.toFixed(3), edge.windows]
+              .filter((value) => value !== null)
+              .map((value) => h("td", { class: "number" }, value))
           : [h("td", { class: "number" }, length(edge.mm)), h("td", { class: "number" }, edge.contacts)],
       ),
     );
@@ -104,7 +124,8 @@ export function makeRelations(document, view, changed) {
       },
       all ? "Fewer" : `All ${edges.length}`,
     );
-    const heads = learned ? ["Pair", "→", "←"] : ["Interface", "Border", "Contacts"];
+    const counted = learned && learned.edge_windows ? ["Windows"] : [];
+    const heads = learned ? ["Pair", "→", "←", ...counted] : ["Interface", "Border", "Contacts"];
     return [
       h(
         "table",
@@ -124,9 +145,20 @@ export function makeRelations(document, view, changed) {
     ].filter(Boolean);
   }
 
+  /** The edge whose windows are shown, or null. */
+  function chosenPair() {
+    return network && view.relation === "attention" && view.highlight?.kind === "interface" ? view.highlight : null;
+  }
+
   return {
     element,
     update,
+    /** Windows to mark on the slide: those behind the chosen edge, in either direction, each once. */
+    windows() {
+      const pair = chosenPair();
+      const all = (pair ? windowsBehind(network, pair) : []).flatMap((edge) => edge.windows);
+      return [...new Map(all.map((window) => [`${window.top} ${window.left}`, window])).values()];
+    },
     /** The drawing as a file of its own. */
     figure() {
       const { nodes, edges } = current();
@@ -181,8 +213,8 @@ function readOut(graph, edges, view, learned, clear) {
   if (!edge) return [head(title, swatch(choice.a), swatch(choice.b)), h("p", { class: "muted" }, "Not in this piece.")];
   const rows = learned
     ? [
-        [`${edge.a} → ${edge.b}`, edge.forth.toFixed(4)],
-        [`${edge.b} → ${edge.a}`, edge.back.toFixed(4)],
+        [`${edge.a} → ${edge.b}`, meanText(edge.forth, windowCount(learned, edge.a, edge.b))],
+        [`${edge.b} → ${edge.a}`, meanText(edge.back, windowCount(learned, edge.b, edge.a))],
       ]
     : [
         ["Border", length(edge.mm)],

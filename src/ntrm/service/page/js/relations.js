@@ -43,20 +43,29 @@ export function tissueGraph(document, piece) {
   };
 }
 
-/** The network's own relations in the same form; `kind` is attention or edge_weight. The first index sends. */
-export function networkGraph(document, tissue, kind) {
-  const { names } = document.network;
-  const matrix = document.network[kind];
-  const shown = new Set(tissue.nodes.map((node) => node.name));
+/**
+ * The network's own relations in the same form; `matrix` is attention or edge weights, whose first index sends,
+ * `among` names of tissues. `windows` is how many windows have the edge in either direction, or null where nobody counted.
+ */
+export function networkGraph(network, among, matrix) {
+  const { names, edge_windows: counts } = network;
+  const shown = new Set(among);
   const edges = [];
   names.forEach((a, i) =>
     names.forEach((b, j) => {
       if (j <= i || !shown.has(a) || !shown.has(b)) return;
       const [forth, back] = [matrix[i][j], matrix[j][i]];
-      if (forth > 0 || back > 0) edges.push({ a, b, forth, back, weight: (forth + back) / 2 });
+      const windows = counts ? Math.max(counts[i][j], counts[j][i]) : null;
+      if (forth > 0 || back > 0) edges.push({ a, b, forth, back, windows, weight: (forth + back) / 2 });
     }),
   );
   return edges.sort((x, y) => y.weight - x.weight);
+}
+
+/** Names that have an edge in some window of the network, and no area in the tissue graph of the whole slide. */
+export function notMeasured({ names, edge_windows: counts }, tissue) {
+  const measured = new Set(tissue.nodes.map((node) => node.name));
+  return names.filter((name, i) => !measured.has(name) && counts?.some((row, j) => row[i] > 0 || counts[i][j] > 0));
 }
 
 /** The node or edge read out: [[label, value]] is left to the panel; here only the neighbours of one tissue. */

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { showHelp } from "./dialogs.js";
 import { say } from "./dom.js";
+import { MEAN } from "./edge-windows.js";
 import { regionNote, unlikeBanner, unlikeWords } from "./familiarity.js";
 import { save, svgBlob, viewBlob } from "./figure.js";
 import { boxToSlide, geometryOf } from "./geometry.js";
@@ -35,6 +36,8 @@ export async function openView(root, slide, tools) {
     lines: true,
     highlight: null,
     relation: "boundary",
+    attentionLayer: MEAN,
+    window: null,
   };
   const pieces = summary.pieces.map((piece) => piece.number);
   const refresh = () => apply();
@@ -46,7 +49,11 @@ export async function openView(root, slide, tools) {
     view.highlight = null;
     apply();
   });
-  const relations = makeRelations(graph, view, refresh);
+  const relations = makeRelations(graph, view, refresh, (window) => {
+    view.window = window;
+    apply();
+    stage.fitBox(boxToSlide(geometry, window), 0.6);
+  });
   const measures = makeMeasures(summary, geometry, view, refresh, (line) => {
     view.lines = true;
     apply();
@@ -112,7 +119,11 @@ export async function openView(root, slide, tools) {
     relations.update();
     measures.update();
     shell.update(view);
-    stage.drawing.set({ lines: view.lines ? measureLines(summary, geometry, view.piece) : [] });
+    const marks = relations
+      .windows()
+      .map((window) => ({ ring: ringOf(boxToSlide(geometry, window)), chosen: sameBox(window, view.window) }))
+      .sort((one, other) => one.chosen - other.chosen); // the chosen one lies above the others
+    stage.drawing.set({ marks, lines: view.lines ? measureLines(summary, geometry, view.piece) : [] });
     const second = await stage.compare(view.compare);
     paint(stage.viewer, second ? "coarse" : view.layer);
     if (second) paint(second, "tissue");
@@ -200,15 +211,18 @@ function lineBox({ from, to }) {
 
 /** A region's rings; its bounds where they could not be read. */
 function outlineOf({ outline, left_px: left, top_px: top, width_px: width, height_px: height }) {
+  return outline ?? [ringOf({ left, top, width, height })];
+}
+
+const sameBox = (one, other) => Boolean(other) && one.top === other.top && one.left === other.left;
+
+/** The corners of a box, one after the other. */
+function ringOf({ left, top, width, height }) {
   const [right, bottom] = [left + width, top + height];
-  return (
-    outline ?? [
-      [
-        [left, top],
-        [right, top],
-        [right, bottom],
-        [left, bottom],
-      ],
-    ]
-  );
+  return [
+    [left, top],
+    [right, top],
+    [right, bottom],
+    [left, bottom],
+  ];
 }

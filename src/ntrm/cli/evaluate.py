@@ -148,15 +148,17 @@ def calibrate(
         typer.Option("--out", metavar="DIR", help="Folder for the findings; default `calibration` beside the model."),
     ] = None,
     pictures: options.Pictures = True,
+    reference: options.Reference = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
     seed: options.Seed = 0,
     *,
     console: Console,
 ) -> None:
-    """Fit a temperature on the validation part and store it in the model, so that confidences can be believed.
+    """Fit a temperature on the validation part, so that confidences can be believed, and make a reference.
 
-    The weights do not change. Doing it again finds the same temperature.
+    With a reference, `ntrm segment` says when a slide is unlike the sections that the model was trained on. Both are
+    stored in the model folder. The weights do not change. Doing it again gives the same.
 
     Example: ntrm calibrate --model run/model --data my-data --resolution 10x
     """
@@ -173,12 +175,14 @@ def calibrate(
         seed=seed,
         out=out,
         pictures=pictures,
+        reference=reference,
         progress=console.progress,
     )
     console.result({**result.as_dict(), "out": str(result.out)}, lambda to: _show_calibration(result, to))
     for line in _doubts(result):
         console.note(line)
-    console.note(f"written: {result.model} (temperature), {result.out}")
+    stored = "temperature" if result.reference is None else "temperature, reference"
+    console.note(f"written: {result.model} ({stored}), {result.out}")
 
 
 def _show_calibration(result: Calibrated, to: RichConsole) -> None:
@@ -198,6 +202,8 @@ def _doubts(result: Calibrated) -> list[str]:
         doubts.append("the temperature is at the end of its range: these probabilities are of little use")
     if (result.after.expected_error or 0) > (result.before.expected_error or 0):
         doubts.append("the calibration error of whole sections has not become smaller")
+    if result.no_reference:
+        doubts.append(f"no reference: {result.no_reference}")
     return doubts
 
 

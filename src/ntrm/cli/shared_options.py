@@ -41,3 +41,11 @@ def keep_freed_memory() -> None:
     To be called before torch is imported; other allocators ignore it.
     """
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
+
+
+Reference = Annotated[
+    bool,
+    typer.Option(
+        "--reference/--no-reference", help="Leave with the model what its sections are like, to judge slides by."
+    ),
+]

@@ -75,6 +75,7 @@ def train(
         int, typer.Option("--num-devices", metavar="N", min=1, help="Devices of this machine that share the batch.")
     ] = 1,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the model.")] = "",
+    reference: options.Reference = True,
     *,
     console: Console,
 ) -> None:
@@ -115,6 +116,7 @@ def train(
         resume=resume,
         name=name,
         command=["ntrm", *sys.argv[1:]],
+        reference=reference,
         progress=console.progress,
         say=console.note,
     )

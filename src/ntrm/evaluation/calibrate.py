@@ -1,9 +1,12 @@
-"""Make a network as sure as it is right: a temperature from the validation split, written into its folder.
+"""Make a network as sure as it is right, and let it know what it knows: temperature and reference, in its folder.
 
 The temperature is fitted on a sample of pixels of single windows, always from the logits at temperature 1, so that
 calibrating again finds the same. Calibration before and after is then counted on whole stitched sections, as
 ``ntrm evaluate`` counts it. The weights are not touched. A window's most probable class does not depend on the
 temperature: a class can change only where windows overlap.
+
+The reference (``ntrm.familiarity``) is what slides are compared with, so that the program can say when one is unlike
+the sections that the network was trained on.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +23,22 @@ import torch
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import check_folder, write_json, write_text
+from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import few_sections, open_splits
+from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
 from ntrm.evaluation.sections import BINS, SectionAccumulator
+from ntrm.familiarity.build import build_reference
+from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
-from ntrm.models.folders import BUNDLED, CARD, CONFIG, model_card
+from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS, model_card
 from ntrm.version import __version__
 
 PIXELS_PER_WINDOW = 2_000
@@ -68,6 +73,10 @@ class Calibrated:
     windows: int
     """Windows they are from."""
     out: Path
+    reference: dict[str, Any] | None = None
+    """What the reference was made from; None where there is none."""
+    no_reference: str = ""
+    """Why there is none."""
 
     @property
     def at_limit(self) -> bool:
@@ -86,6 +95,8 @@ class Calibrated:
             "fitted_on": {"windows": self.windows, "pixels": self.pixels},
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
+            "reference": self.reference,
+            "no_reference": self.no_reference,
         }
 
 
@@ -102,9 +113,10 @@ def calibrate(
     seed: int = 0,
     out: Path | None = None,
     pictures: bool = True,
+    reference: bool = True,
     progress: Progress = SILENT,
 ) -> Calibrated:
-    """Fit a temperature and store it in the ``config.json`` of a model folder; the weights stay as they are.
+    """Fit a temperature and make a reference, both stored in the model folder; the weights stay as they are.
 
     Args:
         model_folder: a folder of one's own; a hub id or ``bundled`` is refused.
@@ -118,6 +130,7 @@ def calibrate(
         seed: of the choice of pixels.
         out: folder for ``calibration.json`` and the pictures; by default next to the model folder.
         pictures: also draw.
+        reference: also make the reference, from the splits ``train`` and ``split``.
         progress: shows windows and sections.
 
     """
@@ -142,10 +155,26 @@ def calibrate(
         windows=windows,
         out=out,
     )
+    made, why_not = (
+        _make_reference(tempered, data_splits, split, seed, progress) if reference else (None, "not asked for")
+    )
+    calibrated = replace(calibrated, reference=None if made is None else dict(made.about), no_reference=why_not)
     _write_results(calibrated, tempered, data_splits.schema, sections, pictures=pictures)
     # Last: until everything else has worked, the model is as it was.
     store_temperature(folder, network)
+    if made is not None:
+        made.write(folder, sha256_of(folder / WEIGHTS))
     return calibrated
+
+
+def _make_reference(
+    predictor: Predictor, splits: DatasetSplits, split: str, seed: int, progress: Progress
+) -> tuple[Reference | None, str]:
+    """The reference, or why there is none: a dataset of few sections is good enough for a temperature."""
+    try:
+        return build_reference(predictor, splits, held_out=split, seed=seed, progress=progress), ""
+    except RefusedError as error:
+        return None, f"{error.what}: {error.got}, expected {error.expected}"
 
 
 def default_out(folder: Path) -> Path:

@@ -13,6 +13,7 @@ from ntrm.core.errors import RefusedError
 from ntrm.core.io import read_json, sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.data.split import DatasetSplits
+from ntrm.familiarity.reference import Reference, read_reference
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import WEIGHTS, locate
@@ -32,6 +33,8 @@ class LoadedModel:
     """Of the weights."""
     provenance: dict[str, Any]
     """Of its training; empty where it is not known."""
+    reference: Reference | None = field(default=None, repr=False)
+    """What its training sections are like; None where the model does not say."""
 
     @property
     def config(self) -> ModelConfig:
@@ -61,7 +64,9 @@ def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
         return LoadedModel(model, weights_digest(model), {})
     folder = locate(model)
     network = load(folder)  # refuses weights that are not those its config names
-    return LoadedModel(network, sha256_of(folder / WEIGHTS), _read_provenance(folder.resolve().parent / PROVENANCE))
+    sha256 = sha256_of(folder / WEIGHTS)
+    reference = read_reference(folder, sha256, network.config.schema.names)
+    return LoadedModel(network, sha256, _read_provenance(folder.resolve().parent / PROVENANCE), reference)
 
 
 def class_table(config: ModelConfig, splits: DatasetSplits) -> NDArray[np.uint8]:

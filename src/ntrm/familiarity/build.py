@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image as Picture
 from torch import Tensor
 
-from ntrm.analysis.graph import tissue_graph
+from ntrm.analysis.graph import TissueGraph, tissue_graph
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
@@ -34,12 +33,14 @@ from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, R
 from ntrm.inference.network_runner import NetworkRunner
 from ntrm.inference.sliding_window import Stitching, stitch
 
-MOST_SECTIONS = 120
+MOST_SECTIONS = 60
 """Of a split: more change little."""
 LEAST_SECTIONS = 8
 """Of a split: fewer say nothing about others."""
-PARTS = 5
+PARTS = 8
 """Parts of each section beside the whole."""
+TOWARDS_SMALL = 1.5
+"""Power of the uniform number that decides on a part's size: small parts differ most, and take least time."""
 SMALLEST_PX = 32
 """Side of the smallest part."""
 LEAST_TISSUE = 0.3
@@ -49,7 +50,7 @@ LEAST_OF_CLASS = (200, 5)
 """Cells, and sections that have any: with fewer a class is compared with all cells together."""
 SHRINKAGE = {"cells": 0.01, "units": 0.02, "anatomy": 0.2}
 """How far covariances are drawn towards their diagonals."""
-UNITS_PER_SIZE, MOST_SIZES = 25, 8
+UNITS_PER_SIZE, MOST_SIZES = 25, 12
 """Held-out parts behind the quantiles of one size, at least; and sizes."""
 
 Image = NDArray[np.uint8]
@@ -109,11 +110,14 @@ def build_reference(
     training, held = (_sections(splits, split) for split in ("train", held_out))
     seen = [*_observations(predictor, training, splits.schema, seed, progress, "training sections")]
     known = class_statistics(seen, config.classes)
-    graph_of = _grapher(config.schema, Resolution.square(float(config.mpp or 0.0)))
-    units = [_unit(each, known, graph_of(each.mask)) for each in seen]
+    resolution = Resolution.square(float(config.mpp or 0.0))
+
+    def unit(seen: Observation) -> Unit:
+        return _unit(seen, known, tissue_graph(seen.mask, resolution, config.schema))
+
+    units = [unit(each) for each in seen]
     held_units = [
-        _unit(each, known, graph_of(each.mask))
-        for each in _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
+        unit(each) for each in _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
     ]
     about = {
         "training": _described(training),
@@ -161,7 +165,7 @@ def parts_of(image: Image, tissue: NDArray[np.bool_], random: np.random.Generato
     height, width = tissue.shape
     largest = min(height, width)
     for _ in range(PARTS if largest > SMALLEST_PX else 0):
-        side = round(SMALLEST_PX * (largest / SMALLEST_PX) ** random.random())
+        side = round(SMALLEST_PX * (largest / SMALLEST_PX) ** (random.random() ** TOWARDS_SMALL))
         high, wide = min(height, round(side * random.uniform(1, 1.5))), side
         for _ in range(TRIES):
             top, left = int(random.integers(height - high + 1)), int(random.integers(width - wide + 1))
@@ -185,7 +189,7 @@ def changed_a_little(image: Image, random: np.random.Generator) -> Image:
     sigma = random.uniform(0.3, 0.7)
     smooth = ndimage.gaussian_filter(image.astype(np.float32), (sigma, sigma, 0), mode="nearest")
     changed = smooth if kind == "smooth" else image + random.uniform(0.2, 0.5) * (image - smooth)
-    return np.clip(np.rint(changed), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(np.rint(changed), 0, 255), dtype=np.uint8)
 
 
 def class_statistics(seen: Sequence[Observation], classes: int) -> ClassStatistics:
@@ -219,15 +223,11 @@ def _covariance(values: Floats, shrinkage: float) -> Floats:
     return np.asarray((1 - shrinkage) * covariance + shrinkage * np.diag(diagonal) + floor * np.eye(len(diagonal)))
 
 
-def _grapher(schema: LabelSchema, resolution: Resolution) -> Any:
-    return lambda mask: tissue_graph(mask, resolution, schema)
-
-
-def _unit(seen: Observation, known: ClassStatistics, graph: Any) -> Unit:
+def _unit(seen: Observation, known: ClassStatistics, graph: TissueGraph) -> Unit:
     deviations = seen.values - known.means.numpy()[seen.classes]
     z = np.einsum("nd,nde->ne", deviations, known.whitening.numpy()[seen.classes])
     sums = np.concatenate([[len(z)], z.sum(axis=0), deviations.sum(axis=0)])
-    return Unit.of(sums, [graph], graph.schema.__len__())
+    return Unit.of(sums, [graph], len(graph.areas_mm2))
 
 
 def reference_numbers(known: ClassStatistics, units: Sequence[Unit], held_out: Sequence[Unit]) -> ReferenceNumbers:
@@ -241,14 +241,16 @@ def reference_numbers(known: ClassStatistics, units: Sequence[Unit], held_out: S
         anatomy_mean=anatomy.mean(axis=0),
         anatomy_covariance=_covariance(anatomy, SHRINKAGE["anatomy"]),
         anatomy_most=np.quantile(anatomy, 0.99, axis=0),
+        smallest_mm2=np.zeros(1),
         log_areas=np.zeros(1),
         quantiles=np.zeros((3, 1, len(LEVELS))),
         tails=np.ones((3, 1)),
     )
     found = np.array([scores(unit, without_null) for unit in held_out])  # (N, 3)
     log_areas = np.log([max(unit.area_mm2, 1e-12) for unit in held_out])
-    return ReferenceNumbers(**{**vars(without_null), **dict(zip(("log_areas", "quantiles", "tails"),
-                               null_distribution(found, log_areas), strict=True))})  # fmt: skip
+    sizes, quantiles, tails = null_distribution(found, log_areas)
+    smallest = np.exp(log_areas.min(keepdims=True))
+    return replace(without_null, smallest_mm2=smallest, log_areas=sizes, quantiles=quantiles, tails=tails)
 
 
 def null_distribution(found: Floats, log_areas: Floats) -> tuple[Floats, Floats, Floats]:
@@ -256,8 +258,6 @@ def null_distribution(found: Floats, log_areas: Floats) -> tuple[Floats, Floats,
     order = np.argsort(log_areas, kind="stable")
     groups = np.array_split(order, min(MOST_SIZES, max(1, len(order) // UNITS_PER_SIZE)))
     sizes = np.array([np.median(log_areas[group]) for group in groups])
-    # Below the smallest group's own smallest nothing is known; above its median it is interpolated.
-    sizes[0] = log_areas[groups[0]].min()
     quantiles = np.array([[np.quantile(found[group, aspect], LEVELS) for group in groups] for aspect in range(3)])
     tails = np.array([[_excess(found[group, aspect]) for group in groups] for aspect in range(3)])
     return np.maximum.accumulate(sizes + np.arange(len(sizes)) * 1e-9), quantiles, tails

@@ -27,6 +27,13 @@ LEAST_CELLS = 12
 """Fewer cells tell nothing."""
 REASONS = 3
 """Most sentences about one aspect."""
+LEAST_SEEN = 0.02
+"""Optical density that is worth a word."""
+TEXTURE_NAMES = (
+    "contrast in red light", "contrast in green light", "contrast in blue light", "variation from red to green",
+    "variation from blue to green", "fine detail",
+)  # fmt: skip
+"""Of the six deviations of a cell."""
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +81,7 @@ class Unit:
         """(A,) square roots of fractions, then of border densities in 1/mm."""
         area = max(self.area_mm2, 1e-12)
         upper = np.triu_indices(len(self.areas_mm2), 1)
-        return np.sqrt(np.concatenate([self.areas_mm2 / area, self.borders_mm[upper] / area]))
+        return np.asarray(np.sqrt(np.concatenate([self.areas_mm2 / area, self.borders_mm[upper] / area])))
 
 
 def scores(unit: Unit, numbers: ReferenceNumbers) -> Floats:
@@ -117,7 +124,7 @@ def p_values(found: Floats, area_mm2: float, numbers: ReferenceNumbers) -> Float
 def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
     """Whether a slide or a piece is like what the model knows."""
     numbers = reference.numbers
-    smallest = math.exp(float(numbers.log_areas[0]))
+    smallest = float(numbers.smallest_mm2[0])
     if unit.cells < LEAST_CELLS or unit.area_mm2 < smallest:
         reason = f"{unit.area_mm2:.2g} mm² of tissue; it takes {smallest:.2g} to compare it with training sections"
         return Familiarity(TOO_SMALL, None, {}, (reason,))
@@ -137,17 +144,18 @@ def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
 def _colours(unit: Unit, _: ReferenceNumbers, __: LabelSchema) -> str:
     density = unit.mean_deviation[:COLOURS]
     overall = float(density.mean())
-    tint = {0: "bluer", 1: "more magenta", 2: "more yellow or brown"}[int(np.argmax(density - overall))]
-    strength = "darker" if overall > 0 else "paler"
-    size = f"optical density {overall:+.2f}"
-    return f"colours: {strength} ({size}) and {tint} than the same tissues in training"
+    tint = ("bluer", "more magenta", "more yellow or brown")[int(np.argmax(density - overall))]
+    strength = [f"{'darker' if overall > 0 else 'paler'} (by {abs(overall):.2f} of optical density)"]
+    told = " and ".join([*(strength if abs(overall) >= LEAST_SEEN else []), tint])
+    return f"colours: {told} than the same tissues in training"
 
 
-def _texture(unit: Unit, _: ReferenceNumbers, __: LabelSchema) -> str:
-    deviation = unit.mean_deviation[COLOURS:]
-    contrast, fine = float(np.exp(deviation[:COLOURS].mean())), float(np.exp(deviation[-1]))
-    amounts = f"{contrast:.2g} times the contrast and {fine:.2g} times the finest detail"
-    return f"texture: {amounts} of the same tissues in training"
+def _texture(unit: Unit, numbers: ReferenceNumbers, _: LabelSchema) -> str:
+    away = np.abs(unit.mean_z - numbers.unit_mean)[COLOURS:] / np.sqrt(np.diag(numbers.unit_covariance)[COLOURS:])
+    order = np.argsort(-away, kind="stable")[:2]
+    factors = np.exp(unit.mean_deviation[COLOURS:])
+    told = " and ".join(f"{TEXTURE_NAMES[number]} {factors[number]:.2g} times" for number in order)
+    return f"texture: {told} that of the same tissues in training"
 
 
 def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:

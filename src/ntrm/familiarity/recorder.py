@@ -33,7 +33,7 @@ class BlockRecorder:
         self._background = schema.background_index
         self._windows: list[Tensor] = []
 
-    def __call__(self, _: Sequence[Window], pixels: Tensor, probabilities: Tensor) -> None:
+    def __call__(self, windows: Sequence[Window], pixels: Tensor, probabilities: Tensor) -> None:
         """Take windows in, in their order; nothing waits for the device."""
         cells = cell_statistics(pixels, probabilities, self._background)
         self._windows.append(block_sums(cells, self._known))
@@ -103,8 +103,8 @@ def judge_slide(
     slide, verdicts = judge_pieces(units, reference, schema)
     cell_mm2 = CELL * CELL * resolution.pixel_area_um2 / 1e6
     windows = tuple(
-        (*map(int, box), look_p_value(sums, cell_mm2, reference))
-        for box, sums in zip(blocks.boxes, blocks.sums, strict=True)
+        (top, left, height, width, look_p_value(sums, cell_mm2, reference))
+        for (top, left, height, width), sums in zip(blocks.boxes.tolist(), blocks.sums, strict=True)
         if sums[0] >= LEAST_CELLS
     )
     return SlideFamiliarity(slide, verdicts, windows)

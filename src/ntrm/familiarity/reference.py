@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import sha256_of, whole_file, write_json
+from ntrm.models.folders import REFERENCE
+from ntrm.models.folders import REFERENCE_NUMBERS as NUMBERS
 from ntrm.version import __version__
 
 FORMAT = "ntrm-reference/1"
-REFERENCE, NUMBERS = "reference.json", "reference.safetensors"
 AGAIN = "make it again with ntrm calibrate, or delete both files of the reference"
 
 COLOURS, TEXTURES = 3, 6
@@ -52,6 +53,8 @@ class ReferenceNumbers:
     """(A, A)."""
     anatomy_most: Floats
     """(A,) 99 % quantile over training sections."""
+    smallest_mm2: Floats
+    """(1,) less tissue cannot be judged."""
     log_areas: Floats
     """(M,) logarithms of mm², rising."""
     quantiles: Floats

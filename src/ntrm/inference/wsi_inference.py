@@ -34,7 +34,7 @@ MOST_WAITING = 8
 FULL = 255
 """Confidence or probability of 1 in a byte."""
 
-CARRY, RELATIONS, PENDING = "carry/", "relations", "pending/"
+CARRY, RELATIONS, OBSERVED, PENDING = "carry/", "relations", "observed", "pending/"
 """Names of the arrays in a checkpoint."""
 
 
@@ -65,6 +65,19 @@ class Sums(Protocol):
 
     def restore(self, state: Tensor) -> None:
         """Continue from such a copy."""
+
+
+class Observer(Protocol):
+    """Looks at the windows as they are predicted (``sliding_window.Observe``), and keeps what it saw."""
+
+    def __call__(self, windows: Sequence[Window], pixels: Tensor, probabilities: Tensor) -> None:
+        """Take some windows in, in their order."""
+
+    def state(self) -> Tensor:
+        """What it has kept so far."""
+
+    def restore(self, state: Tensor) -> None:
+        """Continue from there."""
 
 
 class _Packed(NamedTuple):
@@ -118,11 +131,10 @@ class Writer:
             self._store.append(block.top, self._band)
             self._band = {}
 
-    def save(self, end: RowEnd, relations: Tensor | None) -> None:
+    def save(self, end: RowEnd, kept: Mapping[str, Tensor]) -> None:
         """To be called in the writing thread: write a checkpoint."""
         arrays = {f"{CARRY}{number}": block.cpu().numpy() for number, block in end.carry.blocks.items()}
-        if relations is not None:
-            arrays[RELATIONS] = relations.cpu().numpy()
+        arrays |= {name: values.cpu().numpy() for name, values in kept.items()}
         if self._sink is not None:
             if end.carry.top == self._store.height:
                 self._sink.finish()
@@ -173,15 +185,17 @@ def stream(
     stitching: Stitching,
     windows: Sequence[Window],
     sums: Sums | None = None,
+    observer: Observer | None = None,
     sink: BlockSink | None = None,
 ) -> Iterator[int]:
     """Predict what ``store`` does not have yet, and put it there; yields every row of the slide once it is predicted.
 
-    ``windows`` are some of ``stitching.windows``, in their order; where there is none, every map is 0. ``sums`` and
-    ``sink`` end as if everything had been predicted in one run.
+    ``windows`` are some of ``stitching.windows``, in their order; where there is none, every map is 0. ``sums``,
+    ``observer`` and ``sink`` end as if everything had been predicted in one run.
     """
     last = store.checkpoints.load(store.done)
-    begin = _restored(last, sums, sink)
+    keepers = {name: keeper for name, keeper in ((RELATIONS, sums), (OBSERVED, observer)) if keeper is not None}
+    begin = _restored(last, keepers, sink)
     done = 0 if begin is None else begin.carry.top
     yield from range(done)
     if done == grid.height:
@@ -198,6 +212,7 @@ def stream(
             windows=windows,
             coarse=COARSE in store.names,
             graphs=None if sums is None else sums.add_graphs,
+            observe=observer,
             begin=begin,
         )
         for event in events:
@@ -206,19 +221,19 @@ def stream(
                 if event.left + event.width == grid.width:
                     yield from range(event.top, event.top + event.height)
             elif store.checkpoints.due():
-                write(writer.save, event, None if sums is None else sums.state())
+                write(writer.save, event, {name: keeper.state() for name, keeper in keepers.items()})
         end = RowEnd(Carry(grid.height, {}), len(windows))
-        write(writer.save, end, None if sums is None else sums.state())
+        write(writer.save, end, {name: keeper.state() for name, keeper in keepers.items()})
 
 
-def _restored(last: Checkpoint | None, sums: Sums | None, sink: BlockSink | None) -> RowEnd | None:
-    """Where to continue, with ``sums`` and ``sink`` as they were then."""
+def _restored(last: Checkpoint | None, keepers: Mapping[str, Sums | Observer], sink: BlockSink | None) -> RowEnd | None:
+    """Where to continue, with ``keepers`` and ``sink`` as they were then."""
     if last is None:
         if sink is not None:
             sink.restore(None)
         return None
-    if sums is not None:
-        sums.restore(torch.from_numpy(last.arrays[RELATIONS]))
+    for name, keeper in keepers.items():
+        keeper.restore(torch.from_numpy(last.arrays[name]))
     if sink is not None:
         sink.restore(_with_prefix(last.arrays, PENDING))
     blocks = {int(number): torch.from_numpy(array) for number, array in _with_prefix(last.arrays, CARRY).items()}

@@ -17,6 +17,8 @@ from ntrm.version import __version__
 
 FORMAT = "ntrm-model/1"
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+REFERENCE, REFERENCE_NUMBERS = "reference.json", "reference.safetensors"
+"""What the training sections are like (``ntrm.familiarity``); a model works without."""
 
 BUNDLED = "bundled"
 """Name of the model that comes with the package: for trying the software, not for real slides."""
@@ -45,7 +47,8 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
     silent = not constants.HF_HUB_OFFLINE and _is_silent(endpoint, str(source))
     only: dict[str, Any] = {"local_files_only": True} if silent else {}
     try:
-        return Path(snapshot_download(str(source), revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD], **only))
+        wanted = [CONFIG, WEIGHTS, CARD, REFERENCE, REFERENCE_NUMBERS]
+        return Path(snapshot_download(str(source), revision=revision, allow_patterns=wanted, **only))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         if silent:
             raise RefusedError(

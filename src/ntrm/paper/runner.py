@@ -221,6 +221,7 @@ def run_job(document: dict[str, Any]) -> None:
         resume=True,
         name=document["name"],
         command=document["command"],
+        reference=False,  # the tables compare networks and judge no slide
         say=_say,
         **shared,
     )

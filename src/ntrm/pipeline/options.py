@@ -61,6 +61,8 @@ def run_of(subject: LoadedModel, predictor: Predictor, options: Options) -> Run:
     """All that decides the bytes of the results; batch and precision change how a network rounds."""
     config, known = subject.config, subject.as_dict()
     model = {key: known[key] for key in ("name", "arch", "version", "sha256", "mpp", "window", "temperature")}
+    # What a slide is compared with decides what is said about its cancers.
+    model["reference_sha256"] = None if subject.reference is None else subject.reference.sha256
     chosen = {
         **options.lasting,
         **options.stitching(config.window).as_dict(),

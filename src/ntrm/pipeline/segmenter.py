@@ -143,7 +143,8 @@ class Segmenter:
         subject.config.check_mpp()
         options = options or Options()
         predictor = Predictor(subject.network, device, batch=batch)
-        self._work = Work(out, predictor, options, run_of(subject, predictor, options), open_slide)
+        run = run_of(subject, predictor, options)
+        self._work = Work(out, predictor, options, run, subject.reference, open_slide)
 
     @property
     def out(self) -> Path:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
 from ntrm.export.ome_zarr import ProbabilityZarr
+from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks, judge_slide
+from ntrm.familiarity.reference import Reference
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
+from ntrm.pipeline.measurements import PieceFindings
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import TOGETHER, SlideOutput, SlidePrediction, background_worker, write_outputs
+from ntrm.pipeline.outputs import TOGETHER, Judge, SlideOutput, SlidePrediction, background_worker, write_outputs
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
+from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Plan, Row, SlideState, Tables, alone, finished, forget_failure, remember
 from ntrm.wsi.grid import SlideGrid, check_cost
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.readers.reader import SlideReader
 
 Rest = Callable[[], tuple[str, Row]]
@@ -38,6 +44,8 @@ class Work:
     predictor: Predictor = field(repr=False)
     options: Options
     run: Run
+    reference: Reference | None = field(default=None, repr=False)
+    """What the model's training sections are like; None where it does not say."""
     open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
 
     @property
@@ -120,6 +128,7 @@ def _predict(
         schema, trained = config.schema, work.predictor.trains_edge_weights
         means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
         windows = overview.windows(grid, options, config.window)
+        observer = None if work.reference is None else BlockRecorder(work.reference, schema, work.predictor.device)
         probabilities = None
         if options.probabilities:
             path = store.folder / PROBABILITIES_ZARR
@@ -131,6 +140,7 @@ def _predict(
             stitching=options.stitching(config.window),
             windows=windows,
             sums=means,
+            observer=observer,
             sink=probabilities,
         )
         for _ in progress.track(rows, grid.height, slide_id):
@@ -138,8 +148,23 @@ def _predict(
     grid.forget()
     prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result(windows))
     output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.run, options)
+    if work.reference is not None and observer is not None:
+        blocks = SlideBlocks.of(windows, observer.state(), config.window)
+        output = replace(output, judge=_judge(blocks, work.reference, output))
     smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
     return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
+
+
+def _judge(blocks: SlideBlocks, reference: Reference, output: SlideOutput) -> Judge:
+    """Compares the slide with the model's training sections once its pieces are measured."""
+
+    def judge(
+        _: SlidePrediction, pieces_map: PieceMap, __: Regions, pieces: Sequence[PieceFindings]
+    ) -> SlideFamiliarity:
+        graphs = {each.piece.number: each.graph for each in pieces}
+        return judge_slide(blocks, pieces_map, graphs, reference, output.schema, output.grid.resolution)
+
+    return judge
 
 
 def _tidied(prediction: SlidePrediction, store: BandStore, smallest: float) -> SlidePrediction:

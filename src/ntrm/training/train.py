@@ -17,12 +17,16 @@ from typing import Any
 import torch
 
 from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
+from ntrm.familiarity.build import build_reference
+from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
+from ntrm.models.folders import WEIGHTS
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.training.batches import StepPlan, TileStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
@@ -60,6 +64,7 @@ def train(
     name: str = "",
     command: Sequence[str] = (),
     pictures: bool = True,
+    reference: bool = True,
     progress: Progress = SILENT,
     say: Say = _silent,
 ) -> RunResult:
@@ -86,6 +91,7 @@ def train(
         name: of the model; by default the architecture's.
         command: for the provenance.
         pictures: whether to draw curves and examples.
+        reference: whether to leave a reference of the training sections with the model, by which slides are judged.
         progress: shows the steps.
         say: called with each validation score and note, a line each.
 
@@ -139,7 +145,9 @@ def train(
         request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
         _check_known(network, launch)
         with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-            return _Session(run, joined, pictures, progress, say).train(network, init_report, training, validation)
+            known = data_splits if reference else None
+            session = _Session(run, joined, pictures, known, progress, say)
+            return session.train(network, init_report, training, validation)
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,8 @@ class _Session:
     run: Run
     launch: Launch
     pictures: bool
+    known: DatasetSplits | None
+    """What the reference is made from; None for a model without."""
     progress: Progress
     say: Say
 
@@ -227,6 +237,8 @@ class _Session:
             if self.pictures:
                 network.to(self.launch.device)
                 recorder.draw(training)
+            if self.known is not None:
+                self._leave_reference(network, self.known)
         return run.end(
             steps=training.steps_done,
             epochs=training.epochs,
@@ -234,6 +246,17 @@ class _Session:
             seconds=recorder.seconds,
             write=self.launch.leads,
         )
+
+    def _leave_reference(self, network: SegmentationModel, splits: DatasetSplits) -> None:
+        """Few sections make a model, but no reference; the model then says of no slide that it is unlike them."""
+        predictor = Predictor(network, str(self.launch.device))
+        try:
+            made = build_reference(predictor, splits, seed=self.run.seed, progress=self.progress)
+        except RefusedError as error:
+            self.say(f"no reference of the training sections: {error.what} ({error.got}; {error.expected})")
+            return
+        folder = self.run.out / MODEL
+        made.write(folder, sha256_of(folder / WEIGHTS))
 
 
 def _split(splits: DatasetSplits, split: str) -> Dataset:

@@ -1,24 +1,27 @@
 """Measure how far the phantom resembles the real masks, over many sections; prints the table of docs/phantom.md.
 
-python bench/phantom_calibration.py [sections] [processes]
+python bench/phantom_calibration.py --sections 200 --first 0 --phantom-version 1 --jobs 2
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from bench.phantom_realism import REAL_SHARE, Calibration, calibrate, tissue_share
 
 from ntrm.core.labels import Mask
-from ntrm.phantom.layout import layout
+from ntrm.phantom.anatomy.section_plan import draw_plan
+from ntrm.phantom.layout import paint_mask
+from ntrm.phantom.versions import DEFAULT_VERSION
 
 
-def draw(seed: int) -> tuple[Mask, float]:
+def draw(seed: int, mpp: float, version: str) -> tuple[Mask, float]:
     start = time.process_time()
-    return layout(seed).mask, time.process_time() - start
+    return paint_mask(draw_plan(seed, version=version), mpp), time.process_time() - start
 
 
 def table(result: Calibration) -> str:
@@ -31,20 +34,28 @@ def table(result: Calibration) -> str:
     return "\n".join(rows)
 
 
-def main(sections: int = 200, processes: int = 2) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sections", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first section")
+    parser.add_argument("--phantom-version", default=DEFAULT_VERSION)
+    parser.add_argument("--mpp", type=float, default=6.7)
+    parser.add_argument("--jobs", type=int, default=2)
+    chosen = parser.parse_args()
     seconds: list[float] = []
 
     def masks(pool: ProcessPoolExecutor) -> Iterator[Mask]:
-        for mask, took in pool.map(draw, range(sections)):
+        seeds = range(chosen.first, chosen.first + chosen.sections)
+        for mask, took in pool.map(partial(draw, mpp=chosen.mpp, version=chosen.phantom_version), seeds):
             seconds.append(took)
             yield mask
 
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(chosen.jobs) as pool:
         result = calibrate(masks(pool))
     print(table(result))
     print(f"\nboundary correlation {result.correlation:.4f}; worst factor {result.worst_factor:.2f}")
-    print(f"{sections} sections, {sum(seconds) / sections:.2f} s of processor time each")
+    print(f"{chosen.sections} sections, {sum(seconds) / chosen.sections:.2f} s of processor time each")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

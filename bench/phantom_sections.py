@@ -28,7 +28,8 @@ from ntrm.core.mpp import level_resolution
 from ntrm.data.tiles import GLASS, cut, tile_windows
 from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
-from ntrm.phantom.anatomy.section_plan import Lesions, draw_plan
+from ntrm.phantom.anatomy.section_plan import draw_plan
+from ntrm.phantom.anatomy.tumours import Lesions
 from ntrm.phantom.generate import PlannedSection, plan_sections
 from ntrm.phantom.layout import lay_slide, paint_mask
 from ntrm.phantom.noise import derive

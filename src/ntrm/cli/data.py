@@ -33,6 +33,12 @@ def phantom(
         typer.Option("--ambiguity", min=0, max=1, help="0: every tissue looks its own; 1: look-alikes look alike."),
     ] = 0.5,
     pieces: Annotated[int, typer.Option("--pieces", min=1, help="Sections on one slide-sized image.")] = 1,
+    normal: Annotated[
+        float, typer.Option("--normal", min=0, max=1, metavar="SHARE", help="Share of the sections without a cancer.")
+    ] = 0.0,
+    version: Annotated[
+        str, typer.Option("--phantom-version", metavar="VERSION", help="1, or 2 with more of what real skin has.")
+    ] = "1",
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
@@ -46,11 +52,12 @@ def phantom(
     from ntrm.core.mpp import parse_levels
     from ntrm.phantom.generate import PhantomOptions, write_phantom
 
-    wanted = PhantomOptions(sections, seed, parse_levels(resolutions), ambiguity, pieces)
+    wanted = PhantomOptions(sections, seed, parse_levels(resolutions), ambiguity, pieces, normal, version)
     report = write_phantom(out, wanted, jobs=jobs, progress=console.progress)
 
     def show(to: RichConsole) -> None:
-        counts = ", ".join(f"{number} {cancer}" for cancer, number in report.cancers.items() if number)
+        kinds = report.cancers | {"normal": report.normal}
+        counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         kept = f" ({report.kept} were there already)" if report.kept else ""
         to.print(
             f"{count(report.drawn, 'section')} drawn{kept}: {counts}; {', '.join(wanted.levels)} in {out}",

@@ -24,10 +24,12 @@ from ntrm.data.dataset import Case, Dataset
 from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.data.layouts import SKIN_SECTIONS
 from ntrm.data.split import make_split
+from ntrm.phantom.anatomy.specimen import NORMAL
 from ntrm.phantom.layout import Slide, lay_slide
 from ntrm.phantom.noise import derive, generator
 from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain
+from ntrm.phantom.versions import DEFAULT_VERSION, version_of
 from ntrm.version import __version__
 
 SECTIONS_PER_PATIENT = (0.65, 0.25, 0.10)
@@ -38,6 +40,9 @@ LABORATORIES = 5
 
 PATIENTS_FOR_A_SPLIT = 3
 """Fewer patients cannot be in three splits, so the column stays empty."""
+
+NAMES = {NORMAL: "NORMAL"}
+"""What sections are called, where it is not their cancer."""
 
 OPTIONS_FILE = "phantom.json"
 TRUTH_FILE = "truth.json"
@@ -62,15 +67,18 @@ class PlannedSection:
         return Stain.draw(derive(dataset_seed, "patient", self.patient), laboratory)
 
 
-def plan_sections(count: int, seed: int) -> tuple[PlannedSection, ...]:
+def plan_sections(count: int, seed: int, normal: float = 0.0) -> tuple[PlannedSection, ...]:
     """Sections of a dataset, in the cancer ratio of the real one, with one to three per patient.
 
-    >>> [section.name for section in plan_sections(5, seed=1)]
-    ['BCC_1', 'BCC_2', 'IEC_1', 'IEC_2', 'SCC_1']
+    ``normal`` is the share of sections without a cancer.
+
+    >>> [section.name for section in plan_sections(5, seed=1, normal=0.4)]
+    ['BCC_1', 'BCC_2', 'IEC_1', 'NORMAL_1', 'NORMAL_2']
     """
     if count < 1:
         raise UsageError("a dataset needs sections", got=count, expected="--sections 1 or more")
-    quotas = sorted(cancer_quotas(count).items())
+    without = round(normal * count)
+    quotas = [*sorted(cancer_quotas(count - without).items()), (NORMAL, without)]
     planned = [section for cancer, quota in quotas for section in _plan(cancer, quota, seed)]
     if len({section.patient for section in planned}) < PATIENTS_FOR_A_SPLIT:
         return tuple(planned)
@@ -96,14 +104,14 @@ def cancer_quotas(count: int) -> dict[str, int]:
 
 def _plan(cancer: str, count: int, seed: int) -> list[PlannedSection]:
     """Sections of one cancer, patient by patient."""
-    random = generator(seed, "patients", cancer)
+    random, kind = generator(seed, "patients", cancer), NAMES.get(cancer, cancer)
     planned: list[PlannedSection] = []
     patients = 0
     while len(planned) < count:
         patients += 1
-        patient, laboratory = f"patient-{cancer}-{patients}", int(random.integers(LABORATORIES))
+        patient, laboratory = f"patient-{kind}-{patients}", int(random.integers(LABORATORIES))
         sections = 1 + int(random.choice(len(SECTIONS_PER_PATIENT), p=SECTIONS_PER_PATIENT))
-        names = [f"{cancer}_{number}" for number in range(len(planned) + 1, min(len(planned) + sections, count) + 1)]
+        names = [f"{kind}_{number}" for number in range(len(planned) + 1, min(len(planned) + sections, count) + 1)]
         planned += [PlannedSection(name, patient, laboratory, cancer, derive(seed, "section", name)) for name in names]
     return planned
 
@@ -117,13 +125,20 @@ class PhantomOptions:
     levels: tuple[str, ...] = ("10x",)
     ambiguity: float = 0.5
     pieces: int = 1
+    normal: float = 0.0
+    """Share of the sections without a cancer."""
+    version: str = DEFAULT_VERSION
+    """Of the phantom (``versions.VERSIONS``)."""
 
     def __post_init__(self) -> None:
+        version_of(self.version)
         unknown = [level for level in self.levels if level not in LEVELS]
         if unknown or not self.levels:
             raise UsageError("unknown resolution", got=", ".join(unknown) or "none", expected=", ".join(LEVELS))
         if not 0.0 <= self.ambiguity <= 1.0:
             raise UsageError("ambiguity out of range", got=self.ambiguity, expected="a number from 0 to 1")
+        if not 0.0 <= self.normal <= 1.0:
+            raise UsageError("share of normal sections out of range", got=self.normal, expected="a number from 0 to 1")
         if self.sections < 1 or self.pieces < 1:
             got = f"{self.sections} sections of {self.pieces} pieces"
             raise UsageError("nothing to draw", got=got, expected="at least 1 of each")
@@ -131,6 +146,10 @@ class PhantomOptions:
     def as_dict(self) -> dict[str, Any]:
         """For ``phantom.json``."""
         return {"ntrm": __version__, **asdict(self), "levels": list(self.levels)}
+
+
+EARLIER_OPTIONS = {"normal": 0.0, "version": "1"}
+"""What folders are that were written before these could be chosen."""
 
 
 @dataclass(frozen=True)
@@ -142,17 +161,19 @@ class PhantomReport:
     drawn: int
     kept: int
     cancers: dict[str, int]
+    normal: int = 0
+    """Sections without a cancer."""
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        counts = {"drawn": self.drawn, "kept": self.kept, "cancers": self.cancers}
+        counts = {"drawn": self.drawn, "kept": self.kept, "cancers": self.cancers, "normal_sections": self.normal}
         return {"out": str(self.out), **self.options.as_dict(), **counts}
 
 
 def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress: Progress = SILENT) -> PhantomReport:
     """Draw the dataset, or what is missing of it, into ``out``."""
     _claim(out, options)
-    plan = plan_sections(options.sections, options.seed)
+    plan = plan_sections(options.sections, options.seed, options.normal)
     finished = _read_truth(out)
     tasks = [(out, options, section) for section in plan if not _is_done(out, section, options, finished)]
     for _ in progress.track(parallel_map(_draw, tasks, jobs), len(tasks), "drawing sections"):
@@ -160,7 +181,7 @@ def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress
     _finish(out, plan, options)
     count = Counter(section.cancer for section in plan)
     cancers = {cancer: count[cancer] for cancer in CANCERS}
-    return PhantomReport(out, options, drawn=len(tasks), kept=len(plan) - len(tasks), cancers=cancers)
+    return PhantomReport(out, options, len(tasks), len(plan) - len(tasks), cancers, normal=count[NORMAL])
 
 
 def _claim(out: Path, options: PhantomOptions) -> None:
@@ -168,7 +189,7 @@ def _claim(out: Path, options: PhantomOptions) -> None:
     check_folder(out)
     path = out / OPTIONS_FILE
     if path.exists():
-        before = _read_object(path)
+        before = EARLIER_OPTIONS | _read_object(path)
         if before != options.as_dict():
             raise RefusedError(
                 "the folder was begun with other options",
@@ -217,8 +238,16 @@ def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> None:
     stain = section.stain(options.seed)
     for level in options.levels:
         resolution = level_resolution(level)
-        slide = lay_slide(section.seed, resolution.x, section.cancer, options.pieces)
-        image = render(slide.mask, resolution.x, section.seed, ambiguity=options.ambiguity, stain=stain)
+        slide = lay_slide(section.seed, resolution.x, section.cancer, options.pieces, options.version)
+
+        image = render(
+            slide.fine,
+            resolution.x,
+            section.seed,
+            ambiguity=options.ambiguity,
+            stain=stain,
+            version=options.version,
+        )
         image_path, mask_path = _paths(out, level, section)
         write_image(image_path, image, resolution)
         write_rgb_mask(mask_path, slide.mask, SKIN)

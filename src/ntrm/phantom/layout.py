@@ -19,6 +19,8 @@ from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.anatomy.tumours import paint_nests, stroma
 from ntrm.phantom.noise import Field, derive, generator
+from ntrm.phantom.tissues import labels_of
+from ntrm.phantom.versions import DEFAULT_VERSION
 
 GRID_UM = 6.7
 """Ground truth is measured on this grid at every resolution, and sections lie on it: it is a whole number of pixels at
@@ -71,6 +73,9 @@ class Section:
     cancer: str
     biopsy: str
     truth: SectionTruth
+    fine: Mask
+    """What ``render`` draws: the labels, with codes for tissues that are finer than these (``tissues.py``)."""
+    version: str = DEFAULT_VERSION
 
 
 @dataclass(frozen=True)
@@ -83,28 +88,35 @@ class CutParameters:
     """Fat tears rather than cuts: its edge is more ragged by this factor."""
 
 
-def layout(seed: int, mpp: float = GRID_UM, cancer: str | None = None) -> Section:
+def layout(seed: int, mpp: float = GRID_UM, cancer: str | None = None, version: str = DEFAULT_VERSION) -> Section:
     """Draw the section of ``seed`` at ``mpp`` µm per pixel.
 
-    The same seed is the same section at every resolution. ``cancer`` is BCC, SCC or IEC; None draws it in the
-    ratio of the real dataset.
+    The same seed is the same section at every resolution. ``cancer`` is BCC, SCC, IEC or "none", which is normal skin;
+    None draws one of the three in the ratio of the real dataset. ``version`` is one of ``versions.VERSIONS``.
     """
     low, high = MPP_RANGE
     if not low <= mpp <= high:
         raise UsageError("resolution out of range", got=f"{mpp} µm/px", expected=f"{low} to {high} µm/px")
-    plan = draw_plan(seed, cancer)
-    painted = _paint_section(plan)
-    mask = painted.mask if mpp == GRID_UM else paint_mask(plan, mpp)
-    return Section(mask, mpp, seed, plan.cancer, plan.specimen.biopsy.name, measure(painted))
+    plan = draw_plan(seed, cancer, version)
+    painted, fine = _paint_section(plan)
+    if mpp != GRID_UM:
+        fine = paint_fine(plan, mpp)
+    mask = labels_of(fine)
+    return Section(mask, mpp, seed, plan.cancer, plan.specimen.biopsy.name, measure(painted), fine, version)
 
 
 def paint_mask(plan: Plan, mpp: float) -> Mask:
     """The mask of a section as planned, at ``mpp`` µm per pixel."""
+    return labels_of(paint_fine(plan, mpp))
+
+
+def paint_fine(plan: Plan, mpp: float) -> Mask:
+    """The same with codes for tissues that are finer than the labels."""
     grid = _grid(plan, mpp)
-    mask = np.full(grid.shape, BKG, dtype=np.uint8)
+    fine = np.full(grid.shape, BKG, dtype=np.uint8)
     for at, strip in grid.strips(plan.outline):
-        mask[at] = _paint(plan, strip)[0].mask
-    return mask
+        fine[at] = _paint(plan, strip)[0].fine
+    return fine
 
 
 def _grid(plan: Plan, mpp: float) -> Grid:
@@ -115,12 +127,16 @@ def _grid(plan: Plan, mpp: float) -> Grid:
 
 def _paint(plan: Plan, grid: Grid) -> tuple[Skin, BoolMask]:
     """Paint a strip from the deep to the superficial; also returns where no cut took the tissue away."""
-    lesions, strata = plan.lesions, plan.lesions.strata
+    lesions, strata, variety = plan.lesions, plan.lesions.strata, plan.variety
     skin = Skin(grid, plan.specimen.frame, plan.specimen.axis, strata.lift)
     paint_dermis(skin, strata, Fat())
-    for structure in (stroma(lesions.clusters), *plan.adnexa):
+    if variety is not None:
+        variety.dermis.paint(skin, strata)
+    for structure in (stroma(lesions.clusters), *(variety.structures if variety else ()), *plan.adnexa):
         structure.paint(skin)
     air = paint_surface(skin, strata)
+    if variety is not None:
+        variety.surface.paint(skin)
     paint_nests(skin, lesions.clusters)
     for structure in lesions.structures:
         structure.paint(skin)
@@ -154,16 +170,17 @@ class PaintedSection:
     has_margin: bool
 
 
-def _paint_section(plan: Plan) -> PaintedSection:
+def _paint_section(plan: Plan) -> tuple[PaintedSection, Mask]:
+    """The section on that grid, and its fine mask."""
     grid = _grid(plan, GRID_UM)
-    mask = np.full(grid.shape, BKG, dtype=np.uint8)
+    fine = np.full(grid.shape, BKG, dtype=np.uint8)
     depth = np.full(grid.shape, FAR_UM, dtype=np.float32)
     uncut = np.zeros(grid.shape, dtype=bool)
     for at, strip in grid.strips(plan.outline):
         skin, uncut[at] = _paint(plan, strip)
-        mask[at], depth[at] = skin.mask, skin.v
-    specimen = plan.specimen
-    return PaintedSection(mask, GRID_UM, depth, uncut, specimen.has_surface, has_margin=not specimen.fragmented)
+        fine[at], depth[at] = skin.fine, skin.v
+    specimen, has_margin = plan.specimen, not plan.specimen.fragmented
+    return PaintedSection(labels_of(fine), GRID_UM, depth, uncut, specimen.has_surface, has_margin), fine
 
 
 def measure(section: PaintedSection) -> SectionTruth:
@@ -171,8 +188,9 @@ def measure(section: PaintedSection) -> SectionTruth:
     invasive = (section.mask == BCC) | (section.mask == SCC)
     tumour = invasive | (section.mask == IEC)
     no_surface = "" if section.has_surface else NO_SURFACE
-    no_clearance = no_surface or ("" if section.has_margin else NO_MARGIN) or ("" if tumour.any() else NO_TUMOUR)
-    no_depth = no_surface or ("" if invasive.any() else IN_SITU_ONLY)
+    no_tumour = "" if tumour.any() else NO_TUMOUR
+    no_clearance = no_tumour or no_surface or ("" if section.has_margin else NO_MARGIN)
+    no_depth = no_tumour or no_surface or ("" if invasive.any() else IN_SITU_ONLY)
     surface = section.uncut & (section.depth <= 0) & (section.depth > -2.0 * section.mpp)
     return SectionTruth(
         cancers=tuple(name for name in CANCERS if (section.mask == SKIN.index(name)).any()),
@@ -237,26 +255,28 @@ class Slide:
 
     mask: Mask
     pieces: tuple[Piece, ...]
+    fine: Mask
+    """What ``render`` draws: the labels, with codes for finer tissues."""
 
 
-def lay_slide(seed: int, mpp: float, cancer: str, pieces: int = 1) -> Slide:
+def lay_slide(seed: int, mpp: float, cancer: str, pieces: int = 1, version: str = DEFAULT_VERSION) -> Slide:
     """Draw ``pieces`` sections of one block next to and below each other, as a microtome leaves them on the glass.
 
     One piece is the section as ``layout`` draws it, on the common grid.
     """
-    sections = [layout(derive(seed, "piece", k) if k else seed, mpp, cancer) for k in range(pieces)]
+    sections = [layout(derive(seed, "piece", k) if k else seed, mpp, cancer, version) for k in range(pieces)]
     pixels, cells = GRID_UM / mpp, mpp / GRID_UM
     # The tolerance keeps rounding noise from adding a grid cell at one resolution only.
     sizes = [tuple(math.ceil(side * cells - 0.5) for side in section.mask.shape) for section in sections]
     corners, (height, width) = ([(0, 0)], sizes[0]) if pieces == 1 else _shelves(sizes, seed)
-    mask: Mask = np.full((round(height * pixels), round(width * pixels)), BKG, dtype=np.uint8)
+    fine: Mask = np.full((round(height * pixels), round(width * pixels)), BKG, dtype=np.uint8)
     laid = []
     for number, (section, size, corner) in enumerate(zip(sections, sizes, corners, strict=True), start=1):
         top, left = (round(side * pixels) for side in corner)
-        mask[top : top + section.mask.shape[0], left : left + section.mask.shape[1]] = section.mask
+        fine[top : top + section.mask.shape[0], left : left + section.mask.shape[1]] = section.fine
         top_um, left_um, height_um, width_um = (side * GRID_UM for side in (*corner, *size))
         laid.append(Piece(number, top_um, left_um, height_um, width_um, section.biopsy, section.truth))
-    return Slide(mask, tuple(laid))
+    return Slide(labels_of(fine), tuple(laid), fine)
 
 
 def _shelves(sizes: list[tuple[int, ...]], seed: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:

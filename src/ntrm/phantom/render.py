@@ -17,10 +17,14 @@ from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.noise import Field, derive, generator
 from ntrm.phantom.stain import Ink, Stain
+from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
+from ntrm.phantom.texture.pigment import melanin_density, through_melanin
 from ntrm.phantom.texture.scene import Positions, Scene, Window, block_mean
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
-from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, members
+from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, IN_PASSAGE
+from ntrm.phantom.tissues import CODES, codes_of, labels_of
+from ntrm.phantom.versions import DEFAULT_VERSION, version_of
 
 _BENT_UM = 2.5
 """Borders and cell walls are bent by this much: they would show the mask's pixels or straight polygons otherwise."""
@@ -41,7 +45,6 @@ _BLUR_SEEN_PX = 0.2
 _LIMITS = {"uneven_light": 0.5, "blur_um": 50.0, "sensor_noise": 64.0, "ink": 1.0}
 
 _RET, _PAP, _INF = (SKIN.index(name) for name in CONNECTIVE)
-_CONNECTIVE = members(*CONNECTIVE)
 _TISSUE = EMPTY == 0
 
 
@@ -97,12 +100,14 @@ def render(
     ambiguity: float = 0.5,
     stain: Stain | None = None,
     artefacts: Artefacts | None = None,
+    version: str = DEFAULT_VERSION,
 ) -> NDArray[np.uint8]:
     """Stain a mask of skin tissues, synthetic or real: an RGB picture (H, W, 3).
 
-    ``mpp`` are the mask's µm per pixel. ``ambiguity`` runs from 0, every tissue with its own texture, to 1, where
-    look-alike tissues (``LOOK_ALIKE``) cannot be told apart but by their surroundings. Stain and artefacts are drawn
-    from the seed unless given. Ignored pixels are drawn as glass.
+    ``mpp`` are the mask's µm per pixel. A fine mask (``Section.fine``) shows finer tissues from version 2 on.
+    ``ambiguity`` runs from 0, every tissue with its own texture, to 1, where look-alike tissues (``LOOK_ALIKE``)
+    cannot be told apart but by their surroundings. Stain and artefacts are drawn from the seed unless given. Ignored
+    pixels are drawn as glass.
 
     >>> mask = np.full((32, 32), SKIN.index("RET"), dtype=np.uint8)
     >>> render(mask, 6.7, seed=1).shape
@@ -111,7 +116,10 @@ def render(
     _check(mask, mpp, seed, ambiguity)
     stain = Stain.draw(derive(seed, "patient"), derive(seed, "laboratory")) if stain is None else stain
     artefacts = Artefacts.draw(derive(seed, "scan")) if artefacts is None else artefacts
-    scene = Scene.prepare(mask, mpp, seed, ambiguity)
+    looks = version_of(version).looks
+    look = None if looks is None else Look.draw(seed, looks)
+    mask = labels_of(mask) if look is None else mask
+    scene = Scene.prepare(mask, mpp, seed, ambiguity, look)
     ink = Ink.on(mask, mpp, seed, artefacts.ink) if artefacts.ink else None
     picture = np.empty((*mask.shape, 3), dtype=np.float32)
     picture[:] = stain.illumination
@@ -148,7 +156,10 @@ def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: sl
     factor = _oversampling(scene.mpp)
     shape = ((rows.stop - rows.start) * factor, (columns.stop - columns.start) * factor)
     window = Window((rows.start * scene.mpp, columns.start * scene.mpp), shape, scene.mpp / factor)
-    light = stain.transmit(*paint(scene, window))
+    haematoxylin, eosin, melanin = paint(scene, window)
+    light = stain.transmit(haematoxylin, eosin)
+    if melanin is not None:
+        light *= through_melanin(melanin)
     inked = ink.transmission(window) if ink else None
     return block_mean(light if inked is None else light * inked, factor)
 
@@ -167,7 +178,8 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
             hint="decode RGB masks with LabelSchema.decode first",
         )
     values = np.flatnonzero(np.bincount(mask.ravel(), minlength=IGNORE + 1))
-    strange = [int(value) for value in values if len(SKIN) <= value < IGNORE]
+    known = {*range(len(SKIN)), *CODES.values(), IGNORE}
+    strange = [int(value) for value in values if value not in known]
     if strange:
         raise DataError(
             "the mask holds values that are no skin tissue",
@@ -177,8 +189,8 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
         )
 
 
-def paint(scene: Scene, window: Window) -> tuple[Field, Field]:
-    """Concentrations of haematoxylin and eosin over the window: every layer weighed by the texture table."""
+def paint(scene: Scene, window: Window) -> tuple[Field, Field, Field | None]:
+    """Haematoxylin, eosin and, if there is any, melanin over the window: every layer weighed by the texture table."""
     pixels = _pixels(scene, window)
     eosin, haematoxylin = pixels.amount("eosin"), pixels.amount("haematoxylin")
     mottle, grain = pixels.amount("mottle"), pixels.amount("grain") * pixels.noises.grain
@@ -186,14 +198,16 @@ def paint(scene: Scene, window: Window) -> tuple[Field, Field]:
     haematoxylin *= np.maximum(1.0 + 1.5 * mottle * scene.slow.haematoxylin.over(window) + grain, 0.0)
     _part_nests(pixels, haematoxylin)
     _open_clefts(pixels, haematoxylin, eosin)
+    _darken_rims(pixels, haematoxylin)
     _hollow_out(pixels, haematoxylin, eosin)
+    _open_weave(pixels, haematoxylin, eosin)
     chromatin = splat(nuclei_near(scene, window), window)
     if window.mpp <= _SPECKLE_SEEN_UM:
         speckle = scene.noise("speckle", window, _SPECKLE_UM)
         eosin *= 1.0 + 0.10 * speckle
         chromatin *= 1.0 + 0.18 * speckle
     haematoxylin += chromatin
-    return haematoxylin, eosin
+    return haematoxylin, eosin, _melanin(pixels)
 
 
 @dataclass(frozen=True)
@@ -211,6 +225,8 @@ class _Pixels:
     inflamed: Field
     noises: Noises
     present: tuple[int, ...]
+    passing: tuple[tuple[int, Field], ...]
+    """Elastosis, oedema and scars: their rows in the table and their fractions."""
 
     def amount(self, parameter: str) -> Field:
         """A parameter per pixel, passing smoothly between the connective tissues."""
@@ -219,6 +235,8 @@ class _Pixels:
         for fraction, other in ((self.papillary, _PAP), (self.inflamed, _INF)):
             if column[other] != column[_RET]:
                 out += fraction * (column[other] - column[_RET])
+        for row, fraction in self.passing:
+            out += fraction * (column[row] - out)
         return out
 
     def has(self, parameter: str) -> bool:
@@ -232,10 +250,11 @@ def _pixels(scene: Scene, window: Window) -> _Pixels:
     y_um = window.y_um[:, None].astype(np.float32) + np.float32(_BENT_UM) * wobble
     x_um = window.x_um[None, :].astype(np.float32) + np.float32(_BENT_UM) * grain
     tissue = scene.tissue_at(y_um, x_um, scene.geometry.fatty.over(window))
-    connective = _CONNECTIVE[tissue]
+    connective = IN_PASSAGE[tissue]
+    passing = {codes_of(name)[0]: fraction for name, fraction in scene.geometry.passing.items()}
     present = np.flatnonzero(np.bincount(tissue.ravel()))
     if connective.any():
-        present = np.union1d(present, (_RET, _PAP, _INF))
+        present = np.union1d(present, (_RET, _PAP, _INF, *passing))
     return _Pixels(
         scene=scene,
         window=window,
@@ -246,6 +265,7 @@ def _pixels(scene: Scene, window: Window) -> _Pixels:
         inflamed=scene.geometry.inflamed.over(window) * connective,
         noises=Noises(scene.slow.bend.over(window), grain, wobble),
         present=tuple(present.tolist()),
+        passing=tuple((row, fraction.over(window) * connective) for row, fraction in passing.items()),
     )
 
 
@@ -286,6 +306,35 @@ def _hollow_out(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
             kept = dye(Spots(scene.seed, pixels.y_um[stained], pixels.x_um[stained], *slow), window.mpp)
             eosin[stained] *= kept
             haematoxylin[stained] *= kept
+
+
+def _darken_rims(pixels: _Pixels, haematoxylin: Field) -> None:
+    """Basal cells are darker than those above or within."""
+    if pixels.has("rim"):
+        near = pixels.scene.geometry.dermis_near.over(pixels.window)
+        haematoxylin *= 1.0 + pixels.amount("rim") * np.clip(3.0 * near, 0.0, 1.0)
+
+
+def _open_weave(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
+    """Keratin as strands, drawn only where it is woven."""
+    scene, window = pixels.scene, pixels.window
+    if scene.look is None or scene.geometry.in_keratin_um is None or not pixels.has("weave"):
+        return
+    at = np.nonzero(scene.table["weave"][pixels.tissue])
+    noises = Noises(*(noise[at] for noise in (pixels.noises.bend, pixels.noises.grain, pixels.noises.wobble)))
+    kept = scene.look.weave.presence(-scene.geometry.in_keratin_um.over(window)[at], noises, window.mpp)
+    eosin[at] *= kept
+    haematoxylin[at] *= kept
+
+
+def _melanin(pixels: _Pixels) -> Field | None:
+    """Pigment along the basal layer and in macrophages below it."""
+    if not pixels.has("melanin") and not pixels.has("melanophages"):
+        return None
+    scene, window = pixels.scene, pixels.window
+    basal = pixels.amount("melanin") * np.clip(3.0 * scene.geometry.dermis_near.over(window), 0.0, 1.0)
+    patch = scene.slow.patch.over(window)
+    return melanin_density(scene.seed, basal, pixels.amount("melanophages"), patch, pixels.y_um, pixels.x_um)
 
 
 def expose(picture: Field, mpp: float, seed: int, artefacts: Artefacts) -> NDArray[np.uint8]:

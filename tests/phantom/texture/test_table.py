@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.phantom.texture.table import EMPTY, LOOK_ALIKE, PARAMETERS, TEXTURES, members, texture_table
+from ntrm.phantom.tissues import CODES
 
 
 def test_every_tissue_has_a_texture_of_its_own():
@@ -35,5 +36,5 @@ def test_full_ambiguity_is_exact():
 def test_what_is_no_tissue_reads_as_glass():
     assert texture_table(0.5)["eosin"][IGNORE] == 0
     assert EMPTY[IGNORE] == EMPTY[SKIN.index("BKG")] == 1
-    assert EMPTY.sum() == IGNORE + 1 - (len(SKIN) - 1)
+    assert EMPTY.sum() == IGNORE + 1 - (len(SKIN) - 1) - len(CODES)
     assert members("BCC").sum() == 1

@@ -1,7 +1,8 @@
-"""Hair follicles with their sebaceous glands, and the coils of sweat glands."""
+"""Hair follicles with their sebaceous glands and muscles, and the coils and ducts of sweat glands."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,41 @@ WHOLE = (1.0, 0.85, 0.7, 0.75, 1.15)
 FRAGMENT = (0.3, 0.9, 1.2, 1.0, 0.3)
 
 
+@dataclass(frozen=True)
+class AdnexaDetails:
+    """What version 2 draws of the same adnexa, and beside them; lengths in µm."""
+
+    lobules: tuple[int, int] = (2, 5)
+    """Lobules of a sebaceous gland."""
+    duct_fraction: float = 0.8
+    """Fraction of sweat glands whose duct is in the section, in pieces."""
+    duct_pieces: tuple[int, int] = (1, 3)
+    duct_radius: Span = (10.0, 17.0)
+    muscle_fraction: float = 0.5
+    """Fraction of follicles whose muscle is in the section."""
+    muscle_radius: Span = (16.0, 42.0)
+    muscle_slant_deg: Span = (35.0, 60.0)
+    muscle_top: Span = (110.0, 220.0)
+    """Depth at which the muscle ends, below the papillary dermis or in it."""
+    cross_cut_per_mm: float = 0.12
+    """Follicles that the section cuts across, with keratin in the middle."""
+    cross_cut_radius: Span = (40.0, 95.0)
+    cross_cut_depth: Span = (150.0, 1100.0)
+    canal: Span = (0.15, 0.45)
+    """Radius of that keratin over the follicle's."""
+
+
+@dataclass(frozen=True)
+class Adnexa:
+    """The adnexa of one section."""
+
+    follicles: list[Streak]
+    sebaceous: list[Blob]
+    coils: list[Blob]
+    halos: list[Blob]
+    plugs: list[Streak]
+
+
 def draw_adnexa(
     seed: int, half_um: float, depth_um: float, spared: Callable[[Body], bool], kind: AdnexaParameters
 ) -> tuple[Structure, ...]:
@@ -47,21 +83,57 @@ def draw_adnexa(
 
     They are painted in this order: glands first, so that a follicle runs past its gland.
     """
+    drawn = _draw(seed, half_um, depth_um, spared, kind)
+    return (
+        Structure("inflamed halos", drawn.halos, INF, over=(RET, PAP)),
+        Structure("glands", [*drawn.sebaceous, *drawn.coils], GLD, over=(RET, PAP, INF)),
+        Structure("follicles", drawn.follicles, FOL, over=(RET, PAP, INF, HYP, EPI, GLD)),
+        Structure("keratin plugs", drawn.plugs, KER, over=(FOL, EPI)),
+    )
+
+
+def draw_detailed_adnexa(
+    seed: int,
+    half_um: float,
+    depth_um: float,
+    spared: Callable[[Body], bool],
+    kind: AdnexaParameters,
+    details: AdnexaDetails,
+) -> tuple[Structure, ...]:
+    """The same adnexa with lobules, ducts and muscles, and follicles that are cut across."""
+    drawn, rng = _draw(seed, half_um, depth_um, spared, kind), generator(seed, "details of adnexa")
+    lobules = [lobule for gland in drawn.sebaceous for lobule in _draw_lobules(rng, gland, details)]
+    ducts = [piece for coil in drawn.coils for piece in _draw_duct(rng, coil, details)]
+    muscles = [_draw_muscle(rng, shaft, details) for shaft in drawn.follicles if rng.random() < details.muscle_fraction]
+    expected = 2e-3 * half_um * details.cross_cut_per_mm
+    rounds = scatter(rng, expected, lambda: _draw_cross_cut(rng, half_um, depth_um, details))
+    rounds = [follicle for follicle in rounds if spared(follicle)]
+    canals = [replace(each, radius_um=each.radius_um * between(rng, details.canal)) for each in rounds]
+    return (
+        Structure("inflamed halos", drawn.halos, INF, over=(RET, PAP)),
+        Structure("muscles", [muscle for muscle in muscles if spared(muscle)], RET, (RET, PAP), "muscle"),
+        Structure("sebaceous glands", lobules, GLD, (RET, PAP, INF), "sebaceous"),
+        Structure("coils", drawn.coils, GLD, (RET, PAP, INF), "eccrine"),
+        Structure("ducts", [piece for piece in ducts if spared(piece)], GLD, (RET, PAP, INF), "duct"),
+        Structure("follicles", [*drawn.follicles, *rounds], FOL, over=(RET, PAP, INF, HYP, EPI, GLD)),
+        Structure("keratin plugs", [*drawn.plugs, *canals], KER, over=(FOL, EPI)),
+    )
+
+
+def _draw(seed: int, half_um: float, depth_um: float, spared: Callable[[Body], bool], kind: AdnexaParameters) -> Adnexa:
     rng, length_mm = generator(seed, "adnexa"), 2e-3 * half_um
     lean = between(rng, kind.lean_deg)
     follicles = scatter(rng, length_mm * kind.follicles_per_mm, lambda: _draw_follicle(rng, half_um, lean, kind))
     follicles = [follicle for follicle in follicles if spared(follicle)]
-    glands = [_draw_sebaceous(rng, shaft, kind) for shaft in follicles if rng.random() < kind.sebaceous_fraction]
-    glands += scatter(rng, length_mm * kind.glands_per_mm, lambda: _draw_coil(rng, half_um, kind))
-    glands = [gland for gland in glands if gland.v_um < 0.9 * depth_um and spared(gland)]
+    sebaceous = [_draw_sebaceous(rng, shaft, kind) for shaft in follicles if rng.random() < kind.sebaceous_fraction]
+    coils = scatter(rng, length_mm * kind.glands_per_mm, lambda: _draw_coil(rng, half_um, kind))
+    sebaceous, coils = (
+        [gland for gland in glands if gland.v_um < 0.9 * depth_um and spared(gland)] for glands in (sebaceous, coils)
+    )
+    glands = [*sebaceous, *coils]
     halos = [replace(gland, radius_um=1.25 * gland.radius_um) for gland in glands if rng.random() < kind.halo_fraction]
     plugs = [_plug(shaft) for shaft in follicles if shaft.top_v_um < kind.mouth_um]
-    return (
-        Structure("inflamed halos", halos, INF, over=(RET, PAP)),
-        Structure("glands", glands, GLD, over=(RET, PAP, INF)),
-        Structure("follicles", follicles, FOL, over=(RET, PAP, INF, HYP, EPI, GLD)),
-        Structure("keratin plugs", plugs, KER, over=(FOL, EPI)),
-    )
+    return Adnexa(follicles, sebaceous, coils, halos, plugs)
 
 
 def _draw_follicle(rng: np.random.Generator, half_um: float, lean_deg: float, kind: AdnexaParameters) -> Streak:
@@ -107,3 +179,60 @@ def _draw_coil(rng: np.random.Generator, half_um: float, kind: AdnexaParameters)
         flatness=between(rng, (0.7, 1.9)),
         tilt_deg=between(rng, (-40.0, 40.0)),
     )
+
+
+def _draw_lobules(rng: np.random.Generator, gland: Blob, details: AdnexaDetails) -> list[Blob]:
+    """Rounded lobules that together take about the room of the gland."""
+    count = int(rng.integers(*details.lobules, endpoint=True))
+    radius, turn = gland.radius_um / math.sqrt(count) * 1.05, between(rng, (0.0, 2.0 * math.pi))
+    lobules = []
+    for number in range(count):
+        angle = turn + 2.0 * math.pi * number / count
+        away = 0.75 * gland.radius_um * (1.0 - 1.0 / count) * between(rng, (0.8, 1.2))
+        u_um, v_um = gland.u_um + away * math.cos(angle), gland.v_um + 1.2 * away * math.sin(angle)
+        lobules.append(Blob(u_um, v_um, radius * between(rng, (0.8, 1.2)), spread(rng, (0.6, 1.7)), roughness=0.1))
+    return lobules
+
+
+def _draw_duct(rng: np.random.Generator, coil: Blob, details: AdnexaDetails) -> list[Streak]:
+    """Pieces of the way from a coil to the surface: the duct winds in and out of the section."""
+    if rng.random() >= details.duct_fraction:
+        return []
+    lean, radius = between(rng, (-12.0, 12.0)), spread(rng, details.duct_radius)
+    slope, pieces = math.tan(math.radians(lean)), int(rng.integers(*details.duct_pieces, endpoint=True))
+    bottom = coil.v_um - 0.5 * coil.radius_um
+    duct = []
+    for _ in range(pieces):
+        length = between(rng, (0.15, 0.45)) * bottom
+        top = between(rng, (0.1, 1.0)) * max(bottom - length, 0.0)
+        # The streak leans away from the coil: it begins above and beside it.
+        u_um = coil.u_um - slope * (bottom - top)
+        bend, radii = between(rng, (-0.12, 0.12)), (0.6 * radius, radius, radius, 0.6 * radius)
+        duct.append(Streak(u_um, top, max(length, 40.0), lean, radii, bend, roughness=0.2))
+    return duct
+
+
+def _draw_muscle(rng: np.random.Generator, shaft: Streak, details: AdnexaDetails) -> Streak:
+    """From the middle of a follicle up to the papillary dermis, on the side to which the hair slopes."""
+    lean = math.radians(shaft.lean_deg)
+    at = between(rng, (0.45, 0.65)) * shaft.length_um
+    bulge_u, bulge_v = shaft.top_u_um + at * math.sin(lean), shaft.top_v_um + at * math.cos(lean)
+    slant = between(rng, details.muscle_slant_deg) * (1.0 if lean > 0 else -1.0)
+    top_v = min(between(rng, details.muscle_top), 0.6 * bulge_v)
+    radius = spread(rng, details.muscle_radius)
+    return Streak(
+        top_u_um=bulge_u - math.tan(math.radians(slant)) * (bulge_v - top_v),
+        top_v_um=top_v,
+        length_um=(bulge_v - top_v) / math.cos(math.radians(slant)),
+        lean_deg=slant,
+        radii_um=(0.4 * radius, radius, radius, 0.7 * radius),
+        bend=between(rng, (-0.06, 0.06)),
+        roughness=0.15,
+    )
+
+
+def _draw_cross_cut(rng: np.random.Generator, half_um: float, depth_um: float, details: AdnexaDetails) -> Blob:
+    """A follicle as a rounded island."""
+    depth = min(between(rng, details.cross_cut_depth), 0.85 * depth_um)
+    radius = spread(rng, details.cross_cut_radius)
+    return Blob(half_um * between(rng, (-0.95, 0.95)), depth, radius, spread(rng, (0.7, 1.5)), roughness=0.08)

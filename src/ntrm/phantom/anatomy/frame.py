@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom.noise import Field, derive, field_at, octaves, pixel_centres
+from ntrm.phantom.tissues import KINDS, fine_mask
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = (np.uint8(i) for i in range(len(SKIN)))
 BoolMask = NDArray[np.bool_]
@@ -188,6 +189,8 @@ class Patch:
 
     labels: Mask
     """A view: painting here paints the strip."""
+    kinds: Mask
+    """The same for the kinds of fine tissue."""
     u: Field
     v: Field
     rough: Field
@@ -234,7 +237,7 @@ class Skin:
     """A strip of a section while it is painted.
 
     ``u`` runs along the surface; ``w`` is the depth below the smooth baseline and ``v`` the depth below the true
-    surface, which bulges over lesions. Only ``mask`` changes after construction.
+    surface, which bulges over lesions. Only ``mask`` and ``kinds`` change after construction.
     """
 
     grid: Grid
@@ -248,6 +251,12 @@ class Skin:
         self._index = self.axis.index(self.u)
         self.v: Field = self.w + self.along(self.lift) + self._fine
         self.mask: Mask = np.full(self.grid.shape, BKG, dtype=np.uint8)
+        self.kinds: Mask = np.zeros(self.grid.shape, dtype=np.uint8)
+
+    @property
+    def fine(self) -> Mask:
+        """What was painted, labels and kinds in one."""
+        return fine_mask(self.kinds, self.mask) if self.kinds.any() else self.mask
 
     def along(self, curve: Curve) -> Field:
         """The curve's value at every pixel."""
@@ -299,7 +308,8 @@ class Skin:
         """The pixels of a rectangle."""
         at = (rows, columns)
         rough = self._fine[at] / np.float32(self.wobble.fine_um)
-        return Patch(self.mask[at], self.u[at], self.v[at], rough, self.sway[at] / np.float32(self.wobble.sway_um))
+        slow = self.sway[at] / np.float32(self.wobble.sway_um)
+        return Patch(self.mask[at], self.kinds[at], self.u[at], self.v[at], rough, slow)
 
 
 @dataclass(frozen=True)
@@ -378,13 +388,19 @@ class Structure:
 
     name: str
     bodies: Sequence[Body]
-    tissue: np.uint8
+    tissue: np.uint8 | None
+    """None leaves the labels as they are: the bodies are a fine tissue of whatever they lie in."""
     over: tuple[np.uint8, ...]
+    fine: str = ""
+    """The fine tissue, if the label does not say all."""
 
     def paint(self, skin: Skin) -> None:
         """Label the inside of each body, where the labels so far are among ``over``."""
         allowed = np.zeros(256, dtype=bool)
         allowed[list(self.over)] = True
+        kind = KINDS[self.fine] if self.fine else np.uint8(0)
         for number, patch in skin.patches(self.bodies):
-            inside = self.bodies[number].outside(patch) < 0
-            patch.labels[inside & allowed[patch.labels]] = self.tissue
+            inside = (self.bodies[number].outside(patch) < 0) & allowed[patch.labels]
+            patch.kinds[inside] = kind
+            if self.tissue is not None:
+                patch.labels[inside] = self.tissue

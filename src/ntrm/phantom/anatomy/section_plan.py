@@ -1,7 +1,7 @@
 """Draw everything about one section before any pixel is painted: the specimen, its skin, its tumour, its damage.
 
 A new kind of section is a function in ``LESIONS`` and a row in ``SAMPLING`` (``specimen.py``). A new structure is a
-``Structure`` among those that ``draw_adnexa``, ``draw_damage`` or the function of a lesion returns.
+``Structure`` among those that ``draw_variety``, ``draw_adnexa``, ``draw_damage`` or the function of a lesion returns.
 """
 
 from __future__ import annotations
@@ -13,22 +13,13 @@ import numpy as np
 
 from ntrm.core.errors import choices_error
 from ntrm.data.layouts import SKIN_SECTIONS
-from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.adnexa import draw_adnexa, draw_detailed_adnexa
+from ntrm.phantom.anatomy.epithelium import vary_epidermis
 from ntrm.phantom.anatomy.frame import Body, Outline, Structure
-from ntrm.phantom.anatomy.layers import SkinParameters, Span, Strata, Values, between, normal_skin, spread, stretches
-from ntrm.phantom.anatomy.specimen import (
-    SAMPLING,
-    DamageParameters,
-    Specimen,
-    SpecimenParameters,
-    draw_damage,
-    draw_specimen,
-)
+from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, normal_skin, spread, stretches
+from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, PictureParameters, Specimen, draw_damage, draw_specimen
 from ntrm.phantom.anatomy.tumours import (
-    Basaloid,
-    Cluster,
-    InSitu,
-    Invasive,
+    Lesions,
     add_in_situ,
     add_mass,
     draw_clusters,
@@ -36,7 +27,9 @@ from ntrm.phantom.anatomy.tumours import (
     draw_satellites,
     envelope,
 )
+from ntrm.phantom.anatomy.variety import Variety, draw_variety
 from ntrm.phantom.noise import derive, generator, profile
+from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, anatomy_of
 
 WITH_IN_SITU = {"SCC": 8 / 21, "BCC": 4 / 24}
 """How often sections filed under an invasive cancer hold IEC as well, as counted in the real masks."""
@@ -45,24 +38,6 @@ REACH_UM = 650.0
 """Flakes, loose bits and the ragged edge stay within this distance of the section's outline."""
 
 OUTLINE_STEP_UM = 40.0
-
-
-@dataclass(frozen=True)
-class PictureParameters:
-    """Background around the section, in µm."""
-
-    margin: Span = (90.0, 350.0)
-    wide_margin: Span = (400.0, 1600.0)
-    wide_fraction: float = 0.2
-
-
-@dataclass(frozen=True)
-class Lesions:
-    """The layers as the tumours left them, and the bodies they added."""
-
-    strata: Strata
-    clusters: tuple[Cluster, ...] = ()
-    structures: tuple[Structure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,25 +52,33 @@ class Plan:
     outline: Outline
     box_um: tuple[float, float, float, float]
     """Top, left, height and width of the picture."""
+    variety: Variety | None = None
+    """What sections of version 1 do not have."""
 
 
-def draw_plan(seed: int, cancer: str | None = None) -> Plan:
-    """Draw a section; ``cancer`` None draws that as well."""
+def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSION) -> Plan:
+    """Draw a section; ``cancer`` None draws that as well, "none" is normal skin."""
     cancer = draw_cancer(seed) if cancer is None else cancer
     if cancer not in LESIONS:
         raise choices_error("unknown cancer", cancer, LESIONS)
-    specimen = draw_specimen(seed, SAMPLING[cancer], SpecimenParameters())
-    skin = normal_skin(seed, specimen.axis, SkinParameters())
-    lesions = LESIONS[cancer](seed, generator(seed, "lesions"), specimen, skin)
+    anatomy, variety = anatomy_of(version, cancer), None
+    specimen = draw_specimen(seed, SAMPLING[cancer], anatomy.specimen)
+    skin = normal_skin(seed, specimen.axis, anatomy.skin)
+    if anatomy.variety is not None:
+        skin = vary_epidermis(skin, seed, specimen.axis, anatomy.variety.epidermis)
+    lesions = LESIONS[cancer](seed, generator(seed, "lesions"), specimen, skin, anatomy)
+    if anatomy.variety is not None:
+        lesions, variety = draw_variety(seed, specimen, lesions, anatomy.variety)
     outline = _outline(specimen, lesions.strata)
     return Plan(
         cancer=cancer,
         specimen=specimen,
         lesions=lesions,
-        adnexa=_draw_adnexa(seed, specimen, lesions),
-        damage=draw_damage(seed, specimen, DamageParameters()),
+        adnexa=_draw_adnexa(seed, specimen, lesions, anatomy, variety),
+        damage=draw_damage(seed, specimen, anatomy.damage),
         outline=outline,
-        box_um=_draw_box(seed, outline, PictureParameters()),
+        box_um=_draw_box(seed, outline, anatomy.picture),
+        variety=variety,
     )
 
 
@@ -105,37 +88,45 @@ def draw_cancer(seed: int) -> str:
     return str(generator(seed, "cancer").choice(list(SKIN_SECTIONS), p=weights / weights.sum()))
 
 
-def _draw_basaloid(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata) -> Lesions:
+def _draw_basaloid(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
     """Basal cell carcinoma, in some sections with carcinoma in situ elsewhere."""
     if rng.random() < WITH_IN_SITU["BCC"]:
-        skin = add_in_situ(skin, seed, specimen.axis, _draw_patch(seed, rng, specimen, (0.15, 0.5)), InSitu())
-    return Lesions(skin, draw_clusters(seed, skin, specimen, Basaloid()))
+        patch = _draw_patch(seed, rng, specimen, (0.15, 0.5))
+        skin = add_in_situ(skin, seed, specimen.axis, patch, anatomy.in_situ)
+    return Lesions(skin, draw_clusters(seed, skin, specimen, anatomy.basaloid))
 
 
-def _draw_invasive(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata) -> Lesions:
+def _draw_invasive(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
     """A squamous cell carcinoma, in some sections with carcinoma in situ on its shoulders."""
-    axis, half, kind = specimen.axis, specimen.half_um, Invasive()
+    axis, half, kind = specimen.axis, specimen.half_um, anatomy.invasive
     with_in_situ = rng.random() < WITH_IN_SITU["SCC"]
     width, centre = half * between(rng, (0.5, 1.2)), half * between(rng, (-0.35, 0.35))
     depth = min(spread(rng, kind.depth), 0.85 * specimen.depth_um, 0.9 * width)
     dome = envelope(axis, centre, width, power=between(rng, (1.6, 2.4)))
     if with_in_situ:
         shoulder = _ramp(width + between(rng, (500.0, 2500.0)) - np.abs(axis.u - centre))
-        skin = add_in_situ(skin, seed, axis, shoulder, InSitu())
+        skin = add_in_situ(skin, seed, axis, shoulder, anatomy.in_situ)
     strata = add_mass(skin, seed, axis, dome, depth, kind)
     structures = draw_satellites(seed, axis, strata, kind), draw_pearls(seed, axis, strata, kind)
     return Lesions(strata, structures=structures)
 
 
-def _draw_in_situ(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata) -> Lesions:
+def _draw_in_situ(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
     """Carcinoma in situ along most of the surface."""
-    return Lesions(add_in_situ(skin, seed, specimen.axis, _draw_patch(seed, rng, specimen, (0.7, 1.0)), InSitu()))
+    patch = _draw_patch(seed, rng, specimen, (0.7, 1.0))
+    return Lesions(add_in_situ(skin, seed, specimen.axis, patch, anatomy.in_situ))
 
 
-LESIONS: dict[str, Callable[[int, np.random.Generator, Specimen, Strata], Lesions]] = {
+def _draw_none(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
+    """Normal skin."""
+    return Lesions(skin)
+
+
+LESIONS: dict[str, Callable[[int, np.random.Generator, Specimen, Strata, Anatomy], Lesions]] = {
     "BCC": _draw_basaloid,
     "SCC": _draw_invasive,
     "IEC": _draw_in_situ,
+    NORMAL: _draw_none,
 }
 """By the kind of section: what its tumours make of normal skin."""
 
@@ -155,8 +146,10 @@ def _ramp(inside_um: Values) -> Values:
     return np.clip(inside_um / 250.0, 0.0, 1.0)
 
 
-def _draw_adnexa(seed: int, specimen: Specimen, lesions: Lesions) -> tuple[Structure, ...]:
-    """Adnexa, less those that the tumours have destroyed."""
+def _draw_adnexa(
+    seed: int, specimen: Specimen, lesions: Lesions, anatomy: Anatomy, variety: Variety | None
+) -> tuple[Structure, ...]:
+    """Adnexa, less those that tumours and scars have destroyed."""
 
     def spared(body: Body) -> bool:
         return body.v_um > specimen.axis.value(lesions.strata.mass, body.u_um) and not any(
@@ -165,7 +158,14 @@ def _draw_adnexa(seed: int, specimen: Specimen, lesions: Lesions) -> tuple[Struc
             for cluster in lesions.clusters
         )
 
-    return draw_adnexa(seed, specimen.half_um, specimen.depth_um, spared, AdnexaParameters())
+    half_um, depth_um = specimen.half_um, specimen.depth_um
+    if anatomy.variety is None or variety is None:
+        return draw_adnexa(seed, half_um, depth_um, spared, anatomy.adnexa)
+
+    def left(body: Body) -> bool:
+        return spared(body) and variety.spares(body)
+
+    return draw_detailed_adnexa(seed, half_um, depth_um, left, anatomy.adnexa, anatomy.variety.adnexa)
 
 
 def _outline(specimen: Specimen, strata: Strata) -> Outline:

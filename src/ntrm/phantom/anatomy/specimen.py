@@ -11,6 +11,9 @@ from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET, Axis, Blob, Curve, Fo
 from ntrm.phantom.anatomy.layers import Span, between, scatter, spread
 from ntrm.phantom.noise import derive, generator, profile
 
+NORMAL = "none"
+"""The cancer of a section without one."""
+
 
 @dataclass(frozen=True)
 class Biopsy:
@@ -51,7 +54,17 @@ SAMPLING = {
     "BCC": Sampling((0.35, 0.2, 0.45)),
     "SCC": Sampling((0.25, 0.15, 0.6), size=1.3),  # the largest sections in the real dataset
     "IEC": Sampling((0.4, 0.2, 0.4), size=1.2, keeps_surface=True),  # without it little would be left
+    NORMAL: Sampling((0.3, 0.35, 0.35)),
 }
+
+
+@dataclass(frozen=True)
+class PictureParameters:
+    """Background around the section, in µm."""
+
+    margin: Span = (90.0, 350.0)
+    wide_margin: Span = (400.0, 1600.0)
+    wide_fraction: float = 0.2
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class Basaloid:
     """Fraction of sections in which the clusters creep along the epidermis (superficial type)."""
     clusters_per_mm: float = 0.4
     nest_spacing: Span = (200.0, 600.0)
+    nest_radius: Span = (0.5, 0.8)
+    """Least and greatest radius of a nest over the spacing; nests that are wider than their cell are polygons."""
     cleft: Span = (6.0, 40.0)
     stroma: Span = (40.0, 330.0)
     quiet_fraction: float = 0.35
@@ -54,6 +56,7 @@ class Cluster:
     stroma_um: float
     retraction_um: float
     ulcerated: bool
+    nest_radius: Span = Basaloid.nest_radius
 
     @property
     def reach_um(self) -> float:
@@ -106,6 +109,7 @@ def draw_clusters(seed: int, strata: Strata, specimen: Specimen, kind: Basaloid)
                 stroma_um=0.0 if quiet else between(rng, kind.stroma),
                 retraction_um=retraction,
                 ulcerated=hanging and rng.random() < kind.ulcerated_fraction,
+                nest_radius=kind.nest_radius,
             )
         )
     return tuple(clusters)
@@ -150,9 +154,19 @@ def _nest_depth(cluster: Cluster, u: Field, v: Field, rough: Field, slow: Field)
     own, other = mark[nearest[:, 0]], mark[nearest[:, 1]]
     # Two neighbours that both draw high marks have grown together.
     cleft = np.where((own > 0.4) & (other > 0.4), -1.0, 0.5) * cluster.cleft_um
-    to_rim = cluster.spacing_um * (0.5 + 0.3 * own) - distance[:, 0]
+    least, most = cluster.nest_radius
+    to_rim = cluster.spacing_um * (least + (most - least) * own) - distance[:, 0]
     to_neighbour = 0.5 * (distance[:, 1] - distance[:, 0]) - cleft
     return np.where(own > 0.15, np.minimum(to_rim, to_neighbour), -np.inf)
+
+
+@dataclass(frozen=True)
+class Lesions:
+    """The layers as the tumours left them, and the bodies they added."""
+
+    strata: Strata
+    clusters: tuple[Cluster, ...] = ()
+    structures: tuple[Structure, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, points
 from ntrm.phantom.texture.scene import Scene, Window
 from ntrm.phantom.texture.structures import HOLLOWS, MOST_ROOM, NEST_SEPTUM, Spots, septum
-from ntrm.phantom.texture.table import CONNECTIVE, DERMAL, members
+from ntrm.phantom.texture.table import CONNECTIVE, DERMAL, IN_PASSAGE, members
+from ntrm.phantom.tissues import PASSING, codes_of
 
 LARGEST_RADIUS_UM = 8.0
 """No half axis is longer; windows look this far beyond their edge."""
@@ -93,7 +94,7 @@ _PALISADE_CROWDING, _PALISADE_DARKENING = 0.5, 0.5
 _SEPTUM_THINNING = 0.8
 
 _RET, _PAP, _INF = (SKIN.index(name) for name in CONNECTIVE)
-_CONNECTIVE = members(*CONNECTIVE) > 0
+_CONNECTIVE = IN_PASSAGE > 0
 _SPINDLE = members(*CONNECTIVE, "HYP") > 0
 _DERMAL = DERMAL > 0
 
@@ -184,7 +185,8 @@ def _most_per_mm2(scene: Scene) -> Field:
     """Upper bound of the density by mask value."""
     hollow = sum(scene.table[name] for name in HOLLOWS) > 0
     most = scene.table["nuclei_per_mm2"] * np.where(hollow, MOST_ROOM, 1.0 + _PALISADE_CROWDING).astype(np.float32)
-    most[[_RET, _PAP, _INF]] = most[[_RET, _PAP, _INF]].max()
+    passing = [_RET, _PAP, _INF, *codes_of(*(PASSING if scene.geometry.passing else ()))]
+    most[passing] = most[passing].max()
     return most
 
 
@@ -196,6 +198,9 @@ def _settled(scene: Scene, sites: _Sites) -> _Sites:
     chance = sites.uniform("passage")[between]
     tissue = sites.tissue.copy()
     tissue[between] = np.where(chance < inflamed, _INF, np.where(chance < inflamed + papillary, _PAP, _RET))
+    for name, fraction in scene.geometry.passing.items():
+        changed = sites.uniform(name)[between] < fraction.at(y, x)
+        tissue[between] = np.where(changed, codes_of(name)[0], tissue[between])
     return replace(sites, tissue=tissue)
 
 

@@ -13,10 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, sparse
 
-from ntrm.core.labels import SKIN, Mask
+from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.phantom import noise
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, pixel_centres
-from ntrm.phantom.texture.table import BASALOID, CONNECTIVE, DERMAL, EMPTY, TextureTable, members, texture_table
+from ntrm.phantom.texture.looks import Look
+from ntrm.phantom.texture.table import (
+    BASALOID,
+    CONNECTIVE,
+    DERMAL,
+    EMPTY,
+    IN_PASSAGE,
+    TextureTable,
+    members,
+    texture_table,
+)
+from ntrm.phantom.tissues import PASSING, codes_of
 
 _NEAR_GRID_UM, _FAR_GRID_UM = 6.7, 13.4
 _BORDER_BLUR_UM = 8.0
@@ -24,6 +35,7 @@ _BORDER_BLUR_UM = 8.0
 _TRANSITION_BLUR_UM = 28.0
 """Papillary dermis, reticular dermis and inflammation pass into each other over about three times this."""
 _DISTANCE_BLUR_UM = 20.0
+_STRAND_BLUR_UM = 4.0
 _FAR_AWAY = 1000.0
 """Steps to what is nowhere in the section."""
 
@@ -32,7 +44,7 @@ _CELL_JITTER = 0.75
 FAT_CELLS, FAT_CELL_UM = "fat cells", 78.0
 """Name of the fat cells' lattice, and its spacing."""
 _RET, _HYP = SKIN.index("RET"), SKIN.index("HYP")
-_FAT_OR_CONNECTIVE = members("HYP", *CONNECTIVE) > 0
+_FAT_OR_CONNECTIVE = members("HYP") + IN_PASSAGE > 0
 
 Positions = Points | Field
 """µm positions along one axis, precise for points, single precision for every pixel of a window."""
@@ -188,6 +200,10 @@ class Geometry:
     """Fraction of inflammation in the connective tissue around."""
     fatty: CoarseMap
     """Fraction of hypodermis in the hypodermis and connective tissue around."""
+    passing: dict[str, CoarseMap] = field(default_factory=dict)
+    """Fractions of elastosis, oedema and scars in the connective tissue around, for those that the section has."""
+    in_keratin_um: CoarseMap | None = None
+    """As ``from_keratin_um``, on the finer grid and hardly smoothed, where a section has basket-weave keratin."""
 
 
 class _Grids:
@@ -195,6 +211,7 @@ class _Grids:
 
     def __init__(self, mask: Mask, mpp: float) -> None:
         self.mask = mask
+        self.present = np.bincount(mask.ravel(), minlength=IGNORE + 1) > 0
         self.near_factor = max(1, round(_NEAR_GRID_UM / mpp))  # pixels per step of the finer grid
         self.near_mpp = mpp * self.near_factor
         self.far_factor = max(1, round(_FAR_GRID_UM / self.near_mpp))  # finer steps per step of the coarser grid
@@ -216,6 +233,15 @@ class _Grids:
         values = block_mean(steps, self.far_factor) * np.float32(self.near_mpp)
         return CoarseMap(_blur(values, _DISTANCE_BLUR_UM / self.far_mpp), self.far_mpp)
 
+    def sharp(self, steps: Field) -> CoarseMap:
+        """The same on the finer grid, hardly smoothed."""
+        values = steps * np.float32(self.near_mpp)
+        return CoarseMap(_blur(values, _STRAND_BLUR_UM / self.near_mpp), self.near_mpp)
+
+    def has(self, name: str) -> bool:
+        """Whether a fine tissue is in the section."""
+        return bool(self.present[codes_of(name)].any())
+
     def around(self, name: str) -> Field:
         """Fraction of a tissue in the neighbourhood, on the coarser grid."""
         fraction = block_mean(self._mean(members(name)), self.far_factor)
@@ -234,7 +260,8 @@ def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
     connective = (reticular + papillary) + inflamed
     fat = grids.around("HYP")
     keratin, nests = grids.where(members("KER")), grids.where(members(*BASALOID))
-    from_keratin = grids.smooth(_steps_from(keratin))
+    keratin_steps = _steps_from(keratin)
+    from_keratin = grids.smooth(keratin_steps)
     depth = from_keratin if keratin.any() else grids.smooth(_steps_below_outline(~grids.where(EMPTY)))
     return Geometry(
         from_keratin_um=from_keratin,
@@ -245,6 +272,8 @@ def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
         papillary=grids.ratio(papillary, connective),
         inflamed=grids.ratio(inflamed, connective),
         fatty=grids.ratio(fat, fat + connective),
+        passing={name: grids.ratio(grids.around(name), connective) for name in PASSING if grids.has(name)},
+        in_keratin_um=grids.sharp(keratin_steps) if grids.has("basket weave") else None,
     )
 
 
@@ -291,12 +320,15 @@ class Scene:
     table: TextureTable
     geometry: Geometry = field(repr=False)
     slow: SlowNoise = field(repr=False)
+    look: Look | None = None
+    """What is particular to the look of this section."""
 
     @classmethod
-    def prepare(cls, mask: Mask, mpp: float, seed: int, ambiguity: float) -> Scene:
+    def prepare(cls, mask: Mask, mpp: float, seed: int, ambiguity: float, look: Look | None = None) -> Scene:
         """Measure the section and draw its slow noise once."""
-        table = texture_table(ambiguity)
-        return cls(mask, mpp, seed, table, measure_geometry(mask, mpp, table), _slow_noise(mask.shape, mpp, seed))
+        table = texture_table(ambiguity) if look is None else texture_table(ambiguity, look.tissues, look.fine)
+        geometry = measure_geometry(mask, mpp, table)
+        return cls(mask, mpp, seed, table, geometry, _slow_noise(mask.shape, mpp, seed), look)
 
     def noise(self, name: str, window: Window, wavelength_um: float) -> Field:
         """The section's noise called ``name`` over a window."""

@@ -54,6 +54,7 @@ THIN_LAMELLA = Lines(period_um=11.0, bend_um=14.0, grain_um=2.0)
 THICK_LAMELLA = Lines(period_um=37.0, bend_um=14.0, grain_um=2.0)
 SLIT = Lines(period_um=61.0, bend_um=24.0, grain_um=2.0)
 WHORL = Lines(period_um=75.0, steady=0.7, bend_um=55.0, grain_um=3.0)
+SCAR_FIBRE = Lines(period_um=13.0, bend_um=5.0, grain_um=1.5)
 RING = Lines(period_um=26.0, bend_um=5.0, grain_um=2.0)
 
 _WHORL_REACH_UM = 150.0
@@ -86,6 +87,11 @@ def whorls(distance_um: Field, noises: Noises) -> Field:
     return np.asarray((0.8 - 0.4 * near) * swirl + 0.2 * noises.wobble)
 
 
+def parallels(depth_um: Field, noises: Noises) -> Field:
+    """Collagen of a scar: fibres that run side by side along the surface."""
+    return 0.7 * SCAR_FIBRE.over(depth_um, noises) + 0.2 * noises.wobble
+
+
 def rings(distance_um: Field, noises: Noises) -> Field:
     """Layers parallel to the outline of a follicle."""
     return 0.8 * RING.over(distance_um, noises) + 0.1 * noises.wobble
@@ -94,6 +100,7 @@ def rings(distance_um: Field, noises: Noises) -> Field:
 STRANDS: dict[str, tuple[Callable[[Field, Noises], Field], Callable[[Geometry], CoarseMap]]] = {
     "bundles": (bundles, lambda geometry: geometry.depth_um),
     "fibrils": (fibrils, lambda geometry: geometry.depth_um),
+    "parallels": (parallels, lambda geometry: geometry.depth_um),
     "lamellae": (lamellae, lambda geometry: geometry.from_keratin_um),
     "whorls": (whorls, lambda geometry: geometry.from_keratin_um),
     "rings": (rings, lambda geometry: geometry.from_nest_um),
@@ -151,29 +158,48 @@ def fat_room(spots: Spots) -> Field:
     return np.where(to_wall_um < _WALL_NUCLEI_UM, np.float32(MOST_ROOM), np.float32(0.0))
 
 
-def gland_dye(spots: Spots, mpp: float) -> Field:
-    """Sweat glands as tubes around a lumen in loose stroma; sebaceous glands as pale foamy cells."""
+def coil_dye(spots: Spots, mpp: float) -> Field:
+    """Tubes around a lumen in loose stroma."""
     tube = cells_at(derive(spots.seed, "tube"), spots.y_um, spots.x_um, _TUBE_SPACING_UM)
     edge_um = max(mpp, 2.0)
     lumen = np.clip((tube.centre_um - _WIDEST_LUMEN_UM * tube.mark) / edge_um + 0.5, 0.0, 1.0)
-    coil = np.where(tube.centre_um < _TUBE_RADIUS_UM, lumen, np.float32(0.55))
+    return np.asarray(np.where(tube.centre_um < _TUBE_RADIUS_UM, lumen, np.float32(0.55)), dtype=np.float32)
+
+
+def foam_dye(spots: Spots, mpp: float) -> Field:
+    """Pale cells within their walls."""
     cell = cells_at(derive(spots.seed, "sebocyte"), spots.y_um, spots.x_um, _SEBOCYTE_UM)
     foam = 0.35 + 0.5 * np.clip(1.0 - cell.wall_um / _SEBOCYTE_WALL_UM, 0.0, 1.0)
-    return np.asarray(np.where(spots.sebaceous, foam, coil), dtype=np.float32)
+    return np.asarray(foam, dtype=np.float32)
+
+
+def gland_dye(spots: Spots, mpp: float) -> Field:
+    """Sweat glands as tubes; sebaceous glands as pale foamy cells."""
+    return np.where(spots.sebaceous, foam_dye(spots, mpp), coil_dye(spots, mpp))
+
+
+def coil_room(spots: Spots) -> Field:
+    """A ring of nuclei in every tube."""
+    to_middle_um = cells_at(derive(spots.seed, "tube"), spots.y_um, spots.x_um, _TUBE_SPACING_UM).centre_um
+    first_um, last_um = _TUBE_NUCLEI_UM
+    return np.where((to_middle_um > first_um) & (to_middle_um < last_um), np.float32(1.6), np.float32(0.08))
+
+
+def foam_room(spots: Spots) -> Field:
+    """One nucleus in the middle of every cell."""
+    in_cell_um = cells_at(derive(spots.seed, "sebocyte"), spots.y_um, spots.x_um, _SEBOCYTE_UM).centre_um
+    return np.where(in_cell_um < _SEBOCYTE_NUCLEUS_UM, np.float32(1.5), np.float32(0.0))
 
 
 def gland_room(spots: Spots) -> Field:
-    """A ring of nuclei in every tube; one in the middle of every sebaceous cell."""
-    to_middle_um = cells_at(derive(spots.seed, "tube"), spots.y_um, spots.x_um, _TUBE_SPACING_UM).centre_um
-    first_um, last_um = _TUBE_NUCLEI_UM
-    coil = np.where((to_middle_um > first_um) & (to_middle_um < last_um), 1.6, 0.08)
-    in_cell_um = cells_at(derive(spots.seed, "sebocyte"), spots.y_um, spots.x_um, _SEBOCYTE_UM).centre_um
-    foam = np.where(in_cell_um < _SEBOCYTE_NUCLEUS_UM, 1.5, 0.0)
-    return np.asarray(np.where(spots.sebaceous, foam, coil), dtype=np.float32)
+    """As the gland is a sweat gland or a sebaceous one."""
+    return np.where(spots.sebaceous, foam_room(spots), coil_room(spots))
 
 
 HOLLOWS: dict[str, tuple[Callable[[Spots, float], Field], Callable[[Spots], Field]]] = {
     "fat": (fat_dye, fat_room),
     "acini": (gland_dye, gland_room),
+    "coil": (coil_dye, coil_room),
+    "foam": (foam_dye, foam_room),
 }
 """By the texture table's column: how much dye is kept at a µm/px, and the room for nuclei."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.labels import IGNORE, SKIN
+from ntrm.phantom.tissues import CODES, FINE, LABELS, PASSING, codes_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,8 @@ class Texture:
     """Coarse wavy collagen with gaps between the bundles."""
     fibrils: float = 0.0
     """Fine loose collagen."""
+    parallels: float = 0.0
+    """Fine collagen that runs straight along the surface."""
     lamellae: float = 0.0
     """Sheets parallel to the surface that split."""
     whorls: float = 0.0
@@ -31,7 +34,11 @@ class Texture:
     rings: float = 0.0
     """Layers parallel to the outline."""
     acini: float = 0.0
-    """Coiled tubes with a lumen."""
+    """Coiled tubes with a lumen, here and there pale foamy cells."""
+    coil: float = 0.0
+    """Coiled tubes with a lumen, everywhere."""
+    foam: float = 0.0
+    """Pale foamy cells with a small nucleus in the middle, everywhere."""
     fat: float = 0.0
     """Empty polygonal cells with thin walls."""
     lobules: float = 0.0
@@ -40,6 +47,14 @@ class Texture:
     """Crowding of upright nuclei along the border to the dermis."""
     cleft: float = 0.0
     """Retraction of the stroma around nests."""
+    rim: float = 0.0
+    """Darker cytoplasm along the border to the dermis, as relative haematoxylin."""
+    weave: float = 0.0
+    """Strands with gaps between them along keratin's border."""
+    melanin: float = 0.0
+    """Optical density of the pigment along the border to the dermis."""
+    melanophages: float = 0.0
+    """Fraction of sites with a cell full of pigment."""
     nuclei_per_mm2: float = 0.0
     nucleus_radius_um: float = 2.5
     nucleus_spread: float = 0.1
@@ -118,11 +133,21 @@ CONNECTIVE = ("RET", "PAP", "INF")
 
 
 def members(*names: str) -> NDArray[np.float32]:
-    """Lookup table over mask values: 1 for the named tissues, 0 for all others."""
+    """Lookup table over the values of a fine mask: 1 for the named tissues, 0 for all others.
+
+    A label stands for all that lies under it.
+    """
     table = np.zeros(IGNORE + 1, dtype=np.float32)
-    table[[SKIN.index(name) for name in names]] = 1.0
+    table[np.isin(LABELS, [SKIN.index(name) for name in names if name not in FINE])] = 1.0
+    table[codes_of(*names)] = 1.0
     return table
 
+
+BODIES = tuple(name for name, labels in FINE.items() if name not in PASSING and set(labels) & set(CONNECTIVE))
+"""Fine tissues within connective tissue that have a border of their own."""
+
+IN_PASSAGE = members(*CONNECTIVE) * (1.0 - members(*BODIES))
+"""Connective tissue that passes into other connective tissue."""
 
 DERMAL = members("PAP", "RET", "INF", "HYP", "GLD")
 """What lies below epithelium: basal cells stand on its border."""
@@ -135,18 +160,25 @@ TextureTable = dict[str, NDArray[np.float32]]
 """Every parameter by mask value: ``table["eosin"][mask]``. Values without a class read as background."""
 
 
-def texture_table(ambiguity: float) -> TextureTable:
-    """The table with every look-alike tissue drawn towards the mean of its group.
+Textures = dict[str, Texture]
+
+
+def texture_table(ambiguity: float, tissues: Textures = TEXTURES, fine: Textures | None = None) -> TextureTable:
+    """The table with every look-alike tissue drawn towards the mean of its group; fine tissues stay as they are.
+
+    Without textures for them, fine tissues look as the label says.
 
     >>> table = texture_table(1.0)
     >>> bool(table["eosin"][SKIN.index("EPI")] == table["eosin"][SKIN.index("SCC")])
     True
     """
-    values = np.array([[getattr(TEXTURES[name], p) for p in PARAMETERS] for name in SKIN.names], dtype=np.float64)
+    values = np.array([[getattr(tissues[name], p) for p in PARAMETERS] for name in SKIN.names], dtype=np.float64)
     for group in LOOK_ALIKE:
         rows = [SKIN.index(name) for name in group]
         values[rows] = (1.0 - ambiguity) * values[rows] + ambiguity * values[rows].mean(axis=0)
     full = np.empty((IGNORE + 1, len(PARAMETERS)), dtype=np.float32)
     full[:] = values[SKIN.index("BKG")]
     full[: len(SKIN)] = values
+    for (name, label), code in CODES.items():
+        full[code] = full[SKIN.index(label)] if fine is None else [getattr(fine[name], p) for p in PARAMETERS]
     return {name: np.ascontiguousarray(full[:, k]) for k, name in enumerate(PARAMETERS)}

@@ -1,0 +1,115 @@
+"""Epidermis from thin to acanthotic, and epithelium below it: ridges that the section cuts across or along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ntrm.phantom.anatomy.frame import EPI, INF, PAP, RET, Axis, Blob, Patch, Structure
+from ntrm.phantom.anatomy.layers import Span, Strata, between, scatter, spread, stretches, waves
+from ntrm.phantom.anatomy.specimen import Specimen
+from ntrm.phantom.noise import Field, generator
+
+
+@dataclass(frozen=True)
+class EpidermisParameters:
+    """How the epidermis of sections differs; lengths in µm."""
+
+    atrophic: float = 0.2
+    """Fraction of sections with a thin epidermis without ridges."""
+    atrophic_ridges: float = 0.15
+    """What is left of their ridges."""
+    acanthotic: float = 0.12
+    """Fraction of sections with a thick epidermis along part of the surface."""
+    acanthosis: Span = (55.0, 170.0)
+    acanthotic_fraction: Span = (0.3, 1.0)
+    irregular: float = 0.3
+    """Fraction of sections with deep ridges of uneven length."""
+    ridge_height: Span = (40.0, 140.0)
+    ridge_wavelength: Span = (90.0, 260.0)
+    ridged_fraction: Span = (0.3, 1.0)
+    cut_ridges: float = 0.5
+    """Fraction of sections in which ridges leave the plane and return as islands."""
+    cut_ridges_per_mm: Span = (0.3, 2.0)
+    cut_ridge_radius: Span = (14.0, 50.0)
+    cut_ridge_distance: Span = (25.0, 190.0)
+    """Below the epidermis."""
+    tangential: float = 0.15
+    """Fraction of sections with a stretch that is cut along the skin: a net of ridges around the papillae."""
+    tangential_half_width: Span = (180.0, 700.0)
+    tangential_half_height: Span = (70.0, 220.0)
+    cord: Span = (0.3, 0.7)
+    """Half-width of the cords of such a net, in units of its noise."""
+
+
+@dataclass(frozen=True)
+class Net:
+    """Cords of epithelium around islands of dermis, within an ellipse."""
+
+    u_um: float
+    v_um: float
+    half_width_um: float
+    half_height_um: float
+    cord: float
+
+    @property
+    def reach_um(self) -> float:
+        """To the end of the ellipse and what roughness adds."""
+        return 1.4 * max(self.half_width_um, self.half_height_um)
+
+    def outside(self, patch: Patch) -> Field:
+        """Negative on a cord within the ellipse."""
+        across = (patch.u - np.float32(self.u_um)) / np.float32(self.half_width_um)
+        down = (patch.v - np.float32(self.v_um)) / np.float32(self.half_height_um)
+        beyond = np.hypot(across, down) + patch.uneven(0.12) - np.float32(1.0)
+        cords = np.abs(np.float32(0.6) * patch.slow + np.float32(0.8) * patch.rough) - np.float32(self.cord)
+        return np.asarray(np.maximum(beyond, cords))
+
+
+def vary_epidermis(strata: Strata, seed: int, axis: Axis, kind: EpidermisParameters) -> Strata:
+    """The layers with another epidermis: thinner and flat, thicker, or with uneven ridges."""
+    rng, wave = generator(seed, "epidermis"), waves(seed, "epidermis", axis)
+    epidermis = strata.epidermis.astype(np.float64)
+    mean = float(epidermis.mean())
+    state = rng.random()
+    if state < kind.atrophic:
+        epidermis = np.minimum(mean, 30.0) + kind.atrophic_ridges * (epidermis - mean)
+    elif state > 1.0 - kind.acanthotic:
+        thick = stretches(wave("acanthosis", 3000.0), between(rng, kind.acanthotic_fraction), slope=1.5)
+        epidermis = epidermis * (1.0 + thick * (spread(rng, kind.acanthosis) / mean - 1.0))
+    if state >= kind.atrophic and rng.random() < kind.irregular:
+        ridges = np.maximum(wave("ridges", between(rng, kind.ridge_wavelength)), 0.0) ** 1.5
+        uneven = np.clip(0.6 + 0.5 * wave("ridge height", 700.0), 0.0, 1.5)
+        ridged = stretches(wave("ridged", 2500.0), between(rng, kind.ridged_fraction), slope=1.5)
+        epidermis = epidermis + spread(rng, kind.ridge_height) * ridges * uneven * ridged
+    return replace(strata, epidermis=np.maximum(epidermis, 18.0).astype(np.float32))
+
+
+def draw_islands(seed: int, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> tuple[Structure, ...]:
+    """Epithelium of the epidermis that does not reach it in the plane of the section."""
+    rng = generator(seed, "islands of epidermis")
+    some, per_mm = rng.random() < kind.cut_ridges, spread(rng, kind.cut_ridges_per_mm)
+    expected = 2e-3 * specimen.half_um * per_mm if some else 0.0
+    ridges = scatter(rng, expected, lambda: _draw_cut_ridge(rng, specimen, strata, kind))
+    nets = [_draw_net(rng, specimen, strata, kind)] if rng.random() < kind.tangential else []
+    return tuple(
+        Structure(name, bodies, EPI, over=(PAP, RET, INF)) for name, bodies in (("cut ridges", ridges), ("nets", nets))
+    )
+
+
+def _draw_cut_ridge(rng: np.random.Generator, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> Blob:
+    u_um, radius = specimen.half_um * between(rng, (-0.95, 0.95)), spread(rng, kind.cut_ridge_radius)
+    depth = specimen.axis.value(strata.epidermis, u_um) + radius + between(rng, kind.cut_ridge_distance)
+    return Blob(u_um, depth, radius, spread(rng, (0.5, 2.0)), between(rng, (-40.0, 40.0)), roughness=0.15)
+
+
+def _draw_net(rng: np.random.Generator, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> Net:
+    u_um, height = specimen.half_um * between(rng, (-0.7, 0.7)), spread(rng, kind.tangential_half_height)
+    return Net(
+        u_um=u_um,
+        v_um=specimen.axis.value(strata.epidermis, u_um) + 0.6 * height,
+        half_width_um=spread(rng, kind.tangential_half_width),
+        half_height_um=height,
+        cord=between(rng, kind.cord),
+    )

@@ -1,0 +1,76 @@
+"""The versions of the phantom: what each draws its sections from. A version never changes once it is released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ntrm.core.errors import choices_error
+from ntrm.phantom.anatomy.adnexa import AdnexaParameters
+from ntrm.phantom.anatomy.epithelium import EpidermisParameters
+from ntrm.phantom.anatomy.layers import SkinParameters
+from ntrm.phantom.anatomy.specimen import NORMAL, DamageParameters, PictureParameters, SpecimenParameters
+from ntrm.phantom.anatomy.tumours import Basaloid, InSitu, Invasive
+from ntrm.phantom.anatomy.variety import VarietyParameters
+from ntrm.phantom.texture.looks import LookParameters
+
+DEFAULT_VERSION = "1"
+"""The version of the bundled model and of all tables so far."""
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """Ranges from which a section's anatomy is drawn."""
+
+    skin: SkinParameters = field(default_factory=SkinParameters)
+    specimen: SpecimenParameters = field(default_factory=SpecimenParameters)
+    damage: DamageParameters = field(default_factory=DamageParameters)
+    picture: PictureParameters = field(default_factory=PictureParameters)
+    adnexa: AdnexaParameters = field(default_factory=AdnexaParameters)
+    basaloid: Basaloid = field(default_factory=Basaloid)
+    in_situ: InSitu = field(default_factory=InSitu)
+    invasive: Invasive = field(default_factory=Invasive)
+    variety: VarietyParameters | None = None
+    """None draws what version 1 draws."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of the phantom."""
+
+    with_cancer: Anatomy
+    normal: Anatomy
+    looks: LookParameters | None = None
+    """How tissues look different from one section to the next; None gives them the same table everywhere."""
+
+
+_SKIN = SkinParameters(papillary=(130.0, 350.0))
+_NESTS = Basaloid(nest_spacing=(130.0, 600.0), nest_radius=(0.44, 0.66), retraction=(0.0, 18.0))
+"""Rounder nests than those of version 1, parted from the stroma more often."""
+_IN_SITU = InSitu(thickness=(140.0, 370.0))
+_VARIETY = VarietyParameters()
+_NORMAL_EPIDERMIS = EpidermisParameters(
+    acanthotic=0.4, irregular=0.5, cut_ridges=0.6, cut_ridges_per_mm=(0.5, 4.0), tangential=0.3
+)
+
+VERSIONS = {
+    "1": Version(Anatomy(), Anatomy()),
+    "2": Version(
+        with_cancer=Anatomy(skin=_SKIN, basaloid=_NESTS, in_situ=_IN_SITU, variety=_VARIETY),
+        normal=Anatomy(skin=_SKIN, variety=replace(_VARIETY, epidermis=_NORMAL_EPIDERMIS)),
+        looks=LookParameters(),
+    ),
+}
+"""By name."""
+
+
+def version_of(name: str) -> Version:
+    """A version by its name."""
+    if name not in VERSIONS:
+        raise choices_error("unknown version of the phantom", name, VERSIONS)
+    return VERSIONS[name]
+
+
+def anatomy_of(version: str, cancer: str) -> Anatomy:
+    """What the sections of a cancer, or of none, are drawn from."""
+    found = version_of(version)
+    return found.normal if cancer == NORMAL else found.with_cancer

@@ -104,7 +104,9 @@ def draw_islands(seed: int, specimen: Specimen, strata: Strata, kind: EpidermisP
     def healthy(body: Body) -> bool:
         return all(specimen.axis.value(curve, body.u_um) <= 0 for curve in (strata.in_situ, strata.mass))
 
-    ridges, nets, cysts = ([body for body in bodies if healthy(body)] for bodies in (ridges, nets, cysts))
+    ridges = [ridge for ridge in ridges if healthy(ridge)]
+    nets = [net for net in nets if healthy(net)]
+    cysts = [cyst for cyst in cysts if healthy(cyst)]
     contents = [replace(cyst, radius_um=max(cyst.radius_um - wall, 0.5 * cyst.radius_um)) for cyst in cysts]
     return (
         Structure("cut ridges", ridges, EPI, over=(PAP, RET, INF)),

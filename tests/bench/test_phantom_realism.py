@@ -9,6 +9,7 @@ from ntrm.core.labels import SKIN
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.generate import cancer_quotas
 from ntrm.phantom.layout import paint_mask
+from ntrm.phantom.versions import VERSIONS
 
 
 def test_tables_are_shares():
@@ -21,14 +22,15 @@ def test_tables_are_shares():
     assert not np.diag(matrix).any()
 
 
-def test_phantom_resembles_the_real_masks(seed):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_phantom_resembles_the_real_masks(seed, version):
     """Forty sections in the real ratio of cancers, drawn anew each run, at a quarter of the resolution.
 
     Over 24 such samples at half the resolution, which changes it by 0.001, the correlation was at least 0.968, and the
     bounds lie at least four standard deviations of a tissue's share away.
     """
     cancers = [cancer for cancer, number in cancer_quotas(40).items() for _ in range(number)]
-    result = calibrate(paint_mask(draw_plan(seed + k, cancer), 26.8) for k, cancer in enumerate(cancers))
+    result = calibrate(paint_mask(draw_plan(seed + k, cancer, version), 26.8) for k, cancer in enumerate(cancers))
     assert result.correlation > 0.93
     for name, ratio in result.ratio.items():
         slack = 4.0 if REAL_SHARE[name] < 0.1 else 3.0

@@ -63,6 +63,21 @@ def test_the_seed_decides_everything(seed):
     assert plan_sections(30, seed) != plan_sections(30, seed + 1)
 
 
+@given(st.integers(1, 80), st.floats(0, 1))
+def test_the_share_of_normal_sections_is_kept_and_the_others_are_in_the_real_ratio(count, share):
+    plan = plan_sections(count, 1, share)
+    cancers = Counter(section.cancer for section in plan)
+    assert len(plan) == count
+    assert abs(cancers.pop("none", 0) - share * count) <= 0.5
+    assert cancers == {name: quota for name, quota in cancer_quotas(sum(cancers.values())).items() if quota}
+
+
+def test_sections_with_a_cancer_are_the_same_beside_normal_ones(seed):
+    alone, beside = plan_sections(20, seed), plan_sections(30, seed, normal=1 / 3)
+    assert [(s.name, s.patient, s.seed) for s in alone] == [(s.name, s.patient, s.seed) for s in beside[:20]]
+    assert {s.name.split("_")[0] for s in beside[20:]} == {"NORMAL"}
+
+
 def test_no_section_is_refused():
     with pytest.raises(UsageError):
         plan_sections(0, 1)
@@ -104,6 +119,38 @@ def test_it_is_a_clean_dataset_with_cases_and_truth(phantom):
         for value, reason in (("surface_deg", "surface"), ("clearance_um", "clearance"), ("depth_um", "depth")):
             assert (piece[value] is None) == bool(piece[f"{reason}_reason"])
             assert piece[value] is None or piece[value] >= 0
+
+
+def test_half_of_it_may_be_normal_skin_of_version_2(tmp_path):
+    words = ["phantom", str(tmp_path / "skin"), "--sections", "2", "--seed", str(SEED), "--normal", "0.5"]
+    ended = CliRunner().invoke(app, [*words, "--phantom-version", "2", "--jobs", "1", "--json"])
+    report = json.loads(ended.stdout)
+    assert (report["version"], report["normal"], report["normal_sections"]) == ("2", 0.5, 1)
+    assert check_dataset(tmp_path / "skin").clean
+    truth = json.loads((tmp_path / "skin" / "truth.json").read_text())
+    assert (truth["options"]["version"], truth["options"]["normal"]) == ("2", 0.5)
+    section = truth["sections"]["NORMAL_1"]
+    assert (section["filed_under"], section["cancers"]) == ("none", [])
+    assert section["pieces"][0]["depth_reason"] == "no tumour in the section"
+    with (tmp_path / "skin" / "cases.csv").open() as stream:
+        assert {row["name"]: row["cancer"] for row in csv.DictReader(stream)} == {"BCC_1": "BCC", "NORMAL_1": "none"}
+
+
+def test_processes_draw_the_same_version_2(tmp_path):
+    options = PhantomOptions(2, seed=SEED, normal=0.5, version="2")
+    for jobs in (1, 2):
+        write_phantom(tmp_path / str(jobs), options, jobs=jobs)
+    assert bytes_of(tmp_path / "1") == bytes_of(tmp_path / "2")
+
+
+def test_a_folder_from_before_there_were_versions_goes_on(phantom, tmp_path):
+    out = tmp_path / "old"
+    shutil.copytree(phantom, out)
+    before = json.loads((out / "phantom.json").read_text())
+    (out / "phantom.json").write_text(json.dumps({k: v for k, v in before.items() if k not in ("normal", "version")}))
+    assert write_phantom(out, OPTIONS).drawn == 0
+    with pytest.raises(RefusedError, match="other options"):
+        write_phantom(out, PhantomOptions(4, seed=SEED, version="2"))
 
 
 def test_images_say_their_resolution(phantom):
@@ -205,7 +252,17 @@ def test_damaged_notes_of_an_earlier_run_are_refused(name, content, tmp_path, mo
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"sections": 0}, {"pieces": 0}, {"levels": ("3x",)}, {"levels": ()}, {"ambiguity": 1.5}, {"ambiguity": -0.1}],
+    [
+        {"sections": 0},
+        {"pieces": 0},
+        {"levels": ("3x",)},
+        {"levels": ()},
+        {"ambiguity": 1.5},
+        {"ambiguity": -0.1},
+        {"normal": 1.1},
+        {"normal": float("nan")},
+        {"version": "0"},
+    ],
 )
 def test_impossible_options_are_refused(wrong):
     with pytest.raises(UsageError):

@@ -321,8 +321,8 @@ def _open_weave(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
     if scene.look is None or scene.geometry.in_keratin_um is None or not pixels.has("weave"):
         return
     at = np.nonzero(scene.table["weave"][pixels.tissue])
-    noises = Noises(*(noise[at] for noise in (pixels.noises.bend, pixels.noises.grain, pixels.noises.wobble)))
-    kept = scene.look.weave.presence(-scene.geometry.in_keratin_um.over(window)[at], noises, window.mpp)
+    depth = -scene.geometry.in_keratin_um.over(window)[at]
+    kept = scene.look.weave.presence(depth, pixels.noises.bend[at], pixels.noises.grain[at], window.mpp)
     eosin[at] *= kept
     haematoxylin[at] *= kept
 

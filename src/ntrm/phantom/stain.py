@@ -36,7 +36,7 @@ _INK_GRID_UM = 6.7
 _CRUST_UM = 14.0
 """Thickness of the inked crust: standard deviation of the blur around the edge."""
 _CRUMB_UM, _ARC_UM = 80.0, 1800.0
-_CUT = DERMAL + members(*BASALOID)
+_CUT = DERMAL + members(*BASALOID) - members("crust")
 """Tissue that a knife opens: ink sits on it, not on the skin's own surface."""
 
 

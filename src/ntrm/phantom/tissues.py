@@ -75,7 +75,7 @@ def labels_of(fine: NDArray[Any]) -> Mask:
     >>> labels_of(np.array([[SKIN.index("PAP"), CODES["muscle", "RET"]]])).tolist() == [[5, 3]]
     True
     """
-    return LABELS[fine]
+    return np.asarray(LABELS[fine])
 
 
 def fine_mask(kinds: NDArray[np.uint8], labels: Mask) -> Mask:

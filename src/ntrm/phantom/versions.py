@@ -44,12 +44,19 @@ class Version:
 
 
 _SKIN = SkinParameters(papillary=(130.0, 350.0))
-_NESTS = Basaloid(nest_spacing=(130.0, 600.0), nest_radius=(0.44, 0.66), retraction=(0.0, 18.0))
+_NESTS = Basaloid(
+    nodule_half_width=(320.0, 1180.0),
+    nodule_half_height=(210.0, 740.0),
+    nest_spacing=(130.0, 600.0),
+    nest_radius=(0.5, 0.75),
+    rounding=0.06,
+    retraction=(0.0, 18.0),
+)
 """Rounder nests than those of version 1, parted from the stroma more often."""
 _IN_SITU = InSitu(thickness=(140.0, 370.0))
 _VARIETY = VarietyParameters()
 _NORMAL_EPIDERMIS = EpidermisParameters(
-    acanthotic=0.4, irregular=0.5, cut_ridges=0.6, cut_ridges_per_mm=(0.5, 4.0), tangential=0.3
+    acanthotic=0.45, irregular=0.55, cut_ridges=0.7, cut_ridges_per_mm=(0.5, 4.0), tangential=0.45, cyst=0.2
 )
 
 VERSIONS = {

@@ -42,6 +42,10 @@ class DermisParameters:
     nerve_radius: Span = (18.0, 60.0)
 
 
+FLAT_UM, FLATTENED_OVER_UM = 32.0, 120.0
+"""Thickness of the epidermis over a scar, and the length over which it thins towards that."""
+
+
 @dataclass(frozen=True)
 class Scar:
     """One scar, from the surface down."""
@@ -118,9 +122,9 @@ def flatten(strata: Strata, axis: Axis, scars: tuple[Scar, ...]) -> Strata:
     """Over a scar the epidermis has lost its ridges."""
     epidermis = strata.epidermis
     for scar in scars:
-        over = np.clip((scar.half_width_um - np.abs(axis.u - scar.u_um)) / 120.0, 0.0, 1.0).astype(np.float32)
-        flat = np.minimum(epidermis, np.float32(32.0))
-        epidermis = epidermis + over * (flat - epidermis)
+        over = np.clip((scar.half_width_um - np.abs(axis.u - scar.u_um)) / FLATTENED_OVER_UM, 0.0, 1.0)
+        flat = np.minimum(epidermis, np.float32(FLAT_UM))
+        epidermis = np.asarray(epidermis + over * (flat - epidermis), dtype=np.float32)
     return replace(strata, epidermis=epidermis)
 
 

@@ -1,4 +1,4 @@
-"""Epidermis from thin to acanthotic, and epithelium below it: ridges that the section cuts across or along."""
+"""Epidermis from thin to acanthotic, and epithelium below it: ridges that the section cuts across or along, cysts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.frame import EPI, INF, PAP, RET, Axis, Blob, Patch, Structure
+from ntrm.phantom.anatomy.frame import EPI, INF, KER, PAP, RET, Axis, Blob, Body, Patch, Structure
 from ntrm.phantom.anatomy.layers import Span, Strata, between, scatter, spread, stretches, waves
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.noise import Field, generator
@@ -20,27 +20,32 @@ class EpidermisParameters:
     """Fraction of sections with a thin epidermis without ridges."""
     atrophic_ridges: float = 0.15
     """What is left of their ridges."""
-    acanthotic: float = 0.12
+    acanthotic: float = 0.28
     """Fraction of sections with a thick epidermis along part of the surface."""
     acanthosis: Span = (55.0, 170.0)
     acanthotic_fraction: Span = (0.3, 1.0)
-    irregular: float = 0.3
+    irregular: float = 0.4
     """Fraction of sections with deep ridges of uneven length."""
     ridge_height: Span = (40.0, 140.0)
     ridge_wavelength: Span = (90.0, 260.0)
     ridged_fraction: Span = (0.3, 1.0)
-    cut_ridges: float = 0.5
+    cut_ridges: float = 0.6
     """Fraction of sections in which ridges leave the plane and return as islands."""
     cut_ridges_per_mm: Span = (0.3, 2.0)
-    cut_ridge_radius: Span = (14.0, 50.0)
+    cut_ridge_radius: Span = (14.0, 65.0)
     cut_ridge_distance: Span = (25.0, 190.0)
     """Below the epidermis."""
-    tangential: float = 0.15
+    tangential: float = 0.2
     """Fraction of sections with a stretch that is cut along the skin: a net of ridges around the papillae."""
-    tangential_half_width: Span = (180.0, 700.0)
-    tangential_half_height: Span = (70.0, 220.0)
+    tangential_half_width: Span = (180.0, 800.0)
+    tangential_half_height: Span = (80.0, 280.0)
     cord: Span = (0.3, 0.7)
     """Half-width of the cords of such a net, in units of its noise."""
+    cyst: float = 0.08
+    """Fraction of sections with a cyst: a wall of epidermis around keratin, with no way to the surface."""
+    cyst_radius: Span = (120.0, 450.0)
+    cyst_depth: Span = (350.0, 1300.0)
+    cyst_wall: Span = (20.0, 70.0)
 
 
 @dataclass(frozen=True)
@@ -87,15 +92,34 @@ def vary_epidermis(strata: Strata, seed: int, axis: Axis, kind: EpidermisParamet
 
 
 def draw_islands(seed: int, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> tuple[Structure, ...]:
-    """Epithelium of the epidermis that does not reach it in the plane of the section."""
+    """Epithelium of the epidermis that does not reach it in the plane of the section; none below a tumour of it."""
     rng = generator(seed, "islands of epidermis")
     some, per_mm = rng.random() < kind.cut_ridges, spread(rng, kind.cut_ridges_per_mm)
     expected = 2e-3 * specimen.half_um * per_mm if some else 0.0
     ridges = scatter(rng, expected, lambda: _draw_cut_ridge(rng, specimen, strata, kind))
     nets = [_draw_net(rng, specimen, strata, kind)] if rng.random() < kind.tangential else []
-    return tuple(
-        Structure(name, bodies, EPI, over=(PAP, RET, INF)) for name, bodies in (("cut ridges", ridges), ("nets", nets))
+    cysts = [_draw_cyst(rng, specimen, kind)] if rng.random() < kind.cyst else []
+    wall = spread(rng, kind.cyst_wall)
+
+    def healthy(body: Body) -> bool:
+        return all(specimen.axis.value(curve, body.u_um) <= 0 for curve in (strata.in_situ, strata.mass))
+
+    ridges = [ridge for ridge in ridges if healthy(ridge)]
+    nets = [net for net in nets if healthy(net)]
+    cysts = [cyst for cyst in cysts if healthy(cyst)]
+    contents = [replace(cyst, radius_um=max(cyst.radius_um - wall, 0.5 * cyst.radius_um)) for cyst in cysts]
+    return (
+        Structure("cut ridges", ridges, EPI, over=(PAP, RET, INF)),
+        Structure("nets", nets, EPI, over=(PAP, RET, INF)),
+        Structure("cysts", cysts, EPI, over=(PAP, RET, INF)),
+        Structure("contents of cysts", contents, KER, over=(EPI,)),
     )
+
+
+def _draw_cyst(rng: np.random.Generator, specimen: Specimen, kind: EpidermisParameters) -> Blob:
+    radius = min(spread(rng, kind.cyst_radius), 0.25 * specimen.depth_um)
+    depth = min(between(rng, kind.cyst_depth) + radius, 0.7 * specimen.depth_um)
+    return Blob(specimen.half_um * between(rng, (-0.8, 0.8)), depth, radius, spread(rng, (0.7, 1.8)), roughness=0.05)
 
 
 def _draw_cut_ridge(rng: np.random.Generator, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> Blob:

@@ -30,6 +30,8 @@ class Basaloid:
     nest_spacing: Span = (200.0, 600.0)
     nest_radius: Span = (0.5, 0.8)
     """Least and greatest radius of a nest over the spacing; nests that are wider than their cell are polygons."""
+    rounding: float = 0.0
+    """How far the corners of nests are rounded off, over the spacing."""
     cleft: Span = (6.0, 40.0)
     stroma: Span = (40.0, 330.0)
     quiet_fraction: float = 0.35
@@ -57,6 +59,7 @@ class Cluster:
     retraction_um: float
     ulcerated: bool
     nest_radius: Span = Basaloid.nest_radius
+    rounding_um: float = 0.0
 
     @property
     def reach_um(self) -> float:
@@ -104,12 +107,13 @@ def draw_clusters(seed: int, strata: Strata, specimen: Specimen, kind: Basaloid)
                 v_um=max(v_um, specimen.axis.value(strata.epidermis, u_um) + 0.5 * height),
                 half_width_um=min(width, 0.6 * half_um),
                 half_height_um=height,
-                spacing_um=min(spacing * rng.uniform(0.75, 1.3), 2.0 * height),
+                spacing_um=(apart := min(spacing * rng.uniform(0.75, 1.3), 2.0 * height)),
                 cleft_um=spread(rng, kind.cleft),
                 stroma_um=0.0 if quiet else between(rng, kind.stroma),
                 retraction_um=retraction,
                 ulcerated=hanging and rng.random() < kind.ulcerated_fraction,
                 nest_radius=kind.nest_radius,
+                rounding_um=kind.rounding * apart,
             )
         )
     return tuple(clusters)
@@ -150,14 +154,25 @@ def _nest_depth(cluster: Cluster, u: Field, v: Field, rough: Field, slow: Field)
     y, x, mark = y[apart], x[apart], mark[apart]
     y, x, mark = np.append(y, cluster.v_um), np.append(x, cluster.u_um), np.append(mark, 1.0)
     jitter = 0.02 * cluster.spacing_um * rough + 0.15 * cluster.spacing_um * slow
-    distance, nearest = cKDTree(np.stack([y, x], axis=1)).query(np.stack([v + jitter, u - jitter], axis=1), k=2)
+    where, rounded = np.stack([v + jitter, u - jitter], axis=1), cluster.rounding_um > 0.0
+    distance, nearest = cKDTree(np.stack([y, x], axis=1)).query(where, k=3 if rounded else 2)
     own, other = mark[nearest[:, 0]], mark[nearest[:, 1]]
     # Two neighbours that both draw high marks have grown together.
     cleft = np.where((own > 0.4) & (other > 0.4), -1.0, 0.5) * cluster.cleft_um
     least, most = cluster.nest_radius
     to_rim = cluster.spacing_um * (least + (most - least) * own) - distance[:, 0]
     to_neighbour = 0.5 * (distance[:, 1] - distance[:, 0]) - cleft
-    return np.where(own > 0.15, np.minimum(to_rim, to_neighbour), -np.inf)
+    inside = np.minimum(to_rim, to_neighbour)
+    if rounded:
+        beyond = 0.5 * (distance[:, 2] - distance[:, 0]) - 0.5 * cluster.cleft_um
+        inside = _rounded_minimum((to_rim, to_neighbour, beyond), cluster.rounding_um)
+    return np.where(own > 0.15, inside, -np.inf)
+
+
+def _rounded_minimum(depths: tuple[NDArray[np.float64], ...], rounding_um: float) -> NDArray[np.float64]:
+    """The least depth, and less where two are nearly as small: corners are cut off."""
+    least = np.minimum.reduce(depths)
+    return np.asarray(least - rounding_um * np.log(sum(np.exp((least - depth) / rounding_um) for depth in depths)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ that darkness alone says nothing of cancer.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -144,12 +143,6 @@ class LookParameters:
     """How much of a strand's colour is left between strands."""
 
 
-class _Noises(Protocol):
-    bend: Field
-    grain: Field
-    wobble: Field
-
-
 @dataclass(frozen=True)
 class Weave:
     """How the keratin of one section is woven: two systems of strands along its borders that cross."""
@@ -167,10 +160,10 @@ class Weave:
         spans = (kind.fine_period, kind.coarse_period, kind.strand, kind.outer_strand, kind.between)
         return cls(*(float(chance.uniform(*span)) for span in spans))
 
-    def presence(self, depth_um: Field, noises: _Noises, mpp: float) -> Field:
-        """How much of the dye is kept at points so far inside keratin: 1 on a strand."""
-        fine = self._on_strand(depth_um + 16.0 * noises.bend + 2.0 * noises.grain, self.fine_period_um, mpp)
-        coarse = self._on_strand(depth_um - 30.0 * noises.bend + 4.0 * noises.wobble, self.coarse_period_um, mpp)
+    def presence(self, depth_um: Field, bend: Field, grain: Field, mpp: float) -> Field:
+        """How much of the dye is kept at points so far inside keratin, 1 on a strand, given noises of unit height."""
+        fine = self._on_strand(depth_um + 16.0 * bend + 2.0 * grain, self.fine_period_um, mpp)
+        coarse = self._on_strand(depth_um - 30.0 * bend + 4.0 * grain, self.coarse_period_um, mpp)
         outer = np.clip((np.float32(self.outer_um) - depth_um) / max(mpp, 2.0) + 0.5, 0.0, 1.0)
         strands = np.maximum(np.maximum(fine, 0.8 * coarse), outer)
         return np.asarray(self.between + (1.0 - self.between) * strands, dtype=np.float32)

@@ -1,0 +1,83 @@
+"""Elastosis, oedema and scars where they belong; vessels with a wall around their lumen."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ntrm.phantom.anatomy.dermis import DermisParameters, Scar, draw_dermis, draw_vessels, flatten
+from ntrm.phantom.anatomy.frame import PAP, RET, Axis, Blob, Frame, Grid, Skin
+from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis
+from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
+from ntrm.phantom.tissues import KINDS
+
+ALWAYS = DermisParameters(
+    elastosis=1.0, elastosis_fraction=(1.0, 1.0), oedema=1.0, oedema_fraction=(1.0, 1.0), scar=1.0
+)
+
+
+@pytest.fixture
+def specimen(seed):
+    return draw_specimen(seed, SAMPLING[NORMAL], SpecimenParameters())
+
+
+def painted(seed, specimen, kind):
+    """A strip of skin with its changed dermis, and its layers."""
+    strata = normal_skin(seed, specimen.axis, SkinParameters(inflamed_fraction=(0.0, 0.0)))
+    grid = Grid((300, 400), 8.0, (-300.0, -1600.0))
+    skin = Skin(grid, Frame(seed, 0.0, 1e6, warp_um=0.0), specimen.axis, strata.lift)
+    paint_dermis(skin, strata, Fat())
+    draw_dermis(seed, specimen, strata, kind).paint(skin, strata)
+    return skin, strata
+
+
+def test_elastosis_is_upper_dermis_but_not_the_very_edge_of_it(seed, specimen):
+    skin, strata = painted(seed, specimen, replace(ALWAYS, oedema=0.0, scar=0.0))
+    solar = skin.kinds == KINDS["elastosis"]
+    depth = skin.v - skin.along_bent(strata.epidermis)
+    assert solar.any()
+    assert np.isin(skin.mask[solar], (PAP, RET)).all()
+    assert (depth + 0.8 * skin.sway)[solar].min() >= ALWAYS.spared
+    assert depth[solar].max() < 2000
+
+
+def test_oedema_is_papillary_dermis(seed, specimen):
+    skin, _ = painted(seed, specimen, replace(ALWAYS, elastosis=0.0, scar=0.0))
+    swollen = skin.kinds == KINDS["oedema"]
+    assert swollen.any()
+    assert (skin.mask[swollen] == PAP).all()
+
+
+def test_a_scar_is_reticular_dermis_from_the_surface_down(seed, specimen):
+    skin, _ = painted(seed, specimen, replace(ALWAYS, elastosis=0.0, oedema=0.0))
+    scarred = skin.kinds == KINDS["scar"]
+    assert (skin.mask[scarred] == RET).all()
+    if scarred.any():
+        assert skin.v[scarred].max() < 1.5 * ALWAYS.scar_depth[1]
+
+
+def test_a_scar_holds_what_lies_in_it():
+    scar = Scar(u_um=0.0, half_width_um=500.0, depth_um=400.0)
+    assert scar.holds(Blob(0.0, 200.0, 50.0))
+    assert not scar.holds(Blob(900.0, 200.0, 50.0))
+    assert not scar.holds(Blob(0.0, 900.0, 50.0))
+
+
+def test_the_epidermis_over_a_scar_is_flat(seed):
+    axis = Axis(2000.0)
+    strata = normal_skin(seed, axis, SkinParameters(epidermis=(90.0, 100.0)))
+    flat = flatten(strata, axis, (Scar(0.0, 500.0, 400.0),)).epidermis
+    inside, outside = np.abs(axis.u) < 300, np.abs(axis.u) > 500
+    assert flat[inside].max() <= 32.0
+    np.testing.assert_array_equal(flat[outside], strata.epidermis[outside])
+
+
+def test_every_vessel_has_a_wall_around_its_lumen(seed, specimen):
+    walls, lumina, blood, nerves = draw_vessels(seed, specimen, DermisParameters(nerves_per_mm2=2.0))
+    inside = {(lumen.u_um, lumen.v_um): lumen for lumen in (*lumina.bodies, *blood.bodies)}
+    assert len(inside) == len(walls.bodies) > 0
+    for wall in walls.bodies:
+        assert 0.5 <= inside[wall.u_um, wall.v_um].radius_um / wall.radius_um <= 0.85
+        assert wall.v_um > 0
+    assert walls.tissue is None
+    assert nerves.tissue == RET

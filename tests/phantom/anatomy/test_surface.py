@@ -1,0 +1,55 @@
+"""Keratin, compact and woven, and ulcers under their crust."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ntrm.phantom.anatomy.frame import BKG, EPI, INF, KER, Frame, Grid, Skin
+from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis, paint_surface
+from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
+from ntrm.phantom.anatomy.surface import SurfaceParameters, draw_surface
+from ntrm.phantom.tissues import KINDS
+
+WOVEN = SurfaceParameters(woven=1.0, woven_fraction=(1.0, 1.0), ulcer=0.0)
+ULCER = SurfaceParameters(woven=0.0, ulcer=1.0, ulcer_half_width=(500.0, 500.0))
+
+
+def painted(seed, kind):
+    """A strip of skin 8 µm/px with its surface, the layers before and after, and where there is air."""
+    specimen = draw_specimen(seed, SAMPLING[NORMAL], SpecimenParameters())
+    before = normal_skin(seed, specimen.axis, SkinParameters(bare_fraction=(0.0, 0.0)))
+    strata, surface = draw_surface(seed, specimen, before, (), kind)
+    half = int(specimen.half_um // 8)
+    grid = Grid((100, 2 * half), 8.0, (-400.0, -8.0 * half))
+    skin = Skin(grid, Frame(seed, 0.0, 1e6, warp_um=0.0), specimen.axis, strata.lift)
+    paint_dermis(skin, strata, Fat())
+    air = paint_surface(skin, strata)
+    surface.paint(skin)
+    skin.mask[air] = BKG
+    return skin, before, strata, surface
+
+
+def test_woven_keratin_lies_over_a_compact_layer_and_takes_more_room(seed):
+    skin, before, strata, _ = painted(seed, replace(WOVEN, compact=(12.0, 12.0), growth=(50.0, 50.0)))
+    woven = (skin.kinds == KINDS["basket weave"]) & (skin.mask == KER)
+    assert woven.any()
+    assert (-skin.v[woven]).min() > 12.0
+    assert (strata.keratin >= before.keratin).all()
+    assert strata.keratin.mean() > before.keratin.mean() + 10.0
+
+
+def test_compact_keratin_stays_as_it_was(seed):
+    skin, before, strata, _ = painted(seed, replace(WOVEN, woven=0.0))
+    assert not skin.kinds.any()
+    np.testing.assert_array_equal(strata.keratin, before.keratin)
+
+
+def test_an_ulcer_has_a_crust_and_no_epidermis(seed):
+    skin, _, strata, surface = painted(seed, ULCER)
+    crust = (skin.kinds == KINDS["crust"]) & (skin.mask == INF)
+    assert crust.any()
+    assert (skin.v[crust] < 0).all()
+    lost = skin.along(surface.ulcer) > 0.999
+    assert not (skin.mask == EPI)[lost & (skin.v > 40)].any()
+    assert strata.epidermis[surface.ulcer > 0.999].max() == 0
+    assert strata.inflammation[surface.ulcer > 0.999].min() >= ULCER.inflamed[0]

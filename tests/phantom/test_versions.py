@@ -1,0 +1,153 @@
+"""Versions of the phantom: the first never changes, the second has more of what real skin has."""
+
+import hashlib
+import platform
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.phantom.small import small
+
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import CANCERS, SKIN
+from ntrm.phantom.anatomy.dermis import DermisParameters
+from ntrm.phantom.anatomy.epithelium import EpidermisParameters
+from ntrm.phantom.anatomy.frame import BKG, EPI, FOL, KER
+from ntrm.phantom.anatomy.section_plan import draw_plan
+from ntrm.phantom.anatomy.surface import SurfaceParameters
+from ntrm.phantom.anatomy.variety import VarietyParameters
+from ntrm.phantom.layout import NO_SURFACE, NO_TUMOUR, layout, paint_fine, paint_mask
+from ntrm.phantom.render import render
+from ntrm.phantom.tissues import FINE, codes_of, labels_of
+from ntrm.phantom.versions import DEFAULT_VERSION, VERSIONS, Anatomy, Version
+
+# Section 10 of each cancer, as it was drawn before there were versions: pixels of each label, mean colour of the
+# picture, and the bytes of mask and picture with one set of libraries on one kind of processor.
+FIRST_VERSION = {
+    "BCC": (
+        (4796, 0, 7966, 8026, 0, 3699, 0, 4781, 108594, 13254, 0, 0),
+        (239.512, 213.601, 239.787),
+        ("fb27af980e114f2e", "d77bd917b4db8aec"),
+    ),
+    "SCC": (
+        (2417, 0, 28542, 19145, 0, 2936, 0, 26614, 147072, 0, 23218, 5080),
+        (239.019, 197.005, 236.179),
+        ("5a8e9d759b056a55", "02bbc4f0ce18dd87"),
+    ),
+    "IEC": (
+        (6369, 0, 6883, 29346, 744, 9158, 0, 5777, 135792, 0, 0, 4447),
+        (243.046, 217.233, 242.138),
+        ("93608c95ea522dbe", "52c173999e8790a2"),
+    ),
+}
+THERE = ("aarch64", "2.4.6")
+
+CERTAIN = VarietyParameters(
+    EpidermisParameters(cut_ridges=1.0, tangential=1.0, cyst=1.0),
+    SurfaceParameters(woven=1.0, ulcer=1.0),
+    DermisParameters(elastosis=1.0, oedema=1.0, scar=1.0, nerves_per_mm2=1.0),
+)
+"""Everything that may happen to a section happens."""
+
+
+@pytest.fixture
+def certain(monkeypatch):
+    """A version in which everything happens, and with more adnexa."""
+    skin = Anatomy()
+    adnexa = replace(skin.adnexa, follicles_per_mm=1.0, sebaceous_fraction=1.0, glands_per_mm=0.8)
+    details = replace(CERTAIN.adnexa, muscle_fraction=1.0, duct_fraction=1.0)
+    anatomy = Anatomy(adnexa=adnexa, variety=replace(CERTAIN, adnexa=details))
+    monkeypatch.setitem(VERSIONS, "certain", Version(anatomy, anatomy, VERSIONS["2"].looks))
+    return "certain"
+
+
+@pytest.mark.parametrize("cancer", FIRST_VERSION)
+def test_version_1_is_what_it_always_was(cancer):
+    counts, colour, hashes = FIRST_VERSION[cancer]
+    section = layout(10, cancer=cancer, version="1")
+    picture = render(section.fine, 6.7, 10, version="1")
+    found = np.bincount(section.mask.ravel(), minlength=len(SKIN))
+    assert np.abs(found - counts).sum() <= 1e-4 * found.sum()
+    np.testing.assert_allclose(picture.reshape(-1, 3).mean(axis=0), colour, atol=0.05)
+    if (platform.machine(), np.__version__) == THERE:
+        assert tuple(hashlib.sha256(each.tobytes()).hexdigest()[:16] for each in (section.mask, picture)) == hashes
+
+
+def test_version_1_is_the_default_and_has_no_fine_tissues():
+    section = layout(10, cancer="BCC")
+    assert (DEFAULT_VERSION, section.version) == ("1", "1")
+    assert section.fine.max() < len(SKIN)
+    assert np.array_equal(section.fine, section.mask)
+
+
+def test_an_unknown_version_is_refused():
+    for draw in (lambda: layout(1, version="3"), lambda: render(np.zeros((4, 4), np.uint8), 6.7, 1, version="3")):
+        with pytest.raises(UsageError, match="one of 1, 2"):
+            draw()
+
+
+def test_a_seed_is_the_same_specimen_in_both_versions(seed):
+    one, two = (draw_plan(seed, "IEC", version) for version in ("1", "2"))
+    assert (one.specimen.biopsy, one.specimen.half_um, one.specimen.frame) == (
+        two.specimen.biopsy,
+        two.specimen.half_um,
+        two.specimen.frame,
+    )
+    assert np.array_equal(one.specimen.thickness, two.specimen.thickness)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_normal_sections_have_no_cancer_and_say_so(version, seed):
+    section = layout(small(seed, "none"), cancer="none", version=version)
+    truth = section.truth
+    assert (section.cancer, truth.cancers) == ("none", ())
+    assert not np.isin(section.mask, [SKIN.index(name) for name in CANCERS]).any()
+    assert (truth.clearance_um, truth.clearance_reason) == (None, NO_TUMOUR)
+    assert (truth.depth_um, truth.depth_reason) == (None, NO_TUMOUR)
+    assert (truth.surface_deg is None) == (truth.surface_reason == NO_SURFACE)
+
+
+def test_resolutions_of_version_2_are_views_of_one_section(seed):
+    plan = draw_plan(small(seed, "none", among=12), "none", "2")
+    coarse = paint_fine(plan, 6.7)
+    for mpp, factor in ((3.35, 2), (1.34, 5)):
+        fine = paint_fine(plan, mpp)
+        middle = fine[factor // 2 :: factor, factor // 2 :: factor]
+        assert middle.shape == coarse.shape
+        assert np.mean((middle == coarse)[coarse != BKG]) > 0.93
+
+
+@pytest.mark.parametrize("cancer", [*CANCERS, "none"])
+def test_strips_of_version_2_make_one_section(cancer, seed):
+    plan = draw_plan(seed, cancer, "2")
+    everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
+    assert np.array_equal(paint_fine(plan, 20.1), paint_fine(everywhere, 20.1))
+    assert np.array_equal(labels_of(paint_fine(plan, 20.1)), paint_mask(plan, 20.1))
+
+
+@pytest.mark.parametrize("cancer", CANCERS)
+def test_the_cancer_asked_for_is_there_in_version_2(cancer, seed):
+    for number in range(seed, seed + 4):
+        assert (paint_mask(draw_plan(number, cancer, "2"), 13.4) == SKIN.index(cancer)).any(), f"seed {number}"
+
+
+def test_every_fine_tissue_occurs(certain, seed):
+    found = Counter()
+    for number in range(seed, seed + 6):
+        plan = draw_plan(number, "none", certain)
+        present = np.unique(paint_fine(plan, 10.05))
+        found.update(name for name in FINE if np.isin(present, codes_of(name)).any())
+    assert set(found) == set(FINE)
+
+
+def test_epithelium_lies_away_from_the_surface_too(certain, seed):
+    """Islands of epidermis and of follicles, with no keratin or glass within 100 µm."""
+    from scipy.ndimage import distance_transform_edt
+
+    inner = Counter()
+    for number in range(seed, seed + 6):
+        mask = paint_mask(draw_plan(number, "none", certain), 13.4)
+        away = distance_transform_edt(~np.isin(mask, (BKG, KER))) * 13.4 > 100
+        inner.update({name: int((mask[away] == label).sum()) for name, label in (("EPI", EPI), ("FOL", FOL))})
+    assert min(inner["EPI"], inner["FOL"]) > 20

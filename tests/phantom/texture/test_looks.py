@@ -1,0 +1,133 @@
+"""Looks: what varies from section to section, woven keratin and melanin."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.phantom.masks import blobs, layered
+
+from ntrm.core.labels import SKIN
+from ntrm.phantom.render import Artefacts, render
+from ntrm.phantom.stain import Stain
+from ntrm.phantom.texture.looks import FINE_TEXTURES, Look, LookParameters, Weave
+from ntrm.phantom.texture.scene import block_mean
+from ntrm.phantom.texture.table import TEXTURES
+from ntrm.phantom.tissues import CODES, FINE
+from ntrm.phantom.versions import VERSIONS, Version
+
+CLEAN = {"artefacts": Artefacts.none(), "stain": Stain(), "version": "2"}
+STILL = LookParameters(loose=0.0, dark=0.0, pigmented=0.0)
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """Set the looks of version 2."""
+
+    def choose(kind):
+        before = VERSIONS["2"]
+        monkeypatch.setitem(VERSIONS, "2", Version(before.with_cancer, before.normal, kind))
+
+    return choose
+
+
+def colour(value, seed):
+    mask = np.full((64, 64), value, dtype=np.uint8)
+    return render(mask, 6.7, seed, **CLEAN).reshape(-1, 3).mean(axis=0)
+
+
+def test_every_fine_tissue_has_a_texture():
+    assert set(FINE_TEXTURES) == set(FINE)
+
+
+def test_a_look_belongs_to_its_seed(seed):
+    assert Look.draw(seed, LookParameters()) == Look.draw(seed, LookParameters())
+    assert Look.draw(seed, STILL).tissues["RET"] == TEXTURES["RET"]
+
+
+def test_sections_are_loose_dark_and_pigmented_as_often_as_is_said():
+    drawn = [Look.draw(seed, LookParameters()).tissues for seed in range(300)]
+    loose = np.mean([rows["RET"].eosin != TEXTURES["RET"].eosin for rows in drawn])
+    dark = np.mean([rows["EPI"].haematoxylin != TEXTURES["EPI"].haematoxylin for rows in drawn])
+    pigmented = np.mean([rows["EPI"].melanin > 0 for rows in drawn])
+    assert (loose, dark, pigmented) == pytest.approx((0.5, 0.5, 0.35), abs=0.12)
+
+
+def test_darkness_does_not_tell_epidermis_from_carcinoma():
+    kind = replace(STILL, dark=1.0)
+    rows = [Look.draw(seed, kind).tissues for seed in range(40)]
+    darker = sum(each["EPI"].haematoxylin > each["BCC"].haematoxylin for each in rows)
+    assert 8 < darker < 32
+
+
+def test_fine_tissues_have_their_colours(seed, looks):
+    looks(STILL)
+    plain = {name: colour(SKIN.index(name), seed) for name in ("RET", "PAP", "GLD", "KER")}
+    fine = {pair: colour(code, seed) for pair, code in CODES.items()}
+    assert fine["lumen", "RET"].min() > 250
+    assert fine["red cells", "RET"][1] < plain["RET"][1] - 40, "blood is red"
+    assert fine["muscle", "RET"][1] < plain["RET"][1] - 10, "muscle is pinker than collagen"
+    assert fine["scar", "RET"][1] < plain["RET"][1] - 5, "a scar is denser"
+    assert fine["oedema", "PAP"][1] > plain["PAP"][1] + 8, "oedema is paler"
+    red, green, _ = fine["elastosis", "RET"] - plain["RET"]
+    assert red < -4, "elastosis is bluer"
+    assert green > -15, "and hardly darker"
+    assert fine["sebaceous", "GLD"][1] > fine["eccrine", "GLD"][1] + 5, "sebaceous cells are pale"
+    assert fine["basket weave", "KER"][1] > plain["KER"][1] + 15, "there are gaps between strands"
+
+
+def test_a_weave_is_strands_and_gaps():
+    weave = Weave(fine_period_um=12.0, coarse_period_um=30.0, strand=0.25, outer_um=4.0, between=0.1)
+    depth = np.linspace(20.0, 140.0, 4000, dtype=np.float32)
+    still = np.zeros_like(depth)
+    kept = weave.presence(depth, still, still, mpp=0.5)
+    assert kept.min() == pytest.approx(0.1)
+    assert kept.max() == pytest.approx(1.0)
+    assert 0.25 < np.mean(kept > 0.5) < 0.5
+    # Wide pixels show the mean of narrow ones.
+    assert weave.presence(depth, still, still, mpp=6.0).mean() == pytest.approx(kept.mean(), abs=0.1)
+    assert weave.presence(np.array([0.5], np.float32), still[:1], still[:1], mpp=0.5) == pytest.approx(1.0)
+
+
+def test_melanin_browns_the_basal_layer_and_nothing_else(seed, looks):
+    mask = layered((140, 140))
+    looks(STILL)
+    before = render(mask, 6.7, seed, **CLEAN).astype(int)
+    looks(replace(STILL, pigmented=1.0, melanin=(0.4, 0.4), melanophages=(0.0, 0.0)))
+    loss = before - render(mask, 6.7, seed, **CLEAN)
+    changed = loss.max(axis=2) > 2
+    assert changed.any()
+    assert loss[changed].mean(axis=0)[2] > loss[changed].mean(axis=0)[0], "blue is lost more than red"
+    top, bottom = np.flatnonzero((mask == SKIN.index("EPI")).any(axis=1))[[0, -1]]
+    rows = np.flatnonzero(changed.any(axis=1))
+    assert top - 1 <= rows[0] <= rows[-1] <= bottom + 2
+
+
+def test_macrophages_lie_in_the_papillary_dermis(seed, looks):
+    mask = np.full((240, 240), SKIN.index("PAP"), dtype=np.uint8)
+    looks(STILL)
+    before = render(mask, 3.35, seed, **CLEAN).astype(int)
+    looks(replace(STILL, pigmented=1.0, melanin=(0.0, 0.0), melanophages=(0.5, 0.5)))
+    spots = (before - render(mask, 3.35, seed, **CLEAN))[..., 2] > 20
+    assert 0.001 < spots.mean() < 0.15
+
+
+@pytest.mark.parametrize(("one", "other"), [("IEC", "EPI"), ("SCC", "IEC"), ("BCC", "FOL"), ("PAP", "RET")])
+def test_full_ambiguity_hides_the_pair_in_version_2(seed, one, other):
+    mask = blobs(seed, (90, 90), 6.7, [one, other, "BKG", "INF", "HYP", "KER", "RET" if one == "BCC" else "BCC"])
+    swapped = mask.copy()
+    swapped[mask == SKIN.index(one)], swapped[mask == SKIN.index(other)] = SKIN.index(other), SKIN.index(one)
+    assert np.array_equal(*(render(each, 6.7, seed, ambiguity=1, version="2") for each in (mask, swapped)))
+
+
+@pytest.mark.parametrize("seed_offset", range(2))
+def test_resolutions_are_views_of_one_picture_in_version_2(seed, seed_offset):
+    names = ("RET", "PAP", "INF", "KER", "EPI", "BCC", "BKG")
+    coarse, fine = blobs(seed, (96, 96), 6.7, names), blobs(seed, (480, 480), 1.34, names)
+    for name, label in (("elastosis", "PAP"), ("scar", "RET"), ("basket weave", "KER")):
+        for mask in (coarse, fine):
+            mask[mask == SKIN.index(label)] = CODES[name, label]
+    averaged = block_mean(render(fine, 1.34, seed + seed_offset, **CLEAN).astype(np.float32), 5)
+    direct = render(coarse, 6.7, seed + seed_offset, **CLEAN)
+    tissue = coarse != SKIN.index("BKG")
+    assert np.corrcoef(averaged[tissue][:, 1], direct[tissue][:, 1])[0, 1] > 0.9
+    assert np.abs(averaged[tissue].mean(axis=0) - direct[tissue].mean(axis=0)).max() < 5

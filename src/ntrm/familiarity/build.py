@@ -113,7 +113,7 @@ def build_reference(
     resolution = Resolution.square(float(config.mpp or 0.0))
 
     def unit(seen: Observation) -> Unit:
-        return _unit(seen, known, tissue_graph(seen.mask, resolution, config.schema))
+        return unit_of(seen, known, tissue_graph(seen.mask, resolution, config.schema))
 
     units = [unit(each) for each in seen]
     held_units = [
@@ -223,7 +223,8 @@ def _covariance(values: Floats, shrinkage: float) -> Floats:
     return np.asarray((1 - shrinkage) * covariance + shrinkage * np.diag(diagonal) + floor * np.eye(len(diagonal)))
 
 
-def _unit(seen: Observation, known: ClassStatistics, graph: TissueGraph) -> Unit:
+def unit_of(seen: Observation, known: ClassStatistics, graph: TissueGraph) -> Unit:
+    """The image as it is judged."""
     deviations = seen.values - known.means.numpy()[seen.classes]
     z = np.einsum("nd,nde->ne", deviations, known.whitening.numpy()[seen.classes])
     sums = np.concatenate([[len(z)], z.sum(axis=0), deviations.sum(axis=0)])

@@ -57,8 +57,9 @@ def label_components(inside: Tensor) -> Tensor:
 
 def _may_look() -> bool:
     """Whether a value may be waited for: a network that is being compiled, exported or recorded does every round."""
-    recording = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-    return not (recording or torch.compiler.is_compiling())
+    if torch.compiler.is_compiling():  # asked first: the compiler cannot trace the other question
+        return False
+    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
 def _slots(area: Tensor, most: int) -> Tensor:

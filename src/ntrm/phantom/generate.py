@@ -73,7 +73,7 @@ def plan_sections(count: int, seed: int, normal: float = 0.0) -> tuple[PlannedSe
     ``normal`` is the share of sections without a cancer.
 
     >>> [section.name for section in plan_sections(5, seed=1, normal=0.4)]
-    ['BCC_1', 'BCC_2', 'IEC_1', 'NORMAL_1', 'NORMAL_2']
+    ['BCC_1', 'IEC_1', 'SCC_1', 'NORMAL_1', 'NORMAL_2']
     """
     if count < 1:
         raise UsageError("a dataset needs sections", got=count, expected="--sections 1 or more")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from scipy.ndimage import minimum_filter1d
 
 from ntrm.phantom.anatomy.frame import BKG, EPI, INF, KER, Frame, Grid, Skin
 from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis, paint_surface
@@ -49,7 +50,8 @@ def test_an_ulcer_has_a_crust_and_no_epidermis(seed):
     crust = (skin.kinds == KINDS["crust"]) & (skin.mask == INF)
     assert crust.any()
     assert (skin.v[crust] < 0).all()
-    lost = skin.along(surface.ulcer) > 0.999
-    assert not (skin.mask == EPI)[lost & (skin.v > 40)].any()
+    # The border of the epidermis sways by less than 150 µm.
+    lost = skin.along(minimum_filter1d(surface.ulcer, 301)) > 0.999
+    assert not (skin.mask == EPI)[lost].any()
     assert strata.epidermis[surface.ulcer > 0.999].max() == 0
     assert strata.inflammation[surface.ulcer > 0.999].min() >= ULCER.inflamed[0]

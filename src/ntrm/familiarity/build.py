@@ -112,6 +112,13 @@ def build_reference(
     """The reference of a network; ``held_out`` is the split whose sections give the p-values."""
     config = predictor.config
     config.check_mpp()
+    if held_out == "train":
+        raise RefusedError(
+            "the sections of a reference's p-values must be held out",
+            got="the split train",
+            expected="another split",
+            hint="choose val",
+        )
     training, held = (_sections(splits, split) for split in ("train", held_out))
     seen = [*_observations(predictor, training, splits.schema, seed, progress, "training sections")]
     _check_enough({each.section for each in seen}, "train", len(training))

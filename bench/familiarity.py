@@ -29,7 +29,6 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from ntrm.analysis.graph import tissue_graph
 from ntrm.core.io import write_json
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
@@ -83,7 +82,7 @@ class Measures:
         seen = observe(self.predictor, image)
         numbers = self.reference.numbers
         known = ClassStatistics(torch.from_numpy(numbers.class_means), torch.from_numpy(numbers.class_whitening))
-        unit = unit_of(seen, known, tissue_graph(seen.mask, self.resolution, self.schema))
+        unit = unit_of(seen, known)
         features, softmax, energy = self._pooled(image)
         return Seen(unit, features, softmax, energy)
 

@@ -93,6 +93,16 @@ def test_json_holds_the_stored_temperature(calibration, tmp_path):
     assert document["out"] == str(tmp_path / "findings")
 
 
+def test_it_is_said_whether_a_reference_was_made(calibration, tmp_path):
+    few = runner.invoke(app, calibration)
+    assert few.exit_code == 0, few.output
+    said = " ".join(few.stderr.split())
+    assert "no reference was made: too few sections for a reference: 1 in the split train, expected at least 8" in said
+    unasked = runner.invoke(app, [*calibration, "--no-reference"])
+    assert unasked.exit_code == 0, unasked.output
+    assert "reference" not in unasked.stderr
+
+
 def test_a_wrong_split_and_the_bundled_model_are_refused(calibration, tmp_path):
     found = runner.invoke(app, [*calibration, "--split", "nonsense"])
     assert found.exit_code == 2

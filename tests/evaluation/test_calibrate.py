@@ -11,6 +11,7 @@ from tests.evaluation import gaussians
 from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
 from tests.evaluation.small import COLOURS as PAINT
 from tests.evaluation.small import ByColour, draw_mask, write_dataset
+from tests.familiarity import small as painted
 from tests.reference.calibration_counts import calibration_counts
 
 from ntrm.core import io
@@ -20,6 +21,8 @@ from ntrm.data.split import open_splits
 from ntrm.data.tiles import cut, tile_windows
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
+from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity import build
 from ntrm.inference.predictor import Predictor
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.models.hub import load
@@ -330,3 +333,65 @@ def test_pixels_are_those_of_single_windows_section_by_section(tmp_path, random,
     assert windows == len(expected) == 7
     np.testing.assert_allclose(scores, torch.cat(expected, dim=1), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(labels, np.concatenate(truth))
+
+
+# --- the reference ---
+
+
+@pytest.fixture
+def skin(tmp_path, random, monkeypatch):
+    """A dataset with just enough sections for a reference, of which few parts are looked at."""
+    monkeypatch.setattr(build, "PARTS", 2)
+    painted.register(monkeypatch)
+    splits = {"train": build.LEAST_SECTIONS, "val": build.LEAST_SECTIONS}
+    return painted.write_skin(tmp_path / "skin", random, splits)
+
+
+@pytest.fixture
+def by_colour(skin, tmp_path):
+    painted.make_network().save_pretrained(tmp_path / "painted" / "model")
+    return tmp_path / "painted" / "model"
+
+
+def test_a_reference_is_left_with_the_model_and_is_the_same_every_time(by_colour, skin):
+    assert open_subject(by_colour).reference is None
+    found = run(by_colour, skin)
+    assert (found.reference["training"], found.no_reference) == ({"sections": 8, "patients": 8}, "")
+    assert json.loads((found.out / "calibration.json").read_text())["reference"] == found.reference
+    files = [(by_colour / name).read_bytes() for name in ("reference.json", "reference.safetensors")]
+    subject = open_subject(by_colour)
+    assert subject.reference.about == found.reference
+    run(by_colour, skin)
+    assert [(by_colour / name).read_bytes() for name in ("reference.json", "reference.safetensors")] == files
+
+
+def test_without_being_asked_none_is_made_and_one_that_is_there_stays(by_colour, skin):
+    found = run(by_colour, skin, reference=False)
+    assert (found.reference, found.no_reference) == (None, "")
+    assert not [*by_colour.glob("reference.*")]
+    run(by_colour, skin)
+    before = (by_colour / "reference.json").read_bytes()
+    run(by_colour, skin, reference=False)
+    assert (by_colour / "reference.json").read_bytes() == before
+
+
+def test_a_damaged_reference_is_made_anew(by_colour, skin):
+    run(by_colour, skin)
+    (by_colour / "reference.json").write_text("{")
+    with pytest.raises(DataError, match="ntrm calibrate"):
+        open_subject(by_colour)
+    run(by_colour, skin)
+    assert open_subject(by_colour).reference is not None
+
+
+def test_few_sections_give_a_temperature_and_say_why_there_is_no_reference(save, data):
+    found = run(save(2.0), data)
+    assert found.temperature != 1
+    assert found.reference is None
+    assert found.no_reference == "too few sections for a reference: 1 in the split train, expected at least 8"
+    assert not [*found.model.glob("reference.*")]
+
+
+def test_sections_that_the_network_was_trained_on_are_not_held_out(by_colour, skin):
+    found = run(by_colour, skin, split="train")
+    assert (found.reference, "must be held out" in found.no_reference) == (None, True)

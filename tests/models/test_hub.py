@@ -267,7 +267,7 @@ def test_a_run_is_not_its_model(folder, tmp_path):
         load(tmp_path / "empty")
 
 
-def test_a_hub_id_fetches_three_files_at_the_revision(folder, monkeypatch):
+def test_a_hub_id_fetches_the_files_of_a_model_at_the_revision(folder, monkeypatch):
     hub = pytest.importorskip("huggingface_hub", reason="the extra hub is not installed")
     asked = {}
 
@@ -278,4 +278,5 @@ def test_a_hub_id_fetches_three_files_at_the_revision(folder, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", download)
     monkeypatch.setattr("ntrm.models.folders._is_silent", lambda *_: False)
     assert load("owner/name", revision="v1").config.classes == 4
-    assert asked == {"name": "owner/name", "revision": "v1", "allow_patterns": [CONFIG, WEIGHTS, CARD]}
+    wanted = [CONFIG, WEIGHTS, CARD, "reference.json", "reference.safetensors"]
+    assert asked == {"name": "owner/name", "revision": "v1", "allow_patterns": wanted}

@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 from tests.training.small_data import ROWS, Tiny, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity import build
 from ntrm.models.hub import load
 from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError, Training
@@ -86,6 +88,50 @@ def test_few_sections_and_a_model_to_start_from(train, finished):
     assert second.provenance["encoder_init"] == "model"
     assert second.provenance["sections"] == 1
     assert second.epochs == pytest.approx(2 / 3)  # one section has half of the windows
+
+
+# --- the reference of the training sections ---
+
+
+ENOUGH = [f"{split}{number},p{split}{number},{split},2.0" for split in ("train", "val") for number in range(9)]
+
+
+@pytest.fixture
+def many(tmp_path, random, monkeypatch):
+    """Sections enough for a reference, of which few parts are looked at."""
+    monkeypatch.setattr(build, "PARTS", 2)
+    return write_small(tmp_path / "many", random, rows=ENOUGH)
+
+
+def test_a_reference_is_left_with_the_model_and_never_inherited(train, many, data, tmp_path):
+    said = []
+    first = train("first", data=many, changes={"steps": 4})
+    assert open_subject(first.model).reference.about["training"] == {"sections": 9, "patients": 9}
+    train("again", data=many, changes={"steps": 4})
+    for name in ("reference.json", "reference.safetensors"):
+        assert (tmp_path / "again" / "model" / name).read_bytes() == (first.model / name).read_bytes()
+    second = train("second", init=first.model, changes={"steps": 2}, say=said.append)
+    assert not [*second.model.glob("reference.*")]
+    told = "too few sections for a reference (2 in the split train, expected at least 8)"
+    assert f"no reference of the training sections: {told}" in said
+    load(first.model).save_pretrained(tmp_path / "copy")
+    assert not [*(tmp_path / "copy").glob("reference.*")]
+
+
+def test_only_sections_that_were_trained_on_count(train, many):
+    said = []
+    few = train("few", data=many, sections=7, changes={"steps": 2}, say=said.append)
+    assert any("(7 in the split train" in line for line in said)
+    assert not [*few.model.glob("reference.*")]
+    some = train("some", data=many, sections=8, changes={"steps": 2})
+    assert open_subject(some.model).reference.about["training"]["sections"] == 8
+
+
+def test_no_reference_is_made_where_none_is_wanted(train, many):
+    said = []
+    result = train(data=many, reference=False, changes={"steps": 2}, say=said.append)
+    assert not [*result.model.glob("reference.*")]
+    assert not any("reference" in line for line in said)
 
 
 def test_bfloat16_on_the_cpu(train):

@@ -203,7 +203,7 @@ def _doubts(result: Calibrated) -> list[str]:
     if (result.after.expected_error or 0) > (result.before.expected_error or 0):
         doubts.append("the calibration error of whole sections has not become smaller")
     if result.no_reference:
-        doubts.append(f"no reference: {result.no_reference}")
+        doubts.append(f"no reference was made: {result.no_reference}")
     return doubts
 
 

@@ -30,7 +30,7 @@ from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
-from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
+from ntrm.evaluation.loaded_model import class_table, describe_data
 from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.familiarity.build import build_reference
 from ntrm.familiarity.reference import Reference
@@ -39,6 +39,7 @@ from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS, model_card
+from ntrm.models.hub import load
 from ntrm.version import __version__
 
 PIXELS_PER_WINDOW = 2_000
@@ -74,9 +75,9 @@ class Calibrated:
     """Windows they are from."""
     out: Path
     reference: dict[str, Any] | None = None
-    """What the reference was made from; None where there is none."""
+    """What the reference was made from; None where none was made."""
     no_reference: str = ""
-    """Why there is none."""
+    """Why none was made although it was asked for."""
 
     @property
     def at_limit(self) -> bool:
@@ -137,7 +138,8 @@ def calibrate(
     folder = _own_folder(model_folder)
     out = default_out(folder) if out is None else Path(out)
     check_folder(out)
-    network, data_splits = open_subject(folder).network, open_splits(Path(data), resolution=resolution, splits=splits)
+    # Not with its reference: a damaged one is to be made anew here.
+    network, data_splits = load(folder), open_splits(Path(data), resolution=resolution, splits=splits)
     previous, sections = network.config.temperature, data_splits[split]
     table = class_table(network.config, data_splits)
     plain = Predictor(network.describe(temperature=1.0), device, precision=precision, batch=batch)
@@ -155,9 +157,7 @@ def calibrate(
         windows=windows,
         out=out,
     )
-    made, why_not = (
-        _make_reference(tempered, data_splits, split, seed, progress) if reference else (None, "not asked for")
-    )
+    made, why_not = _make_reference(tempered, data_splits, split, seed, progress) if reference else (None, "")
     calibrated = replace(calibrated, reference=None if made is None else dict(made.about), no_reference=why_not)
     _write_results(calibrated, tempered, data_splits.schema, sections, pictures=pictures)
     # Last: until everything else has worked, the model is as it was.

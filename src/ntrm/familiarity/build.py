@@ -55,24 +55,27 @@ UNITS_PER_SIZE, MOST_SIZES = 25, 12
 
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+"""What all cells of all sections are held in: half the memory, and just as exact."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Observation:
     """An image as the network sees it."""
 
     section: int
     """Number of the section that it is of."""
-    mask: Image
-    values: Floats
+    graph: TissueGraph
+    """Of the mask."""
+    values: Singles
     """(N, D) statistics of the cells that count."""
-    classes: NDArray[np.int64]
+    classes: NDArray[np.uint8]
     """(N,)."""
 
 
 @dataclass(eq=False)
 class CellCollector:
-    """Collects the cells of all windows of an image."""
+    """Collects the cells of all windows of an image that count."""
 
     background: int | None
     values: list[Tensor] = field(default_factory=list)
@@ -82,18 +85,20 @@ class CellCollector:
         """Take some windows in."""
         cells = cell_statistics(pixels, probabilities, self.background)
         self.values.append(cells.values[cells.counts].cpu())
-        self.classes.append(cells.classes[cells.counts].cpu())
+        self.classes.append(cells.classes[cells.counts].to(torch.uint8).cpu())
 
-    def arrays(self) -> tuple[Floats, NDArray[np.int64]]:
+    def arrays(self) -> tuple[Singles, NDArray[np.uint8]]:
         """(N, D) and (N,)."""
-        return torch.cat(self.values).double().numpy(), torch.cat(self.classes).numpy()
+        return torch.cat(self.values).numpy(), torch.cat(self.classes).numpy()
 
 
 def observe(predictor: NetworkRunner, image: Image, section: int = 0) -> Observation:
-    """Predict an image, and keep its cells."""
-    collector = CellCollector(predictor.config.schema.background_index)
-    seen = stitch(predictor, image, stitching=Stitching(predictor.config.window), observe=collector)
-    return Observation(section, seen.mask, *collector.arrays())
+    """Predict an image, and keep its cells and its tissue graph."""
+    config = predictor.config
+    collector = CellCollector(config.schema.background_index)
+    seen = stitch(predictor, image, stitching=Stitching(config.window), observe=collector)
+    graph = tissue_graph(seen.mask, Resolution.square(float(config.mpp or 0.0)), config.schema)
+    return Observation(section, graph, *collector.arrays())
 
 
 def build_reference(
@@ -107,25 +112,29 @@ def build_reference(
     """The reference of a network; ``held_out`` is the split whose sections give the p-values."""
     config = predictor.config
     config.check_mpp()
+    if held_out == "train":
+        raise RefusedError(
+            "the sections of a reference's p-values must be held out",
+            got="the split train",
+            expected="another split",
+            hint="choose val",
+        )
     training, held = (_sections(splits, split) for split in ("train", held_out))
     seen = [*_observations(predictor, training, splits.schema, seed, progress, "training sections")]
+    _check_enough({each.section for each in seen}, "train", len(training))
     known = class_statistics(seen, config.classes)
-    resolution = Resolution.square(float(config.mpp or 0.0))
-
-    def unit(seen: Observation) -> Unit:
-        return unit_of(seen, known, tissue_graph(seen.mask, resolution, config.schema))
-
-    units = [unit(each) for each in seen]
-    held_units = [
-        unit(each) for each in _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
-    ]
+    units = [unit_of(each, known) for each in seen]
+    del seen  # the cells of every section
+    held_seen = _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
+    held_units = [(each.section, unit_of(each, known)) for each in held_seen]
+    _check_enough({section for section, _ in held_units}, held_out, len(held))
     about = {
         "training": _described(training),
         "held_out": {"split": held_out, **_described(held)},
         "fingerprint": splits.fingerprint(held_out),
         "seed": seed,
     }
-    numbers = reference_numbers(known, units, held_units)
+    numbers = reference_numbers(known, units, [unit for _, unit in held_units])
     return Reference(numbers, config.schema.names, float(config.mpp or 0.0), about)
 
 
@@ -142,6 +151,17 @@ def _sections(splits: DatasetSplits, split: str) -> Dataset:
     return few_sections(sections, min(len(sections), MOST_SECTIONS))
 
 
+def _check_enough(seen: set[int], split: str, sections: int) -> None:
+    """Refuse a network that takes nearly everything for background, as one that is hardly trained may."""
+    if len(seen) < LEAST_SECTIONS:
+        raise RefusedError(
+            "the network sees too little tissue for a reference",
+            got=f"tissue in {len(seen)} of {sections} sections of the split {split}",
+            expected=f"in at least {LEAST_SECTIONS}",
+            hint="train it longer",
+        )
+
+
 def _described(sections: Dataset) -> dict[str, int]:
     return {"sections": len(sections), "patients": len({case.group for case in sections})}
 
@@ -149,10 +169,10 @@ def _described(sections: Dataset) -> dict[str, int]:
 def _observations(
     predictor: NetworkRunner, sections: Dataset, schema: LabelSchema, seed: int, progress: Progress, label: str
 ) -> Iterator[Observation]:
-    cache = TileCache()
+    cache, background = TileCache(), IGNORE if schema.background_index is None else schema.background_index
     for number, case in enumerate(progress.track(sections, total=len(sections), label=label)):
         section = cache.open(case, schema)
-        tissue = (section.mask != IGNORE) & (section.mask != (schema.background_index if schema.background else IGNORE))
+        tissue = (section.mask != IGNORE) & (section.mask != background)
         for image in parts_of(np.asarray(section.image), tissue, np.random.default_rng([seed, number])):
             found = observe(predictor, image, number)
             if len(found.values) >= LEAST_CELLS:
@@ -202,6 +222,7 @@ def class_statistics(seen: Sequence[Observation], classes: int) -> ClassStatisti
         own = labels == number
         enough = own.sum() >= LEAST_OF_CLASS[0] and len(np.unique(sections[own])) >= LEAST_OF_CLASS[1]
         some = values[own] if enough else values
+        some = some.astype(np.float64)
         means[number], whitening[number] = some.mean(axis=0), _whitening(some)
     return ClassStatistics(torch.from_numpy(means), torch.from_numpy(whitening))
 
@@ -223,12 +244,12 @@ def _covariance(values: Floats, shrinkage: float) -> Floats:
     return np.asarray((1 - shrinkage) * covariance + shrinkage * np.diag(diagonal) + floor * np.eye(len(diagonal)))
 
 
-def unit_of(seen: Observation, known: ClassStatistics, graph: TissueGraph) -> Unit:
+def unit_of(seen: Observation, known: ClassStatistics) -> Unit:
     """The image as it is judged."""
-    deviations = seen.values - known.means.numpy()[seen.classes]
+    deviations = seen.values.astype(np.float64) - known.means.numpy()[seen.classes]
     z = np.einsum("nd,nde->ne", deviations, known.whitening.numpy()[seen.classes])
     sums = np.concatenate([[len(z)], z.sum(axis=0), deviations.sum(axis=0)])
-    return Unit.of(sums, [graph], len(graph.areas_mm2))
+    return Unit.of(sums, [seen.graph], len(seen.graph.areas_mm2))
 
 
 def reference_numbers(known: ClassStatistics, units: Sequence[Unit], held_out: Sequence[Unit]) -> ReferenceNumbers:

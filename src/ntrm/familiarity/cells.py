@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ntrm.familiarity.reference import COLOURS, STATISTICS
 
@@ -42,23 +41,35 @@ class CellStatistics(NamedTuple):
 
 
 def cell_statistics(pixels: Tensor, probabilities: Tensor, background: int | None) -> CellStatistics:
-    """(B, S, S, 3) uint8 and probabilities (B, K, S, S) on one device, S a multiple of ``CELL``, → statistics."""
-    table = -torch.log10((torch.arange(256, device=pixels.device, dtype=torch.float32) + 1) / 256)
-    density = table[pixels.long()].permute(0, 3, 1, 2)  # (B, 3, S, S)
-    grey = density.mean(dim=1, keepdim=True)
-    smooth = functional.avg_pool2d(grey, 2)
-    red, green, blue = density.unbind(dim=1)
-    layers = torch.cat([density, torch.stack([red - green, blue - green], dim=1)], dim=1)  # (B, 5, S, S)
-    means = functional.avg_pool2d(layers, CELL)
-    variances = functional.avg_pool2d(layers.square(), CELL) - means.square()
-    fine = functional.avg_pool2d(grey.square(), CELL) - functional.avg_pool2d(smooth.square(), CELL // 2)
-    deviations = torch.cat([variances, fine], dim=1).clamp(min=0).sqrt()
+    """(B, S, S, 3) uint8 and probabilities (B, K, S, S) on one device → statistics; S is a multiple of ``CELL``."""
+    red, green, blue = _densities(pixels).unbind(dim=1)
+    layers = torch.stack([red, green, blue, red - green, blue - green], dim=1)  # (B, 5, S, S)
+    grey = (red + green + blue) / COLOURS
+    means = _averages(layers, CELL)
+    variances = _averages(layers.square(), CELL) - means.square()
+    fine = _averages(grey.square(), CELL) - _averages(_averages(grey, 2).square(), CELL // 2)
+    deviations = torch.cat([variances, fine.unsqueeze(1)], dim=1).clamp(min=0).sqrt()  # (B, 6, n, n)
     values = torch.cat([means[:, :COLOURS], (deviations + LEAST_DEVIATION).log()], dim=1).permute(0, 2, 3, 1)
-    classes = functional.avg_pool2d(probabilities.float(), CELL).argmax(dim=1)
+    classes = _averages(probabilities.float(), CELL).argmax(dim=1)
     counts = means[:, :COLOURS].mean(dim=1) > LEAST_DENSITY
     if background is not None:
         counts &= classes != background
     return CellStatistics(values.contiguous(), classes, counts)
+
+
+def _densities(pixels: Tensor) -> Tensor:
+    """(B, S, S, 3) uint8 → (B, 3, S, S) optical densities: −log₁₀ of the light that comes through."""
+    table = -torch.log10((torch.arange(256, device=pixels.device, dtype=torch.float32) + 1) / 256)
+    planes = pixels.permute(0, 3, 1, 2)
+    # Indexing by whole planes of 32-bit numbers takes a quarter of the time of ``table[pixels.long()]``.
+    return table.index_select(0, planes.reshape(-1).int()).view(planes.shape)
+
+
+def _averages(values: Tensor, side: int) -> Tensor:
+    """(…, S, S) → (…, S / side, S / side) means of squares; rows first, twice as fast as ``avg_pool2d`` on CPUs."""
+    *leading, rows, columns = values.shape
+    sums = values.reshape(*leading, rows // side, side, columns).sum(dim=-2)
+    return sums.view(*leading, rows // side, columns // side, side).sum(dim=-1) / side**2
 
 
 class ClassStatistics(NamedTuple):

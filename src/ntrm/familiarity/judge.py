@@ -11,7 +11,6 @@ three are combined by Bonferroni: three times the smallest.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -87,67 +86,81 @@ class Unit:
 def scores(unit: Unit, numbers: ReferenceNumbers) -> Floats:
     """(3,) by aspect: logarithms of mean squared distances."""
     anatomy = _distance(unit.anatomy - numbers.anatomy_mean, numbers.anatomy_covariance)
-    return np.array([*look_scores(unit, numbers), anatomy])
+    return np.array([*look_scores(unit.mean_z, numbers), anatomy])
 
 
-def look_scores(unit: Unit, numbers: ReferenceNumbers) -> tuple[float, float]:
-    """Of colours and texture."""
-    away = unit.mean_z - numbers.unit_mean
-    colours, texture = slice(0, COLOURS), slice(COLOURS, STATISTICS)
-    return (
-        _distance(away[colours], numbers.unit_covariance[colours, colours]),
-        _distance(away[texture], numbers.unit_covariance[texture, texture]),
-    )
+def look_scores(mean_z: Floats, numbers: ReferenceNumbers) -> Floats:
+    """(…, D) → (…, 2) of colours and texture."""
+    away = mean_z - numbers.unit_mean
+    blocks = (slice(0, COLOURS), slice(COLOURS, STATISTICS))
+    return np.stack([_distance(away[..., block], numbers.unit_covariance[block, block]) for block in blocks], axis=-1)
 
 
-def _distance(away: Floats, covariance: Floats) -> float:
-    return math.log(float(away @ np.linalg.solve(covariance, away)) / len(away) + 1e-6)
+def _distance(away: Floats, covariance: Floats) -> Floats:
+    """(…, n) → (…)."""
+    squared = (away * np.linalg.solve(covariance, away.T).T).sum(axis=-1)
+    return np.asarray(np.log(squared / away.shape[-1] + 1e-6))
 
 
-def p_values(found: Floats, area_mm2: float, numbers: ReferenceNumbers) -> Floats:
-    """(3,) how often a held-out section of this size scores as high; below 0.1 by an exponential tail.
+def p_values(found: Floats, area_mm2: Floats | float, numbers: ReferenceNumbers) -> Floats:
+    """Scores (…, 3), or (…, 2) without the anatomy, of units of some size (…) → how often held-out ones score as high.
 
-    Between two sizes the quantiles are interpolated; beyond the largest it is the largest that counts.
+    Between two sizes the quantiles are interpolated; beyond the smallest and the largest theirs count.
     """
-    at = math.log(max(area_mm2, 1e-12))
-    result = np.empty(len(ASPECTS))
-    for aspect, score in enumerate(found):
-        quantiles = [np.interp(at, numbers.log_areas, column) for column in numbers.quantiles[aspect].T]
-        tail = float(np.interp(at, numbers.log_areas, numbers.tails[aspect]))
-        if score >= quantiles[-1]:
-            result[aspect] = (1 - LEVELS[-1]) * math.exp(-(score - quantiles[-1]) / max(tail, 1e-3))
-        else:
-            result[aspect] = 1 - np.interp(score, quantiles, LEVELS, left=0.0)
-    return result
+    at = np.log(np.maximum(area_mm2, 1e-12))
+    return np.stack([_as_high(found[..., aspect], aspect, at, numbers) for aspect in range(found.shape[-1])], axis=-1)
+
+
+def _as_high(score: Floats, aspect: int, at: Floats, numbers: ReferenceNumbers) -> Floats:
+    """Of one aspect: 1 below the lowest quantile, linear between quantiles, an exponential tail above the highest."""
+    columns = [np.interp(at, numbers.log_areas, column) for column in numbers.quantiles[aspect].T]
+    tail = np.maximum(np.interp(at, numbers.log_areas, numbers.tails[aspect]), 1e-3)
+    above = (1 - LEVELS[-1]) * np.exp(-np.maximum(score - columns[-1], 0) / tail)
+    below = np.where(score < columns[0], 1.0, 1 - LEVELS[0])
+    for low, high, step in zip(columns, columns[1:], np.diff(LEVELS), strict=False):
+        below = below - step * np.clip((score - low) / np.maximum(high - low, 1e-12), 0, 1)
+    return np.where(score >= columns[-1], above, below)
 
 
 def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
     """Whether a slide or a piece is like what the model knows."""
     numbers = reference.numbers
-    smallest = float(numbers.smallest_mm2[0])
-    if unit.cells < LEAST_CELLS or unit.area_mm2 < smallest:
-        reason = f"{unit.area_mm2:.2g} mm² of tissue; it takes {smallest:.2g} to compare it with training sections"
-        return Familiarity(TOO_SMALL, None, {}, (reason,))
-    each = p_values(scores(unit, numbers), unit.area_mm2, numbers)
-    p = min(1.0, len(ASPECTS) * float(each.min()))
-    aspects = {name: float(f"{value:.3g}") for name, value in zip(ASPECTS, each, strict=True)}
+    if (why_not := _too_little(unit, float(numbers.smallest_mm2[0]))) is not None:
+        return Familiarity(TOO_SMALL, None, {}, (why_not,))
+    each = dict(zip(ASPECTS, p_values(scores(unit, numbers), unit.area_mm2, numbers).tolist(), strict=True))
+    p = min(1.0, len(ASPECTS) * min(each.values()))
+    aspects = {name: _rounded(value) for name, value in each.items()}
     if p >= UNFAMILIAR_BELOW:
-        return Familiarity(FAMILIAR, float(f"{p:.3g}"), aspects, ())
+        return Familiarity(FAMILIAR, _rounded(p), aspects, ())
     tell = {"colours": _colours, "texture": _texture, "anatomy": _anatomy}
-    strongest = sorted(ASPECTS, key=lambda name: aspects[name])
-    reasons = [
-        tell[name](unit, numbers, schema) for name in strongest if aspects[name] * len(ASPECTS) < UNFAMILIAR_BELOW
-    ]
-    return Familiarity(UNFAMILIAR, float(f"{p:.3g}"), aspects, tuple(reasons))
+    unlike = [name for name in sorted(ASPECTS, key=each.__getitem__) if len(ASPECTS) * each[name] < UNFAMILIAR_BELOW]
+    return Familiarity(UNFAMILIAR, _rounded(p), aspects, tuple(tell[name](unit, numbers, schema) for name in unlike))
+
+
+def _too_little(unit: Unit, smallest_mm2: float) -> str | None:
+    """Why a unit cannot be judged; None where it can."""
+    if unit.area_mm2 < smallest_mm2:
+        return f"{unit.area_mm2:.2g} mm² of tissue; it takes {smallest_mm2:.2g} to compare it with training sections"
+    if unit.cells < LEAST_CELLS:
+        return f"only {unit.cells:.0f} small squares show stained tissue; it takes {LEAST_CELLS} to compare them"
+    return None
+
+
+def _rounded(p: float) -> float:
+    return float(f"{p:.3g}")
 
 
 def _colours(unit: Unit, _: ReferenceNumbers, __: LabelSchema) -> str:
     density = unit.mean_deviation[:COLOURS]
     overall = float(density.mean())
-    tint = ("bluer", "more magenta", "more yellow or brown")[int(np.argmax(density - overall))]
-    strength = [f"{'darker' if overall > 0 else 'paler'} (by {abs(overall):.2f} of optical density)"]
-    told = " and ".join([*(strength if abs(overall) >= LEAST_SEEN else []), tint])
-    return f"colours: {told} than the same tissues in training"
+    told = []
+    if abs(overall) >= LEAST_SEEN:
+        told.append(f"{'darker' if overall > 0 else 'paler'} (by {abs(overall):.2f} of optical density)")
+    strongest = int(np.argmax(density - overall))
+    if not told or density[strongest] - overall >= LEAST_SEEN:
+        # What absorbs red light is blue, what absorbs green is magenta, what absorbs blue is yellow.
+        told.append(("bluer", "more magenta", "more yellow or brown")[strongest])
+    return f"colours: {' and '.join(told)} than the same tissues in training"
 
 
 def _texture(unit: Unit, numbers: ReferenceNumbers, _: LabelSchema) -> str:
@@ -178,13 +191,12 @@ def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:
     return "anatomy: " + (", ".join(map(sentence, told)) or "the tissues lie together as in no training section")
 
 
-def look_p_value(sums: Floats, cell_mm2: float, reference: Reference) -> float:
-    """How often as many cells as these look as unlike, by colours and texture alone; for maps of where."""
-    numbers = reference.numbers
-    unit = Unit(sums, np.zeros(0), np.zeros((0, 0)))
-    look = np.array([*look_scores(unit, numbers), -np.inf])
-    each = p_values(look, unit.cells * cell_mm2, numbers)
-    return min(1.0, 2 * float(each.min()))
+def look_p_values(sums: Floats, cell_mm2: float, reference: Reference) -> Floats:
+    """(N, 1 + 2·D) → (N,) how often as many cells look as unlike, by colours and texture alone; for maps of where."""
+    cells = sums[:, 0]
+    mean_z = sums[:, 1 : 1 + STATISTICS] / np.maximum(cells, 1.0)[:, None]
+    each = p_values(look_scores(mean_z, reference.numbers), cells * cell_mm2, reference.numbers)
+    return np.asarray(np.minimum(1.0, each.shape[-1] * each.min(axis=-1)))
 
 
 def judge_pieces(

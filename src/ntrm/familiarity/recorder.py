@@ -14,8 +14,8 @@ from ntrm.analysis.graph import TissueGraph
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.familiarity.cells import CELL, SUMS, ClassStatistics, block_sums, cell_statistics
-from ntrm.familiarity.judge import LEAST_CELLS, Unit, judge_pieces, look_p_value
+from ntrm.familiarity.cells import BLOCK, CELL, SUMS, ClassStatistics, block_sums, cell_statistics
+from ntrm.familiarity.judge import LEAST_CELLS, Unit, judge_pieces, look_p_values
 from ntrm.familiarity.reference import Reference
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.wsi.pieces import PieceMap
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class BlockRecorder:
-    """Sums over the blocks of every window, on the device: some kilobytes a window."""
+    """Sums over the blocks of every window, on the device: a kilobyte or two a window."""
 
     def __init__(self, reference: Reference, schema: LabelSchema, device: torch.device) -> None:
         numbers = reference.numbers
@@ -61,7 +61,7 @@ class SlideBlocks:
         """From what was recorded of ``windows``, each ``window_px`` pixels wide."""
         sums = recorded.cpu().double().numpy()
         count, along = sums.shape[:2]
-        side = window_px // along
+        side = window_px if along == 1 else BLOCK * CELL
         corners = np.array([[window.top, window.left] for window in windows], dtype=np.int64).reshape(-1, 2)
         offsets = np.stack(np.meshgrid(*[np.arange(along) * side] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
         tops = (corners[:count, None] + offsets[None]).reshape(-1, 2)
@@ -102,9 +102,7 @@ def judge_slide(
     }
     slide, verdicts = judge_pieces(units, reference, schema)
     cell_mm2 = CELL * CELL * resolution.pixel_area_um2 / 1e6
-    windows = tuple(
-        (top, left, height, width, look_p_value(sums, cell_mm2, reference))
-        for (top, left, height, width), sums in zip(blocks.boxes.tolist(), blocks.sums, strict=True)
-        if sums[0] >= LEAST_CELLS
-    )
+    enough = blocks.sums[:, 0] >= LEAST_CELLS
+    p_values = look_p_values(blocks.sums[enough], cell_mm2, reference)
+    windows = tuple((*box, p) for box, p in zip(blocks.boxes[enough].tolist(), p_values.tolist(), strict=True))
     return SlideFamiliarity(slide, verdicts, windows)

@@ -1,13 +1,12 @@
 """What a model's training sections are like: a file of aggregates beside its weights. No torch.
 
-``reference.json`` says what it is of, ``reference.safetensors`` holds the numbers. Both name the weights that they
-were made with: a reference of other weights, or one that was changed, is refused. Every number is a mean, a covariance
-or a quantile over many sections, so that nothing describes a single patient.
+``reference.json`` says what it is of, ``reference.safetensors`` holds the numbers. The first names the weights that it
+was made with and the hash of the second: a reference of other weights, or one that was changed, is refused. Every
+number is a mean, a covariance or a quantile over many sections, so that nothing describes a single patient.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import sha256_of, whole_file, write_json
+from ntrm.core.io import read_json, sha256_of, whole_file, write_json
 from ntrm.models.folders import REFERENCE
 from ntrm.models.folders import REFERENCE_NUMBERS as NUMBERS
+from ntrm.results.familiarity import ASPECTS
 from ntrm.version import __version__
 
 FORMAT = "ntrm-reference/1"
@@ -76,7 +76,7 @@ class Reference:
     """Of the numbers as they are on disk."""
 
     def write(self, folder: Path, weights_sha256: str) -> None:
-        """Write both files; the numbers first, which are read only where the document names them."""
+        """Write both files."""
         from safetensors.numpy import save_file
 
         arrays = {field.name: np.ascontiguousarray(getattr(self.numbers, field.name)) for field in fields(self.numbers)}
@@ -101,34 +101,69 @@ def read_reference(folder: Path, weights_sha256: str, classes: tuple[str, ...]) 
     path = folder / REFERENCE
     if not path.is_file():
         return None
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        found = {key: document[key] for key in ("format", "weights_sha256", "numbers_sha256", "mpp", "about")}
-        own = tuple(document["classes"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
-    if found["format"] != FORMAT:
-        raise DataError("a reference of another version", got=found["format"], expected=FORMAT, hint=AGAIN)
-    if found["weights_sha256"] != weights_sha256 or own != classes:
+    document = _read_document(path)
+    own = tuple(map(str, document["classes"]))
+    if document["weights_sha256"] != weights_sha256 or own != classes:
         what = "other weights" if own == classes else f"classes {', '.join(own)}"
         raise DataError("the reference belongs to another model", got=what, expected="this model's", hint=AGAIN)
-    return Reference(_read_numbers(folder / NUMBERS, found["numbers_sha256"], path), own, found["mpp"], found["about"],
-                     found["numbers_sha256"])  # fmt: skip
+    sha256 = str(document["numbers_sha256"])
+    numbers = _read_numbers(folder / NUMBERS, sha256, len(classes))
+    return Reference(numbers, own, float(document["mpp"]), document["about"], sha256)
 
 
-def _read_numbers(path: Path, sha256: str, document: Path) -> ReferenceNumbers:
+def _read_document(path: Path) -> dict[str, Any]:
+    document = read_json(path, hint=AGAIN)
+    if not isinstance(document, dict) or "format" not in document:
+        raise _damaged(path, "no format")
+    if document["format"] != FORMAT:
+        raise DataError("a reference of another version", got=document["format"], expected=FORMAT, hint=AGAIN)
+    kinds = {"weights_sha256": str, "numbers_sha256": str, "classes": list, "mpp": int | float, "about": dict}
+    if wrong := [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]:
+        raise _damaged(path, f"nothing that can be understood under {', '.join(wrong)}")
+    return document
+
+
+def _read_numbers(path: Path, sha256: str, classes: int) -> ReferenceNumbers:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
         if sha256_of(path) != sha256:
-            raise _damaged(document, f"{NUMBERS} is not the file that {REFERENCE} names")
+            raise _damaged(path, f"another file than {REFERENCE} names")
         numbers = ReferenceNumbers(**load_file(path))
     except (OSError, SafetensorError, TypeError) as error:
-        raise _damaged(document, f"{type(error).__name__}: {error}") from error
-    if not all(np.isfinite(getattr(numbers, field.name)).all() for field in fields(numbers)):
-        raise _damaged(document, "values that are no numbers")
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    _check_numbers(numbers, classes, path)
     return numbers
+
+
+def _check_numbers(numbers: ReferenceNumbers, classes: int, path: Path) -> None:
+    """Refuse what no distance or p-value could be computed with."""
+    anatomy = classes + classes * (classes - 1) // 2
+    sizes = numbers.log_areas.size
+    shapes = {
+        "class_means": (classes, STATISTICS),
+        "class_whitening": (classes, STATISTICS, STATISTICS),
+        "unit_mean": (STATISTICS,),
+        "unit_covariance": (STATISTICS, STATISTICS),
+        "anatomy_mean": (anatomy,),
+        "anatomy_covariance": (anatomy, anatomy),
+        "anatomy_most": (anatomy,),
+        "smallest_mm2": (1,),
+        "log_areas": (max(sizes, 1),),
+        "quantiles": (len(ASPECTS), sizes, len(LEVELS)),
+        "tails": (len(ASPECTS), sizes),
+    }
+    for name, shape in shapes.items():
+        values = getattr(numbers, name)
+        if values.shape != shape or values.dtype != np.float64:
+            raise _damaged(path, f"{name}: {values.dtype} of shape {values.shape}, expected float64 of shape {shape}")
+        if not np.isfinite(values).all():
+            raise _damaged(path, f"{name}: values that are no numbers")
+    if (np.diff(numbers.log_areas) < 0).any() or (np.diff(numbers.quantiles) < 0).any():
+        raise _damaged(path, "sizes or quantiles that do not rise")
+    if any(np.linalg.eigvalsh(matrix).min() <= 0 for matrix in (numbers.unit_covariance, numbers.anatomy_covariance)):
+        raise _damaged(path, "no covariance: not positive definite")
 
 
 def _damaged(path: Path, got: object) -> DataError:

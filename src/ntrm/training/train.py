@@ -10,7 +10,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,8 @@ def train(
         request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
         _check_known(network, launch)
         with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-            known = data_splits if reference else None
+            used = replace(data_splits.dataset, cases=(*training.cases, *validation.cases))
+            known = replace(data_splits, dataset=used) if reference else None
             session = _Session(run, joined, pictures, known, progress, say)
             return session.train(network, init_report, training, validation)
 
@@ -253,7 +254,7 @@ class _Session:
         try:
             made = build_reference(predictor, splits, seed=self.run.seed, progress=self.progress)
         except RefusedError as error:
-            self.say(f"no reference of the training sections: {error.what} ({error.got}; {error.expected})")
+            self.say(f"no reference of the training sections: {error.what} ({error.got}, expected {error.expected})")
             return
         folder = self.run.out / MODEL
         made.write(folder, sha256_of(folder / WEIGHTS))

@@ -42,6 +42,7 @@ def one(args: argparse.Namespace, sections: int, seed: int, start: str) -> dict[
         seed=seed,
         resume=True,
         pictures=False,
+        reference=False,
     )
     found = evaluate(result.model, args.data, None, resolution=args.resolution, pictures=False, boundaries=False)
     scores = found.pooled

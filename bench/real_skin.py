@@ -64,7 +64,9 @@ def run(job: Job) -> dict[str, Any]:
     torch.set_num_threads(1)
     window = {"window": WINDOWS.get(job.data.name, 256), "overlap": 0, "workers": 0}
     recipe = load_recipe("fast", {**window, **parse_overrides(job.changes)})
-    result = train(job.data, job.folder, arch=job.arch, recipe=recipe, seed=job.seed, resume=True, pictures=False)
+    result = train(
+        job.data, job.folder, arch=job.arch, recipe=recipe, seed=job.seed, resume=True, pictures=False, reference=False
+    )
     row: dict[str, Any] = {"data": job.data.name, "arch": job.arch, "seed": job.seed, "steps": recipe.steps}
     row |= {"encoder": json.loads((job.folder / "provenance.json").read_text())["encoder_init"], "splits": {}}
     for split in job.splits:

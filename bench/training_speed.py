@@ -76,6 +76,7 @@ def measure(args: argparse.Namespace, arch: str, batch: int, changes: dict[str, 
                 resolution=args.resolution,
                 device=args.device,
                 pictures=False,
+                reference=False,
                 say=lambda _text: times.append(time.time()),
             )
         rows = read_log(out / "log.csv")[1:]

@@ -193,7 +193,7 @@ def train_by_ntrm(arch: str, data: Path, out: Path, **how: Any) -> Any:
     """A network of the package, as ``ntrm train`` does it; an interrupted run goes on."""
     from ntrm.training.train import train
 
-    return train(data, out, arch=arch, resume=True, pictures=False, **how)
+    return train(data, out, arch=arch, resume=True, pictures=False, reference=False, **how)
 
 
 def work(options: argparse.Namespace) -> int:

@@ -3,10 +3,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from tests.familiarity.small import reference_of
 from tests.inference.test_sliding_window import Constant, Position
 
 from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.labels import SKIN
 from ntrm.data.tiles import Window
+from ntrm.familiarity.recorder import BlockRecorder
 from ntrm.inference.mask_store import MAPS, BandStore, Checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
@@ -82,14 +85,17 @@ def test_a_run_that_broke_redoes_one_row_of_windows_and_ends_with_the_same_bytes
     predictor.batch = batch
     windows = STITCHING.windows(*image.shape[:2])
     whole, broken, resumed = (RelationsMean(predictor.config.schema.names) for _ in range(3))
-    _, expected = run(tmp_path / "whole", predictor, ArrayGrid(image), sums=whole)
+    seen = [BlockRecorder(reference_of(SKIN), SKIN, predictor.device) for _ in range(3)]
+    _, expected = run(tmp_path / "whole", predictor, ArrayGrid(image), sums=whole, observer=seen[0])
     fail_at = int(random.integers(1, len(windows) + 1))
     with pytest.raises(DataError, match="cannot read"):
-        run(tmp_path / "broken", predictor, ArrayGrid(image, fail_at=fail_at), sums=broken)
+        run(tmp_path / "broken", predictor, ArrayGrid(image, fail_at=fail_at), sums=broken, observer=seen[1])
     again = ArrayGrid(image)
-    done, got = run(tmp_path / "broken", predictor, again, sums=resumed)
+    done, got = run(tmp_path / "broken", predictor, again, sums=resumed, observer=seen[2])
     np.testing.assert_array_equal(got, expected)
     assert torch.equal(whole.state(), resumed.state())
+    assert torch.equal(seen[0].state(), seen[2].state())
+    assert len(seen[0].state()) == len(windows)
     # The batch that failed was never predicted: from the row of windows in which it begins everything is done again.
     top, before = row_of(windows, (fail_at - 1) // batch * batch)
     assert len(windows) - before <= len(again.reads) < len(windows) - before + batch

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ntrm.familiarity.reference import COLOURS, STATISTICS
 
@@ -42,16 +43,19 @@ class CellStatistics(NamedTuple):
 
 def cell_statistics(pixels: Tensor, probabilities: Tensor, background: int | None) -> CellStatistics:
     """(B, S, S, 3) uint8 and probabilities (B, K, S, S) on one device → statistics; S is a multiple of ``CELL``."""
-    red, green, blue = _densities(pixels).unbind(dim=1)
-    layers = torch.stack([red, green, blue, red - green, blue - green], dim=1)  # (B, 5, S, S)
-    grey = (red + green + blue) / COLOURS
-    means = _averages(layers, CELL)
-    variances = _averages(layers.square(), CELL) - means.square()
-    fine = _averages(grey.square(), CELL) - _averages(_averages(grey, 2).square(), CELL // 2)
+    density = _densities(pixels)  # (B, 3, S, S)
+    hues = density[:, 0::2] - density[:, 1:2]  # (B, 2, S, S) red − green, blue − green
+    grey = density.sum(dim=1)  # three times the grey density
+    pairs = grey[:, 0::2] + grey[:, 1::2]
+    coarse = (pairs[..., 0::2] + pairs[..., 1::2]) / 4  # (B, S / 2, S / 2)
+    means = _averages(density, CELL)
+    fine = (_averages(_squared(grey), CELL) - _averages(_squared(coarse), CELL // 2)) / COLOURS**2
+    squares = torch.cat([_averages(_squared(density), CELL), _averages(_squared(hues), CELL)], dim=1)
+    variances = squares - torch.cat([means, means[:, 0::2] - means[:, 1:2]], dim=1).square()
     deviations = torch.cat([variances, fine.unsqueeze(1)], dim=1).clamp(min=0).sqrt()  # (B, 6, n, n)
-    values = torch.cat([means[:, :COLOURS], (deviations + LEAST_DEVIATION).log()], dim=1).permute(0, 2, 3, 1)
-    classes = _averages(probabilities.float(), CELL).argmax(dim=1)
-    counts = means[:, :COLOURS].mean(dim=1) > LEAST_DENSITY
+    values = torch.cat([means, (deviations + LEAST_DEVIATION).log()], dim=1).permute(0, 2, 3, 1)
+    classes = _averages(probabilities.float(), CELL).max(dim=1).indices
+    counts = means.mean(dim=1) > LEAST_DENSITY
     if background is not None:
         counts &= classes != background
     return CellStatistics(values.contiguous(), classes, counts)
@@ -63,6 +67,11 @@ def _densities(pixels: Tensor) -> Tensor:
     planes = pixels.permute(0, 3, 1, 2)
     # Indexing by whole planes of 32-bit numbers takes a quarter of the time of ``table[pixels.long()]``.
     return table.index_select(0, planes.reshape(-1).int()).view(planes.shape)
+
+
+def _squared(values: Tensor) -> Tensor:
+    """In place: new memory for every layer takes longer than the squares."""
+    return values.mul_(values)
 
 
 def _averages(values: Tensor, side: int) -> Tensor:
@@ -87,10 +96,18 @@ SUMS = 1 + 2 * STATISTICS
 
 def block_sums(cells: CellStatistics, known: ClassStatistics) -> Tensor:
     """(B, m, m, ``SUMS``) sums over the blocks of each window; m blocks along a side, or 1 where they do not divide."""
-    deviations = cells.values - known.means[cells.classes]  # (B, n, n, D)
-    z = torch.einsum("bijd,bijde->bije", deviations, known.whitening[cells.classes])
-    counts = cells.counts.unsqueeze(-1)
-    summed = torch.where(counts, torch.cat([torch.ones_like(z[..., :1]), z, deviations], dim=-1), 0.0)
-    batch, rows, columns, numbers = summed.shape
+    batch, rows, columns, _ = cells.values.shape
     high, wide = (BLOCK if side % BLOCK == 0 else side for side in (rows, columns))
-    return summed.view(batch, rows // high, high, columns // wide, wide, numbers).sum(dim=(2, 4))
+
+    def blocks(values: Tensor) -> Tensor:
+        """(B, n, n, …) → (B, m, m, cells of a block, …)."""
+        parted = values.view(batch, rows // high, high, columns // wide, wide, -1)
+        return parted.transpose(2, 3).flatten(3, 4)
+
+    members = functional.one_hot(cells.classes, len(known.means)) * cells.counts.unsqueeze(-1)
+    of_class = blocks(members.to(cells.values.dtype)).transpose(-1, -2)  # (B, m, m, K, cells)
+    # z is linear: the sums of each class say as much as its cells.
+    cell_counts = of_class.sum(dim=-1, keepdim=True)
+    deviations = of_class @ blocks(cells.values) - cell_counts * known.means  # (B, m, m, K, D)
+    z = torch.einsum("bijkd,kde->bije", deviations, known.whitening)
+    return torch.cat([cell_counts.sum(dim=-2), z, deviations.sum(dim=-2)], dim=-1)

@@ -1,12 +1,14 @@
 """What clicks are worth: simulated corrections of phantom sections in a foreign stain, and of real skin.
 
     python bench/correction_curves.py prepare --out curves --laid laid/A1-1-6.7.npz
+    python bench/correction_curves.py choose --out curves
     python bench/correction_curves.py curves --out curves
     python bench/correction_curves.py speed
 
 ``prepare`` draws phantom sections, makes their stain that of another laboratory, has the bundled model segment them and
 keeps their region graphs; ``--laid`` adds a section of ``skin-pas`` laid together (``bench/carry_over.py lay``).
-``curves`` simulates clicks. A click names the node under a wrong pixel after the truth of that pixel:
+Sections ``choose-…`` and the laid one are for choosing settings (``choose``), ``report-…`` for the figures.
+``curves`` simulates clicks with every arm. A click names the node under a wrong pixel after the truth of that pixel:
 
 - ``largest``: the middle of the largest wrong region, wrong pixels of one true tissue that are connected;
 - ``random``: any wrong pixel;
@@ -23,7 +25,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
+from bench.skin_pas import LENIENT, TISSUES, Laid
 from numpy.typing import NDArray
 
-from bench.skin_pas import LENIENT, TISSUES, Laid
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.correction.graph import RegionGraph
@@ -47,6 +49,12 @@ SHIFTS = (0, 1)
 NORMAL = 0.25
 SEEDS = {"choose": 1901, "report": 1902}
 SECTIONS = 8
+LAID = "skin-pas"
+REPEATS = {"largest": 1, "random": 2, "mistaken": 2}
+"""Simulations of a section that differ in their random draws."""
+WIDTHS = (1.2, 1.4, 1.6)
+MAIN = ("part", "looks", "looks and relations")
+"""Arms that are tried with random and mistaken clicks, too."""
 MOST_PIXELS = 900_000
 """Larger sections are left out, for time."""
 NAMES = {"dermis": "RET", "epidermis": "EPI", "keratin": "KER", "background": "BKG"}
@@ -117,7 +125,9 @@ class Section:
         return np.where(wrong, seen + 1, 0).astype(np.uint8)
 
 
-def next_click(section: Section, tissue: Ints, clicked: Sequence[int], order: str, random: Any) -> tuple[int, int] | None:
+def next_click(
+    section: Section, tissue: Ints, clicked: Sequence[int], order: str, random: Any
+) -> tuple[int, int] | None:
     """The node that is clicked next, and the class that it is given; None where all is right."""
     wrong = section.wrong(tissue, clicked)
     if not wrong.any():
@@ -171,3 +181,168 @@ def simulate(section: Section, how: str, order: str, settings: Settings, seed: i
             clicks[click[0]] = click[1]
             tissue = spread(section.graph, clicks, how, settings).tissue
     return found
+
+
+def prepare(out: Path, laid: Path | None, *, side: int, device: str) -> None:
+    """Draw sections, have them segmented, keep graph and truth; what is there stays."""
+    from ntrm.evaluation.robustness import DEGRADATIONS
+    from ntrm.inference.predictor import Predictor
+    from ntrm.models.hub import load
+    from ntrm.phantom.generate import plan_sections
+    from ntrm.phantom.layout import lay_slide
+    from ntrm.phantom.render import render
+
+    predictor = Predictor(load("bundled"), device, batch=4)
+    mpp = level_resolution("10x")
+    if laid is not None:
+        section = Laid.read(laid)
+        keep(out / LAID, predictor, section.image, section.truth, Resolution.square(section.mpp), side)
+    for use, seed in SEEDS.items():
+        for planned in plan_sections(SECTIONS, seed, NORMAL):
+            slide = lay_slide(planned.seed, mpp.x, planned.cancer, 1)
+            if slide.mask.size > MOST_PIXELS:
+                continue
+            image = render(slide.fine, mpp.x, planned.seed, stain=planned.stain(seed))
+            for shift in SHIFTS:
+                name = out / f"{use}-{planned.name}-{shift}"
+                keep(name, predictor, DEGRADATIONS[shift](image), slide.mask, mpp, side)
+
+
+def keep(path: Path, predictor: Any, image: Mask, truth: Mask, mpp: Resolution, side: int) -> None:
+    """Segment a section and write its graph and truth."""
+    from ntrm.correction.features import region_graph
+    from ntrm.inference.sliding_window import stitch
+
+    graph, mask = path.with_suffix(".graph.npz"), path.with_suffix(".truth.npz")
+    if mask.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    made = region_graph(predictor, image, stitch(predictor, image).mask, mpp, side=side)
+    made.save(graph)
+    np.savez_compressed(mask, truth=truth)
+    print(f"{path.name}: {len(made)} nodes, {len(made.edges)} edges, {time.perf_counter() - started:.1f} s", flush=True)
+
+
+def sections_of(folder: Path, use: str) -> dict[str, Section]:
+    """The sections that ``prepare`` kept, whose names begin so."""
+    found = {}
+    for path in sorted(folder.glob(f"{use}*.truth.npz")):
+        name = path.name.removesuffix(".truth.npz")
+        with np.load(path) as kept:
+            of = Truth.of_skin_pas if name == LAID else Truth.of_phantom
+            truth = of(kept["truth"])
+        found[name] = Section(RegionGraph.read(folder / f"{name}.graph.npz", SKIN), truth)
+    return found
+
+
+def curve(section: Section, how: str, order: str, settings: Settings) -> NDArray[np.float64]:
+    """(clicks, 3) means over the repeats: IoU, IoU outside the clicked nodes, share broken."""
+    runs = [simulate(section, how, order, settings, seed) for seed in range(REPEATS[order])]
+    return np.array([[list(row.values()) for row in run] for run in runs]).mean(axis=0)
+
+
+def interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """95 % of the mean over sections, by bootstrap."""
+    drawn = np.random.default_rng(0).integers(0, len(values), (2000, len(values)))
+    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def choose(folder: Path) -> None:
+    """Curves of the sections for choosing, by the width of the kernel."""
+    uses = {"phantom": sections_of(folder, "choose"), LAID: sections_of(folder, LAID)}
+    for how in ("looks", "looks and relations"):
+        for width in WIDTHS:
+            for use, sections in uses.items():
+                means = [curve(section, how, "largest", Settings(width=width)) for section in sections.values()]
+                print(f"| {how} | {width} | {use} | {row_of(np.mean(means, axis=0)[:, 0])} |", flush=True)
+
+
+def row_of(values: Sequence[float]) -> str:
+    """Cells of a table."""
+    return " | ".join(f"{value:.3f}".lstrip("0") for value in values)
+
+
+def curves(folder: Path) -> None:
+    """The tables, and everything as ``curves.json``."""
+    found: dict[str, Any] = {}
+    for use in (LAID, "report"):
+        sections = sections_of(folder, use)
+        for order in ORDERS:
+            arms = ARMS if order == "largest" else MAIN
+            by_arm = {how: np.stack([curve(s, how, order, Settings()) for s in sections.values()]) for how in arms}
+            found[f"{use} {order}"] = {how: values.tolist() for how, values in by_arm.items()}
+            for how, values in by_arm.items():
+                for column, score in enumerate(("IoU", "outside", "broken")):
+                    print(
+                        f"| {use} | {order} | {how} | {score} | {row_of(values.mean(axis=0)[:, column])} |", flush=True
+                    )
+            if len(sections) > 1:
+                compare(by_arm)
+    (folder / "curves.json").write_text(json.dumps({"clicks": CLICKS, "curves": found}))
+
+
+def compare(by_arm: dict[str, NDArray[np.float64]]) -> None:
+    """Paired differences of the mean IoU, with intervals over sections."""
+    for one, other in (("looks", "part"), ("looks and relations", "looks")):
+        away = by_arm[one][:, :, 0] - by_arm[other][:, :, 0]  # (sections, clicks)
+        cells = [difference(away[:, at]) for at in range(len(CLICKS))]
+        print(f"  {one} − {other}: {'; '.join(cells)}", flush=True)
+
+
+def difference(values: NDArray[np.float64]) -> str:
+    """Mean and interval."""
+    low, high = interval(values)
+    return f"{values.mean():+.3f} ({low:+.3f}, {high:+.3f})"
+
+
+def speed(nodes: int = 10_000, clicks: int = 32) -> None:
+    """Seconds for one spreading over a random graph."""
+    random, side = np.random.default_rng(0), round(nodes**0.5)
+    graph = random_graph(random, side)
+    given = {int(node): int(random.integers(len(SKIN))) for node in random.permutation(side * side)[:clicks]}
+    for how in ARMS:
+        times = []
+        for _ in range(5):
+            started = time.perf_counter()
+            spread(graph, given, how)
+            times.append(time.perf_counter() - started)
+        print(f"{how}: {side * side} nodes, {len(graph.edges)} edges, {clicks} clicks: {np.median(times):.3f} s")
+
+
+def random_graph(random: Any, side: int) -> RegionGraph:
+    """Side × side nodes of 16 × 16 pixels with random features of the bundled model's sizes."""
+    from ntrm.correction.graph import graph_of
+    from ntrm.correction.parts import parts_of
+
+    mask = np.kron(random.integers(0, len(SKIN), (side, side)), np.ones((16, 16))).astype(np.uint8)
+    parts = parts_of(mask, SKIN, level_resolution("10x"))
+    count = len(parts.table)
+    features = {name: random.normal(size=(count, size)).astype(np.float32) for name, size in SIZES.items()}
+    wild = random.random((count, len(SKIN))).astype(np.float32)
+    return graph_of(parts, SKIN, wild / wild.sum(axis=1, keepdims=True), features)
+
+
+SIZES = {"related": 64, "last": 16, "colour": 6}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("prepare", "choose", "curves", "speed"))
+    parser.add_argument("--out", type=Path, default=Path("curves"))
+    parser.add_argument("--laid", type=Path, help="a section of skin-pas laid together at 6.7 µm/px")
+    parser.add_argument("--side", type=int, default=16, help="of the cells that regions are divided by, in pixels")
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args(arguments)
+    steps: dict[str, Callable[[], None]] = {
+        "prepare": lambda: prepare(asked.out, asked.laid, side=asked.side, device=asked.device),
+        "choose": lambda: choose(asked.out),
+        "curves": lambda: curves(asked.out),
+        "speed": speed,
+    }
+    steps[asked.what]()
+
+
+if __name__ == "__main__":
+    main()

@@ -95,7 +95,10 @@ def _blurred(density: Features) -> Features:
 def pool(
     predictor: NetworkRunner, parts: Parts, read: Read, windows: Sequence[Window] | None = None
 ) -> dict[str, Features]:
-    """Means over each part: features of the network, ``probabilities`` and ``colour`` (density: 3 means, 3 deviations)."""
+    """Means over each part: features of the network, ``probabilities``, and ``colour``.
+
+    A colour is the optical density of red, green and blue light: three means, three standard deviations.
+    """
     stitching = Stitching(predictor.config.window)
     shape = parts.runs.shape
     todo = stitching.windows(*shape) if windows is None and all(shape) else (windows or ())

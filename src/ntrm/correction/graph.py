@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.nearest import nearest_of
+from ntrm.analysis.regions import RegionTable
 from ntrm.analysis.runs import Floats, Ints, Runs, sides_of
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import read_arrays, write_arrays
@@ -66,7 +67,7 @@ class RegionGraph:
     @cached_property
     def area_mm2(self) -> Floats:
         """(N,)."""
-        return self.pixels * (self.resolution.pixel_area_um2 / 1e6)
+        return self.pixels.astype(np.float64) * (self.resolution.pixel_area_um2 / 1e6)
 
     def node_at(self, row: int, column: int) -> int:
         """The node under a pixel of the mask."""
@@ -147,11 +148,11 @@ def graph_of(
 def _shape(parts: Parts) -> Features:
     """(N, 3) compactness of a part, logarithm of the area of its region, and the region's compactness."""
     region = parts.regions
-    columns = (_compactness(parts.table)[:], np.log(region.area_mm2)[parts.region], _compactness(region)[parts.region])
+    columns = (_compactness(parts.table), np.log(region.area_mm2)[parts.region], _compactness(region)[parts.region])
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _compactness(table: Any) -> Floats:
+def _compactness(table: RegionTable) -> Floats:
     """4π · area / perimeter², 1 for a disc."""
     return np.asarray(4 * np.pi * table.area_mm2 / table.perimeter_mm**2)
 

@@ -10,10 +10,13 @@ A node is renamed if another class leads in z'_i. So a click carries on a *corre
 to be a third tissue keeps its name. The margin grows with the network's doubt over the whole section: the less its word
 is worth, the farther a click carries. Clicked nodes have the name that they were given, whatever follows for others.
 
-The arms differ in k:
+The arms differ in what follows:
 
-- ``part``: 1 for the clicked node, 0 for all others;
-- ``region``: 1 for all nodes of the same connected region of the mask, of two clicks the nearer one;
+- ``part``: nothing, the clicked node is renamed alone;
+- ``region``: all nodes of the same connected region of the mask, of two clicks the nearer one;
+
+and, by the formula above, in k:
+
 - ``looks``: exp(−d²/2h²), d the distance of the features;
 - ``relations``: the chance g that a walk of some steps meets the clicked node, if each step goes over a border with the
   boundary ratio as its chance: messages passed over the edges of the graph;
@@ -64,7 +67,7 @@ class Settings:
 
     reach: float = 1.0
     """Factor for h: smaller keeps to what looks more alike."""
-    width: float = 1.2
+    width: float = 1.4
     """h, in the unit of the features: each group has variance ``weights``² over the section's tissue."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: MappingProxyType({"related": 1.0, "last": 1.0, "colour": 1.0, PROBABILITIES: 1.0})
@@ -135,7 +138,8 @@ def spread(
     reason = np.zeros(len(graph), dtype=np.uint8)
     if len(nodes):
         affinity, by_border = _affinity(graph, nodes, how, settings)
-        tissue = _led_by(graph, nodes, given, affinity, settings)
+        led = _belonging if how in ("part", "region") else _led_by
+        tissue = led(graph, nodes, given, affinity, settings)
         changed = np.flatnonzero(tissue != graph.tissue)
         nearest, own = _source(tissue[changed], given, affinity[changed])
         source[changed] = nodes[nearest]
@@ -188,7 +192,7 @@ def _same_region(graph: RegionGraph, nodes: Ints) -> Floats:
     away = np.linalg.norm((graph.centroid[:, None] - graph.centroid[nodes][None]) * step, axis=2)
     away[graph.region[:, None] != graph.region[nodes][None]] = np.inf
     nearest = away.argmin(axis=1)
-    affinity = np.zeros_like(away)
+    affinity = np.zeros((len(graph), len(nodes)))
     affinity[np.arange(len(graph)), nearest] = np.isfinite(away.min(axis=1))
     return affinity
 
@@ -242,13 +246,17 @@ def walks(graph: RegionGraph, nodes: Ints, steps: int) -> Floats:
     return np.asarray(met)
 
 
+def _belonging(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
+    """(N,) the class given to what a node belongs to, or its own."""
+    return np.where(affinity.any(axis=1), given[affinity.argmax(axis=1)], graph.tissue)
+
+
 def _led_by(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
     """(N,) the class that leads in z'; of equals the node's own."""
     every = np.arange(len(graph))
     said = np.log(np.maximum(graph.probabilities.astype(np.float64), settings.least))
     said[every, graph.tissue] = said.max(axis=1)
-    tissue = _tissue_pixels(graph)
-    doubt = 1.0 - np.average(graph.probabilities.max(axis=1), weights=tissue)
+    doubt = 1.0 - np.average(graph.probabilities.max(axis=1), weights=_tissue_pixels(graph))
     missing = np.zeros((len(nodes), len(graph.schema)))
     missing[np.arange(len(nodes)), given] = said[nodes].max(axis=1) - said[nodes, given] + settings.margin * doubt
     among = affinity[nodes] + settings.ridge * np.eye(len(nodes))

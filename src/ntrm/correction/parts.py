@@ -77,7 +77,7 @@ def parts_of(
             "the mask has more regions than can be corrected",
             got=len(regions.table),
             expected=f"at most {most}",
-            hint="remove small regions when the slide is segmented",
+            hint="segment the slide with --min-area, which gives small regions to the tissue around them",
         )
     parts = divided(mask, regions, pixels, side)
     while len(parts.table) > most:

@@ -165,6 +165,7 @@ def test_package_imports_go_one_way():
     order += [
         "analysis",
         "familiarity",
+        "correction",
         "training",
         "evaluation",
         "paper",

@@ -240,7 +240,7 @@ def scan(
     region, count = components(keyed, ~is_outside[label])
     region[region < 0] = np.where(label[region < 0] == IGNORE, NOTHING, BACKGROUND)
     by_run = None if confidence is None else _joined(sums, np.float64)
-    table = _table(Runs(shape, start, label), piece, region, count, by_run, full, resolution)
+    table = region_table(Runs(shape, start, label), piece, region, count, by_run, full, resolution)
     # New runs: the cached rows and lengths of those above need not be kept.
     return Regions(Runs(shape, start, label), piece, region, table)
 
@@ -252,7 +252,7 @@ def _joined(arrays: list[Any], dtype: Any) -> Any:
     return joined
 
 
-def _table(
+def region_table(
     runs: Runs,
     piece: NDArray[np.uint16],
     region: NDArray[np.int32],
@@ -261,7 +261,7 @@ def _table(
     full: float,
     resolution: Resolution,
 ) -> RegionTable:
-    """The table of ``count`` regions; ``sums`` are the sums of confidences over each run."""
+    """The table of ``count`` regions, given the region of each run; ``sums`` are of confidences over each run."""
     own = np.flatnonzero(region >= 0)
     of, start, length = region[own], runs.start[own], runs.length[own]
     row, left = runs.row[own], runs.left[own]

@@ -64,6 +64,13 @@ class NetworkRunner:
         self._mean = torch.tensor(config.mean, device=self.device).view(1, 3, 1, 1)
         self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
 
+    @property
+    def network(self) -> SegmentationModel:
+        """The network itself, for those who look inside it; a compiled one shows nothing of its inside."""
+        if not isinstance(self._network, SegmentationModel):
+            raise UsageError("a compiled network cannot be looked into", hint="make the predictor without compile=True")
+        return self._network
+
     @cached_property
     def has_coarse(self) -> bool:
         """Whether the network has a coarse head."""

@@ -1,0 +1,212 @@
+"""What a network saw in each part of a section, pooled window by window.
+
+Windows overlap. With the blending weight a_w(x) of window w at pixel x, as in ``ntrm.inference.sliding_window``, the
+feature of a node V is
+
+    f(V) = Σ_w Σ_{x ∈ V ∩ w} a_w(x) · f_w(x)  /  Σ_w Σ_{x ∈ V ∩ w} a_w(x)
+
+Features on a coarser grid than the pixels' count at every pixel that their cell covers. Only the sums are held: a node
+takes some hundred numbers, whatever the size of the slide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ntrm.analysis.runs import Floats
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import Mask
+from ntrm.core.mpp import Resolution
+from ntrm.correction.graph import Features, RegionGraph, graph_of
+from ntrm.correction.parts import MOST_PARTS, SIDE, Parts, Pixels, parts_of
+from ntrm.data.tiles import GLASS, Window, cut
+from ntrm.inference.network_runner import Image, NetworkRunner
+from ntrm.inference.sliding_window import Stitching
+
+Read = Callable[[Window], Image]
+DENSITY = -np.log10((np.arange(256) + 1) / 256)
+"""Optical density of a grey level."""
+HALO = 3
+"""Pixels that the blur of the density reaches."""
+
+
+def region_graph(
+    predictor: NetworkRunner,
+    image: Image | Read,
+    mask: Mask,
+    resolution: Resolution,
+    *,
+    side: int = SIDE,
+    most: int = MOST_PARTS,
+    windows: Sequence[Window] | None = None,
+) -> RegionGraph:
+    """The region graph of a section.
+
+    Args:
+        predictor: the network that predicted the mask.
+        image: (H, W, 3) at the mask's µm/px, or what reads the tile under a window, with glass beyond the section.
+        mask: (H, W) classes; 255 where nothing is known.
+        resolution: of the mask.
+        side: of the cells that large regions are divided by, in pixels.
+        most: nodes; cells are enlarged until there are no more.
+        windows: those to look at; default: all. Nodes outside all windows have features of 0.
+
+    """
+    schema = predictor.config.schema
+    if isinstance(image, np.ndarray) and image.shape[:2] != mask.shape:
+        raise UsageError("image and mask differ in size", got=image.shape[:2], expected=mask.shape)
+    read = reader(image) if isinstance(image, np.ndarray) else image
+    parts = parts_of(mask, schema, resolution, smooth_density(read, *mask.shape), side=side, most=most)
+    pooled = pool(predictor, parts, read, windows)
+    return graph_of(parts, schema, pooled.pop("probabilities"), pooled)
+
+
+def reader(image: Image) -> Read:
+    """Tiles of an image in memory, or a memory map."""
+    return lambda window: cut(image, window, fill=GLASS)
+
+
+def smooth_density(read: Read, height: int, width: int) -> Pixels:
+    """Reads the optical density of rows of a section, slightly blurred: single pixels make no border."""
+
+    def rows(top: int, count: int) -> Features:
+        above, below = min(top, HALO), min(height - top - count, HALO)
+        seen = read(Window(top - above, 0, above + count + below, width))
+        density = DENSITY[seen].astype(np.float32)
+        return np.asarray(_blurred(density)[above : above + count])
+
+    return rows
+
+
+def _blurred(density: Features) -> Features:
+    """(h, w, 3) with a Gaussian of one pixel that reaches ``HALO`` pixels far."""
+    from scipy.ndimage import gaussian_filter
+
+    return np.asarray(gaussian_filter(density, (1.0, 1.0, 0.0), truncate=HALO, mode="nearest"))
+
+
+def pool(
+    predictor: NetworkRunner, parts: Parts, read: Read, windows: Sequence[Window] | None = None
+) -> dict[str, Features]:
+    """Means over each part: features of the network, ``probabilities``, and ``colour``.
+
+    A colour is the optical density of red, green and blue light: three means, three standard deviations.
+    """
+    stitching = Stitching(predictor.config.window)
+    shape = parts.runs.shape
+    todo = stitching.windows(*shape) if windows is None and all(shape) else (windows or ())
+    weights, sums = stitching.weights().numpy().astype(np.float64), _Sums(len(parts.table))
+    with features_of(predictor) as seen:
+        for start in range(0, len(todo), predictor.batch):
+            batch = todo[start : start + predictor.batch]
+            tiles = np.stack([read(window) for window in batch])
+            final = predictor.probabilities(tiles).final
+            layers = {"probabilities": final, **seen()}
+            for number, window in enumerate(batch):
+                nodes = parts.runs.window(window.top, window.left, window.height, window.width).dense()
+                own = {name: _array(layer[number]) for name, layer in layers.items()}
+                density = DENSITY[tiles[number]].transpose(2, 0, 1)
+                own["colour"] = np.concatenate([density, density**2])
+                sums.add(nodes, weights[: window.height, : window.width], own)
+    means = sums.means()
+    if not all(np.isfinite(values).all() for values in means.values()):
+        raise predictor.broken_network()
+    return _with_deviations(means, predictor.config.classes)
+
+
+def _array(layer: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = layer.float().cpu().numpy()
+    return array
+
+
+def _with_deviations(means: dict[str, Floats], classes: int) -> dict[str, Features]:
+    """As float32, with the standard deviation in place of the mean square of the density."""
+    if not means:
+        means = {"probabilities": np.zeros((0, classes)), "colour": np.zeros((0, 6))}
+    mean, square = np.split(means["colour"], 2, axis=1)
+    means["colour"] = np.concatenate([mean, np.sqrt(np.maximum(square - mean**2, 0.0))], axis=1)
+    return {name: values.astype(np.float32) for name, values in means.items()}
+
+
+class _Sums:
+    """Weighted sums over nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+        self._weight = np.zeros(nodes)
+        self._sums: dict[str, Floats] = {}
+
+    def add(self, nodes: NDArray[Any], weights: Floats, layers: dict[str, NDArray[Any]]) -> None:
+        """Take a window in: the nodes (h, w) of its pixels, their weights, and layers (D, H', W') over the window.
+
+        A layer's grid is that of the pixels or coarser by a whole factor; padding may follow the pixels.
+        """
+        from scipy.sparse import csr_array
+
+        row, column = np.nonzero(nodes >= 0)
+        here, of = np.unique(nodes[row, column], return_inverse=True)
+        weight = weights[row, column]
+        self._weight[here] += np.bincount(of, weight, len(here))
+        side = max(layer.shape[1] for layer in layers.values())
+        for name, layer in layers.items():
+            depth, tall, wide = layer.shape
+            step = side // tall
+            at = (row // step) * wide + column // step
+            pooling = csr_array((weight, (of, at)), shape=(len(here), tall * wide))  # entries of one cell add up
+            total = self._sums.setdefault(name, np.zeros((self._nodes, depth)))
+            total[here] += pooling @ layer.reshape(depth, -1).T.astype(np.float64)
+
+    def means(self) -> dict[str, Floats]:
+        """(N, D) by name; 0 for nodes that no window showed."""
+        weight = np.where(self._weight > 0, self._weight, 1.0)[:, None]
+        return {name: total / weight for name, total in self._sums.items()}
+
+
+@contextmanager
+def features_of(predictor: NetworkRunner) -> Iterator[Callable[[], dict[str, Tensor]]]:
+    """While it lasts, the given function returns the features of the latest batch, by group, (B, D, H', W') each.
+
+    A network without a classifier of its own, or without D2, does not have that group.
+    """
+    network = predictor.network
+    done: list[dict[str, Tensor]] = []
+    current: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            current[name] = inputs[0].detach()
+
+        return hook
+
+    def finish(*_: object) -> None:
+        # A batch that ran out of memory half way, and is tried again by halves, never comes here.
+        done.append(dict(current))
+
+    def take() -> dict[str, Tensor]:
+        taken = {name: torch.cat([batch[name] for batch in done]) for name in (done[0] if done else ())}
+        done.clear()
+        return taken
+
+    hooks = [module.register_forward_pre_hook(keep(name)) for name, module in _inside(network).items()]
+    hooks.append(network.register_forward_hook(finish))
+    try:
+        yield take
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _inside(network: nn.Module) -> dict[str, nn.Module]:
+    """The modules that see D2 and the last features, as far as the network has them."""
+    below = getattr(network, "lower", None)
+    if below is None and hasattr(network, "relation"):
+        below = getattr(network, "decoder", None)
+    found = {"related": below, "last": getattr(network, "classify", None)}
+    return {name: module for name, module in found.items() if isinstance(module, nn.Module)}

@@ -1,0 +1,173 @@
+"""The region graph of a section: parts of its regions as nodes, their borders as edges.
+
+A node has what the network saw in it (features of D2, which a relation module refines, and of the last decoder block),
+its mean probabilities, its colour, its shape, and its depth below the outline of the tissue. An edge has the length of
+the border that two nodes share, and the *boundary ratios*: which share of its whole border each of the two has with the
+other, as ``ntrm.analysis.graph`` has them of tissues. The edge of the mask is no border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.analysis.nearest import nearest_of
+from ntrm.analysis.regions import RegionTable
+from ntrm.analysis.runs import Floats, Ints, Runs, sides_of
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.io import read_arrays, write_arrays
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
+from ntrm.correction.parts import Parts
+
+Features = NDArray[np.float32]
+DEEP = ("related", "last")
+"""Groups of features from inside the network: D2, and what its classifier sees."""
+GROUPS = (*DEEP, "colour", "shape", "depth")
+"""All groups; a network may have none of its own."""
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class RegionGraph:
+    """N nodes and E edges, and where the nodes lie."""
+
+    schema: LabelSchema
+    resolution: Resolution
+    runs: Runs
+    """Index of the node of each run; -1 where nothing is known."""
+    tissue: Ints
+    """(N,) class in the mask."""
+    region: Ints
+    """(N,) index of the undivided region that a node is part of."""
+    pixels: Ints
+    """(N,)"""
+    centroid: Floats
+    """(N, 2) row and column."""
+    edges: Ints
+    """(E, 2) nodes that share a border, the smaller first."""
+    border_um: Floats
+    """(E,) its length."""
+    ratios: Floats
+    """(E, 2) its share of the border of the first, and of the second."""
+    probabilities: Features
+    """(N, K) mean."""
+    features: Mapping[str, Features]
+    """(N, D) by group, of ``GROUPS``."""
+
+    def __len__(self) -> int:
+        return len(self.tissue)
+
+    @cached_property
+    def area_mm2(self) -> Floats:
+        """(N,)."""
+        return self.pixels.astype(np.float64) * (self.resolution.pixel_area_um2 / 1e6)
+
+    def node_at(self, row: int, column: int) -> int:
+        """The node under a pixel of the mask."""
+        height, width = self.runs.shape
+        if not (0 <= row < height and 0 <= column < width):
+            raise UsageError(
+                "the place lies outside the mask",
+                got=f"row {row}, column {column}",
+                expected=f"rows 0 to {height - 1}, columns 0 to {width - 1}",
+            )
+        node = int(self.runs.value[self.runs.at(np.array([row * width + column]))[0]])
+        if node < 0:
+            raise UsageError("no region is known here", got=f"row {row}, column {column}", hint="choose another place")
+        return node
+
+    def mask(self, tissue: Ints | None = None) -> Mask:
+        """(H, W) with these classes of the nodes, or their own; ignored where there is no node."""
+        labels = np.append(self.tissue if tissue is None else tissue, IGNORE).astype(np.uint8)
+        return np.asarray(Runs(self.runs.shape, self.runs.start, labels[self.runs.value]).dense())
+
+    def save(self, path: Path) -> None:
+        """Keep it as arrays; ``read`` gives it back."""
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
+        about = {
+            "format": np.array(FORMAT),
+            "schema": np.array(self.schema.fingerprint),
+            "mpp": np.array([self.resolution.x, self.resolution.y]),
+            "shape": np.array(self.runs.shape),
+            "start": self.runs.start,
+            "node": self.runs.value,
+        }
+        groups = {f"features {name}": values for name, values in self.features.items()}
+        write_arrays(path, {**arrays, **about, **groups})
+
+    @classmethod
+    def read(cls, path: Path, schema: LabelSchema) -> RegionGraph:
+        """What ``save`` kept, of a model with this schema."""
+        hint = "remove the file; it is made again from slide and model"
+        kept = read_arrays(path, hint=hint)
+        if int(kept.get("format", np.array(0))) != FORMAT or str(kept.get("schema")) != schema.fingerprint:
+            raise DataError(f"{path} is the region graph of another version or model", expected=schema.name, hint=hint)
+        height, width = kept["shape"].tolist()
+        x, y = kept["mpp"].tolist()
+        groups = {name.split(" ")[1]: values for name, values in kept.items() if name.startswith("features ")}
+        runs = Runs((height, width), kept["start"], kept["node"])
+        return cls(schema, Resolution(x, y), runs, features=groups, **{name: kept[name] for name in _ARRAYS})
+
+
+_ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "border_um", "ratios", "probabilities")
+
+
+def graph_of(
+    parts: Parts, schema: LabelSchema, probabilities: Features, features: Mapping[str, Features]
+) -> RegionGraph:
+    """The graph of parts, with what was pooled from the network and the pixels; shape and depth are added."""
+    table = parts.table
+    border = table.contact_mm * 1e3
+    whole = table.outside_mm * 1e3
+    for end in (0, 1):
+        whole = whole + np.bincount(table.contacts[:, end], border, len(table))
+    geometry = {"shape": _shape(parts), "depth": _depth(parts, schema)}
+    return RegionGraph(
+        schema,
+        table.resolution,
+        parts.runs,
+        tissue=table.tissue,
+        region=parts.region,
+        pixels=table.pixels,
+        centroid=table.centroid,
+        edges=table.contacts,
+        border_um=border,
+        ratios=border[:, None] / whole[table.contacts],
+        probabilities=probabilities,
+        features={**features, **geometry},
+    )
+
+
+def _shape(parts: Parts) -> Features:
+    """(N, 3) compactness of a part, logarithm of the area of its region, and the region's compactness."""
+    region = parts.regions
+    columns = (_compactness(parts.table), np.log(region.area_mm2)[parts.region], _compactness(region)[parts.region])
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _compactness(table: RegionTable) -> Floats:
+    """4π · area / perimeter², 1 for a disc."""
+    return np.asarray(4 * np.pi * table.area_mm2 / table.perimeter_mm**2)
+
+
+def _depth(parts: Parts, schema: LabelSchema) -> Features:
+    """(N, 1) mm from the middle of a part to the nearest glass; 0 in glass, and where there is none."""
+    table, depth = parts.table, np.zeros((len(parts.table), 1), dtype=np.float32)
+    if schema.background_index is None:
+        return depth
+    is_glass = table.tissue == schema.background_index
+    within = Runs(parts.runs.shape, parts.runs.start, np.append(is_glass, False)[parts.runs.value])
+    runs = within.relabelled(within.value)
+    rim = np.unique(sides_of(runs, runs.value)[0])
+    if rim.size and not is_glass.all():
+        step = np.array([table.resolution.y, table.resolution.x]) / 1e3
+        places = np.stack(np.divmod(rim, runs.shape[1]), axis=1) * step
+        depth[~is_glass, 0] = nearest_of(places, table.centroid[~is_glass] * step)[0]
+    return depth

@@ -1,0 +1,273 @@
+"""Carry the names that a person gave to some nodes on to others.
+
+The network's word on node i is z_i = log max(p_i, ε), of which the node's own name always leads. A click c names node c
+the class y_c: it has to add r_c to that class there, so that the name leads by a margin. What it adds elsewhere falls
+with the *affinity* k of a node to the clicked one, 1 for itself; together the clicks are a ridge regression in k:
+
+    z'_i = z_i + Σ_c k(i, c) · a_c,      (k(C, C) + λ·I) a = r
+
+A node is renamed if another class leads in z'_i. So a click carries on a *correction*: a node that the network is sure
+to be a third tissue keeps its name. The margin grows with the network's doubt over the whole section: the less its word
+is worth, the farther a click carries. Clicked nodes have the name that they were given, whatever follows for others.
+
+The arms differ in what follows:
+
+- ``part``: nothing, the clicked node is renamed alone;
+- ``region``: all nodes of the same connected region of the mask, of two clicks the nearer one;
+
+and, by the formula above, in k:
+
+- ``looks``: exp(−d²/2h²), d the distance of the features;
+- ``relations``: the chance g that a walk of some steps meets the clicked node, if each step goes over a border with the
+  boundary ratio as its chance: messages passed over the edges of the graph;
+- ``looks and relations``: 1 − (1 − k_looks) · (1 − g). Without edges it is ``looks``, its matched control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.analysis.runs import Floats, Ints
+from ntrm.core.errors import UsageError, check_number, choices_error
+from ntrm.correction.graph import RegionGraph
+
+ARMS = ("part", "region", "looks", "relations", "looks and relations")
+DEFAULT = "looks and relations"
+PROBABILITIES = "probabilities"
+
+
+class Reason(IntEnum):
+    """Why a node has its name."""
+
+    KEPT = 0
+    NAMED = 1
+    REGION = 2
+    LOOKS = 3
+    TOUCHES = 4
+
+
+_SENTENCES = {
+    Reason.KEPT: "as the network named it",
+    Reason.NAMED: "you named it {tissue}",
+    Reason.REGION: "belongs to the region you named {tissue}",
+    Reason.LOOKS: "looks like the region you named {tissue}",
+    Reason.TOUCHES: "touches the region you named {tissue}, or what follows it",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How far names are carried; chosen on simulated clicks (docs/results/correction.md)."""
+
+    reach: float = 1.0
+    """Factor for h: smaller keeps to what looks more alike."""
+    width: float = 1.4
+    """h, in the unit of the features: each group has variance ``weights``² over the section's tissue."""
+    weights: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType({"related": 1.0, "last": 1.0, "colour": 1.0, PROBABILITIES: 1.0})
+    )
+    """Of the groups of features; those that are not named, or that a network does not have, do not count."""
+    ridge: float = 0.3
+    """λ: how far a single click may be overruled by others that look alike."""
+    least: float = 0.01
+    """ε: probability below which all are alike."""
+    margin: float = 40.0
+    """By what a name given leads, over the network's mean doubt (1 − confidence) in the section's tissue."""
+    steps: int = 4
+    """Of a walk over borders."""
+
+    def __post_init__(self) -> None:
+        check_number("reach", self.reach, 0.01, 100)
+        check_number("width", self.width, 0.01, 100)
+        check_number("ridge", self.ridge, 1e-6, 1e6)
+        check_number("least probability", self.least, 1e-9, 0.5)
+        check_number("margin", self.margin, 0, 1e6)
+        check_number("steps", self.steps, 0, 1000, whole=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """What follows from clicks."""
+
+    graph: RegionGraph
+    tissue: Ints
+    """(N,) class of each node now."""
+    reason: NDArray[np.uint8]
+    """(N,) ``Reason``."""
+    source: Ints
+    """(N,) the clicked node that a name comes from; -1 where it was kept."""
+
+    @property
+    def followers(self) -> Ints:
+        """Nodes that have another name than the mask without having been clicked."""
+        return np.flatnonzero(self.reason > Reason.NAMED)
+
+    def why(self, node: int) -> str:
+        """The reason, as a sentence."""
+        tissue = self.graph.schema.tissues[self.tissue[node]]
+        return _SENTENCES[Reason(int(self.reason[node]))].format(tissue=tissue.title or tissue.name)
+
+
+def clicks_at(graph: RegionGraph, places: Iterable[tuple[int, int, str]]) -> dict[int, int]:
+    """Clicks as ``spread`` takes them, from row, column and the name of a tissue; of one node the last counts."""
+    clicks: dict[int, int] = {}
+    for row, column, name in places:
+        if name not in graph.schema.names:
+            raise choices_error("the model does not know this tissue", name, graph.schema.names)
+        clicks[graph.node_at(row, column)] = graph.schema.index(name)
+    return clicks
+
+
+def spread(
+    graph: RegionGraph, clicks: Mapping[int, int], how: str = DEFAULT, settings: Settings | None = None
+) -> Spread:
+    """Names of all nodes after ``clicks``, the class given to each clicked node; their order does not matter."""
+    settings = settings or Settings()
+    if how not in ARMS:
+        raise choices_error("unknown way to carry a name on", how, ARMS)
+    _check(graph, clicks)
+    nodes = np.array(sorted(clicks), dtype=np.int64)
+    given = np.array([clicks[node] for node in nodes.tolist()], dtype=np.int64)
+    tissue, source = graph.tissue.copy(), np.full(len(graph), -1, dtype=np.int64)
+    reason = np.zeros(len(graph), dtype=np.uint8)
+    if len(nodes):
+        affinity, by_border = _affinity(graph, nodes, how, settings)
+        led = _belonging if how in ("part", "region") else _led_by
+        tissue = led(graph, nodes, given, affinity, settings)
+        changed = np.flatnonzero(tissue != graph.tissue)
+        nearest, own = _source(tissue[changed], given, affinity[changed])
+        source[changed] = nodes[nearest]
+        touching = by_border[changed, nearest] >= own if by_border is not None else np.zeros(len(changed), dtype=bool)
+        reason[changed] = np.where(touching, Reason.TOUCHES, Reason.REGION if how == "region" else Reason.LOOKS)
+    tissue[nodes], reason[nodes], source[nodes] = given, Reason.NAMED, nodes
+    return Spread(graph, tissue, reason, source)
+
+
+def _check(graph: RegionGraph, clicks: Mapping[int, int]) -> None:
+    for node, tissue in clicks.items():
+        if not 0 <= node < len(graph):
+            raise UsageError(
+                "this region is gone",
+                got=f"region {node}",
+                expected=f"0 to {len(graph) - 1}" if len(graph) else "no clicks: there are no regions",
+                hint="click again: the regions are those of the mask as it is now",
+            )
+        if not 0 <= tissue < len(graph.schema):
+            raise UsageError(
+                "the model does not know this tissue",
+                got=f"class {tissue}",
+                expected=f"0 to {len(graph.schema) - 1} ({', '.join(graph.schema.names)})",
+            )
+
+
+def _affinity(graph: RegionGraph, nodes: Ints, how: str, settings: Settings) -> tuple[Floats, Floats | None]:
+    """(N, C) affinity of each node to each clicked one, and the part of it that came over borders."""
+    if how == "part":
+        return _themselves(graph, nodes), None
+    if how == "region":
+        return _same_region(graph, nodes), None
+    if how == "looks":
+        return looks_alike(graph, nodes, settings), None
+    met = walks(graph, nodes, settings.steps)
+    if how == "relations":
+        return met, met
+    return 1 - (1 - looks_alike(graph, nodes, settings)) * (1 - met), met
+
+
+def _themselves(graph: RegionGraph, nodes: Ints) -> Floats:
+    affinity = np.zeros((len(graph), len(nodes)))
+    affinity[nodes, np.arange(len(nodes))] = 1.0
+    return affinity
+
+
+def _same_region(graph: RegionGraph, nodes: Ints) -> Floats:
+    """1 for the nearest click in a node's region."""
+    step = np.array([graph.resolution.y, graph.resolution.x])
+    away = np.linalg.norm((graph.centroid[:, None] - graph.centroid[nodes][None]) * step, axis=2)
+    away[graph.region[:, None] != graph.region[nodes][None]] = np.inf
+    nearest = away.argmin(axis=1)
+    affinity = np.zeros((len(graph), len(nodes)))
+    affinity[np.arange(len(graph)), nearest] = np.isfinite(away.min(axis=1))
+    return affinity
+
+
+def looks_alike(graph: RegionGraph, nodes: Ints, settings: Settings) -> Floats:
+    """(N, C) exp(−d²/2h²)."""
+    features = standardised(graph, settings.weights)
+    square = (features**2).sum(axis=1)
+    distance = square[:, None] + square[nodes][None] - 2 * features @ features[nodes].T
+    affinity = np.exp(-np.maximum(distance, 0.0) / (2 * (settings.width * settings.reach) ** 2))
+    affinity[nodes, np.arange(len(nodes))] = 1.0  # exactly, whatever was rounded
+    return np.asarray(affinity)
+
+
+def standardised(graph: RegionGraph, weights: Mapping[str, float]) -> Floats:
+    """(N, D) features of which each group has variance ``weights``² over the section's tissue, D numbers together.
+
+    Of probabilities the square roots are taken, whose distance is that of Hellinger, and not scaled.
+    """
+    tissue = _tissue_pixels(graph)
+    columns = [np.zeros((len(graph), 0))]
+    for name, weight in weights.items():
+        if name == PROBABILITIES:
+            columns.append(weight * np.sqrt(np.maximum(graph.probabilities.astype(np.float64), 0.0)))
+        elif name in graph.features and graph.features[name].shape[1]:
+            values = graph.features[name].astype(np.float64)
+            values = values - np.average(values, axis=0, weights=tissue)
+            deviation = np.sqrt(np.average(values**2, axis=0, weights=tissue))
+            columns.append(values * (weight / np.sqrt(values.shape[1])) / np.where(deviation > 1e-6, deviation, 1.0))
+    return np.concatenate(columns, axis=1)
+
+
+def _tissue_pixels(graph: RegionGraph) -> Floats:
+    """(N,) pixels, without those of glass unless there is nothing else: a slide's glass must not set the scale."""
+    tissue = np.where(graph.tissue == graph.schema.background_index, 0, graph.pixels).astype(np.float64)
+    return tissue if tissue.any() else graph.pixels.astype(np.float64)
+
+
+def walks(graph: RegionGraph, nodes: Ints, steps: int) -> Floats:
+    """(N, C) chance that a walk from a node over borders meets the clicked one within ``steps``."""
+    from scipy.sparse import csr_array
+
+    one, other = graph.edges.T.reshape(2, -1)
+    chance = np.concatenate([graph.ratios[:, 0], graph.ratios[:, 1]])
+    ends = (np.concatenate([one, other]), np.concatenate([other, one]))
+    border = csr_array((chance, ends), shape=(len(graph), len(graph)))
+    met = _themselves(graph, nodes)
+    for _ in range(steps):
+        met = border @ met
+        met[nodes, np.arange(len(nodes))] = 1.0
+    return np.asarray(met)
+
+
+def _belonging(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
+    """(N,) the class given to what a node belongs to, or its own."""
+    return np.where(affinity.any(axis=1), given[affinity.argmax(axis=1)], graph.tissue)
+
+
+def _led_by(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
+    """(N,) the class that leads in z'; of equals the node's own."""
+    every = np.arange(len(graph))
+    said = np.log(np.maximum(graph.probabilities.astype(np.float64), settings.least))
+    said[every, graph.tissue] = said.max(axis=1)
+    doubt = 1.0 - np.average(graph.probabilities.max(axis=1), weights=_tissue_pixels(graph))
+    missing = np.zeros((len(nodes), len(graph.schema)))
+    missing[np.arange(len(nodes)), given] = said[nodes].max(axis=1) - said[nodes, given] + settings.margin * doubt
+    among = affinity[nodes] + settings.ridge * np.eye(len(nodes))
+    # Walks are not symmetric, so that equations may depend on each other.
+    said += affinity @ np.linalg.lstsq(among, missing)[0]
+    best = said.argmax(axis=1)
+    return np.where(said[every, graph.tissue] >= said[every, best], graph.tissue, best)
+
+
+def _source(tissue: Ints, given: Ints, affinity: Floats) -> tuple[Ints, Floats]:
+    """For each renamed node the click of that name to which its affinity is largest, and what is left of it."""
+    own = np.where(given[None] == tissue[:, None], affinity, -1.0)
+    nearest = own.argmax(axis=1)
+    return nearest, own[np.arange(len(own)), nearest]

@@ -1,0 +1,124 @@
+"""The region graph: borders and ratios against the tissue graph and against loops."""
+
+import itertools
+
+import numpy as np
+import pytest
+from tests.correction.test_parts import MPP, blocks
+
+from ntrm.analysis.graph import tissue_graph
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema
+from ntrm.correction.graph import RegionGraph, graph_of
+from ntrm.correction.parts import parts_of
+
+RET, BKG, EPI = (SKIN.index(name) for name in ("RET", "BKG", "EPI"))
+
+
+def made(mask, side=8):
+    parts = parts_of(mask, SKIN, MPP, side=side)
+    count = len(parts.table)
+    return graph_of(parts, SKIN, np.zeros((count, len(SKIN)), np.float32), {"colour": np.ones((count, 6), np.float32)})
+
+
+def literal_borders(nodes):
+    """µm of the pixel sides between each two nodes; -1 is nothing."""
+    lengths = {}
+    for row, column in itertools.product(*map(range, nodes.shape)):
+        for down, right, side in ((0, 1, MPP.y), (1, 0, MPP.x)):
+            if row + down < nodes.shape[0] and column + right < nodes.shape[1]:
+                pair = tuple(sorted((int(nodes[row, column]), int(nodes[row + down, column + right]))))
+                if pair[0] != pair[1]:
+                    lengths[pair] = lengths.get(pair, 0.0) + side
+    return lengths
+
+
+def test_edges_carry_the_length_of_the_border_and_its_share_of_each_side(random):
+    graph = made(blocks(random))
+    lengths = literal_borders(graph.runs.dense())
+    whole = [sum(length for pair, length in lengths.items() if node in pair) for node in range(len(graph))]
+    expected = {pair: length for pair, length in lengths.items() if pair[0] >= 0}
+    assert {tuple(pair) for pair in graph.edges.tolist()} == set(expected)
+    for (one, other), length, ratios in zip(graph.edges.tolist(), graph.border_um, graph.ratios, strict=True):
+        assert length == pytest.approx(expected[one, other])
+        assert ratios == pytest.approx([length / whole[one], length / whole[other]])
+
+
+def test_undivided_one_region_of_each_tissue_has_the_shares_of_the_tissue_graph():
+    mask = np.array([[0, 0, 3, 3], [0, 0, 5, 5], [255, 7, 7, 5]], dtype=np.uint8)
+    graph, tissues = made(mask), tissue_graph(mask, MPP)
+    assert sorted(graph.tissue.tolist()) == tissues.present
+    assert graph.area_mm2 == pytest.approx(tissues.areas_mm2[graph.tissue])
+    for (one, other), border, ratios in zip(graph.tissue[graph.edges], graph.border_um, graph.ratios, strict=True):
+        assert border == pytest.approx(tissues.boundary_mm[one, other] * 1e3)
+        assert ratios == pytest.approx([tissues.boundary_share[one, other], tissues.boundary_share[other, one]])
+
+
+def test_depth_is_the_distance_to_the_nearest_glass():
+    mask = np.full((40, 8), RET, dtype=np.uint8)
+    mask[:8] = BKG
+    graph = made(mask)
+    depth = dict(zip(graph.centroid[:, 0].tolist(), graph.features["depth"][:, 0].tolist(), strict=True))
+    # The middles of glass and of four cells; the last row of glass is 7, and the nearest column half a pixel away.
+    assert depth.pop(3.5) == 0
+    assert depth == {row: pytest.approx(np.hypot((row - 7) * 10, 2) / 1e3) for row in (11.5, 19.5, 27.5, 35.5)}
+    assert made(mask[8:]).features["depth"].tolist() == [[0.0]] * 4
+
+
+def test_shape_is_compactness_and_size_of_the_region():
+    mask = np.full((8, 16), RET, dtype=np.uint8)
+    shape = made(mask).features["shape"]
+    part = 4 * np.pi * (64 * 40) / (2 * 8 * 4 + 2 * 8 * 10) ** 2
+    whole = 4 * np.pi * (128 * 40) / (2 * 16 * 4 + 2 * 8 * 10) ** 2
+    assert shape == pytest.approx(np.tile([part, np.log(128 * 40 / 1e6), whole], (2, 1)), rel=1e-5)
+
+
+def test_a_place_has_a_node_and_names_become_a_mask(random):
+    mask = blocks(random)
+    graph = made(mask)
+    assert (graph.mask() == mask).all()
+    nodes = graph.runs.dense()
+    row, column = np.argwhere(nodes >= 0)[0].tolist()
+    assert graph.node_at(row, column) == nodes[row, column]
+    named = graph.tissue.copy()
+    named[0] = EPI
+    assert (graph.mask(named) == np.where(nodes == 0, EPI, mask)).all()
+
+
+@pytest.mark.parametrize(("row", "column"), [(-1, 0), (0, 4), (3, 0)])
+def test_a_place_outside_the_mask_is_refused(row, column):
+    with pytest.raises(UsageError, match="outside the mask"):
+        made(np.zeros((3, 4), dtype=np.uint8)).node_at(row, column)
+
+
+def test_a_place_without_a_region_is_refused():
+    with pytest.raises(UsageError, match="no region is known here"):
+        made(np.full((3, 4), IGNORE, dtype=np.uint8)).node_at(1, 1)
+
+
+def test_a_graph_is_read_as_it_was_saved(random, tmp_path):
+    graph = made(blocks(random))
+    graph.save(tmp_path / "graph.npz")
+    again = RegionGraph.read(tmp_path / "graph.npz", SKIN)
+    for name in ("tissue", "region", "pixels", "centroid", "edges", "border_um", "ratios", "probabilities"):
+        assert (getattr(again, name) == getattr(graph, name)).all()
+    assert (again.mask() == graph.mask()).all()
+    assert again.resolution == graph.resolution
+    assert {name: values.tolist() for name, values in again.features.items()} == {
+        name: values.tolist() for name, values in graph.features.items()
+    }
+
+
+def test_a_graph_of_another_model_and_a_file_that_is_none_are_refused(tmp_path):
+    made(np.zeros((8, 8), dtype=np.uint8)).save(tmp_path / "graph.npz")
+    with pytest.raises(DataError, match="another version or model"):
+        RegionGraph.read(tmp_path / "graph.npz", LabelSchema(SKIN.tissues[:3]))
+    (tmp_path / "none.npz").write_text("none")
+    with pytest.raises(DataError, match="cannot read"):
+        RegionGraph.read(tmp_path / "none.npz", SKIN)
+
+
+def test_nothing_is_an_empty_graph():
+    graph = made(np.zeros((0, 0), dtype=np.uint8))
+    assert len(graph) == len(graph.edges) == 0
+    assert graph.mask().shape == (0, 0)

@@ -1,0 +1,218 @@
+"""Spreading on graphs made by hand, and on random ones against the formula written out."""
+
+import numpy as np
+import pytest
+
+from ntrm.analysis.runs import runs_of
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.correction.graph import RegionGraph
+from ntrm.correction.spread import ARMS, Reason, Settings, clicks_at, looks_alike, spread, standardised, walks
+
+EPI, RET, BCC, BKG = (SKIN.index(name) for name in ("EPI", "RET", "BCC", "BKG"))
+K = len(SKIN)
+LOOKS = Settings(weights={"colour": 1.0}, width=0.5)
+
+
+def certain(tissue, by=0.6):
+    """(N, K) probabilities: ``by`` for each node's tissue, the rest evenly for the others."""
+    tissue = np.asarray(tissue, dtype=np.int64)
+    values = np.full((len(tissue), K), (1 - by) / (K - 1))
+    values[np.arange(len(tissue)), tissue] = by
+    return values.astype(np.float32)
+
+
+def chain(tissue, looks, *, region=None, probabilities=None, edges=None):
+    """Nodes side by side, each of 2 × 2 pixels, joined to the next; ``looks`` is their one colour."""
+    count = len(tissue)
+    mask = np.repeat(np.repeat(np.arange(count)[None], 2, axis=0), 2, axis=1)
+    edges = [(node, node + 1) for node in range(count - 1)] if edges is None else edges
+    edges = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    share = 1 / np.maximum(np.bincount(edges.ravel(), minlength=count), 1)  # borders of one length
+    return RegionGraph(
+        SKIN,
+        Resolution.square(10.0),
+        runs_of(mask),
+        tissue=np.array(tissue, dtype=np.int64),
+        region=np.array(region if region is not None else range(count), dtype=np.int64),
+        pixels=np.full(count, 4, dtype=np.int64),
+        centroid=np.stack([np.full(count, 0.5), np.arange(count) * 2 + 0.5], axis=1),
+        edges=edges,
+        border_um=np.full(len(edges), 20.0),
+        ratios=share[edges],
+        probabilities=certain(tissue) if probabilities is None else probabilities,
+        features={"colour": np.array(looks, dtype=np.float32).reshape(-1, 1)},
+    )
+
+
+def test_the_clicked_part_alone_is_renamed():
+    done = spread(chain([BCC] * 4, [0, 0, 0, 0], region=[0] * 4), {1: EPI}, "part")
+    assert done.tissue.tolist() == [BCC, EPI, BCC, BCC]
+    assert done.reason.tolist() == [Reason.KEPT, Reason.NAMED, Reason.KEPT, Reason.KEPT]
+    assert done.source.tolist() == [-1, 1, -1, -1]
+    assert not len(done.followers)
+
+
+def test_the_connected_region_is_renamed_by_the_nearer_of_two_clicks():
+    graph = chain([BCC] * 6, [0] * 6, region=[0, 0, 0, 0, 0, 1])
+    done = spread(graph, {0: EPI, 4: RET}, "region")
+    assert done.tissue.tolist() == [EPI, EPI, EPI, RET, RET, BCC]  # the middle one goes with the first
+    assert done.why(1) == "belongs to the region you named epidermis"
+    assert done.source.tolist() == [0, 0, 0, 4, 4, -1]
+
+
+def test_what_looks_alike_follows_wherever_it_lies():
+    done = spread(chain([BCC] * 4, [0.0, 5.0, 5.1, 0.1]), {0: EPI}, "looks", LOOKS)
+    assert done.tissue.tolist() == [EPI, BCC, BCC, EPI]
+    assert done.why(3) == "looks like the region you named epidermis"
+    assert done.why(1) == "as the network named it"
+    assert done.why(0) == "you named it epidermis"
+    assert done.followers.tolist() == [3]
+
+
+def test_what_touches_follows_whatever_it_looks_like():
+    graph = chain([BCC] * 4, [0.0, 5.0, -5.0, 0.0], edges=[(0, 1), (2, 3)])
+    done = spread(graph, {0: EPI}, "relations")
+    assert done.tissue.tolist() == [EPI, EPI, BCC, BCC]
+    assert done.why(1) == "touches the region you named epidermis, or what follows it"
+
+
+def test_looks_and_relations_follow_both_and_without_edges_it_is_looks():
+    looks = [0.0, 9.0, -9.0, 0.1]
+    joined = chain([BCC] * 4, looks, edges=[(0, 1)])
+    done = spread(joined, {0: EPI}, "looks and relations", LOOKS)
+    assert done.tissue.tolist() == [EPI, EPI, BCC, EPI]
+    assert done.reason.tolist() == [Reason.NAMED, Reason.TOUCHES, Reason.KEPT, Reason.LOOKS]
+    apart = chain([BCC] * 4, looks, edges=[])
+    one, other = (spread(apart, {0: EPI}, how, LOOKS) for how in ("looks and relations", "looks"))
+    assert one.tissue.tolist() == other.tissue.tolist() == [EPI, BCC, BCC, EPI]
+
+
+def test_a_node_that_the_network_is_sure_of_keeps_its_name():
+    probabilities = certain([BCC, BCC, RET])
+    probabilities[2] = certain([RET], by=0.999)[0]
+    graph = chain([BCC, BCC, RET], [0.0, 0.0, 0.0], probabilities=probabilities)
+    settings = Settings(weights={"colour": 1.0}, margin=5.0)
+    assert spread(graph, {0: EPI}, "looks", settings).tissue.tolist() == [EPI, EPI, RET]
+
+
+def test_a_smaller_reach_keeps_to_what_looks_more_alike():
+    graph = chain([BCC] * 4, [0.0, 1.0, 2.0, 3.0])
+    followers = [len(spread(graph, {0: EPI}, "looks", Settings(reach=reach)).followers) for reach in (0.1, 0.5, 2.0)]
+    assert followers == sorted(followers)
+    assert followers[0] == 0
+    assert followers[-1] == 3
+
+
+@pytest.mark.parametrize("how", ARMS)
+def test_clicked_nodes_have_the_name_they_were_given(how, random):
+    graph = random_graph(random)
+    clicks = {node: int(random.integers(K)) for node in range(0, len(graph), 3)}
+    done = spread(graph, clicks, how)
+    assert {node: int(done.tissue[node]) for node in clicks} == clicks
+    assert set(np.unique(done.tissue[done.followers])) <= set(clicks.values())
+
+
+@pytest.mark.parametrize("how", ARMS)
+def test_the_order_of_clicks_does_not_matter_and_nothing_is_random(how, random):
+    graph = random_graph(random)
+    clicks = {node: int(random.integers(K)) for node in random.permutation(len(graph))[:6].tolist()}
+    one, other = spread(graph, clicks, how), spread(graph, dict(reversed(clicks.items())), how)
+    assert (one.tissue == other.tissue).all()
+    assert (one.reason == other.reason).all()
+    assert (one.source == other.source).all()
+
+
+@pytest.mark.parametrize("how", ARMS)
+def test_without_clicks_everything_keeps_its_name_even_against_the_probabilities(how, random):
+    graph = random_graph(random)
+    done = spread(graph, {}, how)
+    assert (done.tissue == graph.tissue).all()
+    assert not done.reason.any()
+
+
+@pytest.mark.parametrize("how", ARMS)
+def test_an_empty_graph_stays_empty(how):
+    assert len(spread(chain([], []), {}, how).tissue) == 0
+
+
+def random_graph(random, count=20):
+    """Of random names, looks, probabilities and contacts."""
+    tissue, wild = random.integers(0, K, count).tolist(), random.random((count, K)).astype(np.float32)
+    pairs = {tuple(sorted(pair)) for pair in random.integers(0, count, (30, 2)).tolist() if pair[0] != pair[1]}
+    probabilities = wild / wild.sum(axis=1, keepdims=True)
+    return chain(tissue, random.random(count), probabilities=probabilities, edges=sorted(pairs))
+
+
+def test_names_are_those_of_the_formula(random):
+    graph = random_graph(random)
+    clicks, settings = {2: EPI, 7: RET, 11: EPI}, Settings()
+    nodes = [2, 7, 11]
+    said = np.log(np.maximum(graph.probabilities.astype(float), settings.least))
+    for node, tissue in enumerate(graph.tissue):
+        said[node, tissue] = said[node].max()
+    own = graph.tissue != BKG
+    margin = settings.margin * (1 - graph.probabilities[own].max(axis=1).mean())
+    features = standardised(graph, settings.weights)
+    chance = np.zeros((20, 20))
+    for (one, other), (there, back) in zip(graph.edges, graph.ratios, strict=True):
+        chance[one, other], chance[other, one] = there, back
+    affinity = np.zeros((20, 3))
+    for column, node in enumerate(nodes):
+        met = np.eye(20)[node]
+        for _ in range(settings.steps):
+            met = np.where(np.arange(20) == node, 1.0, chance @ met)
+        for row in range(20):
+            away = np.linalg.norm(features[row] - features[node])
+            alike = np.exp(-(away**2) / (2 * settings.width**2))
+            affinity[row, column] = 1 - (1 - alike) * (1 - met[row])
+    missing = np.zeros((3, K))
+    for column, node in enumerate(nodes):
+        missing[column, clicks[node]] = said[node].max() - said[node, clicks[node]] + margin
+    total = said + affinity @ np.linalg.inv(affinity[nodes] + settings.ridge * np.eye(3)) @ missing
+    expected = total.argmax(axis=1)
+    expected[nodes] = [clicks[node] for node in nodes]
+    assert spread(graph, clicks, "looks and relations").tissue.tolist() == expected.tolist()
+
+
+def test_affinity_of_looks_is_a_gaussian_of_standardised_features(random):
+    graph = chain([BCC, BCC, RET, BKG], [1.0, 2.0, 6.0, 50.0])
+    colour = np.array([1.0, 2.0, 6.0])  # glass does not set the scale
+    scaled = (np.array([1.0, 2.0, 6.0, 50.0]) - colour.mean()) / colour.std()
+    found = looks_alike(graph, np.array([1]), LOOKS)[:, 0]
+    assert found == pytest.approx(np.exp(-((scaled - scaled[1]) ** 2) / (2 * 0.5**2)), abs=1e-6)
+
+
+def test_walks_meet_a_neighbour_with_the_boundary_ratio():
+    graph = chain([BCC] * 3, [0, 0, 0])  # the middle one has half its border with each
+    assert walks(graph, np.array([0]), 1)[:, 0].tolist() == [1.0, 0.5, 0.0]
+    assert walks(graph, np.array([0]), 2)[:, 0].tolist() == [1.0, 0.5, 0.5]
+    assert walks(graph, np.array([0]), 3)[:, 0].tolist() == [1.0, 0.75, 0.5]
+
+
+def test_places_and_names_become_clicks_and_the_last_counts():
+    graph = chain([BCC] * 3, [0, 0, 0])
+    assert clicks_at(graph, [(0, 0, "EPI"), (1, 5, "RET"), (1, 1, "KER")]) == {0: SKIN.index("KER"), 2: RET}
+
+
+def test_a_tissue_that_the_model_does_not_know_is_refused():
+    graph = chain([BCC] * 3, [0, 0, 0])
+    with pytest.raises(UsageError, match="does not know this tissue") as caught:
+        clicks_at(graph, [(0, 0, "EPL")])
+    assert caught.value.hint == "did you mean EPI?"
+    with pytest.raises(UsageError, match="does not know this tissue"):
+        spread(graph, {0: K})
+
+
+@pytest.mark.parametrize("node", [-1, 3])
+def test_a_region_that_is_gone_is_refused(node):
+    with pytest.raises(UsageError, match="this region is gone"):
+        spread(chain([BCC] * 3, [0, 0, 0]), {node: EPI})
+
+
+def test_an_unknown_arm_and_impossible_settings_are_refused():
+    with pytest.raises(UsageError, match="unknown way to carry a name on"):
+        spread(chain([], []), {}, "look")
+    with pytest.raises(UsageError, match="impossible reach"):
+        Settings(reach=0)

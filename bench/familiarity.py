@@ -41,7 +41,7 @@ from ntrm.familiarity.cells import LEAST_DENSITY, ClassStatistics
 from ntrm.familiarity.judge import Unit, judge, p_values, scores
 from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
-from ntrm.results.familiarity import ASPECTS, TOO_SMALL, UNFAMILIAR
+from ntrm.results.familiarity import ASPECTS, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW
 
 LOOK_MPP = 1.0
 """Estimated µm/px of skin-he-look."""
@@ -201,7 +201,9 @@ def ours(seen: Sequence[Seen], reference: Reference) -> dict[str, Floats]:
 def verdicts(seen: Sequence[Seen], measures: Measures) -> dict[str, Any]:
     found = [judge(each.unit, measures.reference, measures.schema) for each in seen]
     count = len(found)
-    aspects = {name: sum(each.aspects.get(name, 1.0) * len(ASPECTS) < 0.01 for each in found) for name in ASPECTS}
+    aspects = {
+        name: sum(each.aspects.get(name, 1.0) * len(ASPECTS) < UNFAMILIAR_BELOW for each in found) for name in ASPECTS
+    }
     unfamiliar = sum(each.verdict == UNFAMILIAR for each in found)
     small = sum(each.verdict == TOO_SMALL for each in found)
     reasons = [each.reasons[0] for each in found if each.verdict == UNFAMILIAR][:5]

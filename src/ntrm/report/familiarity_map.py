@@ -11,12 +11,11 @@ from PIL import Image
 
 from ntrm.core.labels import RGB
 from ntrm.report.overlay_drawing import Picture, font_size, with_legend
-from ntrm.results.familiarity import UNFAMILIAR_BELOW
 
 BETWEEN_BELOW = 0.1
 """P-value below which a window is neither like nor unlike."""
 STEPS: tuple[tuple[float, RGB, str], ...] = (
-    (UNFAMILIAR_BELOW, (213, 94, 0), f"p below {UNFAMILIAR_BELOW:g}: unlike the training"),
+    (0.01, (213, 94, 0), "p below 0.01: unlike the training"),
     (BETWEEN_BELOW, (240, 228, 66), f"p below {BETWEEN_BELOW:g}: in between"),
     (math.inf, (86, 180, 233), "like the training"),
 )

@@ -15,7 +15,7 @@ NOT_JUDGED = (TOO_SMALL, NO_REFERENCE)
 ASPECTS = ("colours", "texture", "anatomy")
 """What is compared."""
 
-UNFAMILIAR_BELOW = 0.01
+UNFAMILIAR_BELOW = 0.05
 """P-value from which down a slide is unlike what the model knows."""
 
 NOT_ASSESSED = "not assessed"

@@ -38,7 +38,7 @@ from ntrm.data.split import open_splits
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.familiarity.build import observe, parts_of, unit_of
 from ntrm.familiarity.cells import LEAST_DENSITY, ClassStatistics
-from ntrm.familiarity.judge import Unit, judge, p_values, scores
+from ntrm.familiarity.judge import WEIGHTS, Unit, judge, p_values, scores
 from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
 from ntrm.results.familiarity import ASPECTS, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW
@@ -195,14 +195,15 @@ def ours(seen: Sequence[Seen], reference: Reference) -> dict[str, Floats]:
     numbers = reference.numbers
     each = np.array([p_values(scores(one.unit, numbers), one.unit.area_mm2, numbers) for one in seen])
     logs = -np.log10(np.maximum(each, 1e-300))
-    return {**dict(zip(ASPECTS, logs.T, strict=True)), "together": logs.max(axis=1)}
+    weights = np.log10([WEIGHTS[name] for name in ASPECTS])
+    return {**dict(zip(ASPECTS, logs.T, strict=True)), "together": (logs + weights).max(axis=1)}
 
 
 def verdicts(seen: Sequence[Seen], measures: Measures) -> dict[str, Any]:
     found = [judge(each.unit, measures.reference, measures.schema) for each in seen]
     count = len(found)
     aspects = {
-        name: sum(each.aspects.get(name, 1.0) * len(ASPECTS) < UNFAMILIAR_BELOW for each in found) for name in ASPECTS
+        name: sum(each.aspects.get(name, 1.0) / WEIGHTS[name] < UNFAMILIAR_BELOW for each in found) for name in ASPECTS
     }
     unfamiliar = sum(each.verdict == UNFAMILIAR for each in found)
     small = sum(each.verdict == TOO_SMALL for each in found)

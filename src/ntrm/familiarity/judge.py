@@ -6,7 +6,7 @@
   other for each mm² of tissue, both as square roots, as Mahalanobis distance among training sections.
 
 A p-value says how often a held-out section of the model's own kind, of about the same size, has a score as high. The
-three are combined by Bonferroni: three times the smallest.
+three are combined by a weighted Bonferroni correction: the smallest of p over its aspect's weight.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from ntrm.results.familiarity import ASPECTS, FAMILIAR, TOO_SMALL, UNFAMILIAR, U
 
 LEAST_CELLS = 12
 """Fewer cells tell nothing."""
+WEIGHTS = {"colours": 0.45, "texture": 0.45, "anatomy": 0.1}
+"""Shares of the chance of a false alarm, together 1. The anatomy of sections has a long tail, and gets little of it."""
 REASONS = 3
 """Most sentences about one aspect."""
 LEAST_SEEN = 0.02
@@ -128,12 +130,13 @@ def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
     if (why_not := _too_little(unit, float(numbers.smallest_mm2[0]))) is not None:
         return Familiarity(TOO_SMALL, None, {}, (why_not,))
     each = dict(zip(ASPECTS, p_values(scores(unit, numbers), unit.area_mm2, numbers).tolist(), strict=True))
-    p = min(1.0, len(ASPECTS) * min(each.values()))
+    weighted = {name: value / WEIGHTS[name] for name, value in each.items()}
+    p = min(1.0, *weighted.values())
     aspects = {name: _rounded(value) for name, value in each.items()}
     if p >= UNFAMILIAR_BELOW:
         return Familiarity(FAMILIAR, _rounded(p), aspects, ())
     tell = {"colours": _colours, "texture": _texture, "anatomy": _anatomy}
-    unlike = [name for name in sorted(ASPECTS, key=each.__getitem__) if len(ASPECTS) * each[name] < UNFAMILIAR_BELOW]
+    unlike = [name for name in sorted(ASPECTS, key=weighted.__getitem__) if weighted[name] < UNFAMILIAR_BELOW]
     return Familiarity(UNFAMILIAR, _rounded(p), aspects, tuple(tell[name](unit, numbers, schema) for name in unlike))
 
 

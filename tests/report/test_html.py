@@ -54,8 +54,10 @@ def test_the_page_of_the_tour_escapes_what_it_adds(tmp_path, picture):
         by_tissue=[(SimpleNamespace(**TISSUE, title=HOSTILE), "0.500", "–")],
         slides=[(HOSTILE, HOSTILE, "1.5")],
         overlays={HOSTILE: picture},
+        attention=True,
     )
     page = check_safe(text)
+    assert "The model has a relation module." in page.text
     assert "on 2 sections it has never seen: mean IoU 0.500, pixel accuracy 0.750" in page.text
     assert rows(text, "Segmentation by the bundled model") == [(HOSTILE, [HOSTILE, "0.500", "–"])]
     assert rows(text, "Slides") == [(HOSTILE, [HOSTILE, "1.5"])]

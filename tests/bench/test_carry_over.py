@@ -240,7 +240,8 @@ def test_no_section_of_the_validation_part_is_learned_from(tmp_path):
     validation = ("val", "held-out", "second-val")
     learned = {sheet.section.seed for sheet in sheets if sheet.kind not in validation}
     scored = {sheet.section.seed for sheet in sheets if sheet.kind in validation}
-    assert len(learned) > 500 and len(scored) > 80
+    assert len(learned) > 500
+    assert len(scored) > 80
     assert not learned & scored
 
 

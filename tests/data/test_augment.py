@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
+from tests.data.batches import random_batch, seeded
 from tests.data.pictures import tissue_like, to_tensor
 
 from ntrm.core.errors import UsageError
@@ -24,19 +25,9 @@ EVERYTHING = Augment(
 )
 
 
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
 @pytest.fixture
 def generator(seed):
     return seeded(seed)
-
-
-def random_batch(generator, count=4, size=24, classes=12):
-    images = torch.randint(0, 256, (count, 3, size, size), generator=generator, dtype=torch.uint8)
-    blobs = torch.randint(0, classes, (count, size // 4, size // 4), generator=generator, dtype=torch.uint8)
-    return images, blobs.repeat_interleave(4, 1).repeat_interleave(4, 2)
 
 
 @given(SEEDS)

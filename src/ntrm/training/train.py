@@ -145,8 +145,7 @@ def train(
         request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
         _check_known(network, launch)
         with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-            used = replace(data_splits.dataset, cases=(*training.cases, *validation.cases))
-            known = replace(data_splits, dataset=used) if reference else None
+            known = _limited(data_splits, training, validation) if reference else None
             session = _Session(run, joined, pictures, known, progress, say)
             return session.train(network, init_report, training, validation)
 
@@ -268,6 +267,12 @@ def _split(splits: DatasetSplits, split: str) -> Dataset:
             hint="write splits with `ntrm data split` and give them with --splits",
         )
     return splits[split]
+
+
+def _limited(splits: DatasetSplits, *parts: Dataset) -> DatasetSplits:
+    """The splits without sections that are in none of the parts."""
+    cases = tuple(case for part in parts for case in part)
+    return replace(splits, dataset=replace(splits.dataset, cases=cases))
 
 
 def _check_known(network: SegmentationModel, launch: Launch) -> None:

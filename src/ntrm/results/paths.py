@@ -15,6 +15,10 @@ COARSE_MASK, CONFIDENCE_MAP, TRUTH_MASK = "coarse.ome.tif", "confidence.ome.tif"
 LABELS_ZARR, PROBABILITIES_ZARR = "labels.zarr", "probabilities.zarr"
 OVERLAY, PICTURE, THUMBNAIL, REPORT = "overlay.png", "slide.jpg", "thumbnail.jpg", "report.html"
 FAMILIARITY_MAP = "familiarity.jpg"
+CORRECTIONS = "corrections.jsonl"
+"""What a person changed, step by step."""
+CORRECTED = "corrected"
+"""Folder with the files above once more, made from the corrected mask."""
 
 # Of a slide, for the program alone: ``OUT/<slide id>/.ntrm/…``
 
@@ -22,6 +26,7 @@ HIDDEN = ".ntrm"
 BANDS = "bands"
 """Unfinished rows."""
 DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
+REGION_GRAPH, CORRECTIONS_LOCK = "region-graph.npz", "corrections.lock"
 
 
 def table_file(table: str) -> str:

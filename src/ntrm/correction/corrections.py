@@ -1,0 +1,99 @@
+"""What a person made of a mask: the steps of the log, one laid over the other.
+
+What a person named or drew is never renamed by what follows from later clicks, only by a later hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import LabelSchema, Mask
+from ntrm.correction.log import NAME, SET_ASIDE, Log, Place, Step
+from ntrm.correction.pixels import PixelSet
+
+
+@dataclass(frozen=True, eq=False)
+class Corrections:
+    """Pixels by what they are called now, and how they got there."""
+
+    shape: tuple[int, int]
+    schema: LabelSchema
+    tissue: Mapping[int, PixelSet] = field(default_factory=dict)
+    """By class: pixels of which a person, or what followed, says that they are of it; confirmed ones, too."""
+    by_hand: PixelSet = field(default_factory=PixelSet.empty)
+    """Pixels that a person named, confirmed or drew."""
+    followed: PixelSet = field(default_factory=PixelSet.empty)
+    """Pixels that followed from these."""
+    clicks: tuple[tuple[Place, int], ...] = ()
+    """Places with the class that they were given, in their order."""
+    left_out: tuple[Place, ...] = ()
+    """Parts that must not follow."""
+    steps: tuple[Step, ...] = ()
+    """Those that count."""
+
+    @property
+    def regions(self) -> int:
+        """Parts that were named or that followed, and areas that were drawn."""
+        return sum(max(step.regions, 1) for step in self.steps)
+
+    def paint(self, labels: Mask, top: int = 0) -> Mask:
+        """Rows of the network's mask (h, W), from row ``top`` on, with the corrections."""
+        out = np.array(labels, dtype=np.uint8)
+        for index, pixels in self.tissue.items():
+            out[pixels.rows(top, len(out), self.shape[1])] = index
+        return out
+
+    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64], labels: Mask) -> Mask:
+        """The network's labels (n, m) at these rows and columns of the mask, with the corrections."""
+        out, flat = np.array(labels, dtype=np.uint8), rows[:, None] * self.shape[1] + columns[None]
+        inside = (rows[:, None] >= 0) & (rows[:, None] < self.shape[0]) & (columns >= 0) & (columns < self.shape[1])
+        for index, pixels in self.tissue.items():
+            out[inside & pixels.holds(flat)] = index
+        return out
+
+    def with_step(self, step: Step) -> Corrections:
+        """These and one more; not for undo and redo."""
+        size = self.shape[0] * self.shape[1]
+        given = self.schema.index(step.tissue or "")
+        named = PixelSet.parse(step.named, size)
+        followed = {self.schema.index(name): PixelSet.parse(text, size) for name, text in step.followed.items()}
+        tissue, by_hand, all_followed = dict(self.tissue), self.by_hand | named, self.followed - named
+        for index, pixels in (*followed.items(), (given, named)):
+            tissue = {other: before - pixels for other, before in tissue.items()}
+            tissue[index] = tissue.get(index, PixelSet.empty()) | pixels
+        for pixels in followed.values():
+            all_followed = all_followed | (pixels - named)
+        clicks = tuple((place, given) for place in step.places) if step.action == NAME else ()
+        return Corrections(
+            shape=self.shape,
+            schema=self.schema,
+            tissue={index: pixels for index, pixels in tissue.items() if pixels},
+            by_hand=by_hand,
+            followed=all_followed,
+            clicks=(*self.clicks, *clicks),
+            left_out=(*self.left_out, *step.left_out),
+            steps=(*self.steps, step),
+        )
+
+
+def corrections_of(log: Log, schema: LabelSchema, shape: tuple[int, int]) -> Corrections:
+    """What the steps of a log come to, on a mask of this shape and with these classes."""
+    if log.record is not None and (log.record.height, log.record.width, log.record.classes) != (*shape, schema.names):
+        raise DataError(
+            f"{log.record.slide_id}: the corrections are about another mask",
+            got=f"{log.record.width} × {log.record.height} px, classes {', '.join(log.record.classes)}",
+            expected=f"{shape[1]} × {shape[0]} px, classes {', '.join(schema.names)}",
+            hint=SET_ASIDE,
+        )
+    corrections = Corrections(shape, schema)
+    for step in log.active:
+        try:
+            corrections = corrections.with_step(step)
+        except UsageError as error:
+            raise DataError(f"step {step.number} names an unknown tissue", got=error, hint=SET_ASIDE) from error
+    return corrections

@@ -1,0 +1,261 @@
+"""``corrections.jsonl``: what a person changed in a slide's mask, one line a step, only ever appended to.
+
+The first line says which mask the steps are about. A step holds what was said (the places and the tissue) and what came
+of it (the pixels), so that the corrected mask follows from the network's mask and the log alone, on any machine. To
+undo is a step, too: nothing is ever removed. No names, unless a person gives initials.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import holding, sha256_of, writing
+from ntrm.results.documents import DAMAGES, PURPOSE, read_as
+from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
+from ntrm.version import __version__
+
+FORMAT = "ntrm-corrections/1"
+NAME, DRAW, UNDO, REDO = "name", "draw", "undo", "redo"
+ACTIONS = (NAME, DRAW, UNDO, REDO)
+INITIALS = 8
+"""Characters that initials may have."""
+SET_ASIDE = "move it away; the network's mask is as it was"
+
+Place = tuple[int, int]
+"""Row and column in pixels of the mask."""
+
+
+class ConflictError(RefusedError):
+    """Somebody else corrected the slide meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskRecord:
+    """The mask that the steps are about: the first line of the file."""
+
+    format: str = FORMAT
+    slide_id: str
+    mask: str
+    """SHA-256 of its file."""
+    height: int
+    width: int
+    classes: tuple[str, ...]
+    purpose: str = PURPOSE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One thing that a person did. The fields are the keys of a line."""
+
+    number: int = 0
+    """From 1; set by ``append``."""
+    action: str
+    tissue: str | None = None
+    """The name given; None for undo and redo."""
+    places: tuple[Place, ...] = ()
+    """Where the person pointed, one place for each part that was named."""
+    whole_regions: bool = False
+    """Whether the connected regions around these places were named, not the parts alone."""
+    left_out: tuple[Place, ...] = ()
+    """Parts that would have followed, and that the person took out."""
+    spread: str | None = None
+    """How the name was carried on to others; None: it was not."""
+    reach: float | None = None
+    named: str = ""
+    """Pixels that the person named, as ``PixelSet.text``."""
+    followed: Mapping[str, str] = field(default_factory=dict)
+    """Pixels that followed, by the tissue that they got."""
+    regions: int = 0
+    """Parts that were named and that followed; 0 for areas that were drawn."""
+    area_mm2: float = 0.0
+    of: int | None = None
+    """The step that is undone or done again."""
+    origin: str = ""
+    """Where it came from: the page, the command, a file, or another slide's step."""
+    by: str | None = None
+    """Initials, if the person gave any."""
+    when: str = ""
+    """UTC; set by ``append``."""
+    version: str = __version__
+    """Of the program."""
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise ValueError(f"unknown action {self.action!r}")
+        if self.by is not None and not (self.by.isprintable() and 0 < len(self.by) <= INITIALS):
+            raise UsageError("impossible initials", got=self.by, expected=f"1 to {INITIALS} characters")
+
+
+@dataclass(frozen=True)
+class Log:
+    """All steps of a slide."""
+
+    record: MaskRecord | None
+    """None where nothing was corrected yet."""
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """Number of the last step; 0 before the first."""
+        return self.steps[-1].number if self.steps else 0
+
+    @property
+    def active(self) -> tuple[Step, ...]:
+        """Steps that were not undone, in their order."""
+        return tuple(_history(self.steps)[0])
+
+    @property
+    def undoable(self) -> Step | None:
+        """The step that an undo would take back."""
+        done = _history(self.steps)[0]
+        return done[-1] if done else None
+
+    @property
+    def redoable(self) -> Step | None:
+        """The step that a redo would do again."""
+        undone = _history(self.steps)[1]
+        return undone[-1] if undone else None
+
+
+def _history(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """Steps that are done, and those that were undone and can be done again."""
+    done: list[Step] = []
+    undone: list[Step] = []
+    for step in steps:
+        if step.action == UNDO:
+            undone.append(done.pop())
+        elif step.action == REDO:
+            done.append(undone.pop())
+        else:
+            done.append(step)
+            undone.clear()
+    return done, undone
+
+
+def read_log(folder: Path) -> Log:
+    """The log of a slide's folder; an empty one where nothing was corrected.
+
+    A last line that was cut off, by a crash or a full disk, was never confirmed to anybody and is left out.
+    """
+    try:
+        content = (folder / CORRECTIONS).read_bytes()
+    except FileNotFoundError:
+        return Log(None)
+    except OSError as error:
+        raise DataError(f"cannot read {folder / CORRECTIONS}", got=error, hint="check its permissions") from error
+    return _parse(folder, content[: content.rfind(b"\n") + 1])
+
+
+def _parse(folder: Path, content: bytes) -> Log:
+    record, steps = None, []
+    for number, line in enumerate(content.splitlines()):
+        try:
+            document = json.loads(line)
+            if number == 0:
+                record = _read_record(document)
+            else:
+                steps.append(_read_step(document, number))
+        except (UsageError, *DAMAGES) as error:
+            raise DataError(
+                f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}", got=error, hint=SET_ASIDE
+            ) from error
+    log = Log(record, tuple(steps))
+    try:
+        _history(log.steps)
+    except IndexError as error:
+        raise DataError(f"{folder.name}: {CORRECTIONS} undoes what was never done", hint=SET_ASIDE) from error
+    return log
+
+
+def _read_record(document: dict[str, Any]) -> MaskRecord:
+    if document["format"] != FORMAT:
+        raise ValueError(f"format {document['format']!r}, not {FORMAT!r}")
+    record: MaskRecord = read_as(MaskRecord, document)
+    return record
+
+
+def _read_step(document: dict[str, Any], number: int) -> Step:
+    step: Step = read_as(Step, document)
+    if step.number != number:
+        raise ValueError(f"step {step.number}, not {number}")
+    return step
+
+
+def check_mask(folder: Path, record: MaskRecord) -> None:
+    """Refuse corrections of another mask than the one that lies in ``folder`` now."""
+    try:
+        own = sha256_of(folder / MASK)
+    except OSError as error:
+        raise DataError(f"{folder.name} has no {MASK}", got=error, hint="segment the slide again") from error
+    if own != record.mask:
+        raise RefusedError(
+            f"{folder.name}: the corrections are about another mask",
+            got=f"{MASK} {own[:12]}",
+            expected=record.mask[:12],
+            hint=f"the slide was segmented anew: move {CORRECTIONS} away, and correct the new mask",
+        )
+
+
+def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = None) -> Log:
+    """Write a step down, with number and time; on the disk when this returns.
+
+    ``after`` is the version that the person saw: if others were faster, ``ConflictError``, and nothing is written.
+    """
+    with holding(folder / HIDDEN / CORRECTIONS_LOCK, wait=True):
+        log = read_log(folder)
+        if log.record is not None and log.record != record:
+            raise RefusedError(
+                f"{folder.name}: the corrections are about another mask", got=record.mask, expected=log.record.mask
+            )
+        if after is not None and after != log.version:
+            raise ConflictError(
+                "the slide was corrected elsewhere meanwhile",
+                got=f"version {after}",
+                expected=f"version {log.version}",
+                hint="look at the slide as it is now, and correct it again",
+            )
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        new = replace(_checked(step, log), number=log.version + 1, when=when)
+        lines = [asdict(new)] if log.record is not None else [asdict(record), asdict(new)]
+        _write(folder / CORRECTIONS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        return Log(record, (*log.steps, new))
+
+
+def _checked(step: Step, log: Log) -> Step:
+    """An undo or redo with the step that it is about."""
+    if step.action not in (UNDO, REDO):
+        return step
+    target = log.undoable if step.action == UNDO else log.redoable
+    if target is None:
+        raise UsageError(f"there is nothing to {step.action}", got=f"{len(log.active)} corrections")
+    return replace(step, of=target.number, tissue=target.tissue)
+
+
+def _write(path: Path, text: str) -> None:
+    """Append to the last whole line; on a full disk nothing is left of ``text``."""
+    with writing(path), path.open("r+b" if path.exists() else "w+b") as stream:
+        end = _whole_lines(stream)
+        stream.truncate(end)
+        stream.seek(end)
+        try:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        except OSError:
+            with suppress(OSError):
+                stream.truncate(end)
+            raise
+
+
+def _whole_lines(stream: BinaryIO) -> int:
+    """Bytes up to the end of the last whole line."""
+    content = stream.read()
+    return content.rfind(b"\n") + 1

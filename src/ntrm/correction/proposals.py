@@ -1,0 +1,216 @@
+"""What a click would change: the parts that it names, and those that would follow.
+
+What follows from a new click is the difference that it makes: parts whose name by all clicks, with the new one, is
+another than without it. So what was accepted before stays as it is, however far the new click is carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ntrm.analysis.runs import Ints, Runs
+from ntrm.core.errors import UsageError, choices_error
+from ntrm.correction.corrections import Corrections
+from ntrm.correction.graph import RegionGraph
+from ntrm.correction.log import NAME, Place, Step
+from ntrm.correction.pixels import PixelSet
+from ntrm.correction.spread import DEFAULT, Settings, Spread, spread
+
+MOST_CLICKS = 128
+"""The latest clicks that are carried on; older ones keep what they have named."""
+
+
+@dataclass(frozen=True)
+class Click:
+    """What a person says about some parts."""
+
+    places: tuple[Place, ...]
+    """One in each of them."""
+    tissue: str
+    whole_regions: bool = False
+    """Names the connected regions of the network's mask around the places."""
+    how: str | None = DEFAULT
+    """How the name is carried on; None: it is not."""
+    reach: float = 1.0
+    left_out: tuple[Place, ...] = ()
+    """Parts that must not follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What would change if a person accepts."""
+
+    graph: RegionGraph
+    click: Click
+    nodes: Ints
+    """Parts that are named."""
+    named: PixelSet
+    followers: Ints
+    """Parts that would follow; without those that a person named before."""
+    names: Ints
+    """Their new classes."""
+    spread: Spread | None
+    """Why they follow; None where nothing is carried on."""
+    followed: dict[int, PixelSet] = field(default_factory=dict)
+    """By class: their pixels, without those that a person named or drew before."""
+
+    @property
+    def regions(self) -> int:
+        """Parts that change."""
+        return len(self.nodes) + len(self.followers)
+
+    @property
+    def area_mm2(self) -> float:
+        """That of all these pixels."""
+        pixels = self.named.pixels + sum(each.pixels for each in self.followed.values())
+        return pixels * self.graph.resolution.pixel_area_um2 / 1e6
+
+    def step(self, origin: str, by: str | None = None) -> Step:
+        """For the log."""
+        names = self.graph.schema.names
+        return Step(
+            action=NAME,
+            tissue=self.click.tissue,
+            places=self.click.places,
+            whole_regions=self.click.whole_regions,
+            left_out=self.click.left_out,
+            spread=self.click.how,
+            reach=None if self.click.how is None else float(self.click.reach),
+            named=self.named.text,
+            followed={names[index]: pixels.text for index, pixels in sorted(self.followed.items())},
+            regions=self.regions,
+            area_mm2=self.area_mm2,
+            origin=origin,
+            by=by,
+        )
+
+
+def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Proposal:
+    """What ``click`` would change in a slide that is corrected so far."""
+    if click.tissue not in graph.schema.names:
+        raise choices_error("the model does not know this tissue", click.tissue, graph.schema.names)
+    if not click.places:
+        raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
+    given = graph.schema.index(click.tissue)
+    pointed = _nodes(graph, click.places)
+    nodes = np.flatnonzero(np.isin(graph.region, graph.region[pointed])) if click.whole_regions else pointed
+    named = pixels_of(graph, nodes)
+    if click.how is None:
+        return Proposal(graph, click, nodes, named, _none(), _none(), None)
+    before = _clicked(graph, corrections)
+    after = {node: tissue for node, tissue in before.items() if node not in set(pointed.tolist())}
+    after |= dict.fromkeys(pointed.tolist(), given)
+    without, result = (_spread(graph, clicks, click) for clicks in (before, after))
+    moved = np.flatnonzero(result.tissue != without.tissue)
+    kept = np.concatenate([nodes, _nodes(graph, (*corrections.left_out, *click.left_out), missing_ok=True)])
+    return _following(graph, corrections, click, nodes, named, np.setdiff1d(moved, kept), result)
+
+
+def propose_elsewhere(
+    here: RegionGraph, corrections: Corrections, click: Click, there: RegionGraph, theirs: Corrections
+) -> Proposal:
+    """What a click in one slide would change in another: parts that look like the one that was named."""
+    both = joined([here, there])
+    own = _clicked(there, theirs)
+    before = {node + len(here): tissue for node, tissue in own.items()} | _clicked(here, corrections)
+    after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue))
+    without, result = (_spread(both, clicks, click) for clicks in (before, after))
+    moved = np.flatnonzero(result.tissue != without.tissue) - len(here)
+    kept = _nodes(there, theirs.left_out, missing_ok=True)
+    named = Spread(there, result.tissue[len(here) :], result.reason[len(here) :], result.source[len(here) :])
+    moved = np.setdiff1d(moved[moved >= 0], kept)
+    return _following(there, theirs, replace(click, places=()), _none(), PixelSet.empty(), moved, named)
+
+
+def _following(
+    graph: RegionGraph,
+    corrections: Corrections,
+    click: Click,
+    nodes: Ints,
+    named: PixelSet,
+    moved: Ints,
+    result: Spread,
+) -> Proposal:
+    """With what follows, as far as no hand has named it."""
+    hand = corrections.by_hand | named
+    sets = {int(index): pixels_of(graph, moved[result.tissue[moved] == index]) for index in set(result.tissue[moved])}
+    followed = {index: rest for index, pixels in sets.items() if (rest := pixels - hand)}
+    first = _first_pixels(graph)
+    followers = moved[~hand.holds(first[moved])]
+    return Proposal(graph, click, nodes, named, followers, result.tissue[followers], result, followed)
+
+
+def pixels_of(graph: RegionGraph, nodes: Ints) -> PixelSet:
+    """The pixels of some parts."""
+    return PixelSet.of_runs(graph.runs, np.append(np.isin(np.arange(len(graph)), nodes), False)[graph.runs.value])
+
+
+def place_of(graph: RegionGraph, node: int) -> Place:
+    """A pixel of a part: its first one."""
+    row, column = divmod(int(_first_pixels(graph)[node]), graph.runs.shape[1])
+    return row, column
+
+
+def _first_pixels(graph: RegionGraph) -> Ints:
+    first = np.zeros(len(graph) + 1, dtype=np.int64)
+    first[graph.runs.value[::-1]] = graph.runs.start[::-1]
+    return first[:-1]
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
+def _nodes(graph: RegionGraph, places: Sequence[Place], *, missing_ok: bool = False) -> Ints:
+    """The parts at these places, each once."""
+    found = []
+    for row, column in places:
+        try:
+            found.append(graph.node_at(row, column))
+        except UsageError:
+            if not missing_ok:
+                raise
+    return np.unique(np.array(found, dtype=np.int64))
+
+
+def _clicked(graph: RegionGraph, corrections: Corrections) -> dict[int, int]:
+    """The latest clicks: the class given to each part."""
+    clicks: dict[int, int] = {}
+    for (row, column), tissue in corrections.clicks:
+        node = graph.node_at(row, column)
+        clicks.pop(node, None)
+        clicks[node] = tissue
+    return dict([*clicks.items()][-MOST_CLICKS:])
+
+
+def _spread(graph: RegionGraph, clicks: dict[int, int], click: Click) -> Spread:
+    return spread(graph, clicks, click.how or DEFAULT, Settings(reach=click.reach))
+
+
+def joined(graphs: Sequence[RegionGraph]) -> RegionGraph:
+    """Graphs of several slides of one model as one without borders between them; it has no mask."""
+    first = graphs[0]
+    sizes = np.array([0, *(len(graph) for graph in graphs)])
+    shift = np.cumsum(sizes)
+    regions = np.cumsum([0, *(int(graph.region.max(initial=-1)) + 1 for graph in graphs)])
+    empty = Runs((0, 0), _none(), _none())
+    every = {
+        name: np.concatenate([getattr(graph, name) for graph in graphs])
+        for name in ("tissue", "pixels", "centroid", "border_um", "ratios", "probabilities")
+    }
+    return RegionGraph(
+        first.schema,
+        first.resolution,
+        empty,
+        region=np.concatenate([graph.region + at for graph, at in zip(graphs, regions, strict=False)]),
+        edges=np.concatenate([graph.edges + at for graph, at in zip(graphs, shift, strict=False)]),
+        features={
+            name: np.concatenate([graph.features[name] for graph in graphs])
+            for name in first.features
+            if all(name in graph.features for graph in graphs)
+        },
+        **every,
+    )

@@ -79,15 +79,16 @@ class Measures:
         self._network: Any = subject.network
 
     def see(self, image: Picture) -> Seen:
-        seen = observe(self.predictor, image)
+        return Seen(self.unit(image), *self.pooled(image))
+
+    def unit(self, image: Picture) -> Unit:
+        """What the product's own measure is told from."""
         numbers = self.reference.numbers
         known = ClassStatistics(torch.from_numpy(numbers.class_means), torch.from_numpy(numbers.class_whitening))
-        unit = unit_of(seen, known)
-        features, softmax, energy = self._pooled(image)
-        return Seen(unit, features, softmax, energy)
+        return unit_of(observe(self.predictor, image), known)
 
     @torch.inference_mode()
-    def _pooled(self, image: Picture) -> tuple[Floats, float, float]:
+    def pooled(self, image: Picture) -> tuple[Floats, float, float]:
         """Mean and deviation of three encoder stages over tissue; softmax and energy of the logits there."""
         window = self.predictor.config.window
         image = image[:window, :window]
@@ -222,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measures, sets = Measures(asked.model), asked.sets.split(",")
     sizes = [name for name in SIZES if name in sets]
     mpp = measures.resolution.x
-    training = [measures.see(image) for image in _training_parts(asked.sections)]
+    training = [measures.see(image) for image in training_parts(asked.sections)]
     others = Others(training)
     negatives: dict[str, list[Seen]] = {}
     for name, image in synthetic(asked.sections, "test", sizes, seed=0):
@@ -239,7 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_json(asked.out, report)
 
 
-def _training_parts(sections: Path) -> Iterator[Picture]:
+def training_parts(sections: Path) -> Iterator[Picture]:
+    """Parts of the training sections, as a reference is made from."""
     splits = open_splits(sections)
     for number, case in enumerate(splits["train"]):
         section = TileCache().open(case, splits.schema)

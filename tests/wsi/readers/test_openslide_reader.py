@@ -171,3 +171,36 @@ def test_impossible_requests_and_a_closed_slide(tmp_path, random):
     slide.close()
     with pytest.raises(DataError, match="cannot read the slide"):
         slide.read(0, 0, 5, 5, 0)
+
+
+@pytest.mark.parametrize("compression", [33005, "jpeg"])
+@pytest.mark.parametrize("region", [(0, 0, 400, 380, 0), (37, 101, 200, 250, 0), (64, 32, 90, 170, 1), (8, 8, 9, 9, 1)])
+def test_strips_read_side_by_side_are_the_region_read_whole(compression, region, tmp_path, random):
+    image = making.tissue(random, 400, 400)
+    path = tmp_path / "a.svs"
+    text = "Aperio Image Library v11.2.1 \r\n400x400 [0,0 400x400] (64x64) |MPP = 0.5"
+    with tifffile.TiffWriter(path) as tif:
+        for level in (image, image[::4, ::4]):
+            tif.write(level, tile=(64, 64), description=text, photometric="rgb", metadata=None, compression=compression)
+    slide = OpenSlideReader(path)
+    slide._threads = 3
+    x, y, width, height, level = region
+    strips = [*slide._strips((x, y), slide.info.levels[level], (width, height))]
+    assert sum(tall for _, tall in strips) == height
+    assert len(strips) <= 4
+    np.testing.assert_array_equal(slide.read(*region), openslide_pixels(path, *region))
+    slide.close()
+
+
+def test_without_memory_for_threads_one_reads_alone(tmp_path, random, monkeypatch):
+    path = making.write_scn(tmp_path / "a.scn", making.tissue(random, 300, 300))
+    slide = OpenSlideReader(path)
+    slide._threads = 3
+    whole = slide.read(0, 0, 300, 300, 0)
+
+    def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(slide._pool, "submit", no_thread)
+    np.testing.assert_array_equal(slide.read(0, 0, 300, 300, 0), whole)
+    slide.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,8 @@ COMPRESSIONS = frozenset({1, 5, 7, 8, 32946})
 TRIAL_PX = 32
 MAX_TILE_PIXELS = 2**26
 """Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice."""
+MOST_THREADS = 8
+"""Threads that decode; each takes some memory of its own."""
 
 
 def openslide_vendor(path: Path) -> str | None:
@@ -58,6 +63,8 @@ class OpenSlideReader:
             self._slide = openslide.OpenSlide(path)
             self.info = _info(self._slide)
             self._background = _background(self._slide.properties)
+        self._threads = min(len(os.sched_getaffinity(0)), MOST_THREADS)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ntrm-decoding")
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """Pixels as OpenSlide gives them; what was never scanned has the slide's own background colour."""
@@ -75,11 +82,42 @@ class OpenSlideReader:
         return read_padded(this, left, top, width, height, inside)
 
     def _read(self, corner: tuple[int, int], level: int, size: tuple[int, int]) -> Pixels:
+        strips = [*self._strips(corner, self.info.levels[level], size)]
         # OpenSlide refuses everything after its first error; a new handle would meet the same damage.
         with decoding(self._path, self._error):
-            if self._closed:
-                raise ValueError("the slide is closed")
-            region = np.asarray(self._slide.read_region(corner, level, size))
+            if len(strips) == 1:
+                return self._read_strip(corner, level, size)
+            # It decodes without Python's lock, so that threads share the work.
+            try:
+                futures = [self._pool.submit(self._read_strip, place, level, (size[0], tall)) for place, tall in strips]
+            except RuntimeError:
+                # The memory that this process may take does not suffice for another thread.
+                self._threads = 1
+                return self._read_strip(corner, level, size)
+            wait(futures)
+            return np.concatenate([future.result() for future in futures])
+
+    def _strips(
+        self, corner: tuple[int, int], level: SlideLevel, size: tuple[int, int]
+    ) -> Iterator[tuple[tuple[int, int], int]]:
+        """Corner and height of strips, cut between tiles; one where pixels would be interpolated differently."""
+        (x, y), (_, height), factor = corner, size, level.downsample
+        exact = factor.is_integer() and x % factor == y % factor == 0
+        tile = level.tile[1] if level.tile else 0
+        if self._threads == 1 or not exact or not tile:
+            yield corner, height
+            return
+        first = y // int(factor)
+        rows = -(-height // tile // self._threads) * tile if height > tile else tile
+        while height > 0:
+            tall = min(height, (first // tile) * tile + rows - first)
+            yield (x, first * int(factor)), tall
+            first, height = first + tall, height - tall
+
+    def _read_strip(self, corner: tuple[int, int], level: int, size: tuple[int, int]) -> Pixels:
+        if self._closed:
+            raise ValueError("the slide is closed")
+        region = np.asarray(self._slide.read_region(corner, level, size))
         alpha = region[..., 3:].astype(np.uint16)
         pixels = np.ascontiguousarray(region[..., :3])
         if alpha.min() < 255:
@@ -91,6 +129,7 @@ class OpenSlideReader:
         """Close the file; twice does no harm."""
         if not self._closed:
             self._closed = True
+            self._pool.shutdown()
             self._slide.close()
 
 

@@ -73,7 +73,7 @@ def look(model: str, sections: Path, image: Picture, truth: Mask) -> dict[str, A
     predicted = stitch(subject.predictor, image).mask
     tissue = predicted != subject.schema.background_index
     parts = [subject.pooled(part) for part in windows_of(image, tissue, subject.predictor.config.window)]
-    features, softmax, energy = (np.mean([part[k] for part in parts], axis=0) for k in range(3))
+    features, softmax, energy = (np.nanmean([part[k] for part in parts], axis=0) for k in range(3))
     seen = Seen(subject.unit(image), features, float(softmax), float(energy))
     scores = {**others(model, sections).scores([seen]), **ours([seen], subject.reference)}
     verdict = judge(seen.unit, subject.reference, subject.schema)

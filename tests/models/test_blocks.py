@@ -11,7 +11,7 @@ from torch import nn
 
 from ntrm.core.errors import UsageError
 from ntrm.models import blocks
-from ntrm.models.blocks import check_input, conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.blocks import Upsampled, check_input, conv_bn_relu, initialise, scaled, upsample
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 5])
@@ -33,6 +33,48 @@ def test_upsampling_is_linear_between_pixel_centres(factor, random):
     expected = np.apply_along_axis(linear_between_centres, 0, expected, factor)
     ours = upsample(torch.as_tensor(image)[None, None], factor)[0, 0].numpy()
     np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (8, 8)])
+@pytest.mark.parametrize("factor", [2, 4, 8])
+def test_upsampling_for_training_has_the_values_and_the_gradient_of_torch(factor, size, layout, seed):
+    generator = torch.Generator().manual_seed(seed)
+    height, width = (factor * side for side in size)
+    x = torch.randn(2, 4, *size, dtype=torch.float64, generator=generator).to(memory_format=layout).requires_grad_()
+    skip = torch.ones(2, 3, height, width, dtype=torch.float64)
+    weights = torch.randn(2, 7, height, width, dtype=torch.float64, generator=generator)
+    joined = torch.cat([Upsampled.apply(x, factor), skip], dim=1)  # the gradient is then a slice of the channels
+    expected = torch.cat([upsample(x, factor), skip], dim=1)
+    torch.testing.assert_close(joined, expected, atol=0, rtol=0)
+    (ours,) = torch.autograd.grad((joined * weights).sum(), x)
+    (reference,) = torch.autograd.grad((expected * weights).sum(), x)
+    torch.testing.assert_close(ours, reference, atol=1e-12, rtol=0)
+
+
+cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@cuda_only
+@pytest.mark.parametrize(("factor", "kind"), [(2, torch.bfloat16), (4, torch.float32), (8, torch.float32)])
+def test_features_stay_in_half_precision_and_logits_become_float32(factor, kind, seed):
+    torch.manual_seed(seed)
+    x = torch.randn(2, 8, 16, 16, device="cuda").to(torch.bfloat16).requires_grad_()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        found = upsample(x, factor)
+    assert found.dtype == kind
+    torch.testing.assert_close(found.detach(), upsample(x.detach().float(), factor).to(kind), atol=0, rtol=0)
+
+
+@cuda_only
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_upsampling_on_a_gpu_is_the_same_every_time(kind, seed):
+    torch.manual_seed(seed)
+    x = torch.randn(8, 32, 64, 64, device="cuda").to(kind).contiguous(memory_format=torch.channels_last)
+    x.requires_grad_()
+    weights = torch.randn(8, 32, 128, 128, device="cuda").to(kind)
+    first, *others = (torch.autograd.grad((upsample(x) * weights).sum(), x)[0] for _ in range(5))
+    assert all(torch.equal(first, other) for other in others)
 
 
 def test_initial_values(seed):

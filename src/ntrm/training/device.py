@@ -95,11 +95,12 @@ def recorded(network: SegmentationModel, sample: Tensor) -> Forward:
     heads.training = network.training  # its own mode alone: frozen layers of the network stay as they are
     kind = sample.device.type
     precision, enabled = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+    # The recording's own gradients live on another stream than this step's, from its first trial run on; replaying
+    # orders the two.
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     # Weights that were rounded for one step must not be cached inside a recording: they change.
     with torch.autocast(kind, dtype=precision, enabled=enabled, cache_enabled=False):
         replay: Any = torch.cuda.make_graphed_callables(heads, (torch.zeros_like(sample),), allow_unused_input=True)
-    # The recording's own gradients live on another stream than this step's; replaying orders the two.
-    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     with torch.no_grad():
         for buffer, value in zip(network.buffers(), before, strict=True):
             buffer.copy_(value)

@@ -221,7 +221,10 @@ class Corrector:
             there.log = append(there.mask.folder, there.mask.record, step, after=there.log.version)
             there.changed = True
         taken, mask = there.log.steps[-1], there.mask
-        there.corrections = corrections_of(there.log, mask.schema, mask.shape)
+        if taken.of is None:
+            there.corrections = there.corrections.with_step(taken)
+        else:
+            there.corrections = corrections_of(there.log, mask.schema, mask.shape)
         pixel_mm2, size = mask.resolution.pixel_area_um2 / 1e6, mask.shape[0] * mask.shape[1]
         followed = {name: PixelSet.parse(text, size).pixels * pixel_mm2 for name, text in taken.followed.items()}
         return Change(

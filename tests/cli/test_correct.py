@@ -188,6 +188,21 @@ def test_areas_from_qupath_are_drawn_the_smaller_over_the_larger(out, correct, t
     assert "first.geojson" not in (out / "first" / "corrections.jsonl").read_text()
 
 
+def test_regions_that_were_exported_as_they_are_change_nothing_and_keep_their_place(out, correct, tmp_path):
+    exported = json.loads((out / "first" / "regions.geojson").read_text())
+    path = tmp_path / "first.geojson"
+    path.write_text(json.dumps(exported))
+    assert "no area changes the slide" in correct("--from", path, code=1, slides=False)["error"]["what"]
+    tumour = next(each for each in exported["features"] if each["properties"]["classification"]["name"] == "SCC")
+    inner = next(each for each in exported["features"] if each["properties"]["classification"]["name"] == "EPI")
+    tumour["properties"]["classification"]["name"] = "RET"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [tumour, inner, square(0, 0, 129, "SCC")]}))
+    correct("--from", path, slides=False)
+    before, after = mask(out / "first"), mask(out / "first" / "corrected")
+    assert (after[before == SCC] == RET).all()
+    assert (after[:129, :129][before[:129, :129] == EPI] == EPI).all()
+
+
 def test_a_file_of_another_name_needs_its_slide(out, correct, tmp_path):
     path = write_areas(tmp_path / "drawn.json", square(20, 70, 10, "SCC"))
     assert "--slide" in correct("--from", path, code=2, slides=False)["error"]["hint"]
@@ -199,7 +214,7 @@ def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_
     error = correct("--from", unknown, code=2, slides=False)["error"]
     assert (error["got"], error["hint"]) == ("SCX", "did you mean SCC?")
     beside = write_areas(tmp_path / "first.geojson", square(5000, 70, 10, "SCC"))
-    assert "no area lies on the slide" in correct("--from", beside, code=1, slides=False)["error"]["what"]
+    assert "no area changes the slide" in correct("--from", beside, code=1, slides=False)["error"]["what"]
     without = write_areas(tmp_path / "first.geojson", square(20, 70, 10, ""))
     assert "no area with a class" in correct("--from", without, code=1, slides=False)["error"]["what"]
     assert not (out / "first" / "corrections.jsonl").exists()

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
 from ntrm.core.errors import UsageError
+from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
     from ntrm.pipeline.correct_slides import Change, Corrector
@@ -159,7 +160,8 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
         console.note("a preview: nothing was written")
     else:
         for name in dict.fromkeys(change.slide_id for change in changes):
-            console.note(f"written: {corrector.out / name / 'corrected'}")
+            folder = corrector.out / name / CORRECTED
+            console.note(f"written: {folder}" if folder.is_dir() else f"{name} is as the network had it")
     if corrector.failures:
         raise typer.Exit(1)
 

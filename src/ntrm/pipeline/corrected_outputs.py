@@ -186,6 +186,11 @@ def _read_network(mask: SlideMask) -> _Network:
     return _Network(labels, regions, confidence, pieces, state)
 
 
+def network_regions(mask: SlideMask) -> Regions:
+    """The regions of the network's mask, as the polygons and tables of the slide have them."""
+    return _read_network(mask).regions
+
+
 def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> Where:
     """(H, W) on the grid of the pieces: where a person says that there is tissue."""
     found = np.zeros(pieces.numbers.shape, dtype=bool)

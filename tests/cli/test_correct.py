@@ -267,6 +267,13 @@ def test_results_that_were_made_anew_are_not_corrected_by_the_old_log(out, corre
     assert "segmented anew" in error["hint"]
 
 
+def test_results_of_an_earlier_version_are_refused_before_a_step_is_taken(out, correct):
+    (out / "first" / ".ntrm" / "pieces.npz").unlink()
+    error = correct("--click", "first", 1, 1, "RET", "--whole-region", "--no-spread", code=1, slides=False)["error"]
+    assert "earlier version" in error["hint"]
+    assert not (out / "first" / "corrections.jsonl").exists()
+
+
 def test_a_folder_of_something_else_is_told(tmp_path):
     result = runner.invoke(app, ["correct", str(tmp_path), "--list", "--json"])
     assert result.exit_code == 1

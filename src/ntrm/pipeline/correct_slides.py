@@ -20,7 +20,7 @@ from ntrm.correction.log import DRAW, NAME, REDO, UNDO, Log, Place, Step, append
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.proposals import Click, propose, propose_elsewhere
 from ntrm.correction.spread import DEFAULT
-from ntrm.pipeline.corrected_outputs import write_corrected
+from ntrm.pipeline.corrected_outputs import read_pieces, write_corrected
 from ntrm.pipeline.correcting import (
     SlideMask,
     corrections_in,
@@ -117,6 +117,7 @@ class Corrector:
             raise self._unknown(slide_id)
         if slide_id not in self._open:
             mask = open_mask(self.out / slide_id)
+            read_pieces(mask)  # before a step is taken that nothing could be made of
             self._open[slide_id] = _Slide(mask, *corrections_in(mask))
         return self._open[slide_id]
 

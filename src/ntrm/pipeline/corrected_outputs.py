@@ -171,8 +171,7 @@ def _read_network(mask: SlideMask) -> _Network:
     state = finished(mask.folder)
     if state is None:
         raise DataError(f"{mask.folder.name} was not segmented to the end", hint=AGAIN)
-    earlier = f"the results are of an earlier version, which kept no {PIECES}: segment the slide again"
-    pieces, labels = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=earlier), mask.labels()
+    pieces, labels = read_pieces(mask), mask.labels()
     regions = scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
     rows = state.tables["regions"]
     if len(rows) != len(regions.table):
@@ -184,6 +183,12 @@ def _read_network(mask: SlideMask) -> _Network:
         )
     confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
     return _Network(labels, regions, confidence, pieces, state)
+
+
+def read_pieces(mask: SlideMask) -> PieceMap:
+    """The pieces of the segmentation; results of earlier versions did not keep them, and cannot be corrected."""
+    earlier = f"the results are of an earlier version, which kept no {PIECES}: segment the slide again"
+    return PieceMap.read(mask.folder / HIDDEN / PIECES, hint=earlier)
 
 
 def network_regions(mask: SlideMask) -> Regions:

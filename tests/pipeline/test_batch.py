@@ -20,8 +20,8 @@ from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import alone
 
 ROOT = Path(__file__).parents[2]
-EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html", ".ntrm/done.json"}
-EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg"}
+EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html"}
+EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg", ".ntrm/done.json", ".ntrm/pieces.npz"}
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, remove_partials, write_json
-from ntrm.results.documents import AGAIN, DAMAGES, read_as
+from ntrm.results.documents import AGAIN
 from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
+from ntrm.results.typed_json import DAMAGES, read_as
 
 Row = dict[str, Any]
 Tables = Mapping[str, tuple[Row, ...]]
@@ -52,6 +53,11 @@ class SlideState:
     def row(self) -> Row:
         """Of the table ``slides``."""
         return self.tables["slides"][0]
+
+    def with_foot(self, foot: Row, tables: Tables | None = None) -> Tables:
+        """Its rows, or those of ``tables``, with the slide's covariates, and with the model."""
+        every = self.tables if tables is None else tables
+        return {name: tuple({**row, **self.covariates, **foot} for row in rows) for name, rows in every.items()}
 
 
 @contextmanager

@@ -47,8 +47,14 @@ TEXTS = {
 }  # fmt: skip
 """Columns of ours that hold text, whatever it looks like: a class may be called 1."""
 
-BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*)", re.DOTALL)
-"""Further columns of ``slides`` and ``pieces``, one for each class, cancer or kind of fault."""
+BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*|corrected_.*)", re.DOTALL)
+"""Further columns, one for each class, cancer or kind of fault, and those of corrected slides."""
+
+CORRECTED_COLUMN = "corrected_"
+"""How columns begin that tell about the corrected version of a slide."""
+
+CORRECTED_TOO = ("tissue_area_mm2", "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm")
+"""Columns of ``slides`` that the corrected version has as well, beside those of classes and cancers."""
 
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
@@ -137,6 +143,19 @@ def slide_row(summary: Summary) -> dict[str, Cell]:
     return {**cells, **judged, **_by_class(summary), **_cancer_cells(summary.cancers), **quality}
 
 
+def corrected_cells(summary: Summary) -> dict[str, Cell]:
+    """What the row of ``slides`` says beside the network's columns, from the summary of the corrected version."""
+    if summary.corrected is None:
+        return {}
+    told = {
+        name: cell
+        for name, cell in slide_row(summary).items()
+        if name in CORRECTED_TOO or re.fullmatch("(area|fraction|cancer)_.*", name, re.DOTALL)
+    }
+    changed = {"regions": summary.corrected.regions, "area_mm2": summary.corrected.area_mm2}
+    return {f"{CORRECTED_COLUMN}{name}": cell for name, cell in {**changed, **told}.items()}
+
+
 def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
     """A row of ``pieces``; boxes in pixels of the slide's full resolution."""
     (across, down), box = summary.grid.to_level0[:2], piece.mask_box_px
@@ -210,7 +229,7 @@ def _read(path: Path, covariates: Sequence[str]) -> Table:
 
 def _is_known(column: str, cell: str) -> bool:
     """False for an empty cell, and for a cancer that was not assessed: as a text it would pass for a finding."""
-    return bool(cell) and not (cell == NOT_ASSESSED and column.startswith("cancer_"))
+    return bool(cell) and not (cell == NOT_ASSESSED and column.removeprefix(CORRECTED_COLUMN).startswith("cancer_"))
 
 
 def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Callable[[str], Cell]:

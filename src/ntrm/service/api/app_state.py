@@ -18,6 +18,7 @@ from anyio import CapacityLimiter
 from ntrm.core.errors import NtrmError
 from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import read_log
+from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.results.documents import read_summary
 from ntrm.results.paths import CORRECTIONS, REGIONS, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
@@ -39,7 +40,7 @@ from ntrm.service.core.settings import (
     ServiceSettings,
     upload_path,
 )
-from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections, is_up_to_date
+from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
 from ntrm.service.corrections.writer import CorrectedWriter
 from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
 from ntrm.service.jobs.database import DONE, FOUND, RUNNING, UPLOAD, JobStore, Slide
@@ -102,7 +103,7 @@ class AppState:
         self.tiles = TileStore(limits)
         self.supervisor = Supervisor(settings, self.store, self._chores)
         self.corrections = CorrectionStore()
-        self.corrected = CorrectedWriter(hidden / LOG)
+        self.corrected = CorrectedWriter(settings.out, hidden / LOG)
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
@@ -228,7 +229,7 @@ class AppState:
     def is_corrected(self, slide: Slide, there: SlideCorrections) -> bool:
         """Whether the files of the corrected mask are up to date; if not, they are made soon."""
         folder = self.folder(slide)
-        ready = is_up_to_date(folder, there.log)
+        ready = is_current(folder, there.log)
         if not ready:
             self.corrected.ask(folder, again=True)
         return ready
@@ -238,9 +239,11 @@ class AppState:
         folders = []
         for slide in self.store.every(DONE):
             folder = self.folder(slide)
+            if self._stop.is_set():
+                break
             # What is damaged is reported to whoever looks at it.
             with suppress(NtrmError):
-                if (folder / CORRECTIONS).is_file() and not is_up_to_date(folder, read_log(folder)):
+                if (folder / CORRECTIONS).is_file() and not is_current(folder, read_log(folder)):
                     folders.append(folder)
         return folders
 

@@ -136,8 +136,6 @@ class NamedDocument(BaseModel):
 class FollowedDocument(BaseModel):
     """What would follow to one tissue."""
 
-    model_config = ConfigDict(populate_by_name=True)
-
     tissue: str
     before: dict[str, float] = Field(alias="from", description="mm² by what it is called now, the largest first")
     regions: int
@@ -224,14 +222,15 @@ def preview_document(there: SlideCorrections, change: Change) -> PreviewDocument
 
 def _followed(there: SlideCorrections, change: Change, index: int) -> FollowedDocument:
     pixels, names, proposal = change.followed[index], there.mask.schema.names, change.proposal
-    return FollowedDocument(
-        tissue=names[index],
-        before={names[before]: mm2 for before, mm2 in areas_before(there, change, index).items()},
-        regions=0 if proposal is None else int((proposal.names == index).sum()),
-        area_mm2=pixels.pixels * there.pixel_mm2,
-        outline=_rounded(
-            outlines(pixels, there.mask.shape, there.scale), PREVIEW_POINTS // max(len(change.followed), 1)
-        ),
+    rings = outlines(pixels, there.mask.shape, there.scale)
+    return FollowedDocument.model_validate(
+        {
+            "tissue": names[index],
+            "from": {names[before]: mm2 for before, mm2 in areas_before(there, change, index).items()},
+            "regions": 0 if proposal is None else int((proposal.names == index).sum()),
+            "area_mm2": pixels.pixels * there.pixel_mm2,
+            "outline": _rounded(rings, PREVIEW_POINTS // len(change.followed)),
+        }
     )
 
 

@@ -97,8 +97,8 @@ async def tile(
     if (kind == "jpg") != (layer == "slide"):
         raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
     if layer == "slide":
-        look, (_, version) = None, await run_sync(app_state.original, slide)
-        key: tuple[object, ...] = (version, *position)
+        look, (_, file) = None, await run_sync(app_state.original, slide)
+        key: tuple[object, ...] = (file, *position)
     else:
         look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
         # Colours are no part of the key: the pixels are compressed once for all palettes.

@@ -203,4 +203,4 @@ def _check_tissue(there: SlideCorrections, tissue: str) -> None:
 
 def _in_mask(there: SlideCorrections, points: Sequence[Point]) -> Floats:
     """(n, 2) in pixels of the mask."""
-    return np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(there.scale)
+    return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(there.scale))

@@ -19,13 +19,12 @@ import numpy as np
 from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.analysis.runs import Ints
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import read_object
 from ntrm.core.labels import Mask
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph, is_kept
 from ntrm.correction.log import Log, Place, read_log
 from ntrm.pipeline.correcting import SlideMask, corrections_in, open_mask, region_graph_in
-from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, SUMMARY
+from ntrm.results.paths import CORRECTIONS, HIDDEN, REGION_GRAPH
 from ntrm.service.corrections.units import Units
 from ntrm.service.tiles.caches import OpenPool
 
@@ -257,11 +256,3 @@ class CorrectionStore:
 
 def _numbers(corrections: Corrections) -> tuple[int, ...]:
     return tuple(step.number for step in corrections.steps)
-
-
-def is_up_to_date(folder: Path, log: Log) -> bool:
-    """Whether the files of the corrected mask are there, made from all steps; or gone, where nothing is corrected."""
-    if not log.active:
-        return not (folder / CORRECTED).exists()
-    made = read_object(folder / CORRECTED / SUMMARY).get("corrected")
-    return isinstance(made, dict) and made.get("version") == log.version

@@ -1,8 +1,9 @@
-"""Makes the files of corrected masks, soon after the last step, each slide in a process of its own.
+"""Makes the files of corrected masks, soon after the last step, each slide's in a process of its own.
 
 The log is on disk before anybody is told that a step was taken; these files follow from it. So the process may be
 killed at any moment: what it leaves undone is made at the next start, or when somebody asks for the slide. Run as a
-module, this is that process: the first line of its input names the folder, and the end of the input ends it.
+module, this is that process: the first line of its input names the folder, and the end of the input ends it. Tables of
+all slides follow once nobody has corrected anything for a while.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from ntrm.core.processes import HOME, end_with_parent, exit_code_of, module_command, module_environment
+from ntrm.results.paths import RUN
 
 _log = logging.getLogger(__name__)
 REST_SECONDS = 2.0
 """Without a further step, before the files are made."""
+TABLE_SECONDS = 10.0
+"""After the last slide's files, before the tables of all slides are written."""
 RETRY_SECONDS = 60.0
 """After a failure."""
 MOST_SECONDS = 1800.0
@@ -33,8 +37,8 @@ NICE = 5
 class CorrectedWriter:
     """Makes the files of one slide after the other; a thread of the web process."""
 
-    def __init__(self, log: Path, rest_seconds: float = REST_SECONDS) -> None:
-        self._log, self._rest = log, rest_seconds
+    def __init__(self, out: Path, log: Path) -> None:
+        self._out, self._log = out, log
         self._due: dict[Path, float] = {}
         """When each folder is to be looked after."""
         self._failed: dict[Path, float] = {}
@@ -43,10 +47,11 @@ class CorrectedWriter:
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="corrected", daemon=True)
+        self._behind: Callable[[], list[Path]] = list
 
-    def start(self, first: Callable[[], list[Path]]) -> None:
-        """Begin with the folders that ``first`` finds; it is called in the thread."""
-        self._first = first
+    def start(self, behind: Callable[[], list[Path]]) -> None:
+        """Begin with the folders that are behind; they are looked for in the thread."""
+        self._behind = behind
         self._thread.start()
 
     def stop(self) -> None:
@@ -65,7 +70,7 @@ class CorrectedWriter:
         with self._changed:
             if again and (folder in self._due or folder == self._now):
                 return
-            due = time.monotonic() + self._rest
+            due = time.monotonic() + REST_SECONDS
             self._due[folder] = max(due, self._failed.get(folder, 0.0)) if again else due
             self._changed.notify_all()
 
@@ -78,13 +83,19 @@ class CorrectedWriter:
                 self._changed.wait_for(lambda: self._now != folder or not self._thread.is_alive())
 
     def _run(self) -> None:
-        for folder in self._first():
-            self.ask(folder, again=True)
+        for behind in self._behind():
+            self.ask(behind, again=True)
         while (folder := self._next()) is not None:
-            ended = self._make(folder)
+            try:
+                ended = self._make(folder)
+            except OSError:
+                # A full disk or memory, perhaps: others have to be looked after all the same.
+                ended = -1
             with self._changed:
                 self._failed.pop(folder, None)
-                if ended not in (0, None):
+                if ended == 0 and folder != self._out:
+                    self._due[self._out] = time.monotonic() + TABLE_SECONDS
+                elif ended not in (0, None):
                     _log.warning("the files of a corrected mask could not be made: see %s", self._log.name)
                     self._failed[folder] = time.monotonic() + RETRY_SECONDS
                 self._now, self._dropped = None, False
@@ -145,7 +156,7 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
 
 
 def main() -> int:
-    """Make the files of the folder that the first line names."""
+    """Make the files of the slide's folder that the first line names, or the tables of a folder of results."""
     folder = Path(os.fsdecode(bytes.fromhex(os.read(0, 1 << 16).decode().strip())))
     end_with_parent()
     os.nice(NICE)
@@ -155,8 +166,12 @@ def main() -> int:
 def _write(folder: Path) -> None:
     from ntrm.pipeline.corrected_outputs import write_corrected
     from ntrm.pipeline.correcting import open_mask
+    from ntrm.pipeline.tabulating import tabulate_again
 
-    write_corrected(open_mask(folder))
+    if (folder / RUN).is_file():
+        tabulate_again(folder)
+    else:
+        write_corrected(open_mask(folder))
 
 
 if __name__ == "__main__":

@@ -198,7 +198,8 @@ class Supervisor:
     def _late(self, worker: str) -> Slide | GraphJob | None:
         """The job that a worker should have ended by now."""
         now, most = time.time(), self._settings.limits.slide_seconds + GRACE_SECONDS
-        for job in (*self._store.running(), *self._store.graphs.running()):
+        jobs: list[Slide | GraphJob] = [*self._store.running(), *self._store.graphs.running()]
+        for job in jobs:
             late = now - (job.cancel or now) > GRACE_SECONDS or now - (job.started or now) > most
             if job.worker == worker and late:
                 return job

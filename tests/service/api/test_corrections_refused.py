@@ -142,3 +142,17 @@ def test_a_deleted_slide_takes_its_corrections_with_it(tmp_path, client, url, re
     assert client.delete(url.removesuffix("/corrections")).status_code == 204
     assert not (tmp_path / "out" / "a").exists()
     assert error_of(client.get(url)) == (404, "not_found")
+
+
+def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(tmp_path, client, url):
+    store, key = client.app_state.store, url.split("/")[3]
+    store.graphs.ask(key)
+    assert store.graphs.claim("w") is not None
+    assert client.delete(url.removesuffix("/corrections")).status_code == 204
+    assert error_of(client.get(url)) == (404, "not_found")
+    client.app_state.purge()
+    assert (tmp_path / "out" / "a").exists()
+    assert not store.graphs.beat(key, "w", 0.5, "making")
+    store.graphs.release(key, "w")
+    client.app_state.purge()
+    assert not (tmp_path / "out" / "a").exists()

@@ -65,6 +65,7 @@ def test_a_slide_that_nobody_corrected(client, url):
         "graph_progress": None,
         "graph_reason": "the service runs without workers",
         "corrected": True,
+        "corrected_reason": None,
     }
     assert only_slide(client)["corrections"] == 0
     assert error_of(client.post(f"{url}/graph")) == (409, "impossible")

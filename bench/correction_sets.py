@@ -3,7 +3,7 @@
     python bench/correction_sets.py learn choose report own --model bundled --out curves/v3
     python bench/correction_sets.py skin-pas --from skin-pas --section A1-1 --model bundled --out curves/v3
     python bench/correction_sets.py renders --from skin-masks --model bundled --out curves/v3
-    python bench/correction_sets.py glas --from glas --model gleason-model --out curves/other
+    python bench/correction_sets.py glas --from glas --model bundled --out curves/v3
 
 ``learn``, ``choose`` and ``report`` are phantom sections in the stain of another laboratory: to learn weights, to
 choose settings, and for the figures. ``own`` are those of ``report`` in their own stain. ``renders`` are drawn texture
@@ -13,8 +13,10 @@ over real masks. Each section is kept as ``NAME.graph.npz`` and ``NAME.truth.npz
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.simulated_clicks import CORES, GLANDS, SKIN_PAS, Names
+from bench.simulated_clicks import CORES, CORES_AS_SKIN, GLANDS, GLANDS_AS_SKIN, SKIN_PAS, Names
 from bench.skin_pas import lay
 from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.correction.features import region_graph
 from ntrm.data.image_files import read_image, read_mask
-from ntrm.data.layouts import open_dataset
+from ntrm.data.layouts import cancer_of, open_dataset, patient_of, section_of
 from ntrm.data.resample import area_average, majority_vote
 from ntrm.data.transforms import jitter_stains, mix_colours
 from ntrm.evaluation.robustness import DEGRADATIONS
@@ -44,7 +46,8 @@ from ntrm.models.hub import load
 SEEDS = {"choose": 1901, "report": 1902, "learn": 1903}
 SECTIONS = {"choose": 8, "report": 8, "own": 8, "learn": 20}
 NORMAL = 0.25
-MOST_PIXELS = {"choose": 900_000, "report": 900_000, "own": 900_000, "learn": 500_000, "renders": 900_000}
+MOST_PIXELS = {"choose": 900_000, "report": 900_000, "own": 900_000, "learn": 500_000}
+MOST_TILES = 9
 """Larger sections are left out, for time."""
 STAINS = 2
 """Foreign stains of each phantom section; of ``choose`` and ``report`` the first of ``DEGRADATIONS``."""
@@ -55,8 +58,8 @@ MIXING = 0.15
 CORE_MPP = 1.25
 """Of both sets of glands: that of ``gleason2019``."""
 AMBIGUITY = 0.5
-NAMES = {"skin-pas": SKIN_PAS, "glas": GLANDS, "gleason": CORES}
-"""Sets whose truth has other words than the model."""
+NAMES = {"skin-pas": (SKIN_PAS,), "glas": (GLANDS, GLANDS_AS_SKIN), "gleason": (CORES, CORES_AS_SKIN)}
+"""Sets whose truth has other words than the model: by model, the set's own tissues first."""
 
 Image = NDArray[np.uint8]
 Mask = NDArray[np.uint8]
@@ -75,8 +78,11 @@ class Picture:
 
 
 def names_of(which: str, schema: LabelSchema) -> Names:
-    """The words of a set's truth."""
-    return NAMES[which] if which in NAMES else Names.same(schema)
+    """The words of a set's truth, as far as the model has them."""
+    known = [
+        names for names in NAMES.get(which, ()) if {word for some in names.right for word in some} <= {*schema.names}
+    ]
+    return known[0] if known else Names.same(schema)
 
 
 def phantom(which: str) -> Iterator[Picture]:
@@ -121,27 +127,35 @@ def skin_pas(folder: Path, section: str) -> Iterator[Picture]:
 
 
 def renders(masks: Path, out: Path) -> Iterator[Picture]:
-    """Drawn texture over the real masks of the test part."""
-    from research.relation_data import make_renders
+    """Drawn texture over the real masks of the test part of the relation study."""
+    from research.relation_data import divide, make_renders
 
-    made = make_renders(out / "renders-data", masks, AMBIGUITY, 1)
-    for name, image, mask, _ in test_part(made.folder):
-        if mask.size <= MOST_PIXELS["renders"]:
-            yield Picture(f"renders-{name}", image, mask, level_resolution("10x"))
+    tiles: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(masks.glob("*.png")):
+        tiles[section_of(path.stem)].append(path)
+    split = divide({name: patient_of(name) for name in tiles}, {name: cancer_of(name) for name in tiles})
+    chosen = out / "renders-masks"
+    chosen.mkdir(exist_ok=True)
+    for name, paths in tiles.items():
+        for path in paths if split[name] == "test" and len(paths) <= MOST_TILES else ():
+            shutil.copyfile(path, chosen / path.name)
+    for name, image, mask, _ in sections(make_renders(out / "renders-data", chosen, AMBIGUITY, 1).folder):
+        yield Picture(f"renders-{name}", image, mask, level_resolution("10x"))
 
 
-def glands(which: str, folder: Path) -> Iterator[Picture]:
-    """The test part of GlaS or Gleason, at one resolution."""
-    for name, image, mask, mpp in test_part(folder):
+def glands(which: str, folder: Path, most: int) -> Iterator[Picture]:
+    """Some images of the test part of GlaS or Gleason, evenly over it, at one resolution."""
+    for name, image, mask, mpp in sections(folder, "test", most):
         factor = CORE_MPP / mpp
         smaller = area_average(image, factor, factor), majority_vote(mask, factor, factor, len(CORES.tissues))
         yield Picture(f"{which}-{name}", *smaller, Resolution.square(CORE_MPP))
 
 
-def test_part(folder: Path) -> Iterator[tuple[str, Image, Mask, float]]:
-    """Name, image, mask and µm/px of each section."""
+def sections(folder: Path, split: str = "", most: int = 0) -> Iterator[tuple[str, Image, Mask, float]]:
+    """Name, image, mask and µm/px of each section of a dataset, or of some of one of its parts."""
     dataset = open_dataset(folder)
-    for case in dataset.in_split("test"):
+    cases = (dataset.in_split(split) if split else dataset).cases
+    for case in cases[:: max(1, len(cases) // most)] if most else cases:
         if case.image is not None and case.mask is not None and case.resolution is not None:
             mask = read_mask(case.mask, dataset.schema).mask
             yield case.name, read_image(case.image), mask, case.resolution.x
@@ -168,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("sets", nargs="+", choices=sets)
     parser.add_argument("--from", type=Path, dest="source", help="folder of the real images or masks")
     parser.add_argument("--section", default="A1-1", help="of skin-pas")
+    parser.add_argument("--most", type=int, default=20, help="images of glas and gleason, about")
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--side", type=int, default=16, help="of the cells that regions are divided by, in pixels")
     parser.add_argument("--device", default="cpu")
@@ -178,8 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     makers: dict[str, Callable[[], Iterator[Picture]]] = {
         "skin-pas": lambda: skin_pas(asked.source, asked.section),
         "renders": lambda: renders(asked.source, asked.out),
-        "glas": lambda: glands("glas", asked.source),
-        "gleason": lambda: glands("gleason", asked.source),
+        "glas": lambda: glands("glas", asked.source, asked.most),
+        "gleason": lambda: glands("gleason", asked.source, asked.most),
     }
     for which in asked.sets:
         for picture in makers[which]() if which in makers else phantom(which):

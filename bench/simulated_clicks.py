@@ -64,6 +64,11 @@ CORES = Names(
     (("background",), ("benign gland",), ("malignant gland",), ("malignant gland",), ("malignant gland",)),
 )
 """Gleason in the words of a model of GlaS, which tells no grades."""
+_EPITHELIUM, _CANCER = ("GLD", "EPI", "FOL"), ("BCC", "SCC", "IEC")
+_STROMA = ("RET", "PAP", "HYP", "INF", "KER", "BKG")
+GLANDS_AS_SKIN = Names(GLANDS.tissues, (_STROMA, _EPITHELIUM, _CANCER))
+CORES_AS_SKIN = Names(CORES.tissues, (("BKG",), (*_STROMA[:-1], *_EPITHELIUM), _CANCER, _CANCER, _CANCER))
+"""The same in the words of a model of skin; stroma and benign glands are one in Gleason."""
 
 
 @dataclass(frozen=True, eq=False)

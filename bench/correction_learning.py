@@ -36,7 +36,7 @@ GROUPS = ("related", "last", "colour", PROBABILITIES, "shape", "depth")
 KINDS = {"without edges": (False, False, 4), "walks": (True, False, 4), "learned borders": (True, True, 6)}
 """Whether there are edges, whether borders are learned, steps of a walk."""
 CLICKS = (1, 2, 4, 8, 15)
-ROUNDS, EPOCHS, LEARNING_RATE = 4, 10, 0.05
+ROUNDS, EPOCHS, BATCH, LEARNING_RATE = 4, 10, 4, 0.05
 SHARPNESS = 2.0
 """Factor on logits in the loss: names are hard in the end."""
 LEAST_ERROR = 0.1
@@ -167,8 +167,10 @@ def learn(carrying: Carrying, drawn: Sequence[Prepared], real: Sequence[Prepared
         for epoch in range(EPOCHS):
             rate = LEARNING_RATE * (1 - (turn * EPOCHS + epoch) / (ROUNDS * EPOCHS))
             optimiser.param_groups[0]["lr"] = rate
-            for batch in np.split(random.permutation(len(seen))[:40], 10):
-                step(carrying, optimiser, [seen[at] for at in batch], random.choice(CLICKS, len(batch)))
+            order = random.permutation(len(seen))[:40]
+            for start in range(0, len(order), BATCH):
+                batch = [seen[at] for at in order[start : start + BATCH]]
+                step(carrying, optimiser, batch, random.choice(CLICKS, len(batch)))
 
 
 def step(

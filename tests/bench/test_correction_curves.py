@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from bench.correction_curves import group_of, interval, row_of
-from bench.correction_learning import Carrying, Prepared
+from bench.correction_learning import Carrying, Prepared, clicked, learn
 from bench.simulated_clicks import Section, Truth
 from tests.correction.test_spread import BCC, EPI, RET, random_graph
 
+from bench import correction_learning
 from ntrm.correction.spread import PROBABILITIES, Settings, spread
 
 
@@ -49,3 +50,16 @@ def test_what_is_learned_has_a_gradient_for_every_weight(random):
     assert all(value.grad is not None and value.grad.isfinite().all() for value in carrying.parameters())
     assert carrying.ridge.grad.abs() > 0
     assert carrying.gate.grad.abs().min() > 0
+
+
+def test_learning_moves_the_weights_and_the_loss_falls(monkeypatch, random):
+    monkeypatch.setattr(correction_learning, "ROUNDS", 1)
+    monkeypatch.setattr(correction_learning, "EPOCHS", 4)
+    graph = random_graph(random)
+    truth = random.integers(0, 3, len(graph)).astype(np.uint8)
+    section = Prepared(Section(graph, Truth.of_phantom(np.repeat([truth] * 2, 2, axis=1))))
+    carrying = Carrying(edges=True, borders=False, steps=2)
+    clicks = dict(clicked(carrying, section, "largest", 0)[0])
+    before = carrying.loss(section, clicks).item()
+    learn(carrying, [section], [])
+    assert carrying.loss(section, clicks).item() < before

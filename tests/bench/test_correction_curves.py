@@ -1,49 +1,65 @@
-"""Simulated clicks: where they go, and what is counted."""
+"""Means and intervals over sections, and the formula of ``spread`` with weights that can be learned."""
 
 import numpy as np
 import pytest
-from bench.correction_curves import Section, Truth, middle_of_largest, next_click, simulate
-from bench.skin_pas import LENIENT, TISSUES, confusion, tissue_ious
-from tests.correction.test_spread import BCC, EPI, RET, chain
+import torch
+from bench.correction_curves import group_of, interval, row_of
+from bench.correction_learning import Carrying, Prepared, clicked, learn
+from bench.simulated_clicks import Section, Truth
+from tests.correction.test_spread import BCC, EPI, RET, random_graph
 
-from ntrm.core.labels import IGNORE, SKIN
-from ntrm.correction.spread import Settings
-
-
-def test_a_click_goes_to_the_middle_of_the_largest_wrong_region():
-    wrong = np.zeros((9, 12), dtype=np.uint8)
-    wrong[0, :6] = 1
-    wrong[2:7, 5:10] = 2
-    assert middle_of_largest(wrong) == (4, 7)
+from bench import correction_learning
+from ntrm.correction.spread import PROBABILITIES, Settings, spread
 
 
-def test_mean_iou_of_skin_pas_is_that_of_its_score(random):
-    truth = random.choice([0, 1, 2, 3, IGNORE], (30, 30)).astype(np.uint8)
-    predicted = random.integers(0, len(SKIN), (30, 30)).astype(np.uint8)
-    table = confusion(truth, predicted)
-    expected = np.mean(list(tissue_ious(table, LENIENT).values()))
-    assert Truth.of_skin_pas(truth).mean_iou(table) == pytest.approx(expected)
-    assert len(Truth.of_skin_pas(truth).name) == len(TISSUES)
+def test_intervals_are_over_sections_whatever_the_number_of_stains(random):
+    values = random.random(6)
+    alone, twice = interval(values, list("abcdef")), interval(np.repeat(values, 2), list("aabbccddeeff"))
+    assert twice == pytest.approx(alone)
+    assert alone[0] < values.mean() < alone[1]
 
 
-def section():
-    """Three nodes of 2 × 2 pixels; the second is wrong, and half of the third."""
-    truth = np.array([[EPI, EPI, RET, RET, BCC, EPI]] * 2, dtype=np.uint8)
-    return Section(chain([EPI, BCC, BCC], [0, 1, 2]), Truth.of_phantom(truth))
+def test_a_phantom_section_in_two_stains_is_one():
+    names = ["report-BCC_1-0", "report-BCC_1-1", "report-BCC_2-0", "renders-BCC_11"]
+    assert [group_of(name) for name in names] == ["report-BCC_1", "report-BCC_1", "report-BCC_2", "renders-BCC_11"]
 
 
-def test_scores_count_pixels_by_node():
-    own = section()
-    named = np.array([EPI, RET, EPI])
-    assert own.truth.mean_iou(own.confusion(own.graph.tissue)) == pytest.approx((4 / 6 + 0 + 2 / 8) / 3)
-    assert own.truth.mean_iou(own.confusion(named)) == pytest.approx((6 / 8 + 1 + 0) / 3)
-    assert own.truth.mean_iou(own.confusion(named, [1])) == pytest.approx((6 / 8 + 0) / 2)
-    assert own.broken(named) == pytest.approx(2 / 12)
+def test_rows_are_written_without_the_zero_before_the_point():
+    assert row_of([0.25, -0.25, 1.0]) == ".250 | −.250 | 1.000"
 
 
-def test_clicks_name_the_truth_until_nothing_else_is_wrong(random):
-    own = section()
-    assert next_click(own, own.graph.tissue, [], "largest", random) == (1, RET)
-    assert next_click(own, np.array([EPI, RET, BCC]), [1, 2], "largest", random) is None
-    curve = simulate(own, "part", "largest", Settings())
-    assert [row["iou"] for row in curve[:2]] == pytest.approx([(4 / 6 + 2 / 8) / 3, (4 / 6 + 1 + 2 / 4) / 3])
+@pytest.mark.parametrize("how", ["looks", "looks and relations"])
+def test_before_it_has_learned_the_formula_is_that_of_the_product(how, random):
+    graph, clicks = random_graph(random), {2: EPI, 7: RET, 11: BCC}
+    settings = Settings(weights={"colour": 1.0, PROBABILITIES: 1.0}, least=0.01)
+    carrying = Carrying(edges=how != "looks", borders=False, steps=settings.steps)
+    with torch.no_grad():
+        carrying.looks[[2, 3]] = -2 * np.log(settings.width)
+        carrying.share.fill_(50.0)
+    section = Section(graph, Truth.of_phantom(np.repeat([graph.tissue.astype(np.uint8)] * 2, 2, axis=1)))
+    expected = spread(graph, clicks, how, settings).tissue
+    assert carrying.names(Prepared(section), clicks).tolist() == expected.tolist()
+
+
+def test_what_is_learned_has_a_gradient_for_every_weight(random):
+    graph = random_graph(random)
+    truth = random.integers(0, 3, (2, 40)).astype(np.uint8)
+    carrying = Carrying(edges=True, borders=True, steps=3)
+    carrying.loss(Prepared(Section(graph, Truth.of_phantom(truth))), {2: EPI, 7: RET}).backward()
+    # Groups that the graph does not have, and the limit of a margin that is not reached or its factor, have none.
+    assert all(value.grad is not None and value.grad.isfinite().all() for value in carrying.parameters())
+    assert carrying.ridge.grad.abs() > 0
+    assert carrying.gate.grad.abs().min() > 0
+
+
+def test_learning_moves_the_weights_and_the_loss_falls(monkeypatch, random):
+    monkeypatch.setattr(correction_learning, "ROUNDS", 1)
+    monkeypatch.setattr(correction_learning, "EPOCHS", 4)
+    graph = random_graph(random)
+    truth = random.integers(0, 3, len(graph)).astype(np.uint8)
+    section = Prepared(Section(graph, Truth.of_phantom(np.repeat([truth] * 2, 2, axis=1))))
+    carrying = Carrying(edges=True, borders=False, steps=2)
+    clicks = dict(clicked(carrying, section, "largest", 0)[0])
+    before = carrying.loss(section, clicks).item()
+    learn(carrying, [section], [])
+    assert carrying.loss(section, clicks).item() < before

@@ -97,6 +97,19 @@ def test_a_node_that_the_network_is_sure_of_keeps_its_name():
     assert spread(graph, {0: EPI}, "looks", settings).tissue.tolist() == [EPI, EPI, RET]
 
 
+def test_doubt_carries_a_click_farther_up_to_a_limit():
+    looks = np.arange(8) * 0.5
+
+    def followers(by, most):
+        graph = chain([BCC] * 8, looks, probabilities=certain([BCC] * 8, by=by))
+        settings = Settings(weights={"colour": 1.0}, width=0.5, most_margin=most)
+        return len(spread(graph, {0: EPI}, "looks", settings).followers)
+
+    assert followers(0.9, 6.0) < followers(0.5, 100.0)
+    assert followers(0.5, 6.0) < followers(0.5, 100.0)
+    assert followers(0.9, 4.0) == followers(0.9, 100.0)  # 0.1 · 40
+
+
 def test_a_smaller_reach_keeps_to_what_looks_more_alike():
     graph = chain([BCC] * 4, [0.0, 1.0, 2.0, 3.0])
     followers = [len(spread(graph, {0: EPI}, "looks", Settings(reach=reach)).followers) for reach in (0.1, 0.5, 2.0)]
@@ -153,7 +166,7 @@ def test_names_are_those_of_the_formula(random):
     for node, tissue in enumerate(graph.tissue):
         said[node, tissue] = said[node].max()
     own = graph.tissue != BKG
-    margin = settings.margin * (1 - graph.probabilities[own].max(axis=1).mean())
+    margin = min(settings.margin * (1 - graph.probabilities[own].max(axis=1).mean()), settings.most_margin)
     features = standardised(graph, settings.weights)
     chance = np.zeros((20, 20))
     for (one, other), (there, back) in zip(graph.edges, graph.ratios, strict=True):

@@ -8,7 +8,8 @@ with the *affinity* k of a node to the clicked one, 1 for itself; together the c
 
 A node is renamed if another class leads in z'_i. So a click carries on a *correction*: a node that the network is sure
 to be a third tissue keeps its name. The margin grows with the network's doubt over the whole section: the less its word
-is worth, the farther a click carries. Clicked nodes have the name that they were given, whatever follows for others.
+is worth, the farther a click carries, up to a limit. Clicked nodes have the name that they were given, whatever follows
+for others.
 
 The arms differ in what follows:
 
@@ -63,22 +64,26 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How far names are carried; chosen on simulated clicks (docs/results/correction.md)."""
+    """How far names are carried: weights learned, the rest chosen on simulated clicks (docs/results/correction.md)."""
 
     reach: float = 1.0
     """Factor for h: smaller keeps to what looks more alike."""
-    width: float = 1.4
+    width: float = 1.15
     """h, in the unit of the features: each group has variance ``weights``² over the section's tissue."""
     weights: Mapping[str, float] = field(
-        default_factory=lambda: MappingProxyType({"related": 1.0, "last": 1.0, "colour": 1.0, PROBABILITIES: 1.0})
+        default_factory=lambda: MappingProxyType(
+            {"related": 1.1, "last": 0.4, "colour": 0.95, "depth": 0.25, PROBABILITIES: 1.0}
+        )
     )
     """Of the groups of features; those that are not named, or that a network does not have, do not count."""
     ridge: float = 0.3
     """λ: how far a single click may be overruled by others that look alike."""
-    least: float = 0.01
+    least: float = 0.005
     """ε: probability below which all are alike."""
     margin: float = 40.0
     """By what a name given leads, over the network's mean doubt (1 − confidence) in the section's tissue."""
+    most_margin: float = 6.0
+    """By what it leads at most: a network that was taught to doubt is not the worse for it."""
     steps: int = 4
     """Of a walk over borders."""
 
@@ -88,6 +93,7 @@ class Settings:
         check_number("ridge", self.ridge, 1e-6, 1e6)
         check_number("least probability", self.least, 1e-9, 0.5)
         check_number("margin", self.margin, 0, 1e6)
+        check_number("largest margin", self.most_margin, 0, 1e6)
         check_number("steps", self.steps, 0, 1000, whole=True)
 
 
@@ -258,7 +264,8 @@ def _led_by(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, sett
     said[every, graph.tissue] = said.max(axis=1)
     doubt = 1.0 - np.average(graph.probabilities.max(axis=1), weights=_tissue_pixels(graph))
     missing = np.zeros((len(nodes), len(graph.schema)))
-    missing[np.arange(len(nodes)), given] = said[nodes].max(axis=1) - said[nodes, given] + settings.margin * doubt
+    margin = min(settings.margin * doubt, settings.most_margin)
+    missing[np.arange(len(nodes)), given] = said[nodes].max(axis=1) - said[nodes, given] + margin
     among = affinity[nodes] + settings.ridge * np.eye(len(nodes))
     # Walks are not symmetric, so that equations may depend on each other.
     said += affinity @ np.linalg.lstsq(among, missing)[0]

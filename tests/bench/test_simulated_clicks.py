@@ -1,0 +1,100 @@
+"""Simulated clicks: where they go, and what is counted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bench.simulated_clicks import CORES, Names, Section, Truth, middle_of_largest, next_click, simulate
+from bench.skin_pas import LENIENT, TISSUES, confusion, tissue_ious
+from tests.correction.test_spread import BCC, EPI, RET, chain
+
+from ntrm.analysis.runs import runs_of
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.correction.spread import Settings
+
+
+def test_a_click_goes_to_the_middle_of_the_largest_wrong_region():
+    wrong = np.zeros((9, 12), dtype=np.uint8)
+    wrong[0, :6] = 1
+    wrong[2:7, 5:10] = 2
+    assert middle_of_largest(wrong) == (4, 7)
+
+
+def test_mean_iou_of_skin_pas_is_that_of_its_score(random):
+    truth = random.choice([0, 1, 2, 3, IGNORE], (30, 30)).astype(np.uint8)
+    predicted = random.integers(0, len(SKIN), (30, 30)).astype(np.uint8)
+    table = confusion(truth, predicted)
+    expected = np.mean(list(tissue_ious(table, LENIENT).values()))
+    assert Truth.of_skin_pas(truth).mean_iou(table) == pytest.approx(expected)
+    assert len(Truth.of_skin_pas(truth).name) == len(TISSUES)
+
+
+def section():
+    """Three nodes of 2 × 2 pixels; the second is wrong, and half of the third."""
+    truth = np.array([[EPI, EPI, RET, RET, BCC, EPI]] * 2, dtype=np.uint8)
+    return Section(chain([EPI, BCC, BCC], [0, 1, 2]), Truth.of_phantom(truth))
+
+
+def test_scores_count_pixels_by_node():
+    own = section()
+    named = np.array([EPI, RET, EPI])
+    assert own.truth.mean_iou(own.confusion(own.graph.tissue)) == pytest.approx((4 / 6 + 0 + 2 / 8) / 3)
+    assert own.truth.mean_iou(own.confusion(named)) == pytest.approx((6 / 8 + 1 + 0) / 3)
+    assert own.truth.mean_iou(own.confusion(named, [1])) == pytest.approx((6 / 8 + 0) / 2)
+    assert own.broken(named) == pytest.approx(2 / 12)
+
+
+def test_clicks_name_the_truth_until_nothing_else_is_wrong(random):
+    own = section()
+    assert next_click(own, own.graph.tissue, [], "largest", random) == (1, RET)
+    assert next_click(own, np.array([EPI, RET, BCC]), [1, 2], "largest", random) is None
+    curve = simulate(own, "part", "largest", Settings())
+    assert [row["iou"] for row in curve[:2]] == pytest.approx([(4 / 6 + 2 / 8) / 3, (4 / 6 + 1 + 2 / 4) / 3])
+
+
+def test_tissues_for_which_the_same_is_right_are_one():
+    words = ("background", "benign gland", "malignant gland")
+    schema = LabelSchema(tuple(Tissue(index, name, "", (index, 0, 0)) for index, name in enumerate(words)))
+    truth = Truth.of(np.array([[0, 1, 2, 3, 4, IGNORE]], dtype=np.uint8), CORES, schema)
+    assert truth.mask.tolist() == [[0, 1, 2, 2, 2, IGNORE]]
+    assert truth.right.tolist() == np.eye(3, dtype=bool).tolist()
+    assert truth.name.tolist() == [0, 1, 2]
+
+
+def test_a_part_is_clicked_only_if_another_name_is_better(random):
+    own = section()
+    assert next_click(own, own.graph.tissue, [], "parts", random) == (1, RET)
+    assert next_click(own, own.graph.tissue, [1], "parts", random) is None  # half of the third is right as it is
+
+
+def test_the_best_names_of_parts_keep_a_name_that_no_other_beats():
+    assert section().best().tolist() == [EPI, RET, BCC]
+
+
+def large_section(tissue, truth):
+    """Three nodes of 20 × 20 pixels of 10 µm: large enough for a cancer to be named."""
+    graph = chain(tissue, [0, 1, 2])
+    mask = np.repeat(np.repeat(np.arange(3)[None], 20, axis=0), 20, axis=1)
+    graph = replace(graph, runs=runs_of(mask), pixels=np.full(3, 400))
+    return Section(graph, Truth.of_phantom(np.array(truth, dtype=np.uint8)[mask]))
+
+
+def test_cancers_are_right_if_exactly_the_true_ones_are_named():
+    own = large_section([EPI, RET, BCC], [EPI, RET, RET])
+    assert own.cancers == frozenset()
+    assert own.cancers_right(own.graph.tissue) == 0
+    assert own.cancers_right(np.array([EPI, RET, RET])) == 1
+    assert large_section([EPI, RET, RET], [EPI, RET, BCC]).cancers == {"BCC"}
+
+
+def test_the_graph_is_scored_by_its_edges():
+    own = large_section([EPI, RET, BCC], [EPI, RET, RET])
+    assert own.graph_f1(np.array([EPI, RET, RET])) == 1
+    assert own.graph_f1(own.graph.tissue) == pytest.approx(2 / 3)  # one edge is right, one invented
+
+
+def test_classes_that_are_right_for_no_tissue_have_a_number_of_their_own():
+    truth = Truth.of_skin_pas(np.zeros((1, 1), dtype=np.uint8))
+    classes = np.array([SKIN.index(name) for name in ("RET", "FOL", "KER", "BKG", "BCC")])
+    assert truth.in_its_words(classes).tolist() == [0, 1, 2, 3, 4]
+    assert Names.same(SKIN).right[0] == ("EPI",)

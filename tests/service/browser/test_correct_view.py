@@ -12,7 +12,8 @@ from tests.service.browser.looking import PANE, classes, difference, home_place,
 from tests.service.running import Running
 
 FRESH, LOST = "fresh", "lost"
-NAMES = ("accept", "out", "undo", "conflict", "brush", "divide", "keys", "whole", "refused", "versions", "lasso", "restart")
+NAMES = ("accept", "out", "undo", "conflict", "brush", "divide", "lasso", "keys", "whole", "refused", "versions")
+RESTARTED = "restart"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def folder(chromium, tmp_path_factory):
     pytest.importorskip("fastapi", reason="the extra serve is not installed")
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("corrected")
-    correcting.write_slides(folder, NAMES, FRESH, LOST)
+    correcting.write_slides(folder, (*NAMES, RESTARTED), FRESH, LOST)
     return folder
 
 
@@ -75,6 +76,25 @@ def told(page, text):
     page.locator(".told").filter(has_text=text).wait_for()
 
 
+def hold_tiles(page):
+    """Keep the tiles of the corrected mask back; returns how to let them go."""
+    held, released = [], []
+
+    def hold(route):
+        if released:
+            route.continue_()
+        else:
+            held.append(route)
+
+    def release():
+        released.append(True)
+        for route in held:
+            route.continue_()
+
+    page.route("**/tiles/corrected/**", hold)
+    return release
+
+
 def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     page = correct_page("accept").page
     _, place = large_region(service, "BCC")
@@ -88,14 +108,20 @@ def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     assert expected["parts"][0]["why"] in page.locator(".followers").text_content()
     assert page.locator(".corrections .named.under").count() == 1
     assert corrections(service, service.slide)["version"] == 0
+    release = hold_tiles(page)
     page.keyboard.press("Enter")
     now = wait_for_version(service, service.slide, 1)
+    until(lambda: steps(page) == [[1, True]])
+    assert page.locator(".corrections .named.under").count() == 2, "drawn until the tiles are there"
+    release()
     assert now["regions"] == expected["regions"] == regions + 1
     page.get_by_text(f"corrected by a person, {now['regions']} regions").first.wait_for()
-    page.locator(".corrections .named").wait_for(state="detached")
+    page.locator(".corrections .named").first.wait_for(state="detached")
     page.mouse.move(5, 5)
     until(lambda: shows(page, service, place, "SCC"))
-    assert steps(page) == [[1, True]]
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.locator(f'.row[data-id="{service.slide}"]').get_by_text("Corrected, 1 step").wait_for()
 
 
 def test_one_that_follows_is_taken_out_and_in_again(correct_page, service):
@@ -144,17 +170,17 @@ def test_steps_are_undone_and_done_again(correct_page, service):
 
 
 def test_after_a_restart_everything_is_as_it_was(browser, folder, tmp_path):
-    shutil.copytree(folder / "out" / "restart", tmp_path / "out" / "restart")
+    shutil.copytree(folder / "out" / RESTARTED, tmp_path / "out" / RESTARTED)
     shutil.copy(folder / "out" / "run.json", tmp_path / "out")
     shutil.copytree(folder / "root", tmp_path / "root")
     with serve(tmp_path) as first:
-        first.slide = slide = find_slides(first)["restart"]
+        first.slide = slide = find_slides(first)[RESTARTED]
         _, place = large_region(first, "BCC")
         body = {"version": 0, "points": [place], "tissue": "SCC", "spread": True}
         assert first.ask("POST", f"/v1/slides/{slide}/corrections", body)[0] == 201
         first.kill()
     with serve(tmp_path) as second:
-        second.slide = find_slides(second)["restart"]
+        second.slide = find_slides(second)[RESTARTED]
         context = patient(browser.new_context(viewport={"width": 1280, "height": 820}))
         watched = Watched(context.new_page(), second.address)
         page = watched.page

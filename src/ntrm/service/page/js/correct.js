@@ -240,8 +240,6 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
       if (!(place && pointed && isInside(pointed.outline, place))) hover.move(place);
     },
     drawings,
-    /** No layer shows corrections now. */
-    hide: () => writer.sweep(Infinity),
     stop() {
       clearTimeout(settling);
       hover.stop();

@@ -126,7 +126,7 @@ export async function openView(root, slide, tools) {
     paint(stage.viewer, second ? one : view.layer);
     if (second) paint(second, other);
     correct.drawings.over([stage.viewer, stage.first], [second, stage.second]);
-    if (view.layer !== "corrected") correct.hide();
+    correct.acts.writer.follow(view.layer === "corrected");
   }
 
   function read(place) {

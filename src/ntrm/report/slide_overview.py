@@ -25,7 +25,7 @@ from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.familiarity import NOT_ASSESSED
-from ntrm.results.paths import CORRECTED, INDEX, REPORT, THUMBNAIL
+from ntrm.results.paths import CORRECTED, INDEX, REPORT, SUMMARY, THUMBNAIL
 
 MOST_BYTES = 6000
 """Of a thumbnail on the page; larger ones are left out."""
@@ -89,7 +89,9 @@ def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILEN
 def _attempt(folder: Path) -> str:
     """Empty, or why there is no report; one slide's error does not stop the others."""
     try:
-        write_slide_report(folder)
+        for version in (folder, folder / CORRECTED):
+            if version == folder or (version / SUMMARY).is_file():
+                write_slide_report(version)
     except NtrmError as error:
         texts = (error.what, "" if error.got is None else f"got {error.got}", error.hint)
         return "; ".join(" ".join(text.split()) for text in texts if text)
@@ -107,6 +109,7 @@ def write_overview(out: Path) -> Path:
         figures=_key_figures(cohort),
         cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.assessed else [],
         left_out=len(cohort.done) - len(cohort.assessed),
+        corrected=sum(slide.corrected_regions > 0 for slide in cohort.done),
         **_plots(cohort),
         measures=[(name, "") for name in MEASURES.values()],
         slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],

@@ -3,16 +3,19 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
+from shapely.geometry import Point, Polygon
 from tests.service.browser import correcting
 from tests.service.browser.conftest import patient, settled
 from tests.service.browser.correcting import begin, corrections, name, pick, preview, steps, wait_for_version
-from tests.service.browser.driving import Watched, until
+from tests.service.browser.driving import Watched, call, until
 from tests.service.browser.looking import PANE, classes, difference, home_place, large_region, set_opacity
 from tests.service.running import Running
 
 FRESH, LOST = "fresh", "lost"
-NAMES = ("accept", "out", "undo", "conflict", "brush", "divide", "lasso", "keys", "whole", "refused", "versions")
+PICKED = ("accept", "out", "undo", "conflict", "lasso", "keys", "whole", "refused", "versions")
+DRAWN = ("brush", "divide", "stroke")
 RESTARTED = "restart"
 
 
@@ -22,7 +25,7 @@ def folder(chromium, tmp_path_factory):
     pytest.importorskip("fastapi", reason="the extra serve is not installed")
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("corrected")
-    correcting.write_slides(folder, (*NAMES, RESTARTED), FRESH, LOST)
+    correcting.write_slides(folder, (*PICKED, *DRAWN, RESTARTED), FRESH, LOST)
     return folder
 
 
@@ -69,6 +72,19 @@ def prepare(page):
 def shows(page, service, place, tissue):
     """Whether the slide has the colour of a tissue at a place."""
     return difference(page, home_place(page, service, *place), classes(service)[tissue]["colour"]) <= 3
+
+
+CENTRE = """([x, y, width]) => {
+  const { viewport } = window.OpenSeadragon.getViewer(document.querySelector(".pane"));
+  viewport.panTo(new window.OpenSeadragon.Point(x / width, y / width), true);
+}"""
+
+
+def shows_in_the_middle(page, service, tissue):
+    box = page.locator(PANE).bounding_box()
+    # Beside the crosshair.
+    middle = box["x"] + box["width"] / 2 - 14, box["y"] + box["height"] / 2
+    return difference(page, middle, classes(service)[tissue]["colour"]) <= 3
 
 
 def told(page, text):
@@ -307,6 +323,37 @@ def test_the_keyboard_alone_corrects(correct_page, service):
     wait_for_version(service, service.slide, 2)
     page.keyboard.press("Escape")
     page.locator(".stage.correcting").wait_for(state="detached")
+
+
+def test_a_stroke_is_drawn_by_keyboard(correct_page, service):
+    page = correct_page("stroke").page
+    _, (x, y) = large_region(service, "BCC")
+    page.keyboard.press("f")
+    page.keyboard.press(correcting.KEYS["SCC"])
+    page.evaluate(CENTRE, [x, y, service.json(f"/v1/slides/{service.slide}/tiles")["width"]])
+    settled(page)
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+
+    now = wait_for_version(service, service.slide, 1)
+    assert now["steps"][0]["action"] == "draw"
+    until(lambda: shows_in_the_middle(page, service, "SCC"))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
+    random = np.random.default_rng(number)
+    angles = np.sort(random.uniform(0, 2 * np.pi, 12))
+    outer = np.stack([np.cos(angles), np.sin(angles)], axis=1) * random.uniform(20, 40, (12, 1))
+    rings, places = [outer.tolist(), (outer / 3).tolist()], random.uniform(-40, 40, (60, 2)).tolist()
+    expected = [Polygon(rings[0]).contains(Point(at)) != Polygon(rings[1]).contains(Point(at)) for at in places]
+    page = open_page().page
+
+    assert [call(page, "correct-drawing.js", "isInside", rings, at) for at in places] == expected
+    assert 5 < sum(expected) < 55
 
 
 def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, service):

@@ -105,7 +105,7 @@ function chosen(choice, settings) {
     const { named } = choice.preview ?? {};
     return [named ? `${count(named.regions, "part")}, ${area(named.area_mm2)}` : "Parts inside the line", ...arrow];
   }
-  const word = choice.takesWhole ? "region" : "part";
+  const word = choice.parts[0].whole ? "region" : "part";
   const mm2 = choice.parts.reduce((sum, part) => sum + part.area_mm2, 0);
   const names = [...new Set(choice.parts.map((part) => part.tissue))].join(", ");
   return [`${count(choice.parts.length, word)}, ${area(mm2)}, ${names}`, ...arrow];

@@ -59,10 +59,16 @@ export class Choice {
     return !this.settings.only && this.store.isReady && !this.shape;
   }
 
+  /** What lies at a place; it remembers whether it is a whole region, since parts may become known meanwhile. */
+  async look(place, whole = this.takesWhole) {
+    return { ...(await api.part(this.id, place, whole)), whole };
+  }
+
   /** A part instead of what was chosen, or with `more` beside it; one that is there already is given back. */
   pick(part, more = false) {
-    const rest = more ? this.parts.filter((other) => !isInside(other.outline, [part.x, part.y])) : [];
-    const there = more && rest.length < this.parts.length;
+    const alike = this.parts.filter((other) => other.whole === part.whole);
+    const rest = more ? alike.filter((other) => !isInside(other.outline, [part.x, part.y])) : [];
+    const there = more && rest.length < alike.length;
     const parts = there ? rest : [...rest, part];
     this.restore(more && parts.length ? { parts, name: this.name, out: this.out } : { parts });
   }
@@ -123,7 +129,7 @@ export class Choice {
       version,
       ...where,
       tissue: this.name,
-      whole_regions: this.takesWhole,
+      whole_regions: this.parts[0]?.whole ?? this.takesWhole,
       spread: this.spreads,
       reach: this.settings.reach,
       left_out: this.out.map(({ x, y }) => [x, y]),
@@ -151,7 +157,7 @@ export class Choice {
     if (rest.length < this.out.length) this.out = rest;
     else if (this.follows(place)) {
       const { preview } = this;
-      const part = await api.part(this.id, place, false);
+      const part = await this.look(place, false);
       if (preview !== this.preview) return true;
       this.out = [...this.out, part];
     } else return false;

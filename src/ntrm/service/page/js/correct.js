@@ -1,6 +1,5 @@
 // Correcting: a mode in which the pointer picks parts of the slide, and the key of a tissue names them.
 
-import * as api from "./api.js";
 import { Choice, strokeOf } from "./correct-choice.js";
 import { CorrectionDrawings, isInside } from "./correct-drawing.js";
 import { makeCorrectPanel } from "./correct-panel.js";
@@ -28,7 +27,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   const stroke = new Stroke(finished, paint);
   const writer = new CorrectionWriter(id, store, { tell, refused, changed: paint });
   const drawings = new CorrectionDrawings((version) => writer.sweep(version));
-  const hover = new Hover((place) => api.part(id, place, choice.takesWhole && !choice.preview), point);
+  const hover = new Hover((place) => choice.look(place, choice.takesWhole && !choice.preview), point);
   const acts = { name, nameFromList, accept, drop, set, mark, toggleAt, toggle, makeGraph, writer };
   const panel = makeCorrectPanel({ settings, choice, store, acts });
 
@@ -116,8 +115,8 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   async function pick(place, more) {
     try {
       if (!more && choice.preview && (await choice.toggle(place))) return;
-      const known = pointed && !choice.preview && isInside(pointed.outline, place);
-      const part = known ? pointed : await api.part(id, place, choice.takesWhole);
+      const known = pointed?.whole === choice.takesWhole && !choice.preview && isInside(pointed.outline, place);
+      const part = known ? pointed : await choice.look(place);
       choice.pick(part, more);
       say(partText(part));
     } catch (error) {
@@ -212,13 +211,13 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
 
   let seen = store.version;
   store.addEventListener("change", ({ elsewhere }) => {
-    if (store.version !== seen) pointed = null; // it may have another name now
+    if (store.version === seen) return;
     seen = store.version;
-    if (elsewhere && isOn) {
-      const step = store.document.steps.at(-1);
-      tell(`Corrected elsewhere: step ${step.number}, ${stepWords(step)}.`, true);
-      if (choice.name && choice.spreads) choice.ask();
-    }
+    pointed = null; // it may have another name now
+    if (choice.name && choice.spreads) choice.ask();
+    if (!elsewhere || !isOn) return;
+    const step = store.document.steps.at(-1);
+    tell(`Corrected elsewhere: step ${step.number}, ${stepWords(step)}.`, true);
   });
 
   return {

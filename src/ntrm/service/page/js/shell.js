@@ -82,7 +82,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
       correcting.setAttribute("aria-pressed", String(isOn));
       setText(note, isWritten ? "" : results);
       note.hidden = !note.textContent;
-      menu.offer(Boolean(words) && isWritten);
+      menu.offer(isWritten);
     },
   };
 }

@@ -275,6 +275,11 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
 
 def test_the_keyboard_alone_corrects(correct_page, service):
     page = correct_page("keys").page
+    page.keyboard.press("?")
+    sheet = page.get_by_role("dialog").inner_text()
+    assert "Name what is picked" in sheet
+    assert "A tissue on or off" not in sheet, "these keys do something else now"
+    page.keyboard.press("Escape")
     page.keyboard.press("+")
     page.keyboard.press("ArrowRight")
     settled(page)

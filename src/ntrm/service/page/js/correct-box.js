@@ -92,6 +92,9 @@ export function makeChoiceBox({ settings, choice, acts }) {
   return { element, update };
 }
 
+const hint = (tool, whole) =>
+  whole ? HINTS[tool].replace("a part", "a region").replace("parts", "regions") : HINTS[tool];
+
 const dotOf = (tissue) => h("span", { class: "dot", style: { background: colourOf(tissue) } });
 
 function chosen(choice, settings) {
@@ -99,7 +102,7 @@ function chosen(choice, settings) {
   if (choice.isEmpty)
     return settings.brush
       ? ["The brush paints ", h("strong", {}, titleOf(settings.brush)), "."]
-      : [h("span", { class: "muted" }, HINTS[settings.tool])];
+      : [h("span", { class: "muted" }, hint(settings.tool, choice.takesWhole))];
   if (choice.shape) return [choice.shape.kind === "brush" ? "A stroke" : "A dividing line", ...arrow];
   if (choice.lasso) {
     const { named } = choice.preview ?? {};

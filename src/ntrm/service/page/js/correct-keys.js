@@ -14,11 +14,13 @@ export function correctBindings(correct, stage, shell) {
   const key = (keys, says, act, more = {}) => ({ keys, says, group: GROUP, when, act, ...more });
   const tool = (letter, name, says) => key([letter], says, () => acts.set({ tool: name }));
   const named = () => byKey().filter((tissue) => tissue.key);
-  const move = (name, x, y, more = {}) =>
-    key([name], null, () => {
+  const move = (name, x, y, says = null) => ({
+    ...key([name], says, () => {
       stage.pan(x, y);
       correct.look();
-    }, more);
+    }),
+    shown: ["←", "↑", "→", "↓"],
+  });
   const further = (sign) => () => {
     if (settings.tool === "brush") acts.set({ width: clamp(settings.width + 10 * sign, WIDTHS) });
     else acts.set({ reach: clamp(settings.reach * 2 ** (sign / 4), REACH) });
@@ -38,7 +40,6 @@ export function correctBindings(correct, stage, shell) {
   }
 
   return [
-    { keys: ["e"], says: "Correct, or end it", group: GROUP, act: () => correct.toggle() },
     key(
       named().map((tissue) => tissue.key),
       "Name what is picked or under the pointer",
@@ -59,7 +60,7 @@ export function correctBindings(correct, stage, shell) {
     tool("a", "lasso", "Lasso"),
     tool("f", "brush", "Brush"),
     tool("k", "divide", "Line to divide"),
-    move("ArrowLeft", -STEP, 0),
+    move("ArrowLeft", -STEP, 0, "Move the slide under the crosshair"),
     move("ArrowRight", STEP, 0),
     move("ArrowUp", 0, -STEP),
     move("ArrowDown", 0, STEP),

@@ -36,5 +36,14 @@ export function bind(list) {
   };
 }
 
-/** What the help sheet lists. */
-export const bound = () => bindings.filter((binding) => binding.says);
+/** What the help sheet lists: what acts now, without keys that an earlier binding has taken over. */
+export function bound() {
+  const taken = new Set();
+  return bindings
+    .filter(({ when }) => !when || when())
+    .filter(({ keys, ctrl = false, says }) => {
+      const free = keys.filter((key) => !taken.has(`${ctrl} ${key}`));
+      for (const key of free) taken.add(`${ctrl} ${key}`);
+      return says && free.length;
+    });
+}

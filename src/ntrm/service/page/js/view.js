@@ -183,6 +183,7 @@ export async function openView(root, slide, tools) {
   const unbind = bind([
     ...correctBindings(correct, stage, shell),
     ...viewBindings({ view, stage, layers, legend, region: { ...region, read }, shell, apply, step, turn }),
+    { keys: ["e"], says: "Correct, or end it", group: "Correct", act: () => correct.toggle() },
     ...tools.bindings,
     { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
   ]);

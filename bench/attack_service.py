@@ -33,6 +33,7 @@ from urllib.parse import quote
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from bench.attack_corrections import corrections
 from bench.attack_target import BEARER, PATIENCE, Finding, Target, wait_for
 from bench.hostile import hostile_files, malformed_requests, path_tricks, picture, sound_slide, sparse_slide, vms
 from bench.serving import TOKEN, Service, write_large
@@ -390,6 +391,7 @@ ATTACKS: tuple[tuple[str, str, Callable[[Target, Finding], None]], ...] = (
     ("below a root: pipes, links, files of files", "nothing outside, no waiting", below_a_root),
     ("secrets of the reading processes", "they have none", environment),
     ("guesses at the one-time link", "none gets in, the disk does not fill", links),
+    ("nonsense as corrections", "refused, nothing written, others do not wait", corrections),
     ("cancelling a long job", "over within 2 s", cancelling),
     ("bytes that drip: headers, bodies", "given up, and nothing left behind", dripping),
     ("kill -9, starts under other names", "every accepted upload stays", killing),

@@ -2,10 +2,12 @@
 
 import io
 import struct
+from random import Random
 
 import numpy as np
 import pytest
 import tifffile
+from bench.attack_corrections import nonsense
 from bench.attack_service import ATTACKS, Finding, exit_code, table
 from bench.hostile import hostile_files, malformed_requests, path_tricks, picture, png_bomb, sound_slide, tiff_bomb, vms
 from PIL import Image
@@ -21,6 +23,8 @@ def test_the_same_seed_attacks_in_the_same_way():
     requests = [[*malformed_requests(seed, 200, 80)] for seed in (3, 3, 4)]
     assert requests[0] == requests[1] != requests[2]
     assert len({*requests[0]}) > 150
+    bodies = [[nonsense(Random(f"{seed} {number}")) for number in range(50)] for seed in (3, 3, 4)]
+    assert bodies[0] == bodies[1] != bodies[2]
 
 
 def test_hostile_files_are_small_and_promise_much():

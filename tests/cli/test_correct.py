@@ -239,6 +239,15 @@ def test_what_cannot_be_done_is_told(correct, words, code, what):
     assert correct(*words, code=code)["error"]["what"] == what
 
 
+def test_what_was_done_before_an_error_stays_done(out, segmented):
+    x, y = map(str, middle(out, SCC))
+    words = ["correct", str(out), "--whole-region", "--no-spread", "--click", "first", x, y, "RET"]
+    result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET"])
+    assert result.exit_code == 2
+    assert "taken before this error: 1 step" in result.stderr
+    assert (mask(out / "first" / "corrected") != SCC).all()
+
+
 def test_another_model_is_refused(out, correct, segmented, tmp_path):
     network = Unsure()
     network.colours.data += 0.1

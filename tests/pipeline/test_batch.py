@@ -20,7 +20,15 @@ from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import alone
 
 ROOT = Path(__file__).parents[2]
-EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html", ".ntrm/done.json"}
+EVERY = {
+    "mask.ome.tif",
+    "regions.geojson",
+    "graph.json",
+    "summary.json",
+    "report.html",
+    ".ntrm/done.json",
+    ".ntrm/pieces.npz",
+}
 EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg"}
 
 

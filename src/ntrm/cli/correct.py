@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
-from ntrm.core.errors import UsageError
+from ntrm.core.errors import NtrmError, UsageError
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
@@ -117,6 +117,10 @@ def correct(
             changes += _draw(corrector, path, slide)
         changes += [corrector.undo(undo)] if undo else []
         changes += [corrector.redo(redo)] if redo else []
+    except NtrmError:
+        if changes and not preview:
+            console.note(f"taken before this error: {count(len(changes), 'step')}")
+        raise
     finally:
         # Steps that were taken before an error stay taken.
         corrector.finish()

@@ -99,6 +99,24 @@ def shows(page, service, place, tissue):
     return difference(page, home_place(page, service, *place), classes(service)[tissue]["colour"]) <= 3
 
 
+def keep_ignorant(page, old):
+    """Let a page believe the ``old`` state until it is refused once."""
+    refused = []
+
+    def note(response):
+        if response.status == 409:
+            refused.append(response.url)
+
+    def answer(route):
+        if route.request.method == "GET" and not refused:
+            route.fulfill(json=old)
+        else:
+            route.continue_()
+
+    page.on("response", note)
+    page.route("**/corrections", answer)
+
+
 CENTRE = """([x, y, width]) => {
   const { viewport } = window.OpenSeadragon.getViewer(document.querySelector(".pane"));
   viewport.panTo(new window.OpenSeadragon.Point(x / width, y / width), true);

@@ -13,6 +13,7 @@ from tests.service.browser.correcting import (
     begin,
     corrections,
     hold_tiles,
+    keep_ignorant,
     name,
     pick,
     preview,
@@ -27,7 +28,7 @@ from tests.service.browser.looking import PANE, home_place, large_region, set_op
 from tests.service.running import Running
 
 FRESH, LOST = "fresh", "lost"
-PICKED = ("accept", "out", "undo", "conflict", "lasso", "keys", "whole", "refused", "versions")
+PICKED = ("accept", "out", "undo", "conflict", "lasso", "keys", "whole", "refused", "versions", "stale")
 DRAWN = ("brush", "divide", "stroke")
 RESTARTED = "restart"
 
@@ -184,18 +185,8 @@ def test_after_a_restart_everything_is_as_it_was(browser, folder, tmp_path):
 def test_two_pages_on_one_slide_see_each_other(correct_page, service):
     watched, other = correct_page("conflict"), correct_page("conflict").page
     page, (_, place) = watched.page, large_region(service, "BCC")
-    old, answers = corrections(service, service.slide), []
     watched.expected.append("status of 409")
-
-    def as_before(route):
-        # Until it is refused, this page has not asked what others did.
-        if route.request.method == "GET" and not answers:
-            route.fulfill(json=old)
-        else:
-            answers.append(route.request.method)
-            route.continue_()
-
-    page.route("**/corrections", as_before)
+    keep_ignorant(page, corrections(service, service.slide))
     pick(page, service, place)
     name(page, "SCC")
     pick(other, service, place)
@@ -211,6 +202,21 @@ def test_two_pages_on_one_slide_see_each_other(correct_page, service):
     until(lambda: page.get_by_role("button", name="Accept").is_enabled())
     page.keyboard.press("Enter")
     wait_for_version(service, service.slide, 2)
+
+
+def test_what_would_follow_is_asked_again_after_others_corrected(correct_page, service):
+    watched = correct_page("stale")
+    page, (_, place) = watched.page, large_region(service, "BCC")
+    watched.expected.append("status of 409")
+    keep_ignorant(page, corrections(service, service.slide))
+    pick(page, service, place)
+    body = {"version": 0, "points": [place], "tissue": "IEC", "spread": False, "by": "MK"}
+    assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
+
+    said = name(page, "SCC")
+    told(page, "Corrected elsewhere: step 1")
+    groups = preview(service, service.slide, place, "SCC")["followed"]
+    assert said.startswith(f"{sum(group['regions'] for group in groups)} other parts would follow")
 
 
 def test_a_stroke_of_the_brush_is_written(correct_page, service):

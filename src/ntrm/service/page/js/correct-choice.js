@@ -116,9 +116,11 @@ export class Choice {
     } catch (error) {
       if (this.asking !== mine) return;
       this.preview = null;
-      this.failed(error);
+      // Whoever learns of another version asks again.
+      if (error.isConflict) await this.store.refresh().catch(this.failed);
+      else this.failed(error);
     }
-    this.asking = null;
+    if (this.asking === mine) this.asking = null;
     this.changed();
   }
 

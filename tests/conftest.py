@@ -23,6 +23,7 @@ LONGEST = (
     "training/test_ddp.py",
     "service/test_serve.py",
     "service/test_serve_corrections.py",
+    "service/browser/test_correct_view.py",
     "training/test_resume.py",
     "cli/test_demo.py",
 )

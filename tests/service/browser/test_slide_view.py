@@ -371,7 +371,7 @@ def test_a_narrow_window_shows_everything(slide_page, open_page):
     inside = "() => document.documentElement.scrollWidth <= innerWidth"
 
     assert page.evaluate(inside)
-    for tab in ("Relations", "Measures", "Region", "Tissues"):
+    for tab in ("Relations", "Measures", "Region", "Correct", "Tissues"):
         page.get_by_role("tab", name=tab).click()
         assert page.locator(f"#panel-{tab.lower()}").is_visible()
         assert page.evaluate(

@@ -36,12 +36,13 @@ export function showHelp() {
     h("h3", {}, title),
     h("dl", { class: "keys" }, bindings.map(shortcut)),
   ]);
-  open(
+  const sheet = open(
     "Keyboard shortcuts",
     h("h2", {}, "Keyboard shortcuts"),
     ...lists.flat(),
     h("div", { class: "actions" }, closer()),
   );
+  sheet.scrollTop = 0; // the button below has the focus
 }
 
 function shortcut({ keys, shown = keys, says }) {

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { h, icon, setText } from "./dom.js";
 import { notAssessed, unlikeChip } from "./familiarity.js";
-import { area, count, moment } from "./format.js";
+import { area, confidence, count, moment } from "./format.js";
 import { colourOf, titleOf } from "./palette.js";
 
 const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: "Failed", cancelled: "Cancelled" };
@@ -19,12 +19,17 @@ export function cancerChips(slide) {
   return found.map((cancer) =>
     h(
       "span",
-      { class: "chip", title: `${titleOf(cancer.name)}, confidence ${(cancer.confidence ?? 0).toFixed(2)}` },
+      { class: "chip", title: `${titleOf(cancer.name)}, confidence ${confidence(cancer.confidence)}` },
       h("span", { class: "dot", style: { background: colourOf(cancer.name) } }),
       cancer.name,
-      h("span", { class: "muted number" }, (cancer.confidence ?? 0).toFixed(2)),
+      h("span", { class: "muted number" }, confidence(cancer.confidence)),
     ),
   );
+}
+
+/** Whether a person corrected a slide, for lists and searches; empty where nobody did. */
+export function correctedWords(slide) {
+  return slide.corrections ? `Corrected, ${count(slide.corrections, "step")}` : "";
 }
 
 /** Shares of the tissues as one bar. */
@@ -119,7 +124,10 @@ function found(slide) {
     h("span", { class: "chip warn", title: "Quality warning" }, icon("warn"), warning),
   );
   const quality = warnings.length ? warnings : [h("span", { class: "muted small" }, "no quality warnings")];
-  return [h("div", { class: "chips" }, unlikeChip(slide), cancerChips(slide), quality), tissueBar(slide)];
+  const corrected = slide.corrections
+    ? h("span", { class: "chip corrected" }, icon("correct"), correctedWords(slide))
+    : null;
+  return [h("div", { class: "chips" }, unlikeChip(slide), cancerChips(slide), corrected, quality), tissueBar(slide)];
 }
 
 function drawPicture(picture, slide) {

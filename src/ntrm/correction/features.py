@@ -11,7 +11,7 @@ takes some hundred numbers, whatever the size of the slide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,8 @@ DENSITY = -np.log10((np.arange(256) + 1) / 256)
 """Optical density of a grey level."""
 HALO = 3
 """Pixels that the blur of the density reaches."""
+WEIGHT = "weight"
+"""Name of the sums of weights, beside those of features."""
 
 
 def region_graph(
@@ -95,30 +97,55 @@ def _blurred(density: Features) -> Features:
 def pool(
     predictor: NetworkRunner, parts: Parts, read: Read, windows: Sequence[Window] | None = None
 ) -> dict[str, Features]:
-    """Means over each part: features of the network, ``probabilities``, and ``colour``.
-
-    A colour is the optical density of red, green and blue light: three means, three standard deviations.
-    """
+    """Means over each part, as ``Pooling`` has them; ``windows`` are those to look at, by default all."""
     stitching = Stitching(predictor.config.window)
     shape = parts.runs.shape
     todo = stitching.windows(*shape) if windows is None and all(shape) else (windows or ())
-    weights, sums = stitching.weights().numpy().astype(np.float64), _Sums(len(parts.table))
-    with features_of(predictor) as seen:
-        for start in range(0, len(todo), predictor.batch):
-            batch = todo[start : start + predictor.batch]
-            tiles = np.stack([read(window) for window in batch])
-            final = predictor.probabilities(tiles).final
+    pooling = Pooling(predictor, parts, stitching)
+    for start in range(0, len(todo), predictor.batch):
+        batch = todo[start : start + predictor.batch]
+        pooling.add(batch, np.stack([read(window) for window in batch]))
+    return pooling.means()
+
+
+class Pooling:
+    """Means over each part: features of the network, ``probabilities``, and ``colour``.
+
+    A colour is the optical density of red, green and blue light: three means, three standard deviations. Windows are
+    taken in batch by batch; between two of them, what there is so far can be kept and taken up again.
+    """
+
+    def __init__(self, predictor: NetworkRunner, parts: Parts, stitching: Stitching) -> None:
+        self._predictor, self._parts = predictor, parts
+        self._weights = stitching.weights().numpy().astype(np.float64)
+        self._sums = _Sums(len(parts.table))
+
+    def add(self, windows: Sequence[Window], tiles: Image) -> None:
+        """Take some windows in, with their pixels (B, S, S, 3)."""
+        with features_of(self._predictor) as seen:
+            final = self._predictor.probabilities(tiles).final
             layers = {"probabilities": final, **seen()}
-            for number, window in enumerate(batch):
-                nodes = parts.runs.window(window.top, window.left, window.height, window.width).dense()
-                own = {name: _array(layer[number]) for name, layer in layers.items()}
-                density = DENSITY[tiles[number]].transpose(2, 0, 1)
-                own["colour"] = np.concatenate([density, density**2])
-                sums.add(nodes, weights[: window.height, : window.width], own)
-    means = sums.means()
-    if not all(np.isfinite(values).all() for values in means.values()):
-        raise predictor.broken_network()
-    return _with_deviations(means, predictor.config.classes)
+        for number, window in enumerate(windows):
+            nodes = self._parts.runs.window(window.top, window.left, window.height, window.width).dense()
+            own = {name: _array(layer[number]) for name, layer in layers.items()}
+            density = DENSITY[tiles[number]].transpose(2, 0, 1)
+            own["colour"] = np.concatenate([density, density**2])
+            self._sums.add(nodes, self._weights[: window.height, : window.width], own)
+
+    def state(self) -> dict[str, Floats]:
+        """What there is so far; not a copy."""
+        return self._sums.state()
+
+    def restore(self, state: Mapping[str, Floats]) -> None:
+        """Go on from what ``state`` gave."""
+        self._sums.restore(state)
+
+    def means(self) -> dict[str, Features]:
+        """(N, D) by name; nodes that no window showed have 0."""
+        means = self._sums.means()
+        if not all(np.isfinite(values).all() for values in means.values()):
+            raise self._predictor.broken_network()
+        return _with_deviations(means, self._predictor.config.classes)
 
 
 def _array(layer: Tensor) -> NDArray[Any]:
@@ -162,6 +189,15 @@ class _Sums:
             pooling = csr_array((weight, (of, at)), shape=(len(here), tall * wide))  # entries of one cell add up
             total = self._sums.setdefault(name, np.zeros((self._nodes, depth)))
             total[here] += pooling @ layer.reshape(depth, -1).T.astype(np.float64)
+
+    def state(self) -> dict[str, Floats]:
+        """All sums."""
+        return {WEIGHT: self._weight, **self._sums}
+
+    def restore(self, state: Mapping[str, Floats]) -> None:
+        """Go on from these."""
+        self._weight = state[WEIGHT]
+        self._sums = {name: values for name, values in state.items() if name != WEIGHT}
 
     def means(self) -> dict[str, Floats]:
         """(N, D) by name; 0 for nodes that no window showed."""

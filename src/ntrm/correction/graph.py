@@ -8,6 +8,7 @@ other, as ``ntrm.analysis.graph`` has them of tissues. The edge of the mask is n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,12 +89,13 @@ class RegionGraph:
         labels = np.append(self.tissue if tissue is None else tissue, IGNORE).astype(np.uint8)
         return np.asarray(Runs(self.runs.shape, self.runs.start, labels[self.runs.value]).dense())
 
-    def save(self, path: Path) -> None:
-        """Keep it as arrays; ``read`` gives it back."""
+    def save(self, path: Path, origin: Mapping[str, str] | None = None) -> None:
+        """Keep it as arrays; ``read`` gives it back. ``origin`` says what it was made of."""
         arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
         about = {
             "format": np.array(FORMAT),
             "schema": np.array(self.schema.fingerprint),
+            "origin": np.array(json.dumps(dict(origin or {}), sort_keys=True)),
             "mpp": np.array([self.resolution.x, self.resolution.y]),
             "shape": np.array(self.runs.shape),
             "start": self.runs.start,
@@ -103,17 +105,23 @@ class RegionGraph:
         write_arrays(path, {**arrays, **about, **groups})
 
     @classmethod
-    def read(cls, path: Path, schema: LabelSchema) -> RegionGraph:
-        """What ``save`` kept, of a model with this schema."""
+    def read(cls, path: Path, schema: LabelSchema, origin: Mapping[str, str] | None = None) -> RegionGraph:
+        """What ``save`` kept, of a model with this schema and, where it is given, of this ``origin``."""
         hint = "remove the file; it is made again from slide and model"
         kept = read_arrays(path, hint=hint)
-        if int(kept.get("format", np.array(0))) != FORMAT or str(kept.get("schema")) != schema.fingerprint:
+        expected: dict[str, object] = {"format": FORMAT, "schema": schema.fingerprint}
+        if origin is not None:
+            expected["origin"] = json.dumps(dict(origin), sort_keys=True)
+        if any(str(kept.get(name)) != str(value) for name, value in expected.items()):
             raise DataError(f"{path} is the region graph of another version or model", expected=schema.name, hint=hint)
-        height, width = kept["shape"].tolist()
-        x, y = kept["mpp"].tolist()
-        groups = {name.split(" ")[1]: values for name, values in kept.items() if name.startswith("features ")}
-        runs = Runs((height, width), kept["start"], kept["node"])
-        return cls(schema, Resolution(x, y), runs, features=groups, **{name: kept[name] for name in _ARRAYS})
+        try:
+            height, width = kept["shape"].tolist()
+            x, y = kept["mpp"].tolist()
+            groups = {name.split(" ")[1]: values for name, values in kept.items() if name.startswith("features ")}
+            runs = Runs((height, width), kept["start"], kept["node"])
+            return cls(schema, Resolution(x, y), runs, features=groups, **{name: kept[name] for name in _ARRAYS})
+        except (KeyError, ValueError, TypeError) as error:
+            raise DataError(f"{path} is no region graph", got=error, hint=hint) from error
 
 
 _ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "border_um", "ratios", "probabilities")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -15,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ntrm.core.errors import DataError, NtrmError
-from ntrm.core.labels import RGB, LabelSchema, Tissue, rgb_of, safe_palette
+from ntrm.core.errors import DataError
+from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
-from ntrm.data.image_files import open_tiff
 from ntrm.report.html import data_uri
 from ntrm.report.overlay_drawing import Box, Frame, font_size, line_marks, measures_of, piece_badges, scale_bar, ticks
 from ntrm.results.documents import AGAIN, Slide
-from ntrm.results.paths import MASK, PICTURE
+from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
+from ntrm.results.paths import PICTURE
 
 SIDE = 1600
 """Longer side of the tissues' layer."""
@@ -52,13 +49,8 @@ class SlidePictures:
 
 def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     """Read mask and picture; whatever is damaged in them is this slide's error."""
-    background = next((name for name in slide.classes if name not in slide.tissue_fractions), None)
     labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
-    try:
-        tissues = [Tissue(k, name, slide.titles.get(name, name), colours[k]) for k, name in enumerate(slide.classes)]
-        schema = LabelSchema(tuple(tissues), background=background)
-    except (NtrmError, IndexError) as error:
-        raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, hint=AGAIN) from error
+    schema = schema_of(folder, slide, colours, slide.titles)
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
     seen = mean_colours(pixels, labels, len(schema) + 1)[1:]
     return SlidePictures(plain, labels, schema, np.nan_to_num(seen, nan=255.0))
@@ -66,16 +58,15 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
 
 def class_colours(folder: Path) -> list[RGB]:
     """Colours of the classes, by index, as the mask's file has them."""
-    with _open_mask(folder) as stored:
-        return _palette(stored)
+    with opened_mask(folder) as stored:
+        return colours_in(stored)
 
 
 def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]:
     """The finest level that is not needlessly fine, sampled to the layer's size; and the classes' colours."""
-    with _open_mask(folder) as stored:
+    with opened_mask(folder) as stored:
+        check_shape(stored, shape)
         first = stored.pages.first
-        if tuple(first.shape) != shape:
-            raise ValueError(f"{first.shape[1]} × {first.shape[0]} pixels, not {shape[1]} × {shape[0]}")
         levels = [first, *(first.pages or ())]
         page = next((level for level in levels if max(level.shape) <= 2 * SIDE), None)
         if page is None:
@@ -83,33 +74,8 @@ def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]
         values = np.asarray(page.asarray(), dtype=np.uint8)
         if values.ndim != 2 or values.shape != tuple(page.shape):
             raise ValueError(f"pixels of shape {values.shape}, not {tuple(page.shape)}")
-        colours = _palette(stored)
+        colours = colours_in(stored)
     return sampled(values, size_within(values.shape, SIDE)), colours
-
-
-def _palette(stored: Any) -> list[RGB]:
-    # A byte was scaled to 16 bits.
-    table = np.asarray(stored.pages.first.colormap) // 257
-    return [rgb_of(colour) for colour in table.T[1:]]
-
-
-# What tifffile and its codecs raise over damaged files; the codecs' own errors are all RuntimeErrors.
-_DAMAGES: tuple[type[Exception], ...] = (
-    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, MemoryError),
-    *(zlib.error, struct.error),
-)
-
-
-@contextmanager
-def _open_mask(folder: Path) -> Iterator[Any]:
-    """The mask's file; whatever is damaged in it is our error."""
-    try:
-        with open_tiff(folder / MASK) as stored:
-            yield stored
-    except FileNotFoundError as error:
-        raise DataError(f"{folder.name} has no {MASK}", got="no such file", hint=AGAIN) from error
-    except _DAMAGES as error:
-        raise DataError(f"{folder.name}: cannot read {MASK}", got=error or type(error).__name__, hint=AGAIN) from error
 
 
 def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[np.uint8]]:

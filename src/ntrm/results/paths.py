@@ -26,7 +26,9 @@ HIDDEN = ".ntrm"
 BANDS = "bands"
 """Unfinished rows."""
 DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
-REGION_GRAPH, CORRECTIONS_LOCK = "region-graph.npz", "corrections.lock"
+REGION_GRAPH, REGION_GRAPH_LOCK, CORRECTIONS_LOCK = "region-graph.npz", "region-graph.lock", "corrections.lock"
+REGION_GRAPH_SUMS = "region-graph"
+"""Unfinished sums of a region graph."""
 
 
 def table_file(table: str) -> str:

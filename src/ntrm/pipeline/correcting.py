@@ -1,0 +1,248 @@
+"""The mask of a segmented slide, ready to be corrected: the network's mask, the log of corrections, the region graph.
+
+The region graph is made from slide and model once, as long as the segmentation itself took, and kept beside the
+results. It is needed to propose what follows from a click; the corrected mask follows from mask and log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import holding, sha256_of
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
+from ntrm.core.progress import SILENT, Progress
+from ntrm.correction.corrections import Corrections, corrections_of
+from ntrm.correction.graph import FORMAT, RegionGraph
+from ntrm.correction.log import Log, MaskRecord, check_mask, read_log
+from ntrm.data.tiles import Window
+from ntrm.results.documents import AGAIN, Summary, read_summary
+from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
+from ntrm.results.paths import HIDDEN, MASK, REGION_GRAPH, REGION_GRAPH_LOCK, REGION_GRAPH_SUMS
+from ntrm.results.slide_state import Plan, finished
+from ntrm.wsi.inputs import SlideInput, source_fingerprint
+
+if TYPE_CHECKING:
+    from ntrm.inference.predictor import Predictor
+    from ntrm.wsi.grid import SlideGrid
+
+SAME_MODEL = ("name", "arch", "version", "mpp", "window", "temperature")
+"""What a network says of itself, and a run of its model."""
+
+
+@dataclass(frozen=True, eq=False)
+class SlideMask:
+    """The network's mask in a slide's folder of results."""
+
+    folder: Path
+    summary: Summary
+    schema: LabelSchema
+    record: MaskRecord
+    """What a log of corrections says about its mask."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width in pixels."""
+        return self.summary.grid.height, self.summary.grid.width
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px."""
+        return Resolution(*self.summary.grid.mpp)
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What its region graph is made of."""
+        return {"mask": self.record.mask, "model": str(self.summary.model["sha256"]), "engine": str(FORMAT)}
+
+    def labels(self) -> Mask:
+        """(H, W) classes, 255 where nothing is known."""
+        with opened_mask(self.folder) as stored:
+            return labels_in(stored, self.shape)
+
+
+def open_mask(folder: Path) -> SlideMask:
+    """The mask of a slide's folder, which ``ntrm segment`` has finished."""
+    summary = read_summary(folder)
+    with opened_mask(folder) as stored:
+        schema = schema_of(folder, summary, colours_in(stored), titles_in(stored))
+        digest = sha256_of(folder / MASK)
+    record = MaskRecord(
+        slide_id=summary.slide_id,
+        mask=digest,
+        height=summary.grid.height,
+        width=summary.grid.width,
+        classes=summary.classes,
+    )
+    return SlideMask(folder, summary, schema, record)
+
+
+def corrections_in(mask: SlideMask) -> tuple[Log, Corrections]:
+    """The log beside a mask, and what it comes to; refuses a log about another mask."""
+    log = read_log(mask.folder)
+    if log.record is not None and log.record.mask != mask.record.mask:
+        check_mask(mask.folder, log.record)
+    return log, corrections_of(log, mask.schema, mask.shape)
+
+
+def region_graph_in(mask: SlideMask) -> RegionGraph | None:
+    """The region graph that was kept; None where there is none of this mask, model and version, or a damaged one."""
+    try:
+        graph = RegionGraph.read(mask.folder / HIDDEN / REGION_GRAPH, mask.schema, mask.origin)
+    except DataError:
+        return None
+    return graph if graph.runs.shape == mask.shape else None
+
+
+def make_region_graph(
+    mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress = SILENT
+) -> RegionGraph:
+    """Make the region graph and keep it; one that is there is taken as it is.
+
+    Interrupted, it goes on where it stopped. Memory is that of the mask, the sums over the parts and some windows.
+    Where another process makes it already, this waits for it.
+
+    Args:
+        mask: the slide's mask.
+        slide: the file that was segmented; another one is refused.
+        predictor: with the model of the results. That it says so of itself is checked, its weights are not: see
+            ``same_model``.
+        progress: over the windows.
+
+    """
+    check_source(mask, slide)
+    _check_model(mask, predictor)
+    with holding(mask.folder / HIDDEN / REGION_GRAPH_LOCK, wait=True):
+        graph = region_graph_in(mask)
+        if graph is None:
+            graph = _made(mask, slide, predictor, progress)
+            graph.save(mask.folder / HIDDEN / REGION_GRAPH, mask.origin)
+            _sums_folder(mask, remove=True)
+        return graph
+
+
+def check_source(mask: SlideMask, slide: SlideInput) -> Plan:
+    """What the slide was segmented from; refuses another file."""
+    state = finished(mask.folder)
+    if state is None or state.plan is None:
+        raise DataError(f"{mask.folder.name} was not segmented to the end", hint=AGAIN)
+    own = source_fingerprint(slide.path)
+    if own is None or own != state.plan.source:
+        raise RefusedError(
+            f"{mask.folder.name} was made from another file",
+            got="a slide that cannot be read" if own is None else f"a slide with other content ({own[:12]})",
+            expected=f"the slide that was segmented ({str(state.plan.source)[:12]})",
+            hint="give the slide as it was when it was segmented",
+        )
+    return state.plan
+
+
+def same_model(mask: SlideMask, sha256: str) -> None:
+    """Refuse weights that are not those of the results."""
+    if sha256 != mask.summary.model["sha256"]:
+        raise _other_model(mask, f"weights {sha256[:12]}", f"weights {str(mask.summary.model['sha256'])[:12]}")
+
+
+def _check_model(mask: SlideMask, predictor: Predictor) -> None:
+    """A network that calls itself otherwise, or that knows other tissues, is not the one of the results."""
+    config, model = predictor.config, mask.summary.model
+    differing = [key for key in SAME_MODEL if getattr(config, key) != model[key]]
+    if differing:
+        got = ", ".join(f"{key} {getattr(config, key)}" for key in differing)
+        raise _other_model(mask, got, ", ".join(f"{key} {model[key]}" for key in differing))
+    if config.schema.names != mask.schema.names:
+        raise _other_model(mask, ", ".join(config.schema.names), ", ".join(mask.schema.names))
+
+
+def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
+    hint = f"give the model that the results were made with: {mask.summary.model['name'] or mask.summary.model['arch']}"
+    return RefusedError(f"{mask.folder.name} was made with another model", got=got, expected=expected, hint=hint)
+
+
+def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
+    from ntrm.correction.features import smooth_density
+    from ntrm.correction.graph import graph_of
+    from ntrm.correction.parts import parts_of
+    from ntrm.inference.wsi_inference import read_tile
+    from ntrm.wsi.isolated import open_isolated
+
+    labels = mask.labels()
+    with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
+        grid = _grid(mask, slide, reader)
+        density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
+        parts = parts_of(labels, mask.schema, mask.resolution, density)
+        pooled = _pooled(mask, grid, parts, labels, predictor, progress)
+    return graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
+
+
+def _grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
+    """The slide on the grid of the mask."""
+    from ntrm.wsi.grid import SlideGrid
+
+    plan = check_source(mask, slide)
+    stated = None if plan.mpp is None else Resolution(*plan.mpp)
+    grid = SlideGrid(reader, float(mask.summary.model["mpp"]), slide.mpp or stated)
+    if (grid.height, grid.width) != mask.shape:
+        raise RefusedError(
+            f"{mask.folder.name}: the slide does not lie under its mask",
+            got=f"{grid.width} × {grid.height} px",
+            expected=f"{mask.shape[1]} × {mask.shape[0]} px",
+            hint="give the µm/px that the slide was segmented with",
+        )
+    return grid
+
+
+def _pooled(
+    mask: SlideMask, grid: SlideGrid, parts: Any, labels: Mask, predictor: Predictor, progress: Progress
+) -> dict[str, Any]:
+    """What the network saw in each part; taken up where an interrupted run stopped."""
+    import numpy as np
+
+    from ntrm.correction.features import Pooling
+    from ntrm.inference.mask_store import Checkpoint, Checkpoints, fingerprint
+    from ntrm.inference.sliding_window import Stitching
+    from ntrm.inference.wsi_inference import reading_ahead
+
+    stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
+    windows, batch = _known(labels, stitching.windows(*mask.shape)), predictor.batch
+    plan = {**mask.origin, "parts": len(parts.table), "windows": len(windows), "batch": batch}
+    kept = Checkpoints(_sums_folder(mask), fingerprint(plan))
+    pooling, last = Pooling(predictor, parts, stitching), kept.load(len(windows))
+    begin = 0 if last is None else last.first
+    if last is not None:
+        pooling.restore(last.arrays)
+    with reading_ahead(grid, windows[begin:], 2 * batch) as read:
+        starts = range(0, len(windows), batch)
+        for start in progress.track(starts, len(starts), mask.folder.name):
+            if start < begin:
+                continue
+            if start > begin and kept.due():
+                kept.save(Checkpoint(start, start, pooling.state()))
+            these = windows[start : start + batch]
+            pooling.add(these, np.stack([read(window) for window in these]))
+    return pooling.means()
+
+
+def _known(labels: Mask, windows: Sequence[Window]) -> list[Window]:
+    """Windows that the network has seen: all their pixels have a name."""
+
+    def seen(window: Window) -> bool:
+        own = labels[window.top : window.top + window.height, window.left : window.left + window.width]
+        return not (own == IGNORE).any()
+
+    return [window for window in windows if seen(window)]
+
+
+def _sums_folder(mask: SlideMask, *, remove: bool = False) -> Path:
+    """Where unfinished sums are kept."""
+    from ntrm.inference.mask_store import drop
+
+    folder = mask.folder / HIDDEN / REGION_GRAPH_SUMS
+    if remove:
+        drop(folder)
+    return folder

@@ -1,0 +1,82 @@
+"""``mask.ome.tif`` read back: labels, and the names, titles and colours of its classes."""
+
+from __future__ import annotations
+
+import html
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.labels import RGB, LabelSchema, Mask, Tissue, rgb_of
+from ntrm.data.image_files import open_tiff
+from ntrm.results.documents import AGAIN, Summary
+from ntrm.results.paths import MASK
+
+_TITLES = re.compile(r'Namespace="ntrm/titles"><Value>(.*?)</Value>', re.DOTALL)
+_ENTRY = re.compile(r"<M K=(?:\"([^\"]*)\"|'([^']*)')>([^<]*)</M>")
+
+# What tifffile and its codecs raise over damaged files; the codecs' own errors are all RuntimeErrors.
+_DAMAGES: tuple[type[Exception], ...] = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, MemoryError),
+    *(zlib.error, struct.error),
+)
+
+
+@contextmanager
+def opened_mask(folder: Path) -> Iterator[Any]:
+    """The mask's file of a slide's folder; whatever is damaged in it is our error."""
+    try:
+        with open_tiff(folder / MASK) as stored:
+            yield stored
+    except FileNotFoundError as error:
+        raise DataError(f"{folder.name} has no {MASK}", got="no such file", hint=AGAIN) from error
+    except _DAMAGES as error:
+        raise DataError(f"{folder.name}: cannot read {MASK}", got=error or type(error).__name__, hint=AGAIN) from error
+
+
+def colours_in(stored: Any) -> list[RGB]:
+    """Colours of the classes, by index."""
+    # A byte was scaled to 16 bits.
+    table = np.asarray(stored.pages.first.colormap) // 257
+    return [rgb_of(colour) for colour in table.T[1:]]
+
+
+def titles_in(stored: Any) -> dict[str, str]:
+    """What the names of the classes stand for, as far as the file says it."""
+    found = _TITLES.search(stored.pages.first.description or "")
+    entries = _ENTRY.findall(found[1]) if found else []
+    return {html.unescape(one or other): html.unescape(title) for one, other, title in entries}
+
+
+def labels_in(stored: Any, shape: tuple[int, int]) -> Mask:
+    """(H, W) classes of the finest level, 255 where nothing is known; refuses another ``shape``."""
+    check_shape(stored, shape)
+    values = np.asarray(stored.pages.first.asarray(), dtype=np.uint8)
+    if values.shape != shape:
+        raise ValueError(f"pixels of shape {values.shape}, not {shape}")
+    # 0 is nothing, and becomes 255.
+    return values - np.uint8(1)
+
+
+def check_shape(stored: Any, shape: tuple[int, int]) -> None:
+    """A mask of another size is not the one that the documents speak of."""
+    own = tuple(stored.pages.first.shape)
+    if own != shape:
+        raise ValueError(f"{own[1]} × {own[0]} pixels, not {shape[1]} × {shape[0]}")
+
+
+def schema_of(folder: Path, summary: Summary, colours: Sequence[RGB], titles: Mapping[str, str]) -> LabelSchema:
+    """The classes of a slide's results; the background is the class that has no share of the tissue."""
+    background = next((name for name in summary.classes if name not in summary.tissue_fractions), None)
+    try:
+        tissues = [Tissue(k, name, titles.get(name) or name, colours[k]) for k, name in enumerate(summary.classes)]
+        return LabelSchema(tuple(tissues), background=background)
+    except (NtrmError, IndexError) as error:
+        raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, hint=AGAIN) from error

@@ -1,0 +1,158 @@
+"""The mask of a segmented slide, its log of corrections, and its region graph: made, kept, resumed, refused."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
+from tests.pipeline.small import paint, write_slide
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import sha256_of
+from ntrm.correction.features import Pooling, region_graph
+from ntrm.correction.log import Step, append
+from ntrm.inference import mask_store
+from ntrm.inference.predictor import Predictor
+from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.correcting import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
+from ntrm.wsi.inputs import SlideInput
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+
+@pytest.fixture(scope="module")
+def segmented(tmp_path_factory):
+    """A slide, what is painted on it, and its results."""
+    folder = tmp_path_factory.mktemp("segmented")
+    painted = paint(np.random.default_rng(4))
+    slide = write_slide(folder / "slides" / "a.tif", painted)
+    segment_slides([slide], out=folder / "out", model=ByColour(), device="cpu", batch=2, tissue_mask=False)
+    return slide, painted, folder / "out"
+
+
+@pytest.fixture
+def slide(segmented):
+    return SlideInput(segmented[0], "a.tif")
+
+
+@pytest.fixture
+def mask(segmented, tmp_path):
+    """In a copy of the results."""
+    shutil.copytree(segmented[2], tmp_path / "out")
+    return open_mask(tmp_path / "out" / "a")
+
+
+def predictor(network=None):
+    return Predictor(network or ByColour(), "cpu", batch=2)
+
+
+def test_a_mask_has_the_labels_names_colours_and_size_of_its_results(mask, segmented):
+    np.testing.assert_array_equal(mask.labels(), segmented[1])
+    assert mask.schema == schema_of()
+    assert mask.shape == segmented[1].shape
+    assert mask.resolution.x == pytest.approx(6.7)
+    assert mask.record.mask == sha256_of(mask.folder / "mask.ome.tif")
+    assert (mask.record.slide_id, mask.record.classes) == ("a", NAMES)
+
+
+def test_a_region_graph_is_that_of_the_picture(mask, slide, segmented):
+    assert region_graph_in(mask) is None
+    graph = make_region_graph(mask, slide, predictor())
+    image = np.array(COLOURS, dtype=np.uint8)[segmented[1]]
+    expected = region_graph(predictor(), image, segmented[1], mask.resolution)
+    np.testing.assert_array_equal(graph.mask(), segmented[1])
+    np.testing.assert_array_equal(graph.runs.dense(), expected.runs.dense())
+    np.testing.assert_allclose(graph.probabilities, expected.probabilities, atol=1e-6)
+    np.testing.assert_allclose(graph.features["colour"], expected.features["colour"], atol=1e-6)
+
+
+def test_a_region_graph_is_made_once_and_kept(mask, slide, monkeypatch):
+    made = make_region_graph(mask, slide, predictor())
+    monkeypatch.setattr(Pooling, "add", lambda *_: pytest.fail("the network ran again"))
+    for kept in (region_graph_in(mask), make_region_graph(mask, slide, predictor())):
+        np.testing.assert_array_equal(kept.probabilities, made.probabilities)
+    assert not (mask.folder / ".ntrm" / "region-graph").exists()
+
+
+def test_an_interrupted_region_graph_goes_on_where_it_stopped(mask, slide, tmp_path, monkeypatch):
+    whole = make_region_graph(mask, slide, predictor())
+    (mask.folder / ".ntrm" / "region-graph.npz").unlink()
+    monkeypatch.setattr(mask_store, "CHECKPOINT_PAUSE", 0)
+    add, seen = Pooling.add, []
+
+    def killed(self, windows, tiles):
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        seen.extend(windows[:1])
+        add(self, windows, tiles)
+
+    monkeypatch.setattr(Pooling, "add", killed)
+    with pytest.raises(KeyboardInterrupt):
+        make_region_graph(mask, slide, predictor())
+    rest = []
+
+    def noted(self, windows, tiles):
+        rest.extend(windows[:1])
+        add(self, windows, tiles)
+
+    monkeypatch.setattr(Pooling, "add", noted)
+    resumed = make_region_graph(mask, slide, predictor())
+    assert rest
+    assert not {*rest} & {*seen}
+    for name in ("probabilities", "tissue", "edges"):
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
+
+
+def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):
+    path = mask.folder / ".ntrm" / "region-graph.npz"
+    graph = make_region_graph(mask, slide, predictor())
+    whole = path.read_bytes()
+    for content in (b"", b"nothing", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        assert region_graph_in(mask) is None
+    for origin in (None, {**mask.origin, "mask": "0" * 64}, {**mask.origin, "model": "0" * 64}):
+        graph.save(path, origin)
+        assert region_graph_in(mask) is None
+    path.write_bytes(whole)
+    assert region_graph_in(mask) is not None
+
+
+def test_another_file_or_another_model_makes_no_region_graph(mask, slide, tmp_path):
+    other = write_slide(tmp_path / "other.tif", paint(np.random.default_rng(9)))
+    with pytest.raises(RefusedError, match="made from another file"):
+        make_region_graph(mask, SlideInput(other, "other.tif"), predictor())
+    with pytest.raises(RefusedError, match="made from another file"):
+        make_region_graph(mask, SlideInput(tmp_path / "gone.tif", "gone.tif"), predictor())
+    network = ByColour()
+    network.config = replace(network.config, version="2")
+    with pytest.raises(RefusedError, match="made with another model") as found:
+        make_region_graph(mask, slide, predictor(network))
+    assert "version 2" in str(found.value.got)
+    with pytest.raises(RefusedError, match="made with another model"):
+        same_model(mask, "0" * 64)
+    same_model(mask, mask.summary.model["sha256"])
+
+
+def test_a_log_is_read_with_what_it_comes_to(mask, segmented):
+    assert corrections_in(mask)[0].version == 0
+    append(mask.folder, mask.record, Step(action="draw", tissue="SCC", named="0+7"))
+    log, corrections = corrections_in(mask)
+    expected = segmented[1].copy()
+    expected.flat[:7] = NAMES.index("SCC")
+    np.testing.assert_array_equal(corrections.paint(mask.labels()), expected)
+    assert log.version == 1
+
+
+def test_corrections_of_another_mask_are_refused(mask):
+    append(mask.folder, replace(mask.record, mask="0" * 64), Step(action="draw", tissue="SCC", named="0+7"))
+    with pytest.raises(RefusedError, match="about another mask"):
+        corrections_in(mask)
+
+
+def test_a_folder_without_results_is_told_so(mask, tmp_path):
+    with pytest.raises(DataError, match=r"has no summary\.json"):
+        open_mask(tmp_path)
+    (mask.folder / "mask.ome.tif").unlink()
+    with pytest.raises(DataError, match=r"has no mask\.ome\.tif"):
+        open_mask(mask.folder)

@@ -24,6 +24,8 @@ from ntrm.core.mpp import Resolution
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
 
 NEST_UM = 250.0
+CONFIRMED = 0.5
+"""A region is a person's word if a person named, or accepted, this fraction of it."""
 
 NO_TUMOUR_CLASSES = "the classes know no tumour"
 ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² each, or too unsure to call it present"
@@ -80,24 +82,38 @@ def cancer_types(
     return cancers_of(scan_mask(mask.astype(np.uint8), schema, resolution, confidence=confidence).table, schema)
 
 
-def cancers_of(table: RegionTable, schema: LabelSchema) -> tuple[CancerFinding, ...]:
-    """The same from a table of regions."""
+def cancers_of(table: RegionTable, schema: LabelSchema, among: Where | None = None) -> tuple[CancerFinding, ...]:
+    """The same from a table of regions, or from some ``among`` them (R,)."""
     lengths_um = table.lengths_um(schema)
     known = [name for name in CANCERS if name in schema.names]
-    return tuple(finding_of(name, _of_cancer(table, schema.index(name), lengths_um), schema) for name in known)
+    chosen = np.ones(len(table), dtype=bool) if among is None else among
+    found = {name: np.flatnonzero((table.tissue == schema.index(name)) & chosen) for name in known}
+    return tuple(finding_of(name, _of_cancer(table, own, lengths_um), schema) for name, own in found.items())
 
 
-def _of_cancer(table: RegionTable, tissue: int, lengths_um: NDArray[np.float64]) -> CancerRegions:
-    own = np.flatnonzero(table.tissue == tissue)
+def confirmed_regions(table: RegionTable) -> Where:
+    """(R,) regions of which a person named, or accepted, at least half; none where no mask was corrected."""
+    return np.zeros(len(table), dtype=bool) if table.person is None else table.person.sum(axis=1) >= CONFIRMED
+
+
+def is_tumour_confirmed(table: RegionTable, schema: LabelSchema) -> bool:
+    """Whether there are regions of cancers that are no specks, all of them confirmed by a person."""
+    cancers = [schema.index(name) for name in CANCERS if name in schema.names]
+    counted = np.isin(table.tissue, cancers) & (table.area_mm2 >= SMALLEST_REGION_MM2)
+    return bool(counted.any() and confirmed_regions(table)[counted].all())
+
+
+def _of_cancer(table: RegionTable, own: Ints, lengths_um: NDArray[np.float64]) -> CancerRegions:
     areas = table.area_mm2[own]
     counts = areas >= SMALLEST_REGION_MM2
-    confidence = np.ones(len(own)) if table.confidence is None else table.confidence[own]
+    by_person = None if table.person is None else table.person.sum(axis=1)[own[counts]]
     return CancerRegions(
         areas_mm2=areas[counts],
-        confidences=confidence[counts],
+        confidences=table.trust[own[counts]],
         contacts_um=lengths_um[own[counts]],
         specks=int((~counts).sum()),
         specks_mm2=float(areas[~counts].sum()),
+        by_person=by_person,
     )
 
 

@@ -140,7 +140,11 @@ class TissueGraph:
             "row_px": round(float(table.centroid[region, 0]), 1),
             "column_px": round(float(table.centroid[region, 1]), 1),
         }
-        return node if table.confidence is None else node | {"confidence": _round(table.confidence[region])}
+        if table.confidence is not None and not np.isnan(table.confidence[region]):
+            node["confidence"] = _round(table.confidence[region])
+        if table.person is not None:
+            node |= {"by_hand": _round(table.person[region, 0]), "followed": _round(table.person[region, 1])}
+        return node
 
     def _tissue_edge(self, i: int, j: int) -> dict[str, Any]:
         return {

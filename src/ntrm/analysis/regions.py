@@ -79,9 +79,22 @@ class RegionTable:
     """(C, 2) pairs of regions of one piece that share a pixel side: indices in this table, the smaller first."""
     contact_sides: Ints
     """(C, 2) sides that they share."""
+    person: Floats | None = None
+    """(R, 2) fractions of the pixels that a person named, and that followed from these, where a mask was corrected.
+    Then ``confidence`` is the mean over the other pixels, NaN where there are none."""
 
     def __len__(self) -> int:
         return len(self.tissue)
+
+    @cached_property
+    def trust(self) -> Floats:
+        """(R,) confidence, with what a person named or accepted as certain; without confidences all is certain."""
+        if self.confidence is None:
+            return np.ones(len(self))
+        if self.person is None:
+            return self.confidence
+        by_person = self.person.sum(axis=1)
+        return by_person + (1 - by_person) * np.nan_to_num(self.confidence)
 
     @cached_property
     def area_mm2(self) -> Floats:

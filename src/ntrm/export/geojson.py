@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip as gzip_module
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,9 +167,12 @@ class _Features:
         columns = {"Region": table.number, "Piece": table.piece, "Area mm^2": table.area_mm2}
         columns |= {"Perimeter mm": table.perimeter_mm}
         columns |= {} if table.confidence is None else {"Mean confidence": table.confidence}
+        columns |= {} if table.person is None else {"By hand": table.person[:, 0], "Followed": table.person[:, 1]}
         lists = [_digits(column[first:last]) for column in columns.values()]
         for tissue, *numbers in zip(table.tissue[first:last].tolist(), *lists, strict=True):
-            yield numbers[0], dict(zip(columns, numbers, strict=True)), self.schema.tissues[tissue]
+            # Of a region that a person named as a whole, the network has no confidence.
+            known = {name: value for name, value in zip(columns, numbers, strict=True) if not math.isnan(value)}
+            yield numbers[0], known, self.schema.tissues[tissue]
 
     def _simplified(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> str | None:
         """Outline and holes as JSON, simplified; None if that leaves no area or no valid polygon."""

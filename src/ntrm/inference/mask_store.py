@@ -41,6 +41,9 @@ MAPS = (LABELS, CONFIDENCE)
 OFFSETS = {LABELS: 1, COARSE: 1, TIDY: 1}
 """Class 0 is a tissue, and 0 is nothing: labels are stored one higher."""
 
+FULL = 255
+"""Confidence or probability of 1 in a byte."""
+
 CHECKPOINT_FORMAT = "ntrm-checkpoint/3"
 CHECKPOINT_FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
 CHECKPOINT_PAUSE = 20

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ntrm.data.tiles import Window
 from ntrm.inference.blending import Block, Carry
-from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, BandStore, Checkpoint
+from ntrm.inference.mask_store import COARSE, CONFIDENCE, FULL, LABELS, BandStore, Checkpoint
 from ntrm.inference.network_runner import GLASS, Image, NetworkRunner
 from ntrm.inference.sliding_window import RowEnd, Stitching, blended_blocks, most_probable, strongest
 from ntrm.models.base import TissueGraph
@@ -30,9 +30,6 @@ from ntrm.wsi.grid import SlideGrid
 
 MOST_WAITING = 8
 """Tasks that may wait: more would only fill the memory if the disk is the slowest."""
-
-FULL = 255
-"""Confidence or probability of 1 in a byte."""
 
 CARRY, RELATIONS, OBSERVED, PENDING = "carry/", "relations", "observed", "pending/"
 """Names of the arrays in a checkpoint."""

@@ -89,6 +89,8 @@ class CancerRegions(NamedTuple):
     """(R, K) length of the boundary with each class."""
     specks: int
     specks_mm2: float
+    by_person: Floats | None = None
+    """(R,) fractions that a person named, or accepted, where a mask was corrected."""
 
 
 def finding_of(name: str, regions: CancerRegions, schema: LabelSchema) -> CancerFinding:
@@ -138,6 +140,9 @@ def _reason(name: str, present: bool, regions: CancerRegions, misplaced: NDArray
         return f"specks only: {_amount(regions.specks_mm2, regions.specks)}, each below {SMALLEST_REGION_MM2:g} mm²"
     mean = float(np.average(regions.confidences, weights=regions.areas_mm2))
     reasons = [_amount(float(regions.areas_mm2.sum()), count), f"mean confidence {mean:.2f}"]
+    if regions.by_person is not None and regions.by_person.any():
+        share = float(np.average(regions.by_person, weights=regions.areas_mm2))
+        reasons[1:] = [f"{share:.0%} named by a person", *([reasons[1]] if share < 1 else [])]
     contacts = regions.contacts_um.sum(axis=0)
     if contacts.any():
         reasons.append(f"mostly beside {schema.names[int(contacts.argmax())]}")

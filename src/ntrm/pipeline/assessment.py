@@ -1,21 +1,25 @@
 """What is said about cancers: the findings, or that a slide or a piece is unlike what the model knows.
 
 Areas, regions and borders stay in all files, since they are what the network says. Presence, confidence, clearance and
-depth are conclusions, and of an unfamiliar slide none is drawn.
+depth are conclusions, and of an unfamiliar slide none is drawn from what the network says. Once a person corrects the
+slide, a cancer that they name is present by their word; what they did not name stays not assessed, and clearance and
+depth are measured only where all of the tumour is theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ntrm.analysis.measure import Measured, sentences_of
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import LabelSchema
-from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area
-from ntrm.pipeline.options import Options
 from ntrm.results.documents import Box, Cancer, PieceCancer, PieceSummary
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
+
+if TYPE_CHECKING:
+    from ntrm.pipeline.options import Options
 
 FROM_TUMOUR = ("deep_clearance", "lateral_clearance", "invasion_depth")
 """Measurements for which the tumour must be known."""
@@ -43,17 +47,22 @@ def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: Sli
         areas_mm2=findings.areas_mm2,
         tissue_fractions=fractions(findings.areas_mm2, schema),
         measurements={name: each.record() for name, each in _measured(findings, ruling).items()},
-        cancers=tuple(_piece_cancer(each, ruling) for each in findings.cancers),
+        cancers=_piece_cancers(findings, ruling),
         text=_piece_text(findings, ruling),
         familiarity=familiarity.of_piece(number),
     )
 
 
-def _piece_cancer(found: CancerFinding, ruling: Familiarity) -> PieceCancer:
+def _piece_cancers(findings: PieceFindings, ruling: Familiarity) -> tuple[PieceCancer, ...]:
+    """By the rule; of an unfamiliar piece, those alone that a person has named."""
     if ruling.assessed:
-        return PieceCancer(**found.as_dict())
+        return tuple(PieceCancer(**found.as_dict()) for found in findings.cancers)
+    named = {found.name: PieceCancer(**found.as_dict()) for found in findings.confirmed if found.present}
     reason = f"{NOT_ASSESSED}: {ruling.why_not_assessed}"
-    return PieceCancer(found.name, None, found.area_mm2, found.regions, None, reason)
+    return tuple(
+        named.get(found.name) or PieceCancer(found.name, None, found.area_mm2, found.regions, None, reason)
+        for found in findings.cancers
+    )
 
 
 def slide_cancers(pieces: Sequence[PieceFindings], familiarity: SlideFamiliarity) -> dict[str, Cancer]:
@@ -61,34 +70,31 @@ def slide_cancers(pieces: Sequence[PieceFindings], familiarity: SlideFamiliarity
 
     Pieces that are not assessed do not count, unless no piece is: then area and regions are what the network says.
     """
-    left_out = [each.piece.number for each in pieces if not familiarity.ruling(each.piece.number).assessed]
-    if pieces and len(left_out) == len(pieces):
-        worst = familiarity.ruling(left_out[0])
-        return _totals(pieces, assessed=False, reason=f"{NOT_ASSESSED}: {worst.why_not_assessed}")
-    counted = [each for each in pieces if each.piece.number not in left_out]
+    by_name: dict[str, dict[int, PieceCancer]] = {}
+    for each in pieces:
+        for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
+            by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
+    return {name: _in_all(found) for name, found in by_name.items()}
+
+
+def _in_all(found: Mapping[int, PieceCancer]) -> Cancer:
+    """One cancer in all pieces, given by their numbers."""
+    assessed = [cancer for cancer in found.values() if cancer.present is not None]
+    left_out = [number for number, cancer in found.items() if cancer.present is None]
+    counted = assessed or [*found.values()]
     which = f"piece{'' if len(left_out) == 1 else 's'} {', '.join(map(str, left_out))} {NOT_ASSESSED}"
-    return _totals(counted, assessed=True, reason=which if left_out else "")
-
-
-def _totals(pieces: Sequence[PieceFindings], *, assessed: bool, reason: str) -> dict[str, Cancer]:
-    by_name: dict[str, list[CancerFinding]] = {}
-    for finding in (finding for piece in pieces for finding in piece.cancers):
-        by_name.setdefault(finding.name, []).append(finding)
-    return {
-        name: Cancer(
-            present=any(each.present for each in found) if assessed else None,
-            confidence=max(each.confidence for each in found) if assessed else None,
-            area_mm2=sum(each.area_mm2 for each in found),
-            regions=sum(each.regions for each in found),
-            reason=reason,
-        )
-        for name, found in by_name.items()
-    }
+    return Cancer(
+        present=any(cancer.present for cancer in assessed) if assessed else None,
+        confidence=max(cancer.confidence or 0.0 for cancer in assessed) if assessed else None,
+        area_mm2=sum(cancer.area_mm2 for cancer in counted),
+        regions=sum(cancer.regions for cancer in counted),
+        reason=("" if not left_out else which) if assessed else found[left_out[0]].reason,
+    )
 
 
 def _measured(findings: PieceFindings, ruling: Familiarity) -> dict[str, Measured]:
     known = {name: findings.measured[name] for name in MEASUREMENTS}
-    if ruling.assessed:
+    if ruling.assessed or findings.tumour_confirmed:
         return known
     return {
         name: Measured(each.name, None, each.unit, UNLIKE) if name in FROM_TUMOUR else each
@@ -98,14 +104,14 @@ def _measured(findings: PieceFindings, ruling: Familiarity) -> dict[str, Measure
 
 def graph_text(findings: PieceFindings, ruling: Familiarity) -> tuple[str, ...]:
     """The tissue graph of a piece in plain words."""
-    if ruling.assessed:
+    if ruling.assessed or findings.tumour_confirmed:
         return findings.graph.sentences()
     return (*findings.graph.sentences(tumours=False), f"Tumours: {NOT_ASSESSED}, {ruling.why_not_assessed}.")
 
 
 def _piece_text(findings: PieceFindings, ruling: Familiarity) -> tuple[str, ...]:
     """Graph and measurements in plain words."""
-    if ruling.assessed:
+    if ruling.assessed or findings.tumour_confirmed:
         return findings.text
     measured = _measured(findings, ruling)
     lengths = [measured[name] for name in FROM_TUMOUR]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.cancers import cancers_of
+from ntrm.analysis.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.analysis.graph import TissueGraph, graph_of
 from ntrm.analysis.measure import Measured, measurement_sentences, measurements
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
@@ -22,12 +22,11 @@ from ntrm.analysis.regions import Regions, RegionTable, scan_mask
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.inference.wsi_inference import FULL
+from ntrm.inference.mask_store import FULL
 from ntrm.metrics.cancer_rule import CancerFinding
-from ntrm.results.documents import Document
+from ntrm.results.documents import Document, Grid
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
-from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import Piece, PieceMap
 
 Bytes = NDArray[np.uint8]
@@ -52,10 +51,14 @@ class PieceFindings:
     graph: TissueGraph
     text: tuple[str, ...]
     """Graph and measurements in plain words."""
+    confirmed: tuple[CancerFinding, ...] = ()
+    """Of a corrected mask: by the regions alone of which a person named, or accepted, at least half."""
+    tumour_confirmed: bool = False
+    """Of a corrected mask: whether there is tumour, and all of it is such regions."""
 
 
 def scan_slide(
-    labels: Bytes, confidence: Bytes, pieces: PieceMap, *, schema: LabelSchema, resolution: Resolution
+    labels: Bytes, confidence: Bytes | None, pieces: PieceMap, *, schema: LabelSchema, resolution: Resolution
 ) -> Regions:
     """The regions of a slide's maps (H, W), which may lie on disk and are read once, in strips."""
 
@@ -93,6 +96,8 @@ def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema
         cancers=cancers,
         graph=graph,
         text=(*graph.sentences(), *measurement_sentences(findings)),
+        confirmed=() if own.table.person is None else cancers_of(own.table, schema, confirmed_regions(own.table)),
+        tumour_confirmed=is_tumour_confirmed(own.table, schema),
     )
 
 
@@ -122,15 +127,22 @@ def fractions(areas_mm2: dict[str, float], schema: LabelSchema) -> dict[str, flo
     return {name: area / tissue if tissue else None for name, area in areas_mm2.items() if name != schema.background}
 
 
-def region_rows(slide_id: str, table: RegionTable, *, grid: SlideGrid, schema: LabelSchema) -> Iterator[Row]:
+def region_rows(slide_id: str, table: RegionTable, *, grid: Grid, schema: LabelSchema) -> Iterator[Row]:
     """The rows of ``regions``, in the order of their numbers."""
     across, down = grid.to_level0[:2]
     top, left, height, width = (table.box * [down, across, down, across]).round(3).T
     tissue = np.array(schema.names, dtype=object)[table.tissue]
-    confidence = np.full(len(table), None) if table.confidence is None else table.confidence
+    confidence = np.full(len(table), None) if table.confidence is None else table.confidence.astype(object)
+    if table.person is not None:
+        confidence[np.isnan(confidence.astype(np.float64))] = None
+    person = [{}] * len(table) if table.person is None else [_by_person(row) for row in table.person.tolist()]
     own = (table.piece, table.number, tissue, table.area_mm2, table.perimeter_mm, confidence, left, top, width, height)
-    for cells in zip(*(column.tolist() for column in own), strict=True):
-        yield dict(zip(COLUMNS["regions"], (slide_id, *cells), strict=True))
+    for corrected, *cells in zip(person, *(column.tolist() for column in own), strict=True):
+        yield dict(zip(COLUMNS["regions"], (slide_id, *cells), strict=True)) | corrected
+
+
+def _by_person(fractions: list[float]) -> Row:
+    return dict(zip(("corrected_by_hand", "corrected_followed"), fractions, strict=True))
 
 
 def interface_rows(slide_id: str, findings: PieceFindings) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,34 +19,24 @@ from ntrm.analysis.graph import NetworkRelations
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.core.labels import LabelSchema
-from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
-from ntrm.pipeline.assessment import graph_text, piece_summary, refuse_unfamiliar, slide_cancers
-from ntrm.pipeline.measurements import (
-    PieceFindings,
-    class_areas,
-    fractions,
-    interface_rows,
-    measure_pieces,
-    region_rows,
-    rest_graph,
-    scan_slide,
-    tissue_area,
-)
+from ntrm.pipeline.assessment import refuse_unfamiliar
+from ntrm.pipeline.measurements import PieceFindings, measure_pieces, scan_slide
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_plain
+from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_report import write_slide_report
-from ntrm.results.documents import Summary, write_graph
-from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
-from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, LABELS_ZARR, MASK, PROBABILITIES_ZARR, REGIONS
+from ntrm.results.documents import Summary
+from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
+from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
-from ntrm.results.tables import piece_row, slide_row
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
+from ntrm.wsi.quality.checks import Quality
 
 Bytes = NDArray[np.uint8]
 TOGETHER = 1 << 26
@@ -102,17 +92,10 @@ class SlideOutput:
     options: Options
     judge: Judge = without_reference
 
-    def metadata(self) -> dict[str, str]:
-        """The origin of a file, for formats that take keys and texts only."""
-        grid, run = self.grid, self.run
-        return {
-            "slide_id": self.slide_id,
-            **{key: str(value) for key, value in run.cells().items() if key != "ntrm_version"},
-            "slide µm/px": f"{grid.source.x:.9g} {grid.source.y:.9g}",
-            "to level 0 (sx sy ox oy)": " ".join(f"{value:.9g}" for value in grid.to_level0),
-            "options": " ".join(f"{key}={value}" for key, value in run.options.items()),
-            "purpose": run.purpose,
-        }
+    @property
+    def files(self) -> SlideFiles:
+        """What the files have in common."""
+        return SlideFiles(self.folder, self.slide_id, self.grid.record(), self.schema, self.run)
 
 
 def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
@@ -120,29 +103,29 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
 
     A thread writes mask, polygons and report while this one measures and draws.
     """
-    folder, slide_id, grid, schema, overview = to.folder, to.slide_id, to.grid, to.schema, to.overview
+    folder, grid, schema, overview, files = to.folder, to.grid, to.schema, to.overview, to.files
     labels, resolution = prediction.array(LABELS), grid.resolution
     pieces_map = PieceMap.of(overview.tissue_of(labels, schema, to.options), overview.resolution)
-    about = {"slide_id": slide_id, **to.run.identity(), "grid": asdict(grid.record())}
     with background_worker() as background:
         # A strict run writes nothing before it is sure that the slide is not refused.
         ahead = not to.options.strict
-        masks = background.submit(_write_masks, prediction, to) if ahead else None
+        masks = background.submit(_write_masks, prediction, files, to.options) if ahead else None
         regions = scan_slide(labels, prediction.array(CONFIDENCE), pieces_map, schema=schema, resolution=resolution)
 
         def write_polygons(familiarity: SlideFamiliarity | None = None) -> Future[None]:
-            return background.submit(_write_polygons, regions, to, about, familiarity)
+            return background.submit(files.write_polygons, regions, familiarity)
 
         early = write_polygons() if ahead and grid.height * grid.width <= TOGETHER else None
         pieces = [*measure_pieces(regions, pieces_map, schema=schema)]
         familiarity = to.judge(prediction, pieces_map, regions, pieces)
         refuse_unfamiliar(familiarity, to.options)
-        masks = masks or background.submit(_write_masks, prediction, to)
+        masks = masks or background.submit(_write_masks, prediction, files, to.options)
+        pieces_map.save(folder / HIDDEN / PIECES)
         # Those of an unfamiliar slide are written again, with the warning.
         polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
         network = None if prediction.network is None else prediction.network.as_dict()
-        write_graph(folder, about, network, _graphs(pieces, familiarity), rest_graph(regions.table, schema))
-        summary = _summarise(to, class_areas(regions, schema), pieces, prediction.removed, familiarity)
+        files.write_graph(regions, pieces, familiarity, network)
+        summary = _summarise(files, regions, pieces, familiarity, overview.quality, prediction.removed)
         summary.write(folder)
         write_plain(folder, overview.picture)
         write_familiarity_map(folder, overview.picture, familiarity, (grid.height, grid.width))
@@ -152,82 +135,41 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
         for future in (masks, early, polygons, report):
             if future is not None:
                 future.result()
-        return {
-            "slides": (slide_row(summary),),
-            "pieces": tuple(piece_row(summary, piece) for piece in summary.pieces),
-            "regions": tuple(region_rows(slide_id, regions.table, grid=grid, schema=schema)),
-            "interfaces": tuple(row for piece in pieces for row in interface_rows(slide_id, piece)),
-        }
-
-
-def _graphs(
-    pieces: Sequence[PieceFindings], familiarity: SlideFamiliarity
-) -> dict[int, tuple[Sequence[str], dict[str, Any]]]:
-    """By the number of a piece: its graph in words, and as a document."""
-    ruled = [(each.piece.number, each, familiarity.ruling(each.piece.number)) for each in pieces]
-    return {number: (graph_text(each, ruling), each.graph.as_node_link()) for number, each, ruling in ruled}
+        return files.tables(summary, regions, pieces)
 
 
 def _summarise(
-    to: SlideOutput,
-    areas_mm2: dict[str, float],
+    files: SlideFiles,
+    regions: Regions,
     pieces: Sequence[PieceFindings],
-    removed: RemovedRegions | None,
     familiarity: SlideFamiliarity,
+    quality: Quality,
+    removed: RemovedRegions | None,
 ) -> Summary:
-    run, schema, quality, pixel_um2 = to.run, to.schema, to.overview.quality, to.grid.resolution.pixel_area_um2
-    small = None if removed is None else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6}
-    return Summary(
-        slide_id=to.slide_id,
-        program=run.program,
-        model=run.model,
-        options=run.options,
-        classes=run.classes,
-        purpose=run.purpose,
-        grid=to.grid.record(),
+    pixel_um2 = files.grid.resolution.pixel_area_um2
+    return files.summary(
+        regions,
+        pieces,
+        familiarity,
         quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
-        familiarity=familiarity.slide,
-        warnings=(*familiarity.warnings, *quality.warnings),
-        tissue_area_mm2=tissue_area(areas_mm2, schema),
-        areas_mm2=areas_mm2,
-        tissue_fractions=fractions(areas_mm2, schema),
-        cancers=slide_cancers(pieces, familiarity),
-        pieces=tuple(piece_summary(piece, schema, familiarity) for piece in pieces),
-        small_regions=small,
+        quality_warnings=quality.warnings,
+        small_regions=None
+        if removed is None
+        else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6},
     )
 
 
-def _write_masks(prediction: SlidePrediction, to: SlideOutput) -> None:
+def _write_masks(prediction: SlidePrediction, files: SlideFiles, options: Options) -> None:
     """The mask, and the files on request."""
-    folder, schema, resolution = to.folder, to.schema, to.grid.resolution
-    labels, metadata = prediction.array(LABELS), to.metadata()
-    named: dict[str, Any] = {"name": to.slide_id, "metadata": metadata}
-    write_mask_ome_tiff(folder / MASK, labels, schema, resolution, **named)
-    if to.options.zarr:
+    folder, schema, resolution = files.folder, files.schema, files.grid.resolution
+    labels, metadata = prediction.array(LABELS), files.metadata()
+    files.write_mask(labels)
+    named: dict[str, Any] = {"name": files.slide_id, "metadata": metadata}
+    if options.zarr:
         write_labels_zarr(folder / LABELS_ZARR, labels, schema, resolution, metadata=metadata)
-    if to.options.maps:
+    if options.maps:
         write_confidence_ome_tiff(folder / CONFIDENCE_MAP, prediction.array(CONFIDENCE), resolution, **named)
     if COARSE in prediction.maps:
         write_mask_ome_tiff(folder / COARSE_MASK, prediction.array(COARSE), schema, resolution, **named)
     if prediction.probabilities is not None:
         prediction.probabilities.complete(folder / PROBABILITIES_ZARR, metadata)
-
-
-def _write_polygons(
-    regions: Regions, to: SlideOutput, about: dict[str, Any], familiarity: SlideFamiliarity | None
-) -> None:
-    """The file for QuPath; of an unfamiliar slide, each annotation says that cancers are not assessed."""
-    warnings = [] if familiarity is None else [*familiarity.warnings]
-    unlike = familiarity is not None and not familiarity.slide.assessed
-    write_geojson(
-        to.folder / REGIONS,
-        regions,
-        to.schema,
-        to_level0=to.grid.to_level0,
-        bounds=to.grid.reader.info.bounds,
-        simplify_um=to.options.simplify_um,
-        gzip=to.options.gzip,
-        metadata={"cancers": f"{NOT_ASSESSED}: {UNLIKE}"} if unlike else None,
-        document={**about, "warnings": warnings} if warnings else about,
-        identity=to.slide_id,
-    )

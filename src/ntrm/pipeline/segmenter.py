@@ -25,7 +25,7 @@ from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
-from ntrm.results.slide_state import BusyError, SlideState, Tables, remember_failure, remembered
+from ntrm.results.slide_state import BusyError, remember_failure, remembered
 from ntrm.results.tables import write_tables
 from ntrm.wsi.inputs import SlideInput, without_name
 from ntrm.wsi.isolated import open_isolated
@@ -207,18 +207,13 @@ def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = T
         every = claim(out, run, covariates)
         folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
         states = [state for folder in folders if (state := remembered(folder)) is not None]
-        write_tables(out, [_with_foot(state, run.cells()) for state in states], every)
+        write_tables(out, [state.with_foot(run.cells()) for state in states], every)
         if report:
             write_overview(out)
 
 
 def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:
     return Outcome(slide_id, status, row=row)
-
-
-def _with_foot(state: SlideState, foot: dict[str, Any]) -> Tables:
-    """The rows of a slide with its covariates, and with the model."""
-    return {name: tuple({**row, **state.covariates, **foot} for row in rows) for name, rows in state.tables.items()}
 
 
 def _failure(error: Exception, slide: SlideInput, slide_id: str) -> Outcome:

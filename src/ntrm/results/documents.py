@@ -16,6 +16,7 @@ from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
+from ntrm.core.mpp import Resolution
 from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.paths import GRAPH, SUMMARY
 
@@ -118,9 +119,36 @@ class Grid:
     """Reader, vendor, size and levels."""
 
     @property
+    def resolution(self) -> Resolution:
+        """Of the mask."""
+        return Resolution(*self.mpp)
+
+    @property
     def area(self) -> tuple[int, int, int, int]:
         """The scanned area in pixels of the slide's level 0: left, top, width, height."""
         return self.bounds or (0, 0, int(self.slide["width"]), int(self.slide["height"]))
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What a person changed in a slide, as its corrected version tells it."""
+
+    steps: int
+    """That count: neither undone nor undo themselves."""
+    regions: int
+    """Parts that were named or that followed, and areas that were drawn."""
+    area_mm2: float
+    version: int
+    """Number of the last line of the log."""
+
+    @property
+    def text(self) -> str:
+        """In words.
+
+        >>> Correction(2, 1, 0.5, 3).text
+        'corrected by a person, 1 region'
+        """
+        return f"corrected by a person, {self.regions:,} region{'' if self.regions == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -147,6 +175,8 @@ class Summary:
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
     """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
+    corrected: Correction | None
+    """None for what the network said; only the corrected version has the key."""
 
     @property
     def familiarities(self) -> SlideFamiliarity:
@@ -165,7 +195,10 @@ class Summary:
 
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
-        write_json(folder / SUMMARY, asdict(self))
+        document = asdict(self)
+        if self.corrected is None:
+            del document["corrected"]
+        write_json(folder / SUMMARY, document)
 
 
 @dataclass(frozen=True)
@@ -299,11 +332,14 @@ def read_summary(folder: Path) -> Summary:
 
 
 def _with_familiarity(document: Document) -> Document:
-    """A summary with what those of earlier versions lack: nothing was judged, every cancer was assessed."""
+    """A summary with what those of earlier versions lack: nothing was judged, every cancer was assessed.
+
+    And that nobody corrected it, where it does not say so.
+    """
     unjudged = asdict(BEFORE_JUDGING) | {"reasons": [*BEFORE_JUDGING.reasons]}
     pieces = [{"familiarity": unjudged, **piece} for piece in document["pieces"]]
     cancers = {name: {"reason": "", **cancer} for name, cancer in document["cancers"].items()}
-    return {"familiarity": unjudged, **document, "pieces": pieces, "cancers": cancers}
+    return {"familiarity": unjudged, "corrected": None, **document, "pieces": pieces, "cancers": cancers}
 
 
 def read_slide(folder: Path) -> Slide:

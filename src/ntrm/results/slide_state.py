@@ -53,6 +53,11 @@ class SlideState:
         """Of the table ``slides``."""
         return self.tables["slides"][0]
 
+    def with_foot(self, foot: Row, tables: Tables | None = None) -> Tables:
+        """Its rows, or those of ``tables``, with the slide's covariates, and with the model."""
+        every = self.tables if tables is None else tables
+        return {name: tuple({**row, **self.covariates, **foot} for row in rows) for name, rows in every.items()}
+
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:

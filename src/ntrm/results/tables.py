@@ -47,8 +47,11 @@ TEXTS = {
 }  # fmt: skip
 """Columns of ours that hold text, whatever it looks like: a class may be called 1."""
 
-BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*)", re.DOTALL)
-"""Further columns of ``slides`` and ``pieces``, one for each class, cancer or kind of fault."""
+BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*|corrected_.*)", re.DOTALL)
+"""Further columns, one for each class, cancer or kind of fault, and those of corrected slides."""
+
+CORRECTED_COLUMN = "corrected_"
+"""How columns begin that tell about the corrected version of a slide."""
 
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
@@ -210,7 +213,7 @@ def _read(path: Path, covariates: Sequence[str]) -> Table:
 
 def _is_known(column: str, cell: str) -> bool:
     """False for an empty cell, and for a cancer that was not assessed: as a text it would pass for a finding."""
-    return bool(cell) and not (cell == NOT_ASSESSED and column.startswith("cancer_"))
+    return bool(cell) and not (cell == NOT_ASSESSED and column.removeprefix(CORRECTED_COLUMN).startswith("cancer_"))
 
 
 def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Callable[[str], Cell]:

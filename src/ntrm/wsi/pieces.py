@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import BoolMask, Indices, dilated, label_regions
@@ -107,12 +109,63 @@ class PieceMap:
 
     def on_grid(self, grid_mpp: Resolution, window: Window) -> PieceLabels:
         """Numbers of the pieces in a window of another grid of the slide: (window.height, window.width)."""
-        rows = _nearest(window.top, window.height, grid_mpp.y / self.mpp.y, self.numbers.shape[0])
-        columns = _nearest(window.left, window.width, grid_mpp.x / self.mpp.x, self.numbers.shape[1])
+        rows, columns = self.cells(grid_mpp, window)
         # The tissue's rows are few: they are widened before they are repeated.
         first = int(rows[0])
         wide = self.numbers[first : int(rows[-1]) + 1][:, columns]
         return np.asarray(wide[rows - first])
+
+    def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Indices, Indices]:
+        """Rows and columns of the tissue mask under those of a window of another grid of the slide."""
+        rows = _nearest(window.top, window.height, grid_mpp.y / self.mpp.y, self.numbers.shape[0])
+        columns = _nearest(window.left, window.width, grid_mpp.x / self.mpp.x, self.numbers.shape[1])
+        return rows, columns
+
+    def save(self, path: Path) -> None:
+        """Keep it; ``read`` gives it back."""
+        arrays = {
+            "numbers": self.numbers,
+            "mpp": np.array([self.mpp.x, self.mpp.y]),
+            "box": np.array([piece.bbox for piece in self.pieces], dtype=np.int64).reshape(-1, 4),
+            "area_mm2": np.array([piece.area_mm2 for piece in self.pieces], dtype=np.float64),
+            "touches_edge": np.array([piece.touches_edge for piece in self.pieces], dtype=bool),
+        }
+        write_arrays(path, arrays)
+
+    @classmethod
+    def read(cls, path: Path, *, hint: str) -> PieceMap:
+        """What ``save`` kept; what cannot be read is our error, with this hint."""
+        kept = read_arrays(path, hint=hint)
+        try:
+            columns = zip(kept["box"].tolist(), kept["area_mm2"].tolist(), kept["touches_edge"].tolist(), strict=True)
+            pieces = (Piece(number, tuple(box), area, edge) for number, (box, area, edge) in enumerate(columns, 1))
+            return cls(tuple(pieces), kept["numbers"].astype(np.uint16), Resolution(*kept["mpp"].tolist()))
+        except (KeyError, ValueError, TypeError, UsageError) as error:
+            raise DataError(f"cannot read {path}", got=error, hint=hint) from error
+
+    def with_tissue(self, found: BoolMask) -> PieceMap:
+        """With the tissue ``found`` (H, W) on the same grid.
+
+        It belongs to the nearest piece, unless none is as near as fragments of one piece are to each other.
+        """
+        if not self.pieces:
+            return self
+        away, (row, column) = ndimage.distance_transform_edt(
+            self.numbers == 0, sampling=(self.mpp.y, self.mpp.x), return_indices=True
+        )
+        joins = found & (self.numbers == 0) & (away < JOINED_UM)
+        numbers = np.where(joins, self.numbers[row, column], self.numbers)
+        return PieceMap(tuple(self._grown(piece, numbers) for piece in self.pieces), numbers, self.mpp)
+
+    def _grown(self, piece: Piece, numbers: PieceLabels) -> Piece:
+        """The piece with all pixels of its number."""
+        own = numbers == piece.number
+        added = int(own.sum()) - int((self.numbers == piece.number).sum())
+        if not added:
+            return piece
+        slices = ndimage.find_objects(own.astype(np.uint8))[0]
+        area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
+        return Piece(piece.number, _box(*slices), area, piece.touches_edge or _touches_edge(slices, numbers.shape))
 
 
 def reading_order(boxes: list[Box]) -> list[int]:

@@ -1,0 +1,222 @@
+"""``corrected/``: the files of a slide once more, made from the network's mask and the log of corrections alone.
+
+No slide file and no model: the picture is ``slide.jpg``, pieces and confidences are those of the segmentation. What a
+person named or accepted has no confidence of the network's, so each region says which fractions of it were named by
+hand and followed, and its mean confidence is that of the rest. The same log gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ntrm.analysis.regions import Regions
+from ntrm.analysis.runs import Floats
+from ntrm.core.errors import DataError
+from ntrm.core.io import holding, writing
+from ntrm.core.labels import Mask
+from ntrm.correction.corrections import Corrections
+from ntrm.correction.log import Log
+from ntrm.correction.pixels import union
+from ntrm.data.tiles import Window
+from ntrm.pipeline.correcting import SlideMask, corrections_in
+from ntrm.pipeline.measurements import measure_pieces, scan_slide
+from ntrm.pipeline.pictures import write_overlays
+from ntrm.pipeline.slide_files import SlideFiles
+from ntrm.results.documents import AGAIN, Correction, read_summary
+from ntrm.results.paths import (
+    CORRECTED,
+    CORRECTED_LOCK,
+    CORRECTED_NEW,
+    CORRECTED_OLD,
+    FAMILIARITY_MAP,
+    HIDDEN,
+    MASK,
+    PICTURE,
+    PIECES,
+    REPORT,
+)
+from ntrm.results.run_record import Run
+from ntrm.results.slide_state import SlideState, finished
+from ntrm.results.tables import write_tables
+from ntrm.wsi.pieces import PieceMap
+
+ROWS = 256
+"""Of a mask that are looked at together."""
+
+
+def write_corrected(mask: SlideMask) -> None:
+    """Make ``corrected/`` from mask and log, whole or not at all; removes it where no correction counts."""
+    hidden, target = mask.folder / HIDDEN, mask.folder / CORRECTED
+    with holding(hidden / CORRECTED_LOCK, wait=True), writing(target):
+        log, corrections = corrections_in(mask)
+        for leftover in (hidden / CORRECTED_NEW, hidden / CORRECTED_OLD):
+            shutil.rmtree(leftover, ignore_errors=True)
+        if corrections.steps:
+            (hidden / CORRECTED_NEW).mkdir()
+            _write(mask, log, corrections, hidden / CORRECTED_NEW)
+        if target.is_dir():
+            target.rename(hidden / CORRECTED_OLD)
+        if corrections.steps:
+            (hidden / CORRECTED_NEW).rename(target)
+        shutil.rmtree(hidden / CORRECTED_OLD, ignore_errors=True)
+
+
+def corrected_version(folder: Path) -> int | None:
+    """The version of the log that a slide's ``corrected/`` was made from; None where there is none."""
+    try:
+        found = read_summary(folder / CORRECTED).corrected
+    except DataError:
+        return None
+    return None if found is None else found.version
+
+
+def is_current(folder: Path, log: Log) -> bool:
+    """Whether ``corrected/`` is what ``write_corrected`` would make: nothing, where no correction counts."""
+    return corrected_version(folder) == (log.version if log.active else None)
+
+
+def correction_of(mask: SlideMask, log: Log, corrections: Corrections) -> Correction:
+    """What a person changed, in numbers; a place that was named twice counts once in the area."""
+    changed = union([corrections.by_hand, corrections.followed])
+    return Correction(
+        steps=len(corrections.steps),
+        regions=corrections.regions,
+        area_mm2=changed.pixels * mask.resolution.pixel_area_um2 / 1e6,
+        version=log.version,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Network:
+    """What is known of the network's mask."""
+
+    labels: Mask
+    regions: Regions
+    """With their confidences."""
+    pieces: PieceMap
+    state: SlideState
+
+
+def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) -> None:
+    network, summary = _read_network(mask), mask.summary
+    labels = corrections.paint(network.labels)
+    pieces_map = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
+    regions = scan_slide(labels, None, pieces_map, schema=mask.schema, resolution=mask.resolution)
+    regions = replace(regions, table=replace(regions.table, **_origins(regions, network.regions, corrections)))
+    pieces = [*measure_pieces(regions, pieces_map, schema=mask.schema)]
+    files = SlideFiles(
+        folder, summary.slide_id, summary.grid, mask.schema, _run(mask), correction_of(mask, log, corrections)
+    )
+    familiarity = summary.familiarities
+    found = files.summary(
+        regions,
+        pieces,
+        familiarity,
+        quality=summary.quality,
+        quality_warnings=summary.quality_warnings,
+        small_regions=summary.small_regions,
+    )
+    files.write_mask(labels)
+    files.write_polygons(regions, familiarity)
+    files.write_graph(regions, pieces, familiarity)
+    found.write(folder)
+    rows = network.state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
+    write_tables(folder, [rows], [*network.state.covariates])
+    for name in (PICTURE, FAMILIARITY_MAP):
+        if (mask.folder / name).is_file():
+            shutil.copyfile(mask.folder / name, folder / name)
+    write_overlays(folder, _picture(mask), labels, mask.schema, mask.resolution, found)
+    if (mask.folder / REPORT).is_file():
+        _write_report(folder)
+
+
+def _write_report(folder: Path) -> None:
+    from ntrm.report.slide_report import write_slide_report
+
+    write_slide_report(folder)
+
+
+def _picture(mask: SlideMask) -> Any:
+    """The slide as it was kept."""
+    from PIL import Image
+
+    try:
+        with Image.open(mask.folder / PICTURE, formats=("JPEG",)) as stored:
+            return np.asarray(stored.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
+
+
+def _run(mask: SlideMask) -> Run:
+    """What the slide was segmented with."""
+    summary = mask.summary
+    return Run(
+        program=summary.program,
+        model=summary.model,
+        options=summary.options,
+        classes=summary.classes,
+        purpose=summary.purpose,
+    )
+
+
+def _read_network(mask: SlideMask) -> _Network:
+    """The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences."""
+    state = finished(mask.folder)
+    if state is None:
+        raise DataError(f"{mask.folder.name} was not segmented to the end", hint=AGAIN)
+    earlier = f"the results are of an earlier version, which kept no {PIECES}: segment the slide again"
+    pieces, labels = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=earlier), mask.labels()
+    regions = scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
+    rows = state.tables["regions"]
+    if len(rows) != len(regions.table):
+        raise DataError(
+            f"{mask.folder.name}: {MASK} does not have the regions of the tables",
+            got=f"{len(regions.table)} regions",
+            expected=len(rows),
+            hint=AGAIN,
+        )
+    confidence = np.array([np.nan if row["mean_confidence"] is None else row["mean_confidence"] for row in rows])
+    table = replace(regions.table, confidence=confidence.astype(np.float64))
+    return _Network(labels, replace(regions, table=table), pieces, state)
+
+
+def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> Any:
+    """(H, W) on the grid of the pieces: where a person says that there is tissue."""
+    found = np.zeros(pieces.numbers.shape, dtype=bool)
+    named = [pixels for index, pixels in corrections.tissue.items() if index != mask.schema.background_index]
+    tissue, (height, width) = union(named), mask.shape
+    rows, columns = pieces.cells(mask.resolution, Window(0, 0, height, width))
+    for top in range(0, height, ROWS):
+        row, column = np.nonzero(tissue.rows(top, min(ROWS, height - top), width))
+        found[rows[row + top], columns[column]] = True
+    return found
+
+
+def _origins(regions: Regions, network: Regions, corrections: Corrections) -> dict[str, Floats]:
+    """Columns of the table of corrected regions: fractions by hand and followed, the network's confidence of the rest.
+
+    Exact, from the stretches between all borders: those of both masks' runs and of the corrections.
+    """
+    by_hand, followed = corrections.by_hand, corrections.followed
+    bounds = [edge for each in (by_hand, followed) for edge in (each.start, each.stop)]
+    cut = np.unique(np.concatenate([regions.runs.start, network.runs.start, *bounds]))
+    cut = cut[cut < regions.runs.shape[0] * regions.runs.shape[1]]
+    length = np.diff(cut, append=regions.runs.shape[0] * regions.runs.shape[1]).astype(np.float64)
+    region, before = (each.region[each.runs.at(cut)] for each in (regions, network))
+    own, count = region >= 0, len(regions.table)
+
+    def summed(weight: Any) -> Floats:
+        return np.bincount(region[own], (length * weight)[own], count)
+
+    in_hand, in_followed = by_hand.holds(cut), followed.holds(cut)
+    confidence = np.append(np.nan_to_num(network.table.confidence), [0.0, 0.0])[before]
+    kept = ~(in_hand | in_followed) & (before >= 0)
+    rest = summed(kept)
+    mean = np.divide(summed(kept * confidence), rest, out=np.full(count, np.nan), where=rest > 0)
+    person = np.stack([summed(in_hand), summed(in_followed & ~in_hand)], axis=1) / regions.table.pixels[:, None]
+    return {"person": person, "confidence": mean}

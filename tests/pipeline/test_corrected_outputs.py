@@ -1,0 +1,194 @@
+"""``corrected/``: from mask and log alone, whole or not at all, every number against a loop over pixels."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tifffile
+from scipy import ndimage
+from tests.evaluation.small import NAMES, ByColour
+from tests.pipeline.small import BKG, fingerprints, paint, write_slide
+
+from ntrm.core.errors import DataError
+from ntrm.correction.log import Step, append, read_log
+from ntrm.correction.pixels import PixelSet
+from ntrm.pipeline import corrected_outputs
+from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.corrected_outputs import corrected_version, is_current, write_corrected
+from ntrm.pipeline.correcting import open_mask
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+EPI, RET, SCC = (NAMES.index(name) for name in ("EPI", "RET", "SCC"))
+
+
+@pytest.fixture(scope="module")
+def segmented(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("segmented")
+    slide = write_slide(folder / "slides" / "a.tif", paint(np.random.default_rng(4)))
+    segment_slides([slide], out=folder / "out", model=ByColour(), device="cpu", batch=2)
+    return folder / "out"
+
+
+@pytest.fixture
+def mask(segmented, tmp_path):
+    shutil.copytree(segmented, tmp_path / "out")
+    return open_mask(tmp_path / "out" / "a")
+
+
+def named(mask, inside, tissue, **more):
+    """A step that names pixels (H, W)."""
+    named = PixelSet.of_window(inside, 0, 0, inside.shape[1])
+    followed = {name: PixelSet.of_window(where, 0, 0, where.shape[1]).text for name, where in more.items()}
+    step = Step(action="name", tissue=tissue, named=named.text, followed=followed, regions=1 + len(followed))
+    return append(mask.folder, mask.record, step)
+
+
+def document(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def stored(folder):
+    return tifffile.imread(folder / "mask.ome.tif", key=0)
+
+
+def box(mask, top, left, height, width):
+    inside = np.zeros(mask.shape, dtype=bool)
+    inside[top : top + height, left : left + width] = True
+    return inside
+
+
+def test_the_corrected_mask_is_the_networks_with_what_was_named(mask):
+    hand, other = box(mask, 70, 40, 20, 30), box(mask, 110, 40, 10, 10)
+    named(mask, hand, "EPI", SCC=other)
+    write_corrected(mask)
+    expected = mask.labels()
+    expected[hand], expected[other] = EPI, SCC
+    np.testing.assert_array_equal(stored(mask.folder / "corrected"), expected + np.uint8(1))
+    np.testing.assert_array_equal(stored(mask.folder), mask.labels() + np.uint8(1))
+
+
+def test_every_region_says_what_is_by_hand_what_followed_and_how_sure_the_network_was_of_the_rest(mask):
+    hand, other = box(mask, 70, 40, 20, 30), box(mask, 95, 40, 10, 10)
+    named(mask, hand, "EPI", SCC=other)
+    write_corrected(mask)
+    rows = segment_rows(mask.folder / "corrected")
+    labels = stored(mask.folder / "corrected").astype(int) - 1
+    before = segment_rows(mask.folder)
+    assert len(rows) > 3
+    for row in rows:
+        # Some regions are cut where the slide's tissue ends; their pixels are then fewer than the component's.
+        inside = component(labels, row, mask)
+        if abs(inside.sum() * mask.resolution.pixel_area_um2 / 1e6 - float(row["area_mm2"])) > 1e-9:
+            continue
+        assert float(row["corrected_by_hand"]) == pytest.approx(hand[inside].mean())
+        assert float(row["corrected_followed"]) == pytest.approx(other[inside].mean())
+        if (hand | other)[inside].all():
+            assert row["mean_confidence"] == ""
+        else:
+            known = {float(each["mean_confidence"]) for each in before}
+            assert min(known) <= float(row["mean_confidence"]) <= max(known)
+
+
+def segment_rows(folder):
+    import csv
+
+    path = folder / "regions.csv"
+    path = path if path.exists() else folder.parent / "regions.csv"
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def component(labels, row, mask):
+    """The connected pixels of a row of the table: those whose box is the row's."""
+    sx, sy = mask.summary.grid.to_level0[:2]
+    left, top = float(row["left_px"]) / sx, float(row["top_px"]) / sy
+    numbers, _ = ndimage.label(labels == NAMES.index(row["tissue"]))
+    for number, (rows, columns) in enumerate(ndimage.find_objects(numbers), 1):
+        if (rows.start, columns.start) == (round(top), round(left)):
+            return numbers == number
+    return np.zeros(labels.shape, dtype=bool)
+
+
+def test_every_file_says_that_a_person_corrected_it(mask):
+    named(mask, box(mask, 70, 40, 20, 30), "EPI")
+    write_corrected(mask)
+    folder = mask.folder / "corrected"
+    area = 600 * mask.resolution.pixel_area_um2 / 1e6
+    expected = {"steps": 1, "regions": 1, "area_mm2": pytest.approx(area), "version": 1}
+    assert document(folder / "summary.json")["corrected"] == expected
+    assert document(folder / "graph.json")["corrected"] == expected | {"text": "corrected by a person, 1 region"}
+    polygons = document(folder / "regions.geojson")
+    assert polygons["ntrm"]["corrected"]["text"] == "corrected by a person, 1 region"
+    assert {each["properties"]["metadata"]["corrected"] for each in polygons["features"]} == {
+        "corrected by a person, 1 region"
+    }
+    with tifffile.TiffFile(folder / "mask.ome.tif") as stored:
+        assert "corrected by a person, 1 region" in stored.pages.first.description
+    assert "corrected by a person, 1 region" in (folder / "report.html").read_text().lower()
+    assert "corrected" not in document(mask.folder / "summary.json")
+
+
+def test_without_the_slide_and_without_the_model_it_is_made_again_with_the_same_bytes(mask):
+    named(mask, box(mask, 70, 40, 20, 30), "EPI")
+    write_corrected(mask)
+    first = fingerprints(mask.folder / "corrected")
+    assert {*first} >= {"mask.ome.tif", "summary.json", "graph.json", "regions.geojson", "report.html", "overlay.png"}
+    assert {*first} >= {"slides.csv", "pieces.csv", "regions.csv", "interfaces.csv", "thumbnail.jpg", "slide.jpg"}
+    write_corrected(mask)
+    assert fingerprints(mask.folder / "corrected") == first
+    shutil.rmtree(mask.folder / "corrected")
+    write_corrected(mask)
+    assert fingerprints(mask.folder / "corrected") == first
+
+
+def test_where_nothing_counts_any_more_the_corrected_version_goes(mask):
+    assert is_current(mask.folder, read_log(mask.folder))
+    named(mask, box(mask, 70, 40, 20, 30), "EPI")
+    assert not is_current(mask.folder, read_log(mask.folder))
+    write_corrected(mask)
+    assert corrected_version(mask.folder) == 1
+    log = append(mask.folder, mask.record, Step(action="undo"))
+    assert not is_current(mask.folder, log)
+    write_corrected(mask)
+    assert not (mask.folder / "corrected").exists()
+    assert is_current(mask.folder, log)
+
+
+def test_a_failure_leaves_the_version_before(mask, monkeypatch):
+    named(mask, box(mask, 70, 40, 20, 30), "EPI")
+    write_corrected(mask)
+    first = fingerprints(mask.folder / "corrected")
+    named(mask, box(mask, 90, 40, 20, 30), "SCC")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(corrected_outputs, "write_overlays", full)
+    with pytest.raises(DataError, match="cannot write"):
+        write_corrected(mask)
+    assert fingerprints(mask.folder / "corrected") == first
+    monkeypatch.undo()
+    write_corrected(mask)
+    assert corrected_version(mask.folder) == 2
+    assert not list((mask.folder / ".ntrm").glob("corrected-*"))
+
+
+def test_tissue_that_a_person_finds_on_glass_belongs_to_the_piece_beside_it(mask):
+    glass = box(mask, 140, 40, 25, 30) & (mask.labels() == BKG)
+    assert glass.sum() > 300
+    named(mask, glass, "RET")
+    write_corrected(mask)
+    before, after = (document(each / "summary.json") for each in (mask.folder, mask.folder / "corrected"))
+    gained = glass.sum() * mask.resolution.pixel_area_um2 / 1e6
+    assert after["pieces"][0]["areas_mm2"]["RET"] - before["pieces"][0]["areas_mm2"]["RET"] == pytest.approx(gained)
+    assert len(after["pieces"]) == len(before["pieces"]) == 1
+
+
+def test_results_of_an_earlier_version_are_told_what_to_do(mask):
+    named(mask, box(mask, 70, 40, 20, 30), "EPI")
+    (mask.folder / ".ntrm" / "pieces.npz").unlink()
+    with pytest.raises(DataError, match=r"pieces\.npz") as found:
+        write_corrected(mask)
+    assert "earlier version" in found.value.hint

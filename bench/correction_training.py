@@ -6,11 +6,12 @@
     python bench/correction_training.py train --out learning/phantom --plan 'hand:1,2,4:0,1 drawn:1,2,4:0,1'
     python bench/correction_training.py table --out learning/phantom
 
-``draw`` draws phantom sections and makes their colours those of a laboratory that the bundled model does not know: the
+``draw`` draws phantom sections and makes their colours those of a laboratory that the bundled model does not know:
 half of them are for correction, the others for scoring. ``cut`` does the same with real skin: A1-1 is cut into four
 stretches, which are corrected, and scored is what ``--test`` names. ``click`` has the bundled model segment the slides
 and corrects each by simulated clicks, through the engine and the log that a person would use: the middle of the largest
-error is named after the truth, and what follows is accepted. Beside it, ``drawn`` has all of the truth drawn by hand.
+error is named after the truth. What follows is accepted if it makes more pixels right than wrong; else the part alone
+is named, as a person does who has looked at the preview. Beside it, ``drawn`` has all of the truth drawn by hand.
 
 ``train`` is ``ntrm train --init bundled --corrections``, for arm, number of slides and seed. An arm is what counts:
 ``hand``, ``followed`` and ``all`` as in ``--trust``, of the clicked slides, and ``drawn``, of those annotated in full.
@@ -24,7 +25,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data.image_files import read_image, write_image
+from ntrm.results.paths import CORRECTIONS
 
 SLIDES, CLICKS = 4, 15
 SEED = 1910
@@ -166,13 +168,15 @@ def click(out: Path, device: str) -> None:
 
     clicked, drawn = out / "clicked", out / "drawn"
     segment_slides([out / "slides"], out=clicked, device=device)
-    shutil.copytree(clicked, drawn)
+    if not drawn.exists():
+        shutil.copytree(clicked, drawn)
     predictor = Predictor(load("bundled"), device, batch=16)
     for path in sorted((out / "slides").iterdir()):
         truth, mask = read_truth(out, path.stem), open_mask(clicked / path.stem)
         graph = make_region_graph(mask, SlideInput(path, path.name), predictor)
         scores = click_through(mask, graph, truth, truth_of(out))
-        draw_all(open_mask(drawn / path.stem), truth, truth_of(out))
+        if not (drawn / path.stem / CORRECTIONS).exists():
+            draw_all(open_mask(drawn / path.stem), truth, truth_of(out))
         print(path.stem, " ".join(f"{score:.3f}" for score in scores), flush=True)
 
 
@@ -193,9 +197,17 @@ def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[flo
         if number == CLICKS or not wrong.any():
             break
         place = middle_of_largest(np.where(wrong, truth, IGNORE))
-        proposal = propose(graph, corrections, Click((place,), judged.name[truth[place]]))
-        append(mask.folder, mask.record, proposal.step("simulated"))
+        asked = Click((place,), judged.name[truth[place]])
+        step = propose(graph, corrections, asked).step("simulated")
+        if right_pixels(judged, truth, corrections.with_step(step).paint(labels)) <= right_pixels(judged, truth, now):
+            step = propose(graph, corrections, replace(asked, how=None)).step("simulated")
+        append(mask.folder, mask.record, step)
     return [scores[0], scores[-1]]
+
+
+def right_pixels(judged: Truth, truth: Mask, labels: Mask) -> int:
+    """How many known pixels have a right name."""
+    return int((judged.confusion(truth, labels) * judged.right).sum())
 
 
 def middle_of_largest(wrong: Mask) -> tuple[int, int]:
@@ -277,7 +289,7 @@ def some_of(out: Path, arm: str, slides: int) -> Path:
     folder = out / "some" / f"{source.name}-{slides}"
     if not folder.exists():
         shutil.copytree(source, folder)
-        for log in sorted(folder.glob("*/corrections.jsonl"))[slides:]:
+        for log in sorted(folder.glob(f"*/{CORRECTIONS}"))[slides:]:
             log.unlink()
     return folder
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import check_folder, foreign_files, write_json
-from ntrm.core.labels import Tissue
+from ntrm.core.labels import Mask, Tissue
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import check_dataset
+from ntrm.data.dataset import Dataset
+from ntrm.data.image_files import read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
 from ntrm.evaluation.evaluate import evaluate
@@ -24,6 +26,7 @@ from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import OVERLAY
+from ntrm.tour_mistake import Mistake, find_mistake
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""
@@ -44,6 +47,8 @@ class TourResult:
     iou: float
     results: Path
     """What ``ntrm segment`` made of some of them: reports, polygons, tables."""
+    mistake: Mistake | None
+    """A region that the model has named wrongly, and what one click would do."""
     attention: bool
     """Whether the model has a relation module that attends, so that the viewer shows to what."""
 
@@ -67,16 +72,17 @@ def tour(
     note(f"4/5  segmenting {SLIDES} sections: masks, polygons, relations, measurements, reports")
     dataset = open_dataset(dataset_folder)
     images = {case.name: case.image for case in dataset.cases if case.image is not None}
-    chosen = [images[section.name] for section in evaluation.sections[:SLIDES]]
-    segmented = segment_slides(chosen, out=out / "results", options=Options(maps=True), progress=progress)
+    chosen = {section.name: images[section.name] for section in evaluation.sections[:SLIDES]}
+    segmented = segment_slides([*chosen.values()], out=out / "results", options=Options(maps=True), progress=progress)
     for slide in segmented.failed[:1]:
         raise DataError(f"{slide.slide_id} could not be segmented", got=slide.reason, hint="run the same command again")
-    note("5/5  statistics and pictures")
+    note("5/5  statistics, pictures, and where the model is wrong")
+    mistake = find_mistake(segmented.out, chosen, _truths(dataset, chosen), progress)
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
     attention = _attends(segmented)
     more = {"scored": evaluation, "scores": scores, "by_tissue": _by_tissue(evaluation), **_slides(segmented)}
-    more["attention"] = attention
+    more |= {"attention": attention, "mistake": mistake}
     dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
     return TourResult(
         page,
@@ -86,6 +92,7 @@ def tour(
         scored=len(evaluation.sections),
         iou=evaluation.pooled.macro["iou"],
         results=segmented.out,
+        mistake=mistake,
         attention=attention,
     )
 
@@ -95,6 +102,12 @@ def _claim(out: Path, dataset: Path) -> None:
     check_folder(out)
     if foreign := [path.name for path in out.iterdir()] if out.is_dir() and not dataset.is_dir() else []:
         raise foreign_files(out, "tour", foreign)
+
+
+def _truths(dataset: Dataset, chosen: Collection[str]) -> dict[str, Mask]:
+    """The masks of some sections."""
+    masks = {case.name: case.mask for case in dataset.cases if case.name in chosen and case.mask is not None}
+    return {name: read_mask(path, dataset.schema).mask for name, path in masks.items()}
 
 
 def _slides(segmented: Segmented) -> dict[str, object]:

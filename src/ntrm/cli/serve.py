@@ -151,6 +151,8 @@ def demo(
         to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
         if result.attention:
             to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
+        for sentence in () if result.mistake is None else result.mistake.sentences():
+            to.print(sentence, markup=False, soft_wrap=True)
 
     console.result(result.as_dict(), show)
     if result.faults:

@@ -17,6 +17,8 @@ from ntrm.pipeline import corrected_outputs
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.corrected_outputs import corrected_version, is_current, write_corrected
 from ntrm.pipeline.correcting import open_mask
+from ntrm.pipeline.tabulating import tabulate_again
+from ntrm.results.tables import read_results
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -192,3 +194,23 @@ def test_results_of_an_earlier_version_are_told_what_to_do(mask):
     with pytest.raises(DataError, match=r"pieces\.npz") as found:
         write_corrected(mask)
     assert "earlier version" in found.value.hint
+
+
+def test_the_table_of_slides_has_both_versions_and_the_overview_tells_of_them(mask):
+    out = mask.folder.parent
+    before = (out / "slides.csv").read_bytes(), (out / "index.html").read_bytes()
+    named(mask, mask.labels() == SCC, "EPI")
+    write_corrected(mask)
+    tabulate_again(out)
+    row = read_results(out).slides.rows[0]
+    after = document(mask.folder / "corrected" / "summary.json")
+    assert (row["cancer_SCC"], row["corrected_cancer_SCC"]) == (True, False)
+    assert row["corrected_regions"] == 1
+    assert row["corrected_area_EPI_mm2"] == pytest.approx(after["areas_mm2"]["EPI"])
+    assert row["corrected_tissue_area_mm2"] == pytest.approx(row["tissue_area_mm2"])
+    page = (out / "index.html").read_text()
+    assert '<a href="a/corrected/report.html">corrected by a person, 1 region</a>: none' in page
+    append(mask.folder, mask.record, Step(action="undo"))
+    write_corrected(mask)
+    tabulate_again(out)
+    assert ((out / "slides.csv").read_bytes(), (out / "index.html").read_bytes()) == before

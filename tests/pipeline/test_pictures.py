@@ -71,7 +71,7 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
     labels = np.kron(random.integers(0, 12, (20, 30)), np.ones((10, 10), dtype=int)).astype(np.uint8)
     picture = random.integers(0, 256, (100, 150, 3), dtype=np.uint8)
     shares = {name: 1 / 11 for name in SKIN.names if name != "BKG"}
-    summary = SimpleNamespace(pieces=(), tissue_fractions=shares)
+    summary = SimpleNamespace(pieces=(), tissue_fractions=shares, corrected=None)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)

@@ -8,7 +8,7 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, write_slide
 
 from ntrm.core.errors import DataError
-from ntrm.pipeline import outputs
+from ntrm.pipeline import outputs, slide_files
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Segmenter
@@ -108,7 +108,7 @@ def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, expected, m
 def test_large_slides_are_finished_before_the_next_and_measured_before_their_polygons(
     tmp_path, slides, expected, monkeypatch
 ):
-    measured, written = outputs.measure_pieces, outputs.write_geojson
+    measured, written = outputs.measure_pieces, slide_files.write_geojson
     steps = Steps(monkeypatch)
 
     def measuring(*given, **more):
@@ -120,7 +120,7 @@ def test_large_slides_are_finished_before_the_next_and_measured_before_their_pol
         return written(*given, **more)
 
     monkeypatch.setattr(outputs, "measure_pieces", measuring)
-    monkeypatch.setattr(outputs, "write_geojson", writing)
+    monkeypatch.setattr(slide_files, "write_geojson", writing)
     for module in (outputs, one_slide):
         monkeypatch.setattr(module, "TOGETHER", 0)
     assert run(slides, tmp_path / "out").exit_code == 0
@@ -134,9 +134,10 @@ def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
     def fails(*_, **__):
         raise DataError("no room")
 
-    for function in ("write_mask_ome_tiff", "write_geojson", "write_slide_report", "write_overlays"):
+    common = ((slide_files, "write_mask_ome_tiff"), (slide_files, "write_geojson"))
+    for module, function in (*common, (outputs, "write_slide_report"), (outputs, "write_overlays")):
         with monkeypatch.context() as patched:
-            patched.setattr(outputs, function, fails)
+            patched.setattr(module, function, fails)
             found = run(slides[:1], tmp_path / "out")
         assert found.slides[0].status == "failed", function
         assert "no room" in found.slides[0].reason, function

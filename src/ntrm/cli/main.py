@@ -8,7 +8,7 @@ import typer
 from rich.console import Console as RichConsole
 from rich.text import Text
 
-from ntrm.cli import data, evaluate, reproduce, segment, serve, train
+from ntrm.cli import correct, data, evaluate, reproduce, segment, serve, train
 from ntrm.cli.console import Console, command, make_table, prepare_streams
 from ntrm.version import __version__
 
@@ -58,6 +58,7 @@ app.command("compare")(evaluate.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("export")(train.export)
 app.command("segment")(segment.segment)
+app.command("correct", cls=correct.CorrectCommand)(correct.correct)
 app.command("serve")(serve.serve)
 app.command("report")(segment.report)
 datasets.command("check")(data.check)

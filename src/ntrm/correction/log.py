@@ -223,14 +223,14 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
                 hint="look at the slide as it is now, and correct it again",
             )
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        new = replace(_checked(step, log), number=log.version + 1, when=when)
+        new = replace(completed(step, log), number=log.version + 1, when=when)
         lines = [asdict(new)] if log.record is not None else [asdict(record), asdict(new)]
         _write(folder / CORRECTIONS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
         return Log(record, (*log.steps, new))
 
 
-def _checked(step: Step, log: Log) -> Step:
-    """An undo or redo with the step that it is about."""
+def completed(step: Step, log: Log) -> Step:
+    """An undo or redo with the step that it is about; any other step as it is."""
     if step.action not in (UNDO, REDO):
         return step
     target = log.undoable if step.action == UNDO else log.redoable

@@ -18,7 +18,8 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Task
-from ntrm.pipeline.segmenter import Outcome, Segmenter, tabulate
+from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.wsi.inputs import SlideInput, distinguishing_paths, find_inputs, shard_of, slide_ids
 from ntrm.wsi.isolated import ReaderPool

@@ -88,6 +88,7 @@ def write_overlays(
         pieces=summary.pieces,
         fractions=summary.tissue_fractions,
         seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
+        note="" if summary.corrected is None else summary.corrected.text,
     )
     write_png(folder / OVERLAY, drawn)
     small = resized(picture, 1, THUMBNAIL_SIDE)

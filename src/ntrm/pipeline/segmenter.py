@@ -22,11 +22,11 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
+from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
-from ntrm.results.slide_state import BusyError, remember_failure, remembered
-from ntrm.results.tables import write_tables
+from ntrm.results.slide_state import BusyError, remember_failure
 from ntrm.wsi.inputs import SlideInput, without_name
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader
@@ -197,19 +197,6 @@ class Segmenter:
     def tabulate(self, covariates: Sequence[str] = ()) -> None:
         """Write the tables of every slide in ``out``, also of those that other processes segmented."""
         tabulate(self.out, self.run, covariates, report=self._work.options.report)
-
-
-def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = True) -> None:
-    """The tables and the overview of every slide in the folder, also of those that other processes segmented."""
-    from ntrm.report.slide_overview import write_overview
-
-    with holding(out / RUN_LOCK, wait=True):
-        every = claim(out, run, covariates)
-        folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
-        states = [state for folder in folders if (state := remembered(folder)) is not None]
-        write_tables(out, [state.with_foot(run.cells()) for state in states], every)
-        if report:
-            write_overview(out)
 
 
 def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:

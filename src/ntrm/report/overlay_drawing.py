@@ -200,11 +200,13 @@ def annotated(
     pieces: Sequence[PieceSummary] = (),
     fractions: Mapping[str, float | None],
     seen: Mapping[str, RGB] | None = None,
+    note: str = "",
 ) -> Picture:
     """``picture`` (H, W, 3) of a whole mask with all that is drawn on it.
 
     ``pieces`` and ``fractions`` are those of ``summary.json``; ``mpp_x`` is the mask's along x. ``seen`` are the
-    tissues' colours as they look over the slide; the legend shows them beside the pure ones.
+    tissues' colours as they look over the slide; the legend shows them beside the pure ones. ``note`` stands at
+    the top.
     """
     height, width = picture.shape[:2]
     size = font_size(width, height)
@@ -218,6 +220,8 @@ def annotated(
     for mark in marks:
         _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, size, mark.colour)
     _draw_scale_bar(canvas, scale_bar(frame, mpp_x), size)
+    if note:
+        _draw_text(canvas, (size, size / 2), note, size, INK)
     return np.asarray(with_legend(canvas, _tissues(schema, fractions, seen or {}), size))
 
 

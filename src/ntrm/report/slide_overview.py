@@ -24,7 +24,8 @@ from ntrm.report.html import css_colours, data_uri, render, share_text
 from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
-from ntrm.results.paths import INDEX, REPORT, THUMBNAIL
+from ntrm.results.familiarity import NOT_ASSESSED
+from ntrm.results.paths import CORRECTED, INDEX, REPORT, SUMMARY, THUMBNAIL
 
 MOST_BYTES = 6000
 """Of a thumbnail on the page; larger ones are left out."""
@@ -88,7 +89,9 @@ def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILEN
 def _attempt(folder: Path) -> str:
     """Empty, or why there is no report; one slide's error does not stop the others."""
     try:
-        write_slide_report(folder)
+        for version in (folder, folder / CORRECTED):
+            if version == folder or (version / SUMMARY).is_file():
+                write_slide_report(version)
     except NtrmError as error:
         texts = (error.what, "" if error.got is None else f"got {error.got}", error.hint)
         return "; ".join(" ".join(text.split()) for text in texts if text)
@@ -106,6 +109,7 @@ def write_overview(out: Path) -> Path:
         figures=_key_figures(cohort),
         cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.assessed else [],
         left_out=len(cohort.done) - len(cohort.assessed),
+        corrected=sum(slide.corrected_regions > 0 for slide in cohort.done),
         **_plots(cohort),
         measures=[(name, "") for name in MEASURES.values()],
         slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
@@ -120,11 +124,13 @@ def write_overview(out: Path) -> Path:
 def _key_figures(cohort: Cohort) -> list[tuple[str, str, str]]:
     area = sum(slide.tissue_area_mm2 or 0.0 for slide in cohort.done)
     left_out = len(cohort.done) - len(cohort.assessed)
+    corrected = sum(slide.corrected_regions > 0 for slide in cohort.done)
     return [
         ("Slides done", f"{len(cohort.done):,}", ""),
         ("Failed", f"{len(cohort.failed):,}", ""),
         ("With warnings", f"{sum(bool(slide.warnings) for slide in cohort.done):,}", ""),
         *([("Cancers not assessed", f"{left_out:,}", "")] if left_out else []),
+        *([("Corrected by a person", f"{corrected:,}", "")] if corrected else []),
         ("Tissue", f"{area:,.1f} mm²", ""),
         ("Pieces", f"{sum(slide.pieces for slide in cohort.done):,}", ""),
     ]
@@ -135,8 +141,20 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
         "slide": slide,
         "link": f"{quote(slide.slide_id, safe='')}/{REPORT}" if (folder / REPORT).is_file() else "",
         "thumbnail": _thumbnail(folder / THUMBNAIL),
+        "corrected": _corrected(slide, folder) if slide.corrected_regions else None,
         "mix": _mix(slide, cohort),
         "measures": [(slide.measures[key], slide.reasons.get(key, "")) for key in MEASURES],
+    }
+
+
+def _corrected(slide: CohortSlide, folder: Path) -> Content:
+    """What a person made of the slide, and where its report is."""
+    there, regions = (folder / CORRECTED / REPORT).is_file(), slide.corrected_regions
+    cancers = ", ".join(slide.corrected_cancers)
+    return {
+        "text": f"corrected by a person, {regions:,} region{'' if regions == 1 else 's'}",
+        "cancers": cancers or ("none" if slide.corrected_assessed else NOT_ASSESSED),
+        "link": f"{quote(slide.slide_id, safe='')}/{CORRECTED}/{REPORT}" if there else "",
     }
 
 

@@ -104,7 +104,14 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
         "stage": stage(slide, pictures),
-        "whole": _tissues(slide.areas_mm2, slide.tissue_fractions, schema, slide.confidence, _unread(slide.cancers)),
+        "whole": _tissues(
+            slide.areas_mm2,
+            slide.tissue_fractions,
+            schema,
+            slide.confidence,
+            slide.by_person,
+            _unread(slide.cancers),
+        ),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
@@ -161,6 +168,7 @@ def _tissues(
     fractions: Mapping[str, float | None],
     schema: LabelSchema,
     confidence: Callable[[str], float | None],
+    by_person: Callable[[str], float | None],
     not_assessed: Collection[str] = (),
 ) -> Content:
     """Rows of the table of tissues; cancers that were ``not_assessed`` are neither found nor missing."""
@@ -172,6 +180,7 @@ def _tissues(
             "share": fractions[name],
             "bar": 100 * min(max(fractions[name] or 0.0, 0.0), 1.0),
             "confidence": confidence(name),
+            "by_person": by_person(name) or 0.0,
             "assessed": name not in not_assessed,
         }
         for name in order
@@ -187,7 +196,9 @@ def _unread(cancers: Mapping[str, Cancer]) -> set[str]:
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
     known = {node.name: node.confidence for node in graph.nodes}
+    by_person = {node.name: node.by_person for node in graph.nodes}
     assessed = slide.familiarities.ruling(piece.number).assessed
+    unread = {cancer.name for cancer in piece.cancers if cancer.present is None}
     return {
         "piece": piece,
         "text": graph.text,
@@ -206,9 +217,7 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
             for e in longest[:INTERFACES]
         ],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(
-            piece.areas_mm2, piece.tissue_fractions, schema, known.get, () if assessed else {*slide.cancers}
-        ),
+        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get, by_person.get, unread),
     }
 
 

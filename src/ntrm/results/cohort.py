@@ -48,6 +48,12 @@ class CohortSlide:
     """Mean over the regions, weighted by area."""
     assessed: bool = True
     """False where the slide is unlike what the model knows: its cancers are not assessed, and no statistic has it."""
+    corrected_regions: int = 0
+    """That a person corrected; all else here is what the network said."""
+    corrected_cancers: tuple[str, ...] = ()
+    """Those that are present in the corrected version."""
+    corrected_assessed: bool = True
+    """Whether all were assessed there."""
 
     def tumour_fraction(self, cancers: Sequence[str]) -> float:
         """Fraction of the tissue that is any cancer."""
@@ -135,6 +141,9 @@ def _slide(
         measures={key: _number(row[f"{key}_mm"]) for key in MEASURES},
         reasons=reasons.get(slide_id, {}),
         confidence=confidence.get(slide_id),
+        corrected_regions=int(row.get("corrected_regions") or 0),
+        corrected_cancers=tuple(name for name in cancers if row.get(f"corrected_cancer_{name}") == "true"),
+        corrected_assessed=all(row.get(f"corrected_cancer_{name}") != NOT_ASSESSED for name in cancers),
         assessed=row.get("familiarity") != UNFAMILIAR and NOT_ASSESSED not in cells.values(),
     )
 

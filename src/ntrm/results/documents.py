@@ -211,6 +211,8 @@ class Node:
     regions: int
     confidence: float | None
     """Mean over its regions, weighted by area."""
+    by_person: float | None
+    """Fraction of its area that a person named or accepted; None where nobody corrected the slide."""
 
 
 @dataclass(frozen=True)
@@ -296,8 +298,13 @@ class Slide(Summary):
 
     def confidence(self, tissue: str) -> float | None:
         """Mean over all pieces, weighted by area; None where there is no region."""
-        own = [node for node in self.nodes if node.name == tissue]
-        return _mean([(node.confidence, node.area_mm2) for node in own if node.confidence is not None])
+        own = [node for node in self.nodes if node.name == tissue and node.confidence is not None]
+        return _mean([(node.confidence or 0.0, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own])
+
+    def by_person(self, tissue: str) -> float | None:
+        """Fraction that a person named or accepted, in all pieces; None where nobody corrected the slide."""
+        own = [node for node in self.nodes if node.name == tissue and node.by_person is not None]
+        return _mean([(node.by_person or 0.0, node.area_mm2) for node in own])
 
 
 def write_graph(
@@ -384,10 +391,19 @@ def _read_graph(piece: Document) -> PieceGraph:
 
 def _read_node(node: Document, nodes: Sequence[Document]) -> Node:
     regions = [other for other in nodes if other["kind"] == "region" and other["tissue"] == node["id"]]
-    known = [(_number(r["confidence"]), _number(r["area_mm2"])) for r in regions if "confidence" in r]
-    names = {"name": node["id"], "title": node.get("title") or node["id"], "confidence": _mean(known)}
+    names = {"name": node["id"], "title": node.get("title") or node["id"], **_means(regions)}
     found: Node = read_as(Node, {**node, **names})
     return found
+
+
+def _means(regions: Sequence[Document]) -> Document:
+    """Of a tissue, from its regions; what a person named is no part of the network's confidence."""
+    areas = [_number(region["area_mm2"]) for region in regions]
+    person = [_number(region.get("by_hand", 0)) + _number(region.get("followed", 0)) for region in regions]
+    rows = [*zip(regions, areas, person, strict=True)]
+    known = [(_number(r["confidence"]), area * (1 - share)) for r, area, share in rows if "confidence" in r]
+    corrected = any("by_hand" in region for region in regions)
+    return {"confidence": _mean(known), "by_person": _mean([*zip(person, areas, strict=True)]) if corrected else None}
 
 
 def _read_network(document: Document | None) -> Network | None:

@@ -53,6 +53,9 @@ BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*|corrected_
 CORRECTED_COLUMN = "corrected_"
 """How columns begin that tell about the corrected version of a slide."""
 
+CORRECTED_TOO = ("tissue_area_mm2", "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm")
+"""Columns of ``slides`` that the corrected version has as well, beside those of classes and cancers."""
+
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
 
@@ -138,6 +141,19 @@ def slide_row(summary: Summary) -> dict[str, Cell]:
     quality = {f"quality_{name}": value for name, value in summary.quality.items()}
     judged = _familiarity_cells(summary.familiarity)
     return {**cells, **judged, **_by_class(summary), **_cancer_cells(summary.cancers), **quality}
+
+
+def corrected_cells(summary: Summary) -> dict[str, Cell]:
+    """What the row of ``slides`` says beside the network's columns, from the summary of the corrected version."""
+    if summary.corrected is None:
+        return {}
+    told = {
+        name: cell
+        for name, cell in slide_row(summary).items()
+        if name in CORRECTED_TOO or re.fullmatch("(area|fraction|cancer)_.*", name, re.DOTALL)
+    }
+    changed = {"regions": summary.corrected.regions, "area_mm2": summary.corrected.area_mm2}
+    return {f"{CORRECTED_COLUMN}{name}": cell for name, cell in {**changed, **told}.items()}
 
 
 def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:

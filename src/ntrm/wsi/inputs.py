@@ -9,9 +9,10 @@ import hashlib
 import os
 import re
 import secrets
+import time
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -249,6 +250,35 @@ def source_fingerprint(path: Path) -> str | None:
     except OSError:
         return None
     return digest.hexdigest()
+
+
+def find_by_content(
+    wanted: Collection[str], roots: Sequence[Path], stopped: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[str, Path]]:
+    """Files under the roots whose fingerprint is ``wanted``, whatever they are called now; each content once."""
+    left = set(wanted)
+    for path in _files(roots) if left else ():
+        if stopped():
+            return
+        # Others need the disk, too.
+        time.sleep(0)
+        found = source_fingerprint(path)
+        if found in left:
+            left.discard(found)
+            yield found, path
+        if not left:
+            return
+
+
+def _files(roots: Sequence[Path]) -> Iterator[Path]:
+    for root in roots:
+        base = root.resolve()
+        try:
+            slides = find_inputs([base])
+        except (UsageError, DataError):
+            continue
+        # Links may lead out of the root.
+        yield from (slide.path for slide in slides if slide.path.resolve().is_relative_to(base))
 
 
 def safe_name(text: str) -> str:

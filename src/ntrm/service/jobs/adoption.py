@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.results.documents import Summary, read_summary
 from ntrm.results.paths import FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import DONE, FOUND, JobStore, Slide, new_id
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
-from ntrm.wsi.inputs import find_inputs, source_fingerprint
+from ntrm.wsi.inputs import find_by_content
 
 
 def adopt(out: Path, store: JobStore) -> list[Slide]:
@@ -67,26 +66,11 @@ def find_originals(store: JobStore, roots: Sequence[Path], stop: Event) -> int:
         if slide.fingerprint is not None and (slide.source is None or not slide.source.exists()):
             wanted.setdefault(slide.fingerprint, []).append(slide.id)
     count = 0
-    for path in _files(roots) if wanted else ():
-        if stop.is_set() or not wanted:
-            break
-        for key in wanted.pop(source_fingerprint(path) or "", ()):
+    for fingerprint, path in find_by_content(wanted, roots, stop.is_set):
+        for key in wanted[fingerprint]:
             store.locate(key, path)
             count += 1
-        # Others need the disk, too.
-        time.sleep(0)
     return count
-
-
-def _files(roots: Sequence[Path]) -> Iterator[Path]:
-    for root in roots:
-        base = root.resolve()
-        try:
-            slides = find_inputs([base])
-        except (UsageError, DataError):
-            continue
-        # Links may lead out of the root.
-        yield from (slide.path for slide in slides if slide.path.resolve().is_relative_to(base))
 
 
 def facts_of(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,209 @@
+"""``ntrm correct``: name wrong regions of segmented slides, and carry the names on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console as RichConsole
+from typer.core import TyperCommand
+
+from ntrm.cli import shared_options as options
+from ntrm.cli.console import Console, command, count, make_table
+from ntrm.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from ntrm.pipeline.correct_slides import Change, Corrector
+
+CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
+TOLD = (
+    *("number", "action", "tissue", "regions", "area_mm2", "spread", "reach"),
+    *("of", "origin", "by", "when", "version"),
+)
+"""Of each step, without its pixels."""
+
+
+class CorrectCommand(TyperCommand):
+    """Takes four words after ``--click``, as often as it is given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As usual, with the words of each click made one."""
+        joined, left = [], [*args]
+        while left:
+            joined.append(left.pop(0))
+            if joined[-1] == CLICK:
+                end = next((k for k, word in enumerate(left[: len(PARTS)]) if word.startswith("--")), len(PARTS))
+                joined.append(json.dumps(left[:end]))
+                del left[:end]
+        return super().parse_args(ctx, joined)
+
+
+@command
+def correct(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `ntrm segment` wrote to.")],
+    click: Annotated[
+        list[str] | None,
+        typer.Option(CLICK, metavar=" ".join(PARTS), help="Name the part at a pixel of mask.ome.tif; may be repeated."),
+    ] = None,
+    spread: Annotated[
+        bool, typer.Option("--spread/--no-spread", help="Carry the name on to parts that look alike, or do not.")
+    ] = True,
+    how_far: Annotated[
+        float, typer.Option("--how-far", metavar="R", min=0.25, max=4.0, help="How far: 0.25 little, 1 usual, 4 much.")
+    ] = 1.0,
+    whole_region: Annotated[
+        bool, typer.Option("--whole-region", help="Name the connected region around the pixel, not its part alone.")
+    ] = False,
+    all_slides: Annotated[
+        bool, typer.Option("--all-slides", help="Carry the name on to all other slides of OUT, too.")
+    ] = False,
+    drawn: Annotated[
+        list[Path] | None,
+        typer.Option("--from", metavar="FILE.geojson", help="Name areas that were drawn in QuPath; may be repeated."),
+    ] = None,
+    slide: Annotated[
+        str | None, typer.Option("--slide", metavar="SLIDE", help="Slide of FILE, if its name differs; or for --list.")
+    ] = None,
+    undo: Annotated[str | None, typer.Option("--undo", metavar="SLIDE", help="Take its last step back.")] = None,
+    redo: Annotated[
+        str | None, typer.Option("--redo", metavar="SLIDE", help="Do again what was taken back last.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show all steps so far.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Say what would change, and write nothing.")] = False,
+    slides: Annotated[
+        list[Path] | None,
+        typer.Option("--slides", metavar="DIR", help="Where the slides are: needed once, for the parts of each."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="M", help="Model of the results; default bundled.")
+    ] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="INITIALS", help="Your initials, for the log.")] = None,
+    device: options.Device = "auto",
+    batch: options.Batch = 16,
+    *,
+    console: Console,
+) -> None:
+    """Correct segmented slides: name a wrong region, and the name is carried on. For research, not for diagnosis.
+
+    What the network said stays as it is. The steps are written to OUT/SLIDE/corrections.jsonl, and OUT/SLIDE/corrected
+    gets mask, polygons, graph, tables and report anew. The same in the browser: ntrm serve.
+
+    Example: ntrm correct results --click slide-1 410 230 BCC --slides slides/
+    """
+    from ntrm.pipeline.correct_slides import CorrectionOptions, Corrector
+
+    asked = {CLICK: click, "--from": drawn, "--undo": undo, "--redo": redo, "--list": listed or None}
+    chosen = [name for name, value in asked.items() if value]
+    if len(chosen) != 1:
+        raise UsageError(
+            "what to do is not clear", got=" ".join(chosen) or "nothing", expected=f"one of {', '.join(asked)}"
+        )
+    clicks = [_click(text) for text in click or ()]
+    given = CorrectionOptions(tuple(slides or ()), model, device, batch, by, preview)
+    corrector = Corrector(out, given, console.progress)
+    if listed:
+        _list(corrector, slide, console)
+        return
+    changes: list[Change] = []
+    try:
+        for words in clicks:
+            far = {"spread": spread, "reach": how_far, "whole_region": whole_region, "all_slides": all_slides}
+            changes += corrector.click(*words, **far)
+        for path in drawn or ():
+            changes += _draw(corrector, path, slide)
+        changes += [corrector.undo(undo)] if undo else []
+        changes += [corrector.redo(redo)] if redo else []
+    finally:
+        # Steps that were taken before an error stay taken.
+        corrector.finish()
+    _show(corrector, changes, console)
+
+
+def _click(text: str) -> tuple[str, int, int, str]:
+    words = json.loads(text)
+    expected = f"{CLICK} {' '.join(PARTS)}, such as {CLICK} slide-1 410 230 BCC"
+    try:
+        slide_id, x, y, tissue = words
+        return slide_id, int(x), int(y), tissue
+    except ValueError as error:
+        raise UsageError("unreadable click", got=" ".join(words) or "nothing", expected=expected) from error
+
+
+def _draw(corrector: Corrector, path: Path, slide: str | None) -> list[Change]:
+    from ntrm.pipeline.correct_slides import slide_of
+
+    return corrector.draw(slide or slide_of(path, corrector.slide_ids), path)
+
+
+def _show(corrector: Corrector, changes: list[Change], console: Console) -> None:
+    preview = corrector.options.preview
+    document = {
+        "out": str(corrector.out),
+        "preview": preview,
+        "changes": [change.as_dict() for change in changes],
+        "failures": [{"slide_id": name, "reason": reason} for name, reason in corrector.failures.items()],
+    }
+
+    def table(to: RichConsole) -> None:
+        title = f"{count(len(changes), 'step')}{', a preview' if preview else ''}"
+        columns = ("slide", "step", "action", "tissue", "regions", "mm²", "of which followed")
+        to.print(make_table(title, columns, map(_row, changes), right=("step", "regions", "mm²")))
+
+    console.result(document, table)
+    for name, reason in corrector.failures.items():
+        console.note(f"error: {name}: {reason}")
+    if preview:
+        console.note("a preview: nothing was written")
+    else:
+        for name in dict.fromkeys(change.slide_id for change in changes):
+            console.note(f"written: {corrector.out / name / 'corrected'}")
+    if corrector.failures:
+        raise typer.Exit(1)
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    what = change.action if change.of is None else f"{change.action} step {change.of}"
+    followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change.followed_mm2.items())
+    area = "" if change.of is not None else f"{change.area_mm2:.3f}"
+    regions = str(change.regions) if change.regions else ""
+    return change.slide_id, str(change.step), what, change.tissue or "", regions, area, followed or "–"
+
+
+def _list(corrector: Corrector, slide: str | None, console: Console) -> None:
+    """The logs as one table."""
+    ids = [slide] if slide else corrector.slide_ids
+    steps = [(name, step, there.log) for name in ids for there in [corrector.slide(name)] for step in there.log.steps]
+    document = {
+        "out": str(corrector.out),
+        "steps": [
+            {
+                "slide_id": name,
+                "active": step in log.active,
+                **{key: getattr(step, key) for key in TOLD},
+            }
+            for name, step, log in steps
+        ],
+    }
+
+    def table(to: RichConsole) -> None:
+        rows = [
+            (
+                each["slide_id"],
+                str(each["number"]),
+                each["action"] if each["of"] is None else f"{each['action']} step {each['of']}",
+                each["tissue"] or "",
+                str(each["regions"] or ""),
+                f"{each['area_mm2']:.3f}" if each["area_mm2"] else "",
+                "" if each["active"] or each["of"] is not None else "undone",
+                each["origin"],
+                each["by"] or "",
+                each["when"],
+            )
+            for each in document["steps"]
+        ]
+        columns = ("slide", "step", "action", "tissue", "regions", "mm²", "", "from", "by", "when")
+        to.print(make_table(count(len(rows), "step"), columns, rows, right=("step", "regions", "mm²")))
+
+    console.result(document, table)

@@ -1,0 +1,41 @@
+"""The tables and the overview of a folder of results, from what each slide's folder keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ntrm.core.io import holding
+from ntrm.results.documents import read_summary
+from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY
+from ntrm.results.run_record import Run, claim, read_run
+from ntrm.results.slide_state import Row, SlideState, Tables, remembered
+from ntrm.results.tables import corrected_cells, write_tables
+
+
+def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = True) -> None:
+    """The tables and the overview of every slide in the folder, also of those that other processes segmented."""
+    from ntrm.report.slide_overview import write_overview
+
+    with holding(out / RUN_LOCK, wait=True):
+        every = claim(out, run, covariates)
+        folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
+        states = [(folder, state) for folder in folders if (state := remembered(folder)) is not None]
+        write_tables(out, [_rows(folder, state, run.cells()) for folder, state in states], every)
+        if report:
+            write_overview(out)
+
+
+def tabulate_again(out: Path) -> None:
+    """The same for a folder in which slides were corrected; the overview only where there is one."""
+    run = read_run(out)
+    tabulate(out, run, run.covariates, report=(out / INDEX).is_file())
+
+
+def _rows(folder: Path, state: SlideState, foot: Row) -> Tables:
+    """The rows of a slide, with what its corrected version says, if there is one."""
+    corrected = folder / CORRECTED
+    if not (corrected / SUMMARY).is_file():
+        return state.with_foot(foot)
+    cells = corrected_cells(read_summary(corrected))
+    return state.with_foot(foot, {**state.tables, "slides": ({**state.row, **cells},)})

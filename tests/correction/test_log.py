@@ -1,0 +1,252 @@
+"""The log of corrections: nothing is lost, whoever is killed, and however full the disk is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.correction.steps import CLASSES, logs, record, steps
+from tests.helpers import PATIENCE
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.correction.log import ConflictError, Log, Step, append, check_mask, read_log
+
+DRAW = Step(action="draw", tissue="EPI", named="0+3")
+UNDO, REDO = Step(action="undo"), Step(action="redo")
+
+
+def lines(folder):
+    return (folder / "corrections.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+def plain(step):
+    """A step without what ``append`` sets."""
+    return replace(step, number=0, when="", of=None)
+
+
+@given(st.lists(steps(), min_size=1, max_size=4))
+def test_steps_are_read_back_as_they_were_written(tmp_path_factory, given_steps):
+    folder = tmp_path_factory.mktemp("log")
+    for step in given_steps:
+        append(folder, record(), step)
+    log = read_log(folder)
+    assert log.record == record()
+    assert [plain(step) for step in log.steps] == given_steps
+    assert [step.number for step in log.steps] == [*range(1, len(given_steps) + 1)]
+    assert log.version == len(given_steps)
+
+
+def test_a_log_is_readable_by_hand_and_names_nobody(tmp_path):
+    append(tmp_path, record(), replace(DRAW, by="AB"))
+    append(tmp_path, record(), DRAW)
+    first, one, two = map(json.loads, lines(tmp_path))
+    assert (first["format"], first["slide_id"], first["classes"]) == ("ntrm-corrections/1", "a", [*CLASSES])
+    assert (one["action"], one["tissue"], one["named"], one["by"]) == ("draw", "EPI", "0+3", "AB")
+    assert two["by"] is None
+    assert one["when"].endswith("Z")
+
+
+def literal(actions):
+    """Numbers of the steps that count after these actions, and of those that a redo could bring back."""
+    done, undone = [], []
+    for number, action in enumerate(actions, 1):
+        if action == "undo":
+            undone.append(done.pop())
+        elif action == "redo":
+            done.append(undone.pop())
+        else:
+            done.append(number)
+            undone.clear()
+    return done, undone
+
+
+@given(logs())
+def test_undo_and_redo_go_through_the_history(log):
+    done, undone = literal([step.action for step in log.steps])
+    assert [step.number for step in log.active] == done
+    assert (log.undoable.number if log.undoable else None) == (done[-1] if done else None)
+    assert (log.redoable.number if log.redoable else None) == (undone[-1] if undone else None)
+
+
+def test_to_undo_is_a_step_that_says_what_it_undoes(tmp_path):
+    for step in (DRAW, replace(DRAW, tissue="RET"), UNDO, UNDO, REDO):
+        log = append(tmp_path, record(), step)
+    assert [(step.action, step.of, step.tissue) for step in log.steps[2:]] == [
+        ("undo", 2, "RET"),
+        ("undo", 1, "EPI"),
+        ("redo", 1, "EPI"),
+    ]
+    assert log == read_log(tmp_path)
+    assert len(lines(tmp_path)) == 6
+
+
+def test_there_is_not_always_something_to_undo_or_redo(tmp_path):
+    with pytest.raises(UsageError, match="nothing to undo"):
+        append(tmp_path, record(), UNDO)
+    append(tmp_path, record(), DRAW)
+    with pytest.raises(UsageError, match="nothing to redo"):
+        append(tmp_path, record(), REDO)
+    append(tmp_path, record(), UNDO)
+    append(tmp_path, record(), DRAW)
+    with pytest.raises(UsageError, match="nothing to redo"):
+        append(tmp_path, record(), REDO)
+
+
+def test_a_last_line_cut_off_anywhere_was_never_written(tmp_path):
+    append(tmp_path, record(), DRAW)
+    before = (tmp_path / "corrections.jsonl").read_bytes()
+    append(tmp_path, record(), replace(DRAW, tissue="RET"))
+    after = (tmp_path / "corrections.jsonl").read_bytes()
+    for cut in {len(before), len(before) + 1, (len(before) + len(after)) // 2, len(after) - 1}:
+        (tmp_path / "corrections.jsonl").write_bytes(after[:cut])
+        assert read_log(tmp_path).version == 1
+        log = append(tmp_path, record(), UNDO)
+        assert [step.action for step in read_log(tmp_path).steps] == ["draw", "undo"] == [s.action for s in log.steps]
+
+
+def test_a_first_line_cut_off_is_written_again(tmp_path):
+    append(tmp_path, record(), DRAW)
+    (tmp_path / "corrections.jsonl").write_bytes((tmp_path / "corrections.jsonl").read_bytes()[:20])
+    assert read_log(tmp_path) == Log(None)
+    append(tmp_path, record(), DRAW)
+    assert read_log(tmp_path).version == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.correction.steps import record
+from ntrm.correction.log import Step, append
+folder, moment = Path(sys.argv[1]), sys.argv[2]
+append(folder, record(), Step(action="draw", tissue="EPI", named="0+3"))
+kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+if moment == "before":
+    import ntrm.correction.log as log
+    log._write = kill
+else:
+    os.fsync = kill
+append(folder, record(), Step(action="draw", tissue="RET", named="5+3"))
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_process_killed_while_it_writes_loses_nothing_that_was_told(tmp_path, moment):
+    killed = run_python(KILLED, tmp_path, moment)
+    assert killed.wait(PATIENCE) == -signal.SIGKILL
+    assert read_log(tmp_path).version in (1, 2)
+    # The lock went with its holder, and nobody waits for it.
+    log = append(tmp_path, record(), replace(DRAW, tissue="BKG"))
+    assert [step.tissue for step in log.steps] in (["EPI", "BKG"], ["EPI", "RET", "BKG"])
+
+
+APPENDING = """
+import sys
+from pathlib import Path
+from tests.correction.steps import record
+from ntrm.correction.log import Step, append
+for number in range(25):
+    append(Path(sys.argv[1]), record(), Step(action="draw", tissue="EPI", named=f"{number}+1", by=sys.argv[2]))
+"""
+
+
+def test_two_processes_append_without_losing_a_step(tmp_path):
+    writers = [run_python(APPENDING, tmp_path, name) for name in ("A", "B")]
+    assert [writer.wait(PATIENCE) for writer in writers] == [0, 0]
+    log = read_log(tmp_path)
+    assert [step.number for step in log.steps] == [*range(1, 51)]
+    for name in ("A", "B"):
+        assert [step.named for step in log.steps if step.by == name] == [f"{k}+1" for k in range(25)]
+
+
+def run_python(code, *words):
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], env={**os.environ, "PYTHONPATH": paths})
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, monkeypatch, first):
+    if not first:
+        append(tmp_path, record(), DRAW)
+    before = read_log(tmp_path)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(DataError, match="cannot write") as found:
+            append(tmp_path, record(), replace(DRAW, tissue="RET"))
+    assert "free space" in found.value.hint
+    assert read_log(tmp_path) == before
+    append(tmp_path, record(), DRAW)
+    assert read_log(tmp_path).version == before.version + 1
+
+
+def test_who_saw_an_older_version_is_told_and_nothing_is_written(tmp_path):
+    append(tmp_path, record(), DRAW, after=0)
+    with pytest.raises(ConflictError, match="corrected elsewhere") as found:
+        append(tmp_path, record(), replace(DRAW, tissue="RET"), after=0)
+    assert (found.value.got, found.value.expected) == ("version 0", "version 1")
+    assert read_log(tmp_path).version == 1
+    append(tmp_path, record(), replace(DRAW, tissue="RET"), after=1)
+
+
+def test_a_damaged_line_is_told_with_its_number(tmp_path):
+    for _ in range(3):
+        append(tmp_path, record(), DRAW)
+    whole = lines(tmp_path)
+    wrong = {
+        "not JSON": "{",
+        "a list": "[]",
+        "another number": whole[2].replace('"number": 2', '"number": 7'),
+        "an unknown action": whole[2].replace('"draw"', '"erase"'),
+        "a missing key": "{}",
+    }
+    for what, line in wrong.items():
+        text = "\n".join([*whole[:2], line, *whole[3:]]) + "\n"
+        (tmp_path / "corrections.jsonl").write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match="damaged in line 3"):
+            read_log(tmp_path)
+        with pytest.raises(DataError, match="damaged in line 3"):
+            append(tmp_path, record(), DRAW)
+        assert (tmp_path / "corrections.jsonl").read_text(encoding="utf-8") == text, what
+
+
+def test_an_undo_of_nothing_is_damage(tmp_path):
+    append(tmp_path, record(), DRAW)
+    text = "\n".join(lines(tmp_path)).replace('"draw"', '"undo"') + "\n"
+    (tmp_path / "corrections.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="undoes what was never done"):
+        read_log(tmp_path)
+
+
+def test_a_log_of_another_format_is_refused(tmp_path):
+    append(tmp_path, record(), DRAW)
+    text = "\n".join(lines(tmp_path)).replace("ntrm-corrections/1", "ntrm-corrections/9") + "\n"
+    (tmp_path / "corrections.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="line 1") as found:
+        read_log(tmp_path)
+    assert "ntrm-corrections/9" in str(found.value.got)
+
+
+def test_steps_about_another_mask_are_refused(tmp_path):
+    append(tmp_path, record(), DRAW)
+    with pytest.raises(RefusedError, match="about another mask"):
+        append(tmp_path, record(mask="1" * 64), DRAW)
+    (tmp_path / "mask.ome.tif").write_bytes(b"another")
+    with pytest.raises(RefusedError, match="about another mask"):
+        check_mask(tmp_path, record())
+    (tmp_path / "mask.ome.tif").unlink()
+    with pytest.raises(DataError, match=r"has no mask\.ome\.tif"):
+        check_mask(tmp_path, record())
+
+
+@pytest.mark.parametrize("initials", ["", "ABCDEFGHI", "A\nB", "\x1b[1m"])
+def test_initials_are_short_and_printable(initials):
+    with pytest.raises(UsageError, match="impossible initials"):
+        replace(DRAW, by=initials)

@@ -1,9 +1,10 @@
 """What corrected slides are worth to a network: it learns from 1, 2 and 4 of them and is asked about others.
 
+    ntrm phantom known --sections 24 --seed 1
     python bench/correction_training.py draw --out learning/phantom
     python bench/correction_training.py cut --skin-pas skin-pas --out learning/skin-pas
     python bench/correction_training.py click --out learning/phantom
-    python bench/correction_training.py train --out learning/phantom --plan 'hand:1,2,4:0,1 drawn:1,2,4:0,1'
+    python bench/correction_training.py train --out learning/phantom --known known --plan 'hand:1,2,4:0 drawn+:1,2,4:0'
     python bench/correction_training.py table --out learning/phantom
 
 ``draw`` draws phantom sections and makes their colours those of a laboratory that the bundled model does not know:
@@ -15,6 +16,8 @@ is named, as a person does who has looked at the preview. Beside it, ``drawn`` h
 
 ``train`` is ``ntrm train --init bundled --corrections``, for arm, number of slides and seed. An arm is what counts:
 ``hand``, ``followed`` and ``all`` as in ``--trust``, of the clicked slides, and ``drawn``, of those annotated in full.
+With ``+`` the sections of ``--known`` are learned from as well (``--data``): such as the model has learned from before.
+Every model is scored on the slides that nobody corrected, and on the test part of ``--known``.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from numpy.typing import NDArray
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.data.image_files import read_image, write_image
+from ntrm.data.image_files import read_image, read_mask, write_image
 from ntrm.results.paths import CORRECTIONS
 
 SLIDES, CLICKS = 4, 15
@@ -53,7 +56,7 @@ LABORATORY = ((0.0, 0.5, 0.0), (0.6, 0.0, 0.0), (0.0, 0.0, 0.4))
 """Optical densities of red, green and blue there, each a mixture of ours: paler dyes of other colours."""
 SOFTNESS = 2.0
 """σ of the scanner's blur, in pixels. The bundled model hardly minds the dyes alone."""
-ARMS = ("hand", "followed", "all", "drawn")
+ARMS = ("hand", "followed", "all", "drawn", "hand+", "followed+", "all+", "drawn+")
 
 Mask = NDArray[np.uint8]
 Image = NDArray[np.uint8]
@@ -109,7 +112,8 @@ def draw(out: Path) -> None:
         slide = lay_slide(planned.seed, mpp.x, planned.cancer, 1)
         if slide.mask.size <= MOST_PIXELS:
             image = foreign(render(slide.fine, mpp.x, planned.seed, stain=planned.stain(SEED)))
-            write_slide(out / ("slides" if kept % 2 == 0 else "test"), planned.name, image, slide.mask, mpp)
+            name = f"foreign-{planned.name}"
+            write_slide(out / ("slides" if kept % 2 == 0 else "test"), name, image, slide.mask, mpp)
             kept += 1
         if kept == 2 * SLIDES:
             return
@@ -239,26 +243,26 @@ def draw_all(mask: Any, truth: Mask, judged: Truth) -> None:
 # --- training ---
 
 
-def train(out: Path, plan: str, changes: Sequence[str], device: str) -> None:
+def train(out: Path, known: Path, plan: str, changes: Sequence[str], device: str) -> None:
     """Train what the plan names, score each model, and keep one row a run."""
     from ntrm.training.recipe import load_recipe, parse_overrides
     from ntrm.training.train import train as train_network
 
     recipe = load_recipe("finetune", parse_overrides(list(changes)))
-    keep_row(out, "bundled", lambda: {"arm": "bundled", "slides": 0, "seed": 0, **score(out, "bundled", device)})
+    keep_row(out, "bundled", lambda: {"arm": "bundled", "slides": 0, "seed": 0, **score(out, known, "bundled", device)})
     for arm, slides, seed in runs_of(plan):
         name = f"{arm}-{slides}-{seed}"
 
         def run(arm: str = arm, slides: int = slides, seed: int = seed, name: str = name) -> dict[str, Any]:
             started = time.perf_counter()
             result = train_network(
-                None,
+                known if arm.endswith("+") else None,
                 out / "runs" / name,
                 recipe=recipe,
                 init="bundled",
-                corrections=some_of(out, arm, slides),
+                corrections=some_of(out, arm.rstrip("+"), slides),
                 slides=out / "slides",
-                trust="hand" if arm == "drawn" else arm,
+                trust=arm.rstrip("+").replace("drawn", "hand"),
                 seed=seed,
                 device=device,
                 resume=True,
@@ -266,7 +270,7 @@ def train(out: Path, plan: str, changes: Sequence[str], device: str) -> None:
             )
             seconds = time.perf_counter() - started
             pixels = sum(sum(slide["pixels"].values()) for slide in result.provenance["corrections"]["slides"])
-            found = score(out, str(result.model), device)
+            found = score(out, known, str(result.model), device)
             shutil.rmtree(result.folder / "checkpoints")
             return {"arm": arm, "slides": slides, "seed": seed, "pixels": pixels, "seconds": seconds, **found}
 
@@ -304,8 +308,12 @@ def keep_row(out: Path, name: str, run: Callable[[], dict[str, Any]]) -> None:
         print({key: value for key, value in row.items() if key != "tissues"}, flush=True)
 
 
-def score(out: Path, model: str, device: str) -> dict[str, Any]:
-    """Mean IoU over the pixels of all slides that nobody corrected, and of each slide; windows of 256 pixels."""
+def score(out: Path, known: Path, model: str, device: str) -> dict[str, Any]:
+    """Mean IoU over the pixels of all slides that nobody corrected, of each slide, and of what was known before.
+
+    Windows have 256 pixels, whatever the training's.
+    """
+    from ntrm.data.split import open_splits
     from ntrm.inference.predictor import Predictor
     from ntrm.inference.sliding_window import stitch
     from ntrm.models.hub import load
@@ -315,14 +323,20 @@ def score(out: Path, model: str, device: str) -> dict[str, Any]:
     predictor, tables = Predictor(network, device, batch=4), {}
     for path in sorted((out / "test").glob("*.tif")):
         tables[path.stem] = judged.confusion(read_truth(out, path.stem), stitch(predictor, read_image(path)).mask)
+    before = [
+        PHANTOM.confusion(read_mask(case.mask, SKIN).mask, stitch(predictor, read_image(case.image)).mask)
+        for case in open_splits(known)["test"]
+        if case.image is not None and case.mask is not None
+    ]
     return {
-        "iou": judged.mean_iou(sum(tables.values(), np.zeros_like(next(iter(tables.values()))))),
+        "iou": judged.mean_iou(np.sum([*tables.values()], axis=0)),
+        "known": PHANTOM.mean_iou(np.sum(before, axis=0)),
         "by_slide": {name: judged.mean_iou(table) for name, table in tables.items()},
     }
 
 
 def table(out: Path) -> None:
-    """Mean IoU by arm and number of slides, each seed's."""
+    """By arm and number of slides, each seed's: mean IoU on slides that nobody corrected, and on what was known."""
     rows = [json.loads(path.read_text()) for path in sorted((out / "rows").glob("*.json"))]
     counts = sorted({row["slides"] for row in rows})
     print("| arm |", " | ".join(str(count) for count in counts), "|")
@@ -330,7 +344,8 @@ def table(out: Path) -> None:
         cells = []
         for count in counts:
             own = [row for row in rows if (row["arm"], row["slides"]) == (arm, count)]
-            cells.append(" ".join(f"{row['iou']:.3f}" for row in sorted(own, key=lambda row: row["seed"])))
+            own.sort(key=lambda row: row["seed"])
+            cells.append(", ".join(f"{row['iou']:.3f} ({row['known']:.3f})" for row in own))
         if any(cells):
             print(f"| {arm} |", " | ".join(cells), "|")
 
@@ -340,6 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("what", choices=("draw", "cut", "click", "train", "table"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--skin-pas", type=Path)
+    parser.add_argument("--known", type=Path, help="sections such as the model has learned from before")
     parser.add_argument("--test", default="A1-2", help="section of skin-pas to score")
     parser.add_argument("--plan", default="hand:1,2,4:0 followed:1,2,4:0 drawn:1,2,4:0")
     parser.add_argument("--set", action="append", default=[], help="change a field of the recipe")
@@ -349,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "draw": lambda: draw(asked.out),
         "cut": lambda: cut(asked.out, asked.skin_pas, asked.test),
         "click": lambda: click(asked.out, asked.device),
-        "train": lambda: train(asked.out, asked.plan, asked.set, asked.device),
+        "train": lambda: train(asked.out, asked.known, asked.plan, asked.set, asked.device),
         "table": lambda: table(asked.out),
     }
     steps[asked.what]()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import check_folder, foreign_files, write_json
-from ntrm.core.labels import Mask, Tissue
+from ntrm.core.labels import LabelSchema, Mask, Tissue
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import check_dataset
-from ntrm.data.dataset import Dataset
+from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
@@ -26,12 +26,14 @@ from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import OVERLAY
-from ntrm.tour_mistake import Mistake, find_mistake
+from ntrm.tour_mistake import Mistake, find_mistake, write_foreign
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""
 SLIDES = 3
-"""Sections of the test part that are segmented as slides of a user's would be."""
+"""Sections of the test part that are segmented as slides of a user's would be; the last one in a foreign stain."""
+FOREIGN = "foreign"
+"""Folder of the section in a foreign stain."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class TourResult:
     scored: int
     """Sections that the bundled model was scored on."""
     iou: float
+    foreign: Path
+    """Folder of the section that is made to look like another laboratory's."""
     results: Path
     """What ``ntrm segment`` made of some of them: reports, polygons, tables."""
     mistake: Mistake | None
@@ -54,7 +58,7 @@ class TourResult:
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""
-        return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "results")}}
+        return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "foreign", "results")}}
 
 
 def tour(
@@ -71,13 +75,15 @@ def tour(
     evaluation = evaluate(BUNDLED, dataset_folder, scores, jobs=1, progress=progress)
     note(f"4/5  segmenting {SLIDES} sections: masks, polygons, relations, measurements, reports")
     dataset = open_dataset(dataset_folder)
-    images = {case.name: case.image for case in dataset.cases if case.image is not None}
-    chosen = {section.name: images[section.name] for section in evaluation.sections[:SLIDES]}
-    segmented = segment_slides([*chosen.values()], out=out / "results", options=Options(maps=True), progress=progress)
+    cases = {case.name: case for case in dataset.cases}
+    *own, last = (cases[section.name] for section in evaluation.sections[:SLIDES])
+    foreign = write_foreign(last, out / FOREIGN / f"{last.name}-foreign.tif")
+    chosen = [case.image for case in own or [last] if case.image is not None]
+    segmented = segment_slides([*chosen, foreign], out=out / "results", options=Options(maps=True), progress=progress)
     for slide in segmented.failed[:1]:
         raise DataError(f"{slide.slide_id} could not be segmented", got=slide.reason, hint="run the same command again")
     note("5/5  statistics, pictures, and where the model is wrong")
-    mistake = find_mistake(segmented.out, chosen, _truths(dataset, chosen), progress)
+    mistake = find_mistake(segmented.out, foreign.stem, foreign, _truth(last, dataset.schema), progress)
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
     attention = _attends(segmented)
@@ -91,6 +97,7 @@ def tour(
         faults=len(check.faults),
         scored=len(evaluation.sections),
         iou=evaluation.pooled.macro["iou"],
+        foreign=foreign.parent,
         results=segmented.out,
         mistake=mistake,
         attention=attention,
@@ -104,10 +111,10 @@ def _claim(out: Path, dataset: Path) -> None:
         raise foreign_files(out, "tour", foreign)
 
 
-def _truths(dataset: Dataset, chosen: Collection[str]) -> dict[str, Mask]:
-    """The masks of some sections."""
-    masks = {case.name: case.mask for case in dataset.cases if case.name in chosen and case.mask is not None}
-    return {name: read_mask(path, dataset.schema).mask for name, path in masks.items()}
+def _truth(case: Case, schema: LabelSchema) -> Mask:
+    if case.mask is None:
+        raise DataError(f"{case.name} has no mask", hint="run the same command again")
+    return read_mask(case.mask, schema).mask
 
 
 def _slides(segmented: Segmented) -> dict[str, object]:

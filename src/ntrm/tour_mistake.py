@@ -1,23 +1,27 @@
 """A region that the bundled model has named wrongly, and what one click there would do: for the tour.
 
-The drawn sections have an exact truth, so that errors can be looked for. Nothing is made wrong on purpose: of the slide
-with the largest error, the click that mends most is shown.
+The model is used to sections like the drawn ones, so one of them is taken to another laboratory: its stain and its
+scanner's focus are changed, and everything says so. Its truth is known, so that errors can be looked for: of the
+largest ones of each tissue, that is shown where a click mends most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections
 from ntrm.correction.graph import RegionGraph
 from ntrm.correction.proposals import Click, propose
+from ntrm.data.dataset import Case
+from ntrm.data.image_files import read_image, write_image
+from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.inference.predictor import Predictor
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
@@ -28,6 +32,9 @@ from ntrm.wsi.inputs import SlideInput
 
 KEYS = "123456789qyhj"
 """Of the tissues in the viewer, in their order, the background last."""
+
+FOREIGN = tuple(one for one in DEGRADATIONS if one.name in ("stain: H −40 %, E +60 %", "blur: σ 2 px"))
+"""What makes a section that of another laboratory."""
 
 Where = NDArray[np.bool_]
 
@@ -59,35 +66,43 @@ class Mistake:
 
     def sentences(self) -> tuple[str, str]:
         """Where it is and which key to press; what that would change."""
+        where = f"{self.slide_id} at x {self.x}, y {self.y}"
         return (
-            f"a wrong region: {self.slide_id}, x {self.x}, y {self.y}: {self.called}, but it is {self.title}. "
+            f"a wrong region: {where}, {self.called}, which is {self.title}. "
             f"In the viewer press e, click there, press {self.key}, then Enter",
             f"one click would change {self.regions} parts, {self.changed_mm2:.2f} mm²: "
             f"mean IoU of the slide {self.before:.3f} → {self.after:.3f}",
         )
 
 
-def find_mistake(
-    results: Path, slides: Mapping[str, Path], truths: Mapping[str, Mask], progress: Progress = SILENT
-) -> Mistake | None:
-    """A wrong region of some slides; None where all is right. The region graph of its slide is made and kept.
+def write_foreign(case: Case, path: Path) -> Path:
+    """A section as a laboratory would show it that stains weaker and redder, and whose scanner is out of focus."""
+    if case.image is None or case.resolution is None:
+        raise DataError(f"{case.name} has no image of known µm/px")
+    changed = read_image(case.image)
+    for degradation in FOREIGN:
+        changed = degradation(changed)
+    write_image(path, changed, case.resolution)
+    return path
+
+
+def find_mistake(results: Path, slide_id: str, slide: Path, truth: Mask, progress: Progress = SILENT) -> Mistake | None:
+    """A wrong region of a slide; None where all is right. The slide's region graph is made and kept.
 
     Args:
-        results: what the bundled model made of the slides.
-        slides: their files, by id.
-        truths: their truth at the µm/px of the model, by id.
+        results: what the bundled model made of the slide, among others.
+        slide_id: its name there.
+        slide: its file.
+        truth: at the µm/px of the model.
         progress: of making the region graph.
 
     """
-    wrong = {name: _wrong_regions(open_mask(results / name).labels(), truth) for name, truth in truths.items()}
-    worst = max(wrong, key=lambda name: max((region.sum() for region in wrong[name]), default=0), default="")
-    if not worst or not wrong[worst]:
+    mask = open_mask(results / slide_id)
+    wrong = _wrong_regions(mask.labels(), truth)
+    if not wrong:
         return None
-    mask = open_mask(results / worst)
-    slide = SlideInput(slides[worst], slides[worst].name)
-    graph = make_region_graph(mask, slide, Predictor(load(BUNDLED)), progress)
-    clicked = [_clicked(mask, graph, truths[worst], region) for region in wrong[worst]]
-    return max(clicked, key=lambda mistake: mistake.after)
+    graph = make_region_graph(mask, SlideInput(slide, slide.name), Predictor(load(BUNDLED)), progress)
+    return max((_clicked(mask, graph, truth, region) for region in wrong), key=lambda mistake: mistake.after)
 
 
 def _wrong_regions(labels: Mask, truth: Mask) -> list[Where]:

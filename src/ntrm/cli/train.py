@@ -158,7 +158,8 @@ def train(
     def show(to: RichConsole) -> None:
         best, shown = result.best, ("loss", "iou", "dice", "accuracy")
         scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
-        summary = f"{result.steps:,} steps in {result.seconds:,.0f} s; kept step {best.get('step')}: {scores}"
+        kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
+        summary = f"{result.steps:,} steps in {result.seconds:,.0f} s; {kept}"
         to.print(summary, markup=False, soft_wrap=True)
         to.print(f"model: {result.model}", markup=False, soft_wrap=True)
 

@@ -33,7 +33,7 @@ from ntrm.results.paths import CORRECTIONS
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import SlideState, finished
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.inputs import SlideInput, find_inputs, source_fingerprint
+from ntrm.wsi.inputs import find_by_content
 from ntrm.wsi.isolated import open_isolated
 
 FORMAT = "ntrm-corrected-data/1"
@@ -190,7 +190,7 @@ def _versions(trust: str | None, slides: Sequence[dict[str, Any]]) -> str:
     return f"trust {trust}; versions {versions}"
 
 
-def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[Path, SlideInput]:
+def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[Path, Path]:
     """The files that slides were segmented from, by their content: names may have changed, or be secret."""
     if sources is None:
         raise UsageError(
@@ -199,7 +199,8 @@ def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[
             expected="the folder of the slides that were segmented",
             hint="name it with --slides",
         )
-    by_content = {source_fingerprint(found.path): found for found in find_inputs([sources])}
+    wanted = [source for slide in slides if (source := _source(slide)) is not None]
+    by_content: dict[str | None, Path] = dict(find_by_content(wanted, [sources]))
     missing = [slide.summary.slide_id for slide in slides if _source(slide) not in by_content]
     if missing:
         raise DataError(
@@ -229,7 +230,7 @@ def _schema(slide: CorrectedSlide, wanted: LabelSchema | None) -> LabelSchema:
 
 
 def _write_slide(
-    slide: CorrectedSlide, file: SlideInput, out: Path, trust: str, schema: LabelSchema
+    slide: CorrectedSlide, file: Path, out: Path, trust: str, schema: LabelSchema
 ) -> tuple[list[str], dict[str, int]]:
     """Write image and mask of each area in which something counts; their names, and the pixels of each class."""
     grid_record, names = slide.summary.grid, []
@@ -238,7 +239,7 @@ def _write_slide(
     with opened_mask(slide.folder) as stored:
         labels = labels_in(stored, shape)
     pixels = np.zeros(256, dtype=np.int64)
-    with closing(open_isolated(file.path, alone=file.alone)) as reader:
+    with closing(open_isolated(file)) as reader:
         grid = _grid(slide, reader)
         for area, mask in known_areas(labels, corrections, trust):
             name = slide.summary.slide_id + (f"_{area.top}_{area.left}" if max(shape) > BLOCK else "")

@@ -126,8 +126,14 @@ def _with_corrections(
         training=None if known is None else _split(known, "train"),
         corrected=corrected["train"],
         validation=both["val"] if any(case.split == "val" for case in both.dataset) else None,
-        record=record,
+        record=_without_patients(record),
     )
+
+
+def _without_patients(record: Mapping[str, Any]) -> dict[str, Any]:
+    """For the run's provenance, which may be given away with the model."""
+    slides = [{key: value for key, value in slide.items() if key != "group"} for slide in record["slides"]]
+    return {**record, "slides": slides}
 
 
 def _joined(known: DatasetSplits, corrected: DatasetSplits) -> DatasetSplits:

@@ -5,7 +5,7 @@ What a person named or drew is never renamed by what follows from later clicks, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,8 +81,13 @@ class Corrections:
         )
 
 
-def corrections_of(log: Log, schema: LabelSchema, shape: tuple[int, int]) -> Corrections:
-    """What the steps of a log come to, on a mask of this shape and with these classes."""
+def corrections_of(
+    log: Log, schema: LabelSchema, shape: tuple[int, int], known: Iterable[Corrections] = ()
+) -> Corrections:
+    """What the steps of a log come to, on a mask of this shape and with these classes.
+
+    Of the corrections that are ``known`` for this mask, those that most steps lead to are gone on from.
+    """
     if log.record is not None and (log.record.height, log.record.width, log.record.classes) != (*shape, schema.names):
         raise DataError(
             f"{log.record.slide_id}: the corrections are about another mask",
@@ -90,8 +95,10 @@ def corrections_of(log: Log, schema: LabelSchema, shape: tuple[int, int]) -> Cor
             expected=f"{shape[1]} × {shape[0]} px, classes {', '.join(schema.names)}",
             hint=SET_ASIDE,
         )
-    corrections = Corrections(shape, schema)
-    for step in log.active:
+    active = log.active
+    before = [Corrections(shape, schema), *(each for each in known if active[: len(each.steps)] == each.steps)]
+    corrections = max(before, key=lambda each: len(each.steps))
+    for step in active[len(corrections.steps) :]:
         try:
             corrections = corrections.with_step(step)
         except UsageError as error:

@@ -9,6 +9,8 @@ other, as ``ntrm.analysis.graph`` has them of tissues. The edge of the mask is n
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,6 +124,15 @@ class RegionGraph:
             return cls(schema, Resolution(x, y), runs, features=groups, **{name: kept[name] for name in _ARRAYS})
         except (KeyError, ValueError, TypeError) as error:
             raise DataError(f"{path} is no region graph", got=error, hint=hint) from error
+
+
+def is_kept(path: Path, origin: Mapping[str, str]) -> bool:
+    """Whether a region graph of this origin lies there, without reading it whole; it may still be damaged."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return str(archive["origin"]) == json.dumps(dict(origin), sort_keys=True)
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 _ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "border_um", "ratios", "probabilities")

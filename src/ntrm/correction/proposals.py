@@ -21,6 +21,8 @@ from ntrm.correction.spread import DEFAULT, Settings, Spread, spread
 
 MOST_CLICKS = 128
 """The latest clicks that are carried on; older ones keep what they have named."""
+MOST_AT_ONCE = MOST_CLICKS // 2
+"""Of more parts that are named at once, so many are carried on, evenly chosen: memory grows with each."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,10 @@ def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Propo
     named = pixels_of(graph, nodes)
     if click.how is None:
         return Proposal(graph, click, nodes, named, _none(), _none(), None)
-    before = _clicked(graph, corrections)
+    carried = _evenly(pointed)
+    before = dict([*_clicked(graph, corrections).items()][-(MOST_CLICKS - len(carried)) :])
     after = {node: tissue for node, tissue in before.items() if node not in set(pointed.tolist())}
-    after |= dict.fromkeys(pointed.tolist(), given)
+    after |= dict.fromkeys(carried.tolist(), given)
     without, result = (_spread(graph, clicks, click) for clicks in (before, after))
     moved = np.flatnonzero(result.tissue != without.tissue)
     kept = np.concatenate([nodes, _nodes(graph, (*corrections.left_out, *click.left_out), missing_ok=True)])
@@ -146,6 +149,13 @@ def _following(
 def pixels_of(graph: RegionGraph, nodes: Ints) -> PixelSet:
     """The pixels of some parts."""
     return PixelSet.of_runs(graph.runs, np.append(np.isin(np.arange(len(graph)), nodes), False)[graph.runs.value])
+
+
+def _evenly(nodes: Ints) -> Ints:
+    """At most ``MOST_AT_ONCE`` of them."""
+    if len(nodes) <= MOST_AT_ONCE:
+        return nodes
+    return nodes[np.linspace(0, len(nodes) - 1, MOST_AT_ONCE).astype(np.int64)]
 
 
 def place_of(graph: RegionGraph, node: int) -> Place:

@@ -6,7 +6,7 @@ results. It is needed to propose what follows from a click; the corrected mask f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,12 +82,15 @@ def open_mask(folder: Path) -> SlideMask:
     return SlideMask(folder, summary, schema, record)
 
 
-def corrections_in(mask: SlideMask) -> tuple[Log, Corrections]:
-    """The log beside a mask, and what it comes to; refuses a log about another mask."""
+def corrections_in(mask: SlideMask, known: Iterable[Corrections] = ()) -> tuple[Log, Corrections]:
+    """The log beside a mask, and what it comes to; refuses a log about another mask.
+
+    What is ``known`` of earlier steps is not replayed.
+    """
     log = read_log(mask.folder)
     if log.record is not None and log.record.mask != mask.record.mask:
         check_mask(mask.folder, log.record)
-    return log, corrections_of(log, mask.schema, mask.shape)
+    return log, corrections_of(log, mask.schema, mask.shape, known)
 
 
 def region_graph_in(mask: SlideMask) -> RegionGraph | None:

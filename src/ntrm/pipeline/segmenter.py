@@ -152,6 +152,11 @@ class Segmenter:
         return self._work.out
 
     @property
+    def predictor(self) -> Predictor:
+        """The network."""
+        return self._work.predictor
+
+    @property
     def run(self) -> Run:
         """Model, program and options."""
         return self._work.run

@@ -10,7 +10,7 @@ from tests.wsi import making
 
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.intake import receive, steadily
-from ntrm.service.api.routes_slides import _body
+from ntrm.service.api.routes_slides import body
 from ntrm.service.api.schemas import RetryRequest
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, ServiceLimits
@@ -135,7 +135,7 @@ def test_a_small_document_has_to_come_soon_too():
         await asyncio.sleep(3600)
 
     with refused(408):
-        asyncio.run(_body(SimpleNamespace(stream=never), app_state, RetryRequest))
+        asyncio.run(body(SimpleNamespace(stream=never), app_state, RetryRequest))
 
 
 def test_an_upload_whose_request_is_cancelled_leaves_nothing(app_state):

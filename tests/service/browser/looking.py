@@ -105,7 +105,7 @@ def classes(service):
 
 
 def set_opacity(page, percent):
-    page.locator("input[type=range]").fill(str(percent))
+    page.get_by_role("slider", name="Opacity of the layer").fill(str(percent))
 
 
 def longest_interface(service):

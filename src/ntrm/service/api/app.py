@@ -12,13 +12,21 @@ from typing import Any, NoReturn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from ntrm.core.errors import NtrmError
 from ntrm.models.folders import BUNDLED
-from ntrm.service.api import routes_results, routes_slides, routes_tiles, schemas
+from ntrm.service.api import (
+    correction_schemas,
+    routes_corrections,
+    routes_results,
+    routes_slides,
+    routes_tiles,
+    schemas,
+)
 from ntrm.service.api.access import COOKIE, HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared, invalid, problems
@@ -31,6 +39,12 @@ from ntrm.version import __version__
 PAGE = Path(__file__).parents[1] / "page"
 INDEX, LOCKED = "index.html", "locked.html"
 router = APIRouter(tags=["service"])
+ROUTES = (routes_slides, routes_results, routes_tiles, routes_corrections)
+BODIES: tuple[type[BaseModel], ...] = (
+    *(schemas.PathRequest, schemas.RetryRequest),
+    *(correction_schemas.ClickBody, correction_schemas.DrawBody, correction_schemas.UndoBody),
+)
+"""That are read by hand."""
 DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for diagnosis."
 
 
@@ -59,7 +73,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.app_state = app_state
-    for routes in (router, routes_slides.router, routes_results.router, routes_tiles.router):
+    for routes in (router, *(module.router for module in ROUTES)):
         app.include_router(routes)
     if PAGE.is_dir():
         app.mount("/page", _Page(directory=PAGE))
@@ -166,7 +180,7 @@ def _describe(app: FastAPI) -> None:
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             }
-            for kind in (schemas.PathRequest, schemas.RetryRequest):
+            for kind in BODIES:
                 schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
                 components["schemas"][kind.__name__] = schema
             described["security"] = [{"token": []}, {"session": []}]

@@ -8,14 +8,19 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from anyio import CapacityLimiter
+
 from ntrm.core.errors import NtrmError
+from ntrm.correction.corrections import Corrections
+from ntrm.correction.log import read_log
+from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.results.documents import read_summary
-from ntrm.results.paths import REGIONS, SUMMARY
+from ntrm.results.paths import CORRECTIONS, REGIONS, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
 from ntrm.service.core.audit import Audit
@@ -26,6 +31,7 @@ from ntrm.service.core.settings import (
     AUDIT,
     DATABASE,
     INCOMING,
+    LOG,
     LOST,
     RESERVE,
     THUMBNAILS,
@@ -34,8 +40,11 @@ from ntrm.service.core.settings import (
     ServiceSettings,
     upload_path,
 )
+from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
+from ntrm.service.corrections.writer import CorrectedWriter
 from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
-from ntrm.service.jobs.database import FOUND, RUNNING, UPLOAD, JobStore, Slide
+from ntrm.service.jobs.database import DONE, FOUND, RUNNING, UPLOAD, JobStore, Slide
+from ntrm.service.jobs.graph_jobs import MAKING
 from ntrm.service.jobs.supervisor import Supervisor
 from ntrm.service.tiles.caches import OpenPool, TileStore
 from ntrm.service.tiles.geometry import DeepZoom
@@ -52,6 +61,8 @@ IDLE_SECONDS = 600.0
 SEARCH_SECONDS = 5.0
 """How long the end waits for the search for originals."""
 OPEN_RESULTS = 32
+HEAVY = 2
+"""Previews of corrections at a time."""
 DAY = 86_400.0
 
 
@@ -91,6 +102,10 @@ class AppState:
         self.readers = Readers(limits.open_slides, Limits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
         self.supervisor = Supervisor(settings, self.store, self._chores)
+        self.corrections = CorrectionStore()
+        self.corrected = CorrectedWriter(settings.out, hidden / LOG)
+        self.heavy = CapacityLimiter(HEAVY)
+        """For what takes a processor, and memory, for up to a second."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
         self._results: OpenPool[OpenResults] = OpenPool(OPEN_RESULTS)
         self._model: ModelFacts | None = None
@@ -119,6 +134,7 @@ class AppState:
         self._find_originals()
         threading.Thread(target=self.readers.warm_up, daemon=True).start()
         self.supervisor.start()
+        self.corrected.start(self._behind)
         self.audit.note("start")
 
     def _take_stock(self) -> None:
@@ -131,6 +147,7 @@ class AppState:
     def close(self) -> None:
         """Stop the workers, close the files."""
         self._stop.set()
+        self.corrected.stop()
         self.supervisor.stop()
         self.tiles.close()
         self.readers.close()
@@ -187,6 +204,49 @@ class AppState:
         with self.readers.using(path, alone=slide.alone) as reader:
             yield SlideTiles(reader, self._pixels, key)
 
+    # Corrections
+
+    def corrections_of(self, slide: Slide, *, graph: bool = False) -> SlideCorrections:
+        """What people made of a slide's mask so far; on request with its region graph, if that is there."""
+        return self.corrections.of((slide.id, self.revision(slide)), self.folder(slide), graph=graph)
+
+    def corrections_at(self, slide: Slide, version: int | None) -> tuple[int, Corrections]:
+        """The corrections after a step of the log, or after the last one, and its number."""
+        key = slide.id, self.revision(slide)
+        found = self.corrections.at_version(key, self.folder(slide), version)
+        if version is not None and version > found[0]:
+            raise missing("there is no such version", f"the newest is {found[0]}")
+        return found
+
+    def has_region_graph(self, slide: Slide) -> bool:
+        """Whether parts can be named, and names carried on."""
+        return self.corrections.has_graph((slide.id, self.revision(slide)), self.folder(slide))
+
+    def corrected_count(self, slide: Slide) -> int | None:
+        """Corrections that count; None where they cannot be read."""
+        return self.corrections.count(self.folder(slide)) if slide.status == DONE else 0
+
+    def is_corrected(self, slide: Slide, there: SlideCorrections) -> bool:
+        """Whether the files of the corrected mask are up to date; if not, they are made soon."""
+        folder = self.folder(slide)
+        ready = is_current(folder, there.log)
+        if not ready:
+            self.corrected.ask(folder, again=True)
+        return ready
+
+    def _behind(self) -> list[Path]:
+        """Folders whose corrected files an earlier service left undone."""
+        folders = []
+        for slide in self.store.every(DONE):
+            folder = self.folder(slide)
+            if self._stop.is_set():
+                break
+            # What is damaged is reported to whoever looks at it.
+            with suppress(NtrmError):
+                if (folder / CORRECTIONS).is_file() and not is_current(folder, read_log(folder)):
+                    folders.append(folder)
+        return folders
+
     # Deleting
 
     def delete(self, slide: Slide) -> None:
@@ -205,8 +265,9 @@ class AppState:
         self.reserve.fill()
 
     def _mark_deleted(self, slide: Slide) -> None:
-        folder = self.folder(slide)
-        if slide.status != RUNNING and folder.is_dir():
+        folder, graph = self.folder(slide), self.store.graphs.get(slide.id)
+        self.corrected.drop(folder)
+        if slide.status != RUNNING and (graph is None or graph.status != MAKING) and folder.is_dir():
             try:
                 with alone(folder):
                     self.store.mark_deleted(slide.id)
@@ -234,6 +295,7 @@ class AppState:
             upload.unlink(missing_ok=True)
         (hidden / THUMBNAILS / f"{slide.id}.jpg").unlink(missing_ok=True)
         self._results.close_unused(which=lambda key: key[0] == slide.id)
+        self.corrections.forget(slide.id)
         self._empty_trash()
 
     def _empty_trash(self) -> None:

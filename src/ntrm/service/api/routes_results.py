@@ -39,15 +39,26 @@ def _binary(kind: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {kind: {"schema": schema}}, "description": "the file"}}
 
 
-def _file(app_state: AppState, slide: Slide, name: str, kind: str, *, download: bool = False) -> FileResponse:
-    path, headers = app_state.folder(slide) / name, {"cache-control": "private, no-cache"}
+def slide_file(folder: FilePath, name: str, kind: str, *, hint: str, download_as: str | None = None) -> FileResponse:
+    """A file of results, perhaps compressed; ``download_as`` is what its name begins with on the user's disk."""
+    path, headers = folder / name, {"cache-control": "private, no-cache"}
     if not path.is_file():
         path, headers["content-encoding"] = path.with_name(f"{name}.gz"), "gzip"
     if not path.is_file():
-        raise missing(f"the slide has no {name}", "wait until its status is done")
-    # A slide's id has only characters that are safe in a header and in a file system.
+        raise missing(f"the slide has no {name}", hint)
     return FileResponse(
-        path, media_type=kind, headers=headers, filename=f"{slide.slide_id}-{name}" if download else None
+        path, media_type=kind, headers=headers, filename=None if download_as is None else f"{download_as}-{name}"
+    )
+
+
+def _file(app_state: AppState, slide: Slide, name: str, kind: str, *, download: bool = False) -> FileResponse:
+    # A slide's id has only characters that are safe in a header and in a file system.
+    return slide_file(
+        app_state.folder(slide),
+        name,
+        kind,
+        hint="wait until its status is done",
+        download_as=slide.slide_id if download else None,
     )
 
 

@@ -62,7 +62,8 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def list_slides(app_state: Shared, status: Status = None) -> SlideList:
     """Every slide, the newest first."""
     waiting = app_state.store.waiting()
-    return SlideList(slides=[slide_document(slide, waiting) for slide in app_state.store.every(status)])
+    slides = app_state.store.every(status)
+    return SlideList(slides=[slide_document(slide, waiting, app_state.corrected_count(slide)) for slide in slides])
 
 
 _BODY = {
@@ -88,7 +89,7 @@ async def add_slide(
     _check_worker(app_state)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        wanted = await _body(request, app_state, PathRequest)
+        wanted = await body(request, app_state, PathRequest)
         path = await run_sync(file_under, app_state.settings.roots, wanted.path)
         slide = await run_sync(submit_path, app_state, path, wanted.mpp, wanted.slide_id)
         return await run_sync(_document, app_state, slide)
@@ -108,7 +109,7 @@ async def add_slide(
 @router.get("/{id}", responses=problems(404))
 def get_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     """One slide: its job and the short version of its results."""
-    return slide_document(slide, app_state.store.waiting())
+    return slide_document(slide, app_state.store.waiting(), app_state.corrected_count(slide))
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409))
@@ -138,7 +139,7 @@ _RETRY_BODY = {
 async def retry_slide(request: Request, app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
     """Queue it again, on request with its µm/px; it continues where it stopped."""
     _check_worker(app_state)
-    wanted = await _body(request, app_state, RetryRequest)
+    wanted = await body(request, app_state, RetryRequest)
     mpp = None if wanted.mpp is None else (wanted.mpp, wanted.mpp)
     slide = await run_sync(app_state.store.retry, id, mpp, app_state.settings.limits.queue)
     app_state.audit.note("retry", slide.slide_id)
@@ -147,7 +148,8 @@ async def retry_slide(request: Request, app_state: Shared, id: SlideKey) -> Slid
 
 
 def _document(app_state: AppState, slide: Slide) -> SlideDocument:
-    return slide_document(app_state.store.get(slide.id), app_state.store.waiting())
+    slide = app_state.store.get(slide.id)
+    return slide_document(slide, app_state.store.waiting(), app_state.corrected_count(slide))
 
 
 def _check_worker(app_state: AppState) -> None:
@@ -172,13 +174,13 @@ def _counted_upload(app_state: AppState) -> Iterator[None]:
         app_state.uploads -= 1
 
 
-async def _body(request: Request, app_state: AppState, kind: type[T]) -> T:
-    """A small JSON body; an empty one is an empty document."""
+async def body(request: Request, app_state: AppState, kind: type[T], most: int = SMALL_BODY) -> T:
+    """A JSON body of at most so many bytes; an empty one is an empty document."""
     content = bytearray()
     async for chunk in steadily(request.stream(), app_state.settings.limits):
         content += chunk
-        if len(content) > SMALL_BODY:
-            raise ProblemError(413, "too_large", "the document is too large", expected=f"at most {SMALL_BODY} bytes")
+        if len(content) > most:
+            raise ProblemError(413, "too_large", "the document is too large", expected=f"at most {most:,} bytes")
     try:
         return kind.model_validate(json.loads(bytes(content) or b"{}"))
     except (ValueError, RecursionError) as error:

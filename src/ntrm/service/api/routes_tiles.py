@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from ntrm.correction.corrections import Corrections
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import TileSource
@@ -19,11 +20,12 @@ from ntrm.service.tiles.layer_colours import LayerLook, indexed_png, packed
 
 router = APIRouter(prefix="/v1/slides/{id}/tiles", tags=["tiles"], responses=problems(404))
 
-Layer = Literal["slide", "tissue", "coarse", "confidence", "improvement", "interface"]
+Layer = Literal["slide", "tissue", "coarse", "confidence", "improvement", "interface", "corrected"]
 Level = Annotated[int, Path(ge=0, le=30)]
 TileName = Annotated[str, Path(pattern=r"^[0-9]{1,8}_[0-9]{1,8}\.(jpg|png)$", description="column_row.jpg or .png")]
 Palette = Annotated[Literal["dataset", "safe", "viridis", "grey"] | None, Query()]
 Numbers = Annotated[str | None, Query(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$", description="indices of classes")]
+Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; the newest where none is said")]
 ClassName = Annotated[str | None, Query(max_length=64, description="name of a class")]
 
 
@@ -79,34 +81,42 @@ async def tile(
     only: Numbers = None,
     a: ClassName = None,
     b: ClassName = None,
+    v: Version = None,
 ) -> Response:
     """One tile: JPEG of the slide, indexed PNG of every other layer.
 
     ``tissue`` and ``coarse``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
     ``only`` make classes transparent, the background always is unless ``only`` names it. ``confidence``: pixels are
     certainty times 255; ``palette`` viridis or grey. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
-    ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``.
+    ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``. ``corrected``: as ``tissue``, with the
+    corrections up to step ``v``.
     """
+    corrections = None
     column, row, kind = re.split(r"[_.]", place)
     position = level, int(column), int(row)
     if (kind == "jpg") != (layer == "slide"):
         raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
     if layer == "slide":
-        look, (_, version) = None, await run_sync(app_state.original, slide)
-        key: tuple[object, ...] = (version, *position)
+        look, (_, file) = None, await run_sync(app_state.original, slide)
+        key: tuple[object, ...] = (file, *position)
     else:
         look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
         # Colours are no part of the key: the pixels are compressed once for all palettes.
         key = (slide.id, await run_sync(app_state.revision, slide), look.layer, look.pair, *position)
+        if layer == "corrected":
+            version, corrections = await run_sync(app_state.corrections_at, slide, v)
+            # Two logs may have a step of this number, if somebody moved one of them away.
+            key = (*key, version, *(step.when for step in corrections.steps))
     tag = hashlib.sha256(repr((key, look)).encode()).hexdigest()[:32]
-    headers = {"etag": f'"{tag}"', "cache-control": "private, max-age=86400"}
+    newest = layer == "corrected" and v is None
+    headers = {"etag": f'"{tag}"', "cache-control": "private, no-cache" if newest else "private, max-age=86400"}
     known = request.headers.get("if-none-match", "").split(",")
     if headers["etag"] in (tag.strip().removeprefix("W/") for tag in known):
         return Response(status_code=304, headers=headers)
     if look is None:
         content = await app_state.tiles.get(key, lambda: _slide_tile(app_state, slide, position))
         return Response(content, media_type="image/jpeg", headers=headers)
-    pixels = await app_state.tiles.get(key, lambda: _layer_tile(app_state, slide, look, position))
+    pixels = await app_state.tiles.get(key, lambda: _layer_tile(app_state, slide, look, position, corrections))
     return Response(indexed_png(pixels, *look.tables()), media_type="image/png", headers=headers)
 
 
@@ -115,7 +125,16 @@ def _slide_tile(app_state: AppState, slide: Slide, position: tuple[int, int, int
         return tiles.jpeg(*position, app_state.settings.limits.tile_seconds)
 
 
-def _layer_tile(app_state: AppState, slide: Slide, look: LayerLook, position: tuple[int, int, int]) -> bytes:
+def _layer_tile(
+    app_state: AppState,
+    slide: Slide,
+    look: LayerLook,
+    position: tuple[int, int, int],
+    corrections: Corrections | None,
+) -> bytes:
     with app_state.results(slide) as results:
         layers = results.layers
-        return packed(layers.pixels(look.layer, position[0], layers.grid.zoom.tile(*position), look.pair))
+        level, box = position[0], layers.grid.zoom.tile(*position)
+        if corrections is not None:
+            return packed(layers.corrected(corrections, level, box))
+        return packed(layers.pixels(look.layer, level, box, look.pair))

@@ -140,6 +140,9 @@ class SlideDocument(BaseModel):
     tissue_area_mm2: float | None
     pieces: int | None
     layers: list[str]
+    corrections: int | None = Field(
+        description="steps of people's corrections that count; null where they cannot be read"
+    )
 
 
 class SlideList(BaseModel):
@@ -228,7 +231,7 @@ class Link(BaseModel):
     expires: str
 
 
-def slide_document(slide: Slide, waiting: list[str]) -> SlideDocument:
+def slide_document(slide: Slide, waiting: list[str], corrections: int | None) -> SlideDocument:
     """A slide as others see it; ``waiting`` are the ids of the queue in order."""
     facts, info = slide.facts, slide.info
     _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
@@ -250,6 +253,7 @@ def slide_document(slide: Slide, waiting: list[str]) -> SlideDocument:
         mpp=mpp_x,
         mpp_y=mpp_y,
         layers=[*(["slide"] if slide.has_image else []), *facts.get("layers", [])],
+        corrections=corrections,
     )
 
 

@@ -20,6 +20,8 @@ from typing import Any
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
 from ntrm.service.core.settings import UPLOADS, upload_path
+from ntrm.service.jobs import graph_jobs
+from ntrm.service.jobs.graph_jobs import GraphJobs
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 STATUSES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
@@ -166,10 +168,12 @@ class JobStore:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.executescript(SCHEMA)
+            self._connection.executescript(SCHEMA + graph_jobs.SCHEMA)
         except sqlite3.DatabaseError as error:
             raise DataError(f"cannot use {path}", got=error, hint="move it away; results are found again") from error
         path.chmod(0o600)
+        self.graphs = GraphJobs(self._do, MOST_DEATHS, MOST_ATTEMPTS)
+        """Jobs that make region graphs."""
 
     def close(self) -> None:
         """Close the database's files."""
@@ -285,10 +289,14 @@ class JobStore:
     def mark_deleted(self, key: str) -> None:
         """Hide a slide; a running job is asked to stop."""
         self._end(key, deleted=True)
+        self.graphs.drop(key)
 
     def to_purge(self) -> list[Slide]:
         """Deleted slides that nobody works on any more."""
-        return self._slides("SELECT * FROM slides WHERE deleted AND status <> 'running'")
+        return self._slides(
+            "SELECT * FROM slides WHERE deleted AND status <> 'running' "
+            "AND id NOT IN (SELECT slide FROM graphs WHERE status = 'making')"
+        )
 
     def forget(self, key: str) -> None:
         """The last step of deleting."""

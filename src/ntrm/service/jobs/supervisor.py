@@ -22,6 +22,7 @@ from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
 from ntrm.service.jobs.database import JobStore, Slide
+from ntrm.service.jobs.graph_jobs import GraphJob
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
@@ -99,6 +100,7 @@ class Supervisor:
             if slide.cancel is not None and (slide.worker is None or not self._is_alive(slide.worker)):
                 _remove_partials(self._settings.out / slide.slide_id)
         self._store.reclaim(self._is_alive, blame=blame)
+        self._store.graphs.reclaim(self._is_alive, blame=blame)
 
     def _is_alive(self, worker: str) -> bool:
         lock = self._settings.worker_lock(worker)
@@ -193,13 +195,14 @@ class Supervisor:
                 # A cancelled job is not to blame: the next worker begins at once.
                 self._leave(slot, process, blame=late.cancel is None)
 
-    def _late(self, worker: str) -> Slide | None:
-        """The slide that a worker should have ended by now."""
+    def _late(self, worker: str) -> Slide | GraphJob | None:
+        """The job that a worker should have ended by now."""
         now, most = time.time(), self._settings.limits.slide_seconds + GRACE_SECONDS
-        for slide in self._store.running():
-            late = now - (slide.cancel or now) > GRACE_SECONDS or now - (slide.started or now) > most
-            if slide.worker == worker and late:
-                return slide
+        jobs: list[Slide | GraphJob] = [*self._store.running(), *self._store.graphs.running()]
+        for job in jobs:
+            late = now - (job.cancel or now) > GRACE_SECONDS or now - (job.started or now) > most
+            if job.worker == worker and late:
+                return job
         return None
 
 

@@ -1,4 +1,6 @@
-"""The process that segments: takes slides from the database one by one, and holds the network meanwhile.
+"""The process that segments: takes jobs from the database one by one, and holds the network meanwhile.
+
+A job is a slide, or the region graph of one that is done, for which somebody waits who corrects it.
 
 The first line of its input is its settings; every further one wakes it, and the end of the input ends it, so that it
 never outlives the service. It may be killed at any moment: the slide continues from its last band.
@@ -17,14 +19,15 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
-from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import holding, write_text
 from ntrm.core.mpp import Resolution
 from ntrm.models.folders import CONFIG, locate
+from ntrm.pipeline.correcting import make_region_graph, open_mask, same_model
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.service.core import model_info
@@ -32,6 +35,7 @@ from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
 from ntrm.service.jobs.adoption import facts_of
 from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, QUEUED, JobStore, Slide, new_id
+from ntrm.service.jobs.graph_jobs import MAKING, GraphJob
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import Pixels, SlideReader
@@ -62,6 +66,13 @@ class JobEnd(BaseException):
         self.status, self.error = status, error
 
 
+class Reported(Protocol):
+    """What progress is reported to."""
+
+    def beat(self, key: str, worker: str, progress: float, stage: str) -> bool:
+        """Report how far a job is; returns whether to continue."""
+
+
 class JobProgress:
     """Reports how far a slide is; a context manager that watches the files of the results until it ends.
 
@@ -70,7 +81,7 @@ class JobProgress:
     """
 
     def __init__(
-        self, store: JobStore, slide: Slide, worker: str, folder: Path, stop: threading.Event, seconds: float
+        self, store: Reported, slide: Slide, worker: str, folder: Path, stop: threading.Event, seconds: float
     ) -> None:
         self._store, self._slide, self._worker, self._folder, self._stop = store, slide, worker, folder, stop
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
@@ -136,6 +147,16 @@ class JobProgress:
                     return
 
 
+class GraphProgress(JobProgress):
+    """Reports how much of a slide the network has seen for its region graph."""
+
+    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
+        """Yield ``items``; raises ``JobEnd`` where the job has to end."""
+        for done, item in enumerate(items, start=1):
+            self.report((done - 1) / max(total, 1), MAKING)
+            yield item
+
+
 class _CheckedReader:
     """Checks before every read whether the job has to end: reading a large slide takes long."""
 
@@ -197,6 +218,10 @@ def _work(
     try:
         while not stop.is_set():
             wake.clear()
+            graph = store.graphs.claim(name)
+            if graph is not None:
+                run_graph_job(store, segmenter, graph, name, stop, settings.limits.slide_seconds)
+                continue
             slide = store.claim(name)
             if slide is not None:
                 run_job(store, segmenter, slide, name, stop, settings.limits.slide_seconds)
@@ -231,11 +256,45 @@ def run_job(
         store.finish(slide.id, worker, FAILED, error=error)
 
 
-def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outcome:
+def run_graph_job(
+    store: JobStore, segmenter: Segmenter, job: GraphJob, worker: str, stop: threading.Event, seconds: float
+) -> None:
+    """One region graph, from the queue to its end; a kill is gone on from, like that of a slide."""
+    jobs = store.graphs
+    try:
+        slide = store.get(job.slide)
+    except NtrmError:  # deleted meanwhile
+        jobs.finish(job.slide, worker)
+        return
+    folder = segmenter.out / slide.slide_id
+    try:
+        with GraphProgress(jobs, slide, worker, folder, stop, seconds) as progress:
+            progress.report(0.0, MAKING, at_once=True)
+            mask, source = open_mask(folder), _input(slide)
+            same_model(mask, segmenter.run.model["sha256"])
+            make_region_graph(mask, source, segmenter.predictor, progress)
+        jobs.finish(slide.id, worker)
+    except JobEnd as end:
+        if end.status == QUEUED:
+            jobs.release(slide.id, worker)
+        else:
+            jobs.finish(slide.id, worker, end.error)
+    except NtrmError as error:
+        code = "refused" if isinstance(error, RefusedError) else "unreadable"
+        reason = error.what if slide.source is None else reason_of(error, _input(slide), slide.slide_id)
+        what = "the region graph could not be made"
+        jobs.finish(slide.id, worker, ProblemError(422, code, what, got=reason))
+
+
+def _input(slide: Slide) -> SlideInput:
     if slide.source is None:
         raise DataError("the slide's file is not known", hint="upload it again")
     mpp = None if slide.mpp is None else Resolution(*slide.mpp)
-    source = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
+    return SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
+
+
+def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outcome:
+    source = _input(slide)
 
     def open_checked(path: Path, *, alone: bool) -> SlideReader:
         return _CheckedReader(open_isolated(path, alone=alone), progress)

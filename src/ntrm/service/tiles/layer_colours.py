@@ -14,7 +14,7 @@ from ntrm.service.core.model_info import ModelFacts
 from ntrm.service.core.problems import ProblemError, busy
 
 Table = NDArray[np.uint8]
-CLASSES = ("tissue", "coarse")
+CLASSES = ("tissue", "coarse", "corrected")
 PALETTES = {
     **dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")),
     "confidence": ("viridis", "grey"),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
+from ntrm.correction.corrections import Corrections
 from ntrm.data.image_files import open_tiff
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.service.core.problems import missing
@@ -140,6 +141,14 @@ class MaskLayers:
         if layer == "improvement":
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
+
+    def corrected(self, corrections: Corrections, level: int, box: Box) -> Labels:
+        """The layer tissue with what people made of it."""
+        labels, scale = self.pixels("tissue", level, box), self.grid.zoom.scale(level)
+        rows = _nearest(box.top, box.height, scale, self.grid.sy)
+        columns = _nearest(box.left, box.width, scale, self.grid.sx)
+        # 0 is nothing, and becomes 255.
+        return np.asarray(corrections.at(rows, columns, labels - np.uint8(1)) + np.uint8(1))
 
     def at(self, layer: str, row: int, column: int) -> int | None:
         """The layer's value at a mask pixel."""

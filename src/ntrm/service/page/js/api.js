@@ -17,6 +17,11 @@ export class ApiError extends Error {
     return parts.join("; ") + (hint ? `. ${hint[0].toUpperCase()}${hint.slice(1)}.` : ".");
   }
 
+  /** Whether somebody else corrected the slide meanwhile. */
+  get isConflict() {
+    return this.detail.code === "corrected_elsewhere";
+  }
+
   /** Whether only µm per pixel is missing. */
   get wantsMpp() {
     return this.detail.code === "mpp_missing";
@@ -94,6 +99,24 @@ export const cancel = (id) => json(of(id, "/cancel"), { method: "POST" });
 export const retry = (id, mpp = null) => json(of(id, "/retry"), mpp ? sending({ mpp }) : { method: "POST" });
 export const remove = (id) => request(of(id), { method: "DELETE" });
 export const addPath = (path, mpp) => json("/v1/slides", sending(mpp ? { path, mpp } : { path }));
+
+
+const corrections = (id, rest = "") => of(id, `/corrections${rest}`);
+export const corrected = (id) => json(corrections(id));
+export const makeGraph = (id) => json(corrections(id, "/graph"), { method: "POST" });
+export const previewName = (id, click, signal) => json(corrections(id, "/preview"), { ...sending(click), signal });
+export const giveName = (id, click) => json(corrections(id), sending(click));
+export const draw = (id, shape) => json(corrections(id, "/draw"), sending(shape));
+/** `action` is undo or redo. */
+export const takeBack = (id, action, step) => json(corrections(id, `/${action}`), sending(step));
+export const correctedSummary = (id) => json(of(id, "/corrected/summary"));
+export const correctedGraph = (id) => json(of(id, "/corrected/graph"));
+
+/** The part or region of the mask under a place. */
+export function part(id, [x, y], whole, signal) {
+  const query = new URLSearchParams({ x: Math.floor(x), y: Math.floor(y), whole_region: whole });
+  return json(corrections(id, `/part?${query}`), { signal });
+}
 
 /** Address of something to show or download. */
 export const address = (id, what) => of(id, `/${what}`);

@@ -1,4 +1,4 @@
-// Coarse and final prediction side by side or under a slider. The second viewer follows the first.
+// Two versions side by side or under a slider. The second viewer follows the first.
 
 import { h, icon } from "./dom.js";
 
@@ -42,14 +42,14 @@ export class Twin {
 }
 
 /** The handle between the two; `act(share)` with the part of the width that lies left of it. */
-export function makeDivider(act) {
+export function makeDivider(label, act) {
   const handle = h(
     "div",
     {
       class: "divider",
       role: "slider",
       tabIndex: 0,
-      "aria-label": "Border between coarse and final prediction",
+      "aria-label": label,
       "aria-valuemin": "0",
       "aria-valuemax": "100",
     },

@@ -50,6 +50,9 @@ const PATHS = {
   warn: "M8 2.5 14 13H2zM8 6.5v3M8 11.3h.01",
   gone: "M2 6a9 9 0 0 1 12 0M4.5 8.8a5 5 0 0 1 7 0M8 12h.01M2.5 13.5l11-11",
   menu: "M3 4.5h10M3 8h10M3 11.5h10",
+  correct: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3zM9.5 4.2l2.3 2.3",
+  undo: "M6 3 2.5 6.5 6 10M3 6.5h6.5a3.5 3.5 0 0 1 0 7H6",
+  redo: "M10 3l3.5 3.5L10 10M13 6.5H6.5a3.5 3.5 0 0 0 0 7H10",
 };
 
 /** A line icon; decorative, the button around it carries the name. */
@@ -100,7 +103,7 @@ export function segments(label, choices, value, act) {
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    const open = buttons.filter((button) => !button.disabled);
+    const open = buttons.filter((button) => !button.disabled && !button.hidden);
     const next = open[(open.indexOf(document.activeElement) + step + open.length) % open.length];
     next.focus();
     next.click();

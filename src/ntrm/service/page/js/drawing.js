@@ -66,13 +66,8 @@ export class Drawing {
     }
   }
 
-  /** Pixels of the slide → CSS pixels, as an SVG matrix. */
   toScreenMatrix() {
-    const { width, height } = this.viewer.geometry;
-    const [x0, y0] = this.viewer.toScreen([0, 0]);
-    const [x1, y1] = this.viewer.toScreen([width, 0]);
-    const [x2, y2] = this.viewer.toScreen([0, height]);
-    return [(x1 - x0) / width, (y1 - y0) / width, (x2 - x0) / height, (y2 - y0) / height, x0, y0];
+    return screenMatrix(this.viewer);
   }
 
   drawLine(part, placed) {
@@ -109,6 +104,15 @@ export class Drawing {
 function drawMark({ ring, chosen }) {
   const d = pathOf([ring]);
   return [s("path", { class: "under", d }), s("path", { class: chosen ? "over chosen" : "over", d })];
+}
+
+/** Pixels of the slide → CSS pixels of a viewer, as an SVG matrix. */
+export function screenMatrix(viewer) {
+  const { width, height } = viewer.geometry;
+  const [x0, y0] = viewer.toScreen([0, 0]);
+  const [x1, y1] = viewer.toScreen([width, 0]);
+  const [x2, y2] = viewer.toScreen([0, height]);
+  return [(x1 - x0) / width, (y1 - y0) / width, (x2 - x0) / height, (y2 - y0) / height, x0, y0];
 }
 
 /** Closed rings as the text of a path. */

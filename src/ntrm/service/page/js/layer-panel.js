@@ -1,9 +1,11 @@
-// Which layer lies over the slide, its opacity, and the comparison of coarse and final prediction.
+// Which layer lies over the slide, its opacity, and the comparison of two versions of it.
 
+import { capital, correctedWords } from "./correct-words.js";
 import { h, segments } from "./dom.js";
 import { paletteName } from "./prefs.js";
 
 const LAYERS = [
+  ["corrected", "Corrected"],
   ["tissue", "Tissue"],
   ["coarse", "Coarse"],
   ["confidence", "Confidence"],
@@ -16,7 +18,23 @@ const COMPARE = [
   ["swipe", "Swipe"],
 ];
 
+/** What is compared, by the version that is shown: the layers, and a word for each. */
+export const PAIRS = {
+  tissue: {
+    layers: ["coarse", "tissue"],
+    words: ["Coarse", "Final"],
+    note: "Coarse: from the coarse head. Final: the result.",
+  },
+  corrected: {
+    layers: ["tissue", "corrected"],
+    words: ["Network", "Corrected"],
+    note: "Network: what it said. Corrected: with what a person named.",
+  },
+};
+
 const LEGENDS = {
+  tissue: (store) => (store.active.length ? "What the network said, without corrections." : ""),
+  corrected: (store) => (store.active.length ? `${capital(correctedWords(store))}.` : "Nothing was corrected yet."),
   coarse: () => "What the network's coarse head predicted.",
   improvement() {
     const [good, bad] = paletteName() === "safe" ? ["blue", "orange"] : ["green", "red"];
@@ -24,9 +42,9 @@ const LEGENDS = {
   },
 };
 
-/** The panel and `update()`; `layers` are those the slide has. */
-export function makeLayers(layers, view, changed) {
-  const has = (layer) => layer === "none" || layers.includes(layer);
+/** The panel and `update()`; `layers` are those the slide has, `store` its corrections. */
+export function makeLayers(layers, view, store, changed) {
+  const has = (layer) => layer === "none" || layer === "corrected" || layers.includes(layer);
   const shown = LAYERS.filter(([key]) => has(key) || key === "coarse" || key === "confidence");
   const why = {
     coarse: "Kept only for slides that were segmented here or with --maps",
@@ -38,17 +56,17 @@ export function makeLayers(layers, view, changed) {
     view.layer,
     (key) => {
       view.layer = key;
-      if (key !== "tissue") view.compare = "off";
+      if (key !== "tissue" && key !== "corrected") view.compare = "off";
       changed();
     },
   );
   const compare = segments(
-    "Compare coarse and final prediction",
-    COMPARE.map(([key, label]) => [key, label, key === "off" || has("coarse"), has("coarse") ? "" : why.coarse]),
+    "Compare two versions",
+    COMPARE,
     view.compare,
     (key) => {
       view.compare = key;
-      if (key !== "off") view.layer = "tissue";
+      if (key !== "off") view.layer = view.version;
       changed();
     },
   );
@@ -78,19 +96,26 @@ export function makeLayers(layers, view, changed) {
     ramp,
   );
 
+  const canCompare = () => has(PAIRS[view.version].layers[0]);
+
   return {
     element,
     has,
+    canCompare,
     update() {
+      const usable = canCompare();
       layer.select(view.layer);
+      layer.querySelector('[data-value="corrected"]').hidden = !store.active.length && view.layer !== "corrected";
       compare.select(view.compare);
+      for (const button of compare.querySelectorAll("button:not([data-value=off])")) {
+        button.disabled = !usable;
+        button.title = usable ? "" : why.coarse;
+      }
       opacity.value = Math.round(view.opacity * 100);
       opacity.disabled = view.layer === "none";
       amount.textContent = `${Math.round(view.opacity * 100)} %`;
       note.textContent =
-        view.compare === "off"
-          ? (LEGENDS[view.layer]?.() ?? "")
-          : "Coarse: from the coarse head. Final: the result.";
+        view.compare === "off" ? (LEGENDS[view.layer]?.(store) ?? "") : PAIRS[view.version].note;
       note.hidden = !note.textContent;
       ramp.hidden = view.layer !== "confidence";
     },

@@ -47,8 +47,8 @@ export function uprightOf(summary, piece) {
   return turn === null || turn === undefined ? null : -turn;
 }
 
-/** The panel and `update()`. `go(line)` shows a line, `view.lines` whether lines are drawn. */
-export function makeMeasures(summary, geometry, view, changed, go) {
+/** The panel and `update(summary)`. `go(line)` shows a line, `view.lines` whether lines are drawn. */
+export function makeMeasures(geometry, view, changed, go) {
   const switcher = h("input", {
     type: "checkbox",
     on: {
@@ -72,17 +72,17 @@ export function makeMeasures(summary, geometry, view, changed, go) {
     body,
   );
 
-  function update() {
+  function update(summary) {
     switcher.checked = view.lines;
     const pieces = summary.pieces.filter((entry) => view.piece === null || entry.number === view.piece);
     body.replaceChildren(
       ...(pieces.length
-        ? pieces.map(drawPiece)
+        ? pieces.map((entry) => drawPiece(summary, entry))
         : [h("p", { class: "muted" }, "No piece of tissue was found on this slide.")]),
     );
   }
 
-  function drawPiece(entry) {
+  function drawPiece(summary, entry) {
     const lines = measureLines(summary, geometry, entry.number);
     const rows = Object.entries(entry.measurements).map(([key, measured]) =>
       drawRow(

@@ -1,4 +1,4 @@
-// What the reader chose: light or dark, and which colours stand for the tissues. Kept in the browser.
+// What the reader chose: light or dark, colours of the tissues, initials for corrections. Kept in the browser.
 
 const KEY = "ntrm.";
 export const prefs = new EventTarget();
@@ -21,6 +21,7 @@ const write = (name, value) => {
 
 const darkSystem = matchMedia("(prefers-color-scheme: dark)");
 let theme = read("theme", "auto");
+let initials = read("initials", "");
 let palette = read("palette", "dataset") === "safe" ? "safe" : "dataset";
 
 function apply() {
@@ -48,4 +49,12 @@ export function switchPalette() {
   palette = palette === "safe" ? "dataset" : "safe";
   write("palette", palette);
   prefs.dispatchEvent(new Event("palette"));
+}
+
+export const initialsGiven = () => initials || null;
+
+/** Who corrects: written into the log of corrections, if given at all. */
+export function setInitials(text) {
+  initials = text.trim();
+  write("initials", initials);
 }

@@ -8,10 +8,13 @@ import { facts } from "./relations-panel.js";
 
 const PAUSE = 80;
 
-/** Asks for the latest place only, one question at a time: a quick pointer does not flood the server. */
+/**
+ * Asks `question(place)` for the latest place only, one at a time: a quick pointer does not flood the server.
+ * `show(answer)` is told null where there is none.
+ */
 export class Hover {
-  constructor(id, show) {
-    this.id = id;
+  constructor(question, show) {
+    this.question = question;
     this.show = show;
     this.wanted = null;
     this.busy = false;
@@ -31,7 +34,7 @@ export class Hover {
     if (!place) return;
     this.busy = true;
     try {
-      const answer = await api.at(this.id, ...place);
+      const answer = await this.question(place);
       if (this.wanted) this.show(answer);
     } catch {
       this.show(null); // beside the slide, or the server is gone, which is told elsewhere
@@ -47,11 +50,12 @@ export class Hover {
 }
 
 /** One line about a place. */
-export function readingLine(answer) {
+export function readingLine(answer, isCorrected = false) {
   if (!answer?.tissue) return [];
   const changed = answer.coarse_tissue && answer.coarse_tissue !== answer.tissue;
   return [
     h("span", { class: "dot", style: { background: colourOf(answer.tissue) } }),
+    isCorrected ? h("span", { class: "muted" }, "network:") : null,
     h("strong", {}, titleOf(answer.tissue)),
     answer.confidence === null || answer.confidence === undefined
       ? null

@@ -12,11 +12,13 @@ const KINDS = { boundary: "Borders", attention: "Attention", edge_weight: "Edge 
 const FEW = 8;
 
 /**
- * The panel and `update()`. `view.highlight` is what was chosen, `view.relation` which kind of relation is drawn,
+ * The panel and `update(document)`, whose tissue graph is drawn; the network's own relations stay those of the first
+ * document. `view.highlight` is what was chosen, `view.relation` which kind of relation is drawn,
  * `view.attentionLayer` of which layer. `go(window)` shows a window of the network on the slide.
  */
-export function makeRelations(document, view, changed, go) {
-  const network = document.network ?? null;
+export function makeRelations(first, view, changed, go) {
+  let document = first;
+  const network = first.network ?? null;
   const choices = Object.entries(KINDS).map(([key, label]) => [
     key,
     label,
@@ -62,7 +64,8 @@ export function makeRelations(document, view, changed, go) {
     return { graph, nodes, edges, learned };
   }
 
-  function update() {
+  function update(next = document) {
+    document = next;
     const { graph, nodes, edges, learned } = current();
     kinds.select(view.relation);
     layers.select(view.attentionLayer);

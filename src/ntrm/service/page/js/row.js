@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { h, icon, setText } from "./dom.js";
 import { notAssessed, unlikeChip } from "./familiarity.js";
-import { area, count, moment } from "./format.js";
+import { area, confidence, count, moment } from "./format.js";
 import { colourOf, titleOf } from "./palette.js";
 
 const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: "Failed", cancelled: "Cancelled" };
@@ -19,10 +19,10 @@ export function cancerChips(slide) {
   return found.map((cancer) =>
     h(
       "span",
-      { class: "chip", title: `${titleOf(cancer.name)}, confidence ${(cancer.confidence ?? 0).toFixed(2)}` },
+      { class: "chip", title: `${titleOf(cancer.name)}, confidence ${confidence(cancer.confidence)}` },
       h("span", { class: "dot", style: { background: colourOf(cancer.name) } }),
       cancer.name,
-      h("span", { class: "muted number" }, (cancer.confidence ?? 0).toFixed(2)),
+      h("span", { class: "muted number" }, confidence(cancer.confidence)),
     ),
   );
 }

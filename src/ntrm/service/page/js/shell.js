@@ -6,7 +6,7 @@ import { familiarityLine } from "./familiarity.js";
 import { cancerChips } from "./row.js";
 
 /** Elements, `update(view)`, `select(tab)` and `closeMenu()`. */
-export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, model, banner }) {
+export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, downloads, model, banner }) {
   const piece = h("span", { class: "number", role: "status" });
   const stepper = h(
     "div",
@@ -16,6 +16,12 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, 
     iconButton("next", "Next piece", () => step(1)),
   );
   const menu = makeMenu(slide, downloads);
+  const correcting = h(
+    "button",
+    { type: "button", class: "button", title: "Correct (e)", "aria-label": "Correct", on: { click: () => correct() } },
+    icon("correct"),
+    h("span", { class: "wide-only" }, "Correct"),
+  );
   const chips = h("div", { class: "chips" });
   const warnings = (slide.quality_warnings ?? []).map((warning) =>
     h("span", { class: "chip warn", title: warning }, icon("warn"), h("span", { class: "cut" }, warning)),
@@ -29,10 +35,12 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, 
     h("span", { class: "grow" }),
     h("span", { class: "purpose" }, tools.purpose),
     stepper,
+    correcting,
     menu.element,
     ...tools.buttons(),
   );
-  const panel = makeTabs(tabs);
+  const note = h("p", { class: "version-note small", role: "status", hidden: true });
+  const panel = makeTabs(tabs, note);
   panel.element.append(
     h(
       "footer",
@@ -65,9 +73,15 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, downloads, 
     elements: [header, main],
     select: panel.select,
     closeMenu: menu.close,
-    update(view) {
+    /** `shown` is the version that is read: cancers, words about its corrections, whether its results are there. */
+    update(view, { cancers, words, isWritten, isOn }) {
       setText(piece, view.piece === null ? `All ${pieces.length} pieces` : `Piece ${view.piece} of ${pieces.length}`);
-      chips.replaceChildren(...cancerChips(slide), ...warnings);
+      const corrected = words ? [h("span", { class: "chip corrected" }, icon("correct"), words)] : [];
+      chips.replaceChildren(...cancerChips({ cancers }), ...corrected, ...warnings);
+      correcting.setAttribute("aria-pressed", String(isOn));
+      setText(note, words && !isWritten ? "Numbers, cancers and report with the corrections are being written." : "");
+      note.hidden = !note.textContent;
+      menu.offer(Boolean(words) && isWritten);
     },
   };
 }
@@ -96,6 +110,12 @@ function makeMenu(slide, downloads) {
       text,
       h("span", { class: "small" }, kind),
     );
+  const corrected = [
+    link("Corrected report", "corrected/report?download=true", "page"),
+    link("Corrected polygons", "corrected/regions.geojson", "GeoJSON"),
+    link("Corrected mask", "corrected/mask", "OME-TIFF"),
+    link("Corrected summary", "corrected/summary", "JSON"),
+  ];
   const list = h(
     "div",
     { class: "menu-list", role: "menu", "aria-label": "Downloads", hidden: true },
@@ -111,8 +131,9 @@ function makeMenu(slide, downloads) {
     slide.familiarity?.has_map ? link("Familiarity", "familiarity.jpg", "JPEG") : null,
     act("This view", downloads.picture, "PNG"),
     act("Tissue graph", downloads.graph, "SVG"),
+    corrected,
   );
-  const items = [...list.children];
+  const items = () => [...list.children].filter((item) => !item.hidden);
   const button = h(
     "button",
     {
@@ -131,7 +152,7 @@ function makeMenu(slide, downloads) {
   function open() {
     list.hidden = false;
     button.setAttribute("aria-expanded", "true");
-    items[0].focus();
+    items()[0].focus();
     document.addEventListener("pointerdown", outside);
   }
 
@@ -151,17 +172,24 @@ function makeMenu(slide, downloads) {
   list.addEventListener("keydown", (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Escape") close();
-    else if (by) items[(items.indexOf(document.activeElement) + by + items.length) % items.length].focus();
+    else if (by) items().at((items().indexOf(document.activeElement) + by) % items().length).focus();
     else return;
     event.preventDefault();
   });
   list.addEventListener("click", (event) => {
     if (event.target.closest("a")) close();
   });
-  return { element, close };
+  return {
+    element,
+    close,
+    /** Whether what was corrected can be had. */
+    offer(there) {
+      for (const item of corrected) item.hidden = !there;
+    },
+  };
 }
 
-function makeTabs(tabs) {
+function makeTabs(tabs, note) {
   const buttons = tabs.map(([key, label]) =>
     h(
       "button",
@@ -201,5 +229,5 @@ function makeTabs(tabs) {
   }
 
   select(tabs[0][0]);
-  return { element: h("aside", { class: "panel", "aria-label": "Readings of the slide" }, bar, bodies), select };
+  return { element: h("aside", { class: "panel", "aria-label": "Readings of the slide" }, bar, note, bodies), select };
 }

@@ -8,7 +8,10 @@ import { SlideViewer } from "./viewer.js";
 
 const LONGEST_BAR = 140;
 
-/** `on` has read(place), hover(place or null) and up(), called as the pointer and the buttons say. */
+/**
+ * `on` has read(place, more), hover(place or null) and up(), called as the pointer and the buttons say; `more` is true
+ * with Shift. Where draws() is true, a drag draws instead of moving the slide: press(place), drag(place), release().
+ */
 export class Stage {
   constructor(id, geometry, on) {
     this.id = id;
@@ -22,7 +25,7 @@ export class Stage {
       "aria-label": "Slide. Arrow keys move, plus and minus zoom, Enter reads the region in the middle.",
     });
     this.second = h("div", { class: "pane second", hidden: true });
-    this.tags = ["Coarse", "Final"].map((word) => h("span", { class: "tag", hidden: true }, word));
+    this.tags = [0, 1].map(() => h("span", { class: "tag", hidden: true }));
     this.bar = h("span", { class: "scale-line" });
     this.barText = h("span", {});
     this.zoomText = h("span", { class: "muted" });
@@ -70,11 +73,31 @@ export class Stage {
     });
     pane.addEventListener("pointerleave", () => this.on.hover(null));
     viewer.osd.addHandler("canvas-click", (event) => {
-      if (event.quick) this.on.read(place(event.originalEvent));
+      if (event.quick) this.on.read(place(event.originalEvent), event.originalEvent.shiftKey);
     });
+    viewer.osd.addHandler("canvas-double-click", (event) => {
+      event.preventDefaultAction = this.on.picks();
+    });
+    this.watchDrags(viewer, place);
     // A crosshair says which place the keyboard reads.
     pane.addEventListener("focus", () => this.drawing.set({ cross: pane.matches(":focus-visible") }));
     pane.addEventListener("blur", () => this.drawing.set({ cross: false }));
+  }
+
+  watchDrags(viewer, place) {
+    viewer.osd.addHandler("canvas-press", (event) => {
+      if (this.on.draws()) this.on.press(place(event.originalEvent));
+    });
+    viewer.osd.addHandler("canvas-drag", (event) => {
+      if (!this.on.draws()) return;
+      event.preventDefaultAction = true;
+      this.on.drag(place(event.originalEvent));
+    });
+    viewer.osd.addHandler("canvas-drag-end", (event) => {
+      if (!this.on.draws()) return;
+      event.preventDefaultAction = true;
+      this.on.release();
+    });
   }
 
   measure() {
@@ -90,8 +113,10 @@ export class Stage {
     this.reading.replaceChildren(...parts);
   }
 
-  /** `off`, `side` or `swipe`. Resolves to the second viewer, or null. */
-  async compare(mode) {
+  /** `off`, `side` or `swipe`, with a word for each of the two. Resolves to the second viewer, or null. */
+  async compare(mode, words) {
+    this.tags.forEach((tag, index) => setText(tag, words[index]));
+    this.divider?.setAttribute("aria-label", `Border between ${words.join(" and ")}`);
     if (mode === this.mode) return this.other ?? null;
     this.mode = mode;
     this.element.dataset.compare = mode;
@@ -118,7 +143,7 @@ export class Stage {
     if (this.mode !== mode) return null;
     await frame(); // both panes have their new size
     if (mode === "swipe") {
-      this.divider = makeDivider((share) => {
+      this.divider = makeDivider(`Border between ${words.join(" and ")}`, (share) => {
         this.second.style.clipPath = `inset(0 0 0 ${share * 100}%)`;
         this.share = share;
       });
@@ -126,6 +151,16 @@ export class Stage {
     }
     this.twin = new Twin(this.viewer, this.other);
     return this.other;
+  }
+
+  /** The keyboard acts on the slide. */
+  focus() {
+    this.first.focus({ preventScroll: true });
+  }
+
+  /** The place under the crosshair. */
+  get middle() {
+    return this.viewer.toSlide(this.viewer.middle);
   }
 
   zoom(factor) {

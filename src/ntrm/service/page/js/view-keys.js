@@ -3,15 +3,15 @@
 const STEP = 0.12;
 
 /** The bindings, in the order of the help sheet. */
-export function viewBindings({ view, stage, layers, legend, region, shell, apply, step, turn, read }) {
+export function viewBindings({ view, stage, layers, legend, region, shell, apply, step, turn }) {
   const set = (change) => () => {
     Object.assign(view, typeof change === "function" ? change() : change);
     apply();
   };
   const layer = (name) =>
-    set(() => (layers.has(name) ? { layer: view.layer === name ? "tissue" : name, compare: "off" } : {}));
+    set(() => (layers.has(name) ? { layer: view.layer === name ? view.version : name, compare: "off" } : {}));
   const compare = (mode) =>
-    set(() => (layers.has("coarse") ? { compare: view.compare === mode ? "off" : mode, layer: "tissue" } : {}));
+    set(() => (layers.canCompare() ? { compare: view.compare === mode ? "off" : mode, layer: view.version } : {}));
   const move = (key, word, x, y) => ({ keys: [key], says: null, word, act: () => stage.pan(x, y) });
   return [
     { keys: ["+", "="], shown: ["+", "−"], says: "Zoom", group: "Move", act: () => stage.zoom(1.6) },
@@ -34,12 +34,12 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
       keys: ["t"],
       says: "Overlay on or off",
       group: "Layers",
-      act: set(() => ({ layer: view.layer === "none" ? "tissue" : "none", compare: "off" })),
+      act: set(() => ({ layer: view.layer === "none" ? view.version : "none", compare: "off" })),
     },
     { keys: ["i"], says: "Coarse prediction", group: "Layers", act: layer("coarse") },
     { keys: ["c"], says: "Confidence", group: "Layers", act: layer("confidence") },
-    { keys: ["d"], says: "Coarse and final side by side", group: "Layers", act: compare("side") },
-    { keys: ["w"], says: "Swipe between coarse and final", group: "Layers", act: compare("swipe") },
+    { keys: ["d"], says: "Two versions side by side", group: "Layers", act: compare("side") },
+    { keys: ["w"], says: "Swipe between two versions", group: "Layers", act: compare("swipe") },
     {
       keys: ["["],
       shown: ["[", "]"],
@@ -60,7 +60,7 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
       keys: ["Enter"],
       says: "Region in the middle",
       group: "Read",
-      act: () => read(stage.viewer.toSlide(stage.viewer.middle)),
+      act: () => region.read(stage.middle),
     },
     { keys: ["l"], says: "Tissues", group: "Read", act: () => shell.select("tissues", true) },
     { keys: ["g"], says: "Relations", group: "Read", act: () => shell.select("relations", true) },

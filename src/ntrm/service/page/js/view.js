@@ -1,6 +1,10 @@
 // A finished slide: stage, panels and toolbar, and the one state they all show.
 
 import * as api from "./api.js";
+import { makeCorrect } from "./correct.js";
+import { correctBindings } from "./correct-keys.js";
+import { CorrectionStore } from "./correct-store.js";
+import { correctedWords } from "./correct-words.js";
 import { showHelp } from "./dialogs.js";
 import { say } from "./dom.js";
 import { MEAN } from "./edge-windows.js";
@@ -8,26 +12,26 @@ import { regionNote, unlikeBanner, unlikeWords } from "./familiarity.js";
 import { save, svgBlob, viewBlob } from "./figure.js";
 import { boxToSlide, geometryOf } from "./geometry.js";
 import { bind } from "./keyboard.js";
-import { makeLayers } from "./layer-panel.js";
+import { makeLayers, PAIRS } from "./layer-panel.js";
 import { makeLegend } from "./legend.js";
 import { makeMeasures, measureLines, uprightOf } from "./measures.js";
-import { tissueNamed } from "./palette.js";
-import { paletteName, prefs } from "./prefs.js";
+import { prefs } from "./prefs.js";
 import { Hover, makeRegion, readingLine } from "./region.js";
 import { makeRelations } from "./relations-panel.js";
 import { makeShell } from "./shell.js";
 import { Stage } from "./stage.js";
 import { viewBindings } from "./view-keys.js";
-
-const DIMMED = 0.35;
+import { CLASSES, makePaint } from "./view-paint.js";
 
 /** Shows a finished slide; resolves to how to leave it. */
 export async function openView(root, slide, tools) {
   const { id } = slide;
-  const [summary, graph, tiles] = await Promise.all([api.summary(id), api.graph(id), api.tiles(id)]);
+  const store = new CorrectionStore(id);
+  const [summary, graph, tiles] = await Promise.all([api.summary(id), api.graph(id), api.tiles(id), store.open()]);
   const geometry = geometryOf(tiles, summary);
   const view = {
-    layer: "tissue",
+    layer: store.active.length ? "corrected" : "tissue",
+    version: "tissue",
     opacity: 0.5,
     hidden: new Set(),
     compare: "off",
@@ -42,9 +46,25 @@ export async function openView(root, slide, tools) {
   const pieces = summary.pieces.map((piece) => piece.number);
   const refresh = () => apply();
 
-  const stage = new Stage(id, geometry, { read, hover: (place) => hover.move(place), up: turn });
-  const hover = new Hover(id, (answer) => stage.show(readingLine(answer)));
-  const layers = makeLayers(geometry.layers, view, refresh);
+  const stage = new Stage(id, geometry, {
+    read: (place, more) => (correct.isOn ? correct.click(place, more) : read(place)),
+    hover: (place) => (correct.isOn ? correct : hover).move(place),
+    up: turn,
+    picks: () => correct.isOn,
+    draws: () => correct.isOn && correct.settings.tool !== "pick",
+    press: (place) => correct.stroke.press(place),
+    drag: (place) => correct.stroke.drag(place, stage.viewer.umPerPixel / geometry.mpp),
+    release: () => correct.stroke.release(),
+  });
+  const isCorrected = () => view.version === "corrected" && store.active.length > 0;
+  /** The numbers of the version that is shown; those of the network until the corrected ones are written. */
+  const shown = () => (isCorrected() && store.measured ? store.measured : { summary, graph });
+  const hover = new Hover(
+    (place) => api.at(id, ...place),
+    (answer) => stage.show(readingLine(answer, isCorrected())),
+  );
+  const correct = makeCorrect({ id, stage, geometry, view, store, apply, select: (tab) => shell.select(tab) });
+  const layers = makeLayers(geometry.layers, view, store, refresh);
   const legend = makeLegend(view, () => {
     view.highlight = null;
     apply();
@@ -54,7 +74,7 @@ export async function openView(root, slide, tools) {
     apply();
     stage.fitBox(boxToSlide(geometry, window), 0.6);
   });
-  const measures = makeMeasures(summary, geometry, view, refresh, (line) => {
+  const measures = makeMeasures(geometry, view, refresh, (line) => {
     view.lines = true;
     apply();
     stage.fitBox(lineBox(line), 1.5);
@@ -68,9 +88,11 @@ export async function openView(root, slide, tools) {
       ["relations", "Relations", [relations.element]],
       ["measures", "Measures", [measures.element]],
       ["region", "Region", [region.element]],
+      ["correct", "Correct", [correct.element]],
     ],
     pieces,
     step,
+    correct: () => correct.toggle(),
     downloads: { picture: savePicture, graph: saveGraph },
     model: summary.model,
     banner: unlikeBanner(slide, summary),
@@ -78,55 +100,33 @@ export async function openView(root, slide, tools) {
   root.replaceChildren(...shell.elements);
   await stage.open();
 
-  function query() {
-    const parts = new URLSearchParams();
-    const index = (name) => tissueNamed(name).index;
-    if (paletteName() === "safe") parts.set("palette", "safe");
-    if (view.highlight?.kind === "tissue") parts.set("only", index(view.highlight.name));
-    else if (view.highlight)
-      parts.set(
-        "only",
-        [view.highlight.a, view.highlight.b]
-          .map(index)
-          .sort((a, b) => a - b)
-          .join(","),
-      );
-    else if (view.hidden.size)
-      parts.set(
-        "hide",
-        [...view.hidden]
-          .map(index)
-          .sort((a, b) => a - b)
-          .join(","),
-      );
-    return parts.toString().replaceAll("%2C", ",");
-  }
-
-  function paint(viewer, layer) {
-    const tissue = layer === "tissue" || layer === "coarse";
-    const interfaceOn = view.highlight?.kind === "interface";
-    viewer.overlay.setOpacity(interfaceOn && tissue ? Math.min(view.opacity, DIMMED) : view.opacity);
-    const safe = layer === "improvement" && paletteName() === "safe" ? "palette=safe" : "";
-    viewer.showOverlay(layer === "none" ? null : layer, tissue ? query() : safe);
-    viewer.showInterface(
-      interfaceOn && geometry.layers.includes("interface") ? [view.highlight.a, view.highlight.b] : null,
-    );
-  }
+  const paint = makePaint(view, geometry, store);
 
   async function apply() {
+    if (view.layer === "tissue" || view.layer === "corrected") view.version = view.layer;
+    const read = shown();
     layers.update();
-    legend.update(amounts(summary, view.piece));
-    relations.update();
-    measures.update();
-    shell.update(view);
+    legend.update(amounts(read.summary, view.piece));
+    relations.update(read.graph);
+    measures.update(read.summary);
+    shell.update(view, {
+      cancers: Object.entries(read.summary.cancers).map(([name, found]) => ({ name, ...found })),
+      words: isCorrected() ? correctedWords(store) : "",
+      isWritten: store.isMeasured,
+      isOn: correct.isOn,
+    });
+    correct.update();
     const marks = relations
       .windows()
       .map((window) => ({ ring: ringOf(boxToSlide(geometry, window)), chosen: sameBox(window, view.window) }))
       .sort((one, other) => one.chosen - other.chosen); // the chosen one lies above the others
-    stage.drawing.set({ marks, lines: view.lines ? measureLines(summary, geometry, view.piece) : [] });
-    const second = await stage.compare(view.compare);
-    paint(stage.viewer, second ? "coarse" : view.layer);
-    if (second) paint(second, "tissue");
+    stage.drawing.set({ marks, lines: view.lines ? measureLines(read.summary, geometry, view.piece) : [] });
+    const [one, other] = PAIRS[view.version].layers;
+    const second = await stage.compare(view.compare, PAIRS[view.version].words);
+    paint(stage.viewer, second ? one : view.layer);
+    if (second) paint(second, other);
+    correct.drawings.over([stage.viewer, stage.first], [second, stage.second]);
+    if (view.layer !== "corrected") correct.hide();
   }
 
   function read(place) {
@@ -162,14 +162,15 @@ export async function openView(root, slide, tools) {
 
   async function savePicture() {
     const here = stage.figure();
-    const shown = legend.names.filter(
-      (name) => !view.hidden.has(name) && (amounts(summary, view.piece).areas[name] ?? 0) > 0,
+    const tissues = legend.names.filter(
+      (name) => !view.hidden.has(name) && (amounts(shown().summary, view.piece).areas[name] ?? 0) > 0,
     );
     const { model, program, purpose } = summary;
     const names = [slide.slide_id, `${model.name} ${model.version}`, `NTRM ${program.version}`];
-    const footer = [...names, unlikeWords(slide), purpose].filter(Boolean).join(" · ");
+    const words = isCorrected() ? correctedWords(store) : "";
+    const footer = [...names, words, unlikeWords(slide), purpose].filter(Boolean).join(" · ");
     save(
-      await viewBlob({ ...here, legend: view.layer === "tissue" || view.layer === "coarse" ? shown : [], footer }),
+      await viewBlob({ ...here, legend: CLASSES.includes(view.layer) ? tissues : [], footer }),
       `${slide.slide_id}-view.png`,
     );
   }
@@ -179,18 +180,22 @@ export async function openView(root, slide, tools) {
   }
 
   const unbind = bind([
-    ...viewBindings({ view, stage, layers, legend, region, shell, apply, step, turn, read }),
+    ...correctBindings(correct, stage, shell),
+    ...viewBindings({ view, stage, layers, legend, region: { ...region, read }, shell, apply, step, turn }),
     ...tools.bindings,
     { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
   ]);
   const redraw = () => {
     apply();
   };
+  store.addEventListener("change", redraw);
   prefs.addEventListener("palette", redraw);
   prefs.addEventListener("theme", redraw);
   await apply();
   return () => {
     hover.stop();
+    correct.stop();
+    store.removeEventListener("change", redraw);
     unbind();
     prefs.removeEventListener("palette", redraw);
     prefs.removeEventListener("theme", redraw);
@@ -198,10 +203,10 @@ export async function openView(root, slide, tools) {
   };
 }
 
-/** Areas and shares of one piece or of the whole slide. */
+/** Areas and shares of one piece or of the whole slide. A correction may leave nothing of a piece. */
 function amounts(summary, piece) {
   const of = piece === null ? summary : summary.pieces.find((entry) => entry.number === piece);
-  return { areas: of.areas_mm2, shares: of.tissue_fractions };
+  return { areas: of?.areas_mm2 ?? {}, shares: of?.tissue_fractions ?? {} };
 }
 
 function lineBox({ from, to }) {

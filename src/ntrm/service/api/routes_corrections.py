@@ -1,0 +1,266 @@
+"""``/v1/slides/{id}/corrections``: name parts and regions, draw, undo; and the files of the corrected mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import FileResponse
+from pydantic import BaseModel
+
+from ntrm.correction.log import REDO, UNDO, ConflictError, Step, append
+from ntrm.results.paths import CORRECTED, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
+from ntrm.service.api.app_state import AppState
+from ntrm.service.api.correction_schemas import (
+    ClickBody,
+    CorrectionsDocument,
+    DrawBody,
+    PartDocument,
+    PreviewDocument,
+    UndoBody,
+    history,
+    part_document,
+    preview_document,
+)
+from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, slide_file
+from ntrm.service.api.routes_slides import Requested, Shared, body, problems
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.corrections.changes import ORIGIN, Change, drawn, no_region_graph, picked
+from ntrm.service.corrections.slide_corrections import SlideCorrections
+from ntrm.service.jobs.database import Slide
+from ntrm.service.jobs.graph_jobs import FAILED
+
+T = TypeVar("T")
+router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
+MOST_BYTES = 2**20
+"""Of a body: some ten thousand points."""
+FILES = {
+    "summary": (SUMMARY, "application/json"),
+    "graph": (GRAPH, "application/json"),
+    "regions.geojson": (REGIONS, "application/geo+json"),
+    "mask": (MASK, "image/tiff"),
+    "report": (REPORT, "text/html"),
+    "overlay.png": (OVERLAY, "image/png"),
+}
+DOWNLOADED = ("regions.geojson", "mask")
+FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png"]
+WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
+
+
+def _takes(kind: type[BaseModel]) -> dict[str, Any]:
+    """For OpenAPI: the body, which is read by hand."""
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+@router.get("/corrections")
+def corrections(app_state: Shared, slide: Requested) -> CorrectionsDocument:
+    """The steps so far, what they come to, and whether the region graph and the corrected files are there."""
+    return _document(app_state, slide)
+
+
+@router.post("/corrections/graph", status_code=202, responses=problems(409, 503, 507))
+def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
+    """Have the region graph made from original and model, before the next slide; nothing where it is there."""
+    there = app_state.corrections_of(slide)
+    state = _graph_state(app_state, slide, there)
+    if state["graph"] == "impossible":
+        raise ProblemError(409, "impossible", "the region graph cannot be made", got=state["graph_reason"])
+    if state["graph"] == "missing":
+        app_state.store.graphs.ask(slide.id)
+        app_state.audit.note("region graph", slide.slide_id)
+        app_state.supervisor.wake()
+    return _document(app_state, slide)
+
+
+@router.delete("/corrections/graph", status_code=202, responses=problems(503, 507))
+def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
+    """End the making of the region graph; what is done of it is kept, and so is a graph that is there."""
+    app_state.store.graphs.drop(slide.id)
+    return _document(app_state, slide)
+
+
+@router.get("/corrections/part", responses=problems(400, 409))
+def part(
+    app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, whole_region: WholeRegion = False
+) -> PartDocument:
+    """The part under a point, in pixels of the full resolution; without a region graph, whole regions alone."""
+    there = app_state.corrections_of(slide, graph=True)
+    units = there.units(whole_regions=whole_region)
+    if units is None:
+        raise no_region_graph()
+    return part_document(there, units, units.at(there.place((x, y))), (x, y))
+
+
+@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503), openapi_extra=_takes(ClickBody))
+async def preview(request: Request, app_state: Shared, slide: Requested) -> PreviewDocument:
+    """What a click would change, and what would follow; nothing is written."""
+    wanted = await body(request, app_state, ClickBody, MOST_BYTES)
+
+    def work() -> PreviewDocument:
+        there = _there(app_state, slide, wanted.version, graph=True)
+        return preview_document(there, picked(there, wanted.pick()))
+
+    return await _heavy(app_state, work)
+
+
+_WRITES = problems(400, 408, 409, 413, 503, 507)
+
+
+@router.post("/corrections", status_code=201, responses=_WRITES, openapi_extra=_takes(ClickBody))
+async def name(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+    """Name parts or regions, and what follows from it."""
+    wanted = await body(request, app_state, ClickBody, MOST_BYTES)
+
+    def change(there: SlideCorrections) -> Change:
+        return picked(there, wanted.pick())
+
+    return await _heavy(app_state, partial(_changed, app_state, slide, wanted.version, change, graph=True))
+
+
+@router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=_takes(DrawBody))
+async def draw(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+    """Name the pixels under a brush, within an area, or on one side of a line through a region."""
+    wanted = await body(request, app_state, DrawBody, MOST_BYTES)
+
+    def change(there: SlideCorrections) -> Change:
+        return drawn(there, wanted.drawing())
+
+    return await _heavy(app_state, partial(_changed, app_state, slide, wanted.version, change))
+
+
+@router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=_takes(UndoBody))
+async def undo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+    """Take the last step back that counts."""
+    wanted = await body(request, app_state, UndoBody)
+    return await run_sync(_moved, app_state, slide, wanted, UNDO)
+
+
+@router.post("/corrections/redo", status_code=201, responses=_WRITES, openapi_extra=_takes(UndoBody))
+async def redo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+    """Do the step again that was undone last."""
+    wanted = await body(request, app_state, UndoBody)
+    return await run_sync(_moved, app_state, slide, wanted, REDO)
+
+
+_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "the file",
+        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for _, kind in FILES.values()},
+    }
+}
+
+
+@router.get("/corrected/{file}", response_class=FileResponse, responses=_CONTENT)
+def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> FileResponse:
+    """A file of the corrected mask, as those of the network's; made some seconds after the last step."""
+    there, (filename, kind) = app_state.corrections_of(slide), FILES[file]
+    ready = app_state.is_corrected(slide, there)
+    hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
+    answer = slide_file(
+        app_state.folder(slide) / CORRECTED,
+        filename,
+        kind,
+        hint=hint,
+        download_as=f"{slide.slide_id}-corrected" if download or file in DOWNLOADED else None,
+    )
+    if file == "report":
+        answer.headers["content-security-policy"] = REPORT_POLICY
+    return answer
+
+
+async def _heavy(app_state: AppState, work: Callable[[], T]) -> T:
+    """In a thread, few at a time: other requests have threads of their own."""
+    return await run_sync(work, limiter=app_state.heavy)
+
+
+def _there(app_state: AppState, slide: Slide, version: int, *, graph: bool = False) -> SlideCorrections:
+    """The corrections now, refused where they are not those that the person saw."""
+    there = app_state.corrections_of(slide, graph=graph)
+    if there.log.version != version:
+        raise _elsewhere(f"version {version}", f"version {there.log.version}")
+    return there
+
+
+def _changed(
+    app_state: AppState,
+    slide: Slide,
+    version: int,
+    change: Callable[[SlideCorrections], Change],
+    *,
+    graph: bool = False,
+) -> CorrectionsDocument:
+    there = _there(app_state, slide, version, graph=graph)
+    return _written(app_state, slide, there, change(there).step)
+
+
+def _moved(app_state: AppState, slide: Slide, wanted: UndoBody, action: str) -> CorrectionsDocument:
+    there = _there(app_state, slide, wanted.version)
+    return _written(app_state, slide, there, Step(action=action, origin=ORIGIN, by=wanted.by))
+
+
+def _written(app_state: AppState, slide: Slide, there: SlideCorrections, step: Step) -> CorrectionsDocument:
+    """Write a step down, tell the audit log, and have the files made."""
+    try:
+        log = append(there.mask.folder, there.mask.record, step, after=there.log.version)
+    except ConflictError as error:
+        raise _elsewhere(error.got, error.expected) from error
+    done = log.steps[-1]
+    outcome = f"regions: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
+    app_state.audit.note(f"correct: {done.action}", slide.slide_id, outcome)
+    app_state.corrected.ask(there.mask.folder)
+    return _document(app_state, slide)
+
+
+def _elsewhere(got: object, expected: object) -> ProblemError:
+    return ProblemError(
+        409,
+        "corrected_elsewhere",
+        "the slide was corrected elsewhere meanwhile",
+        got=got,
+        expected=expected,
+        hint="look at the slide as it is now, and correct it again",
+    )
+
+
+def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
+    there = app_state.corrections_of(slide)
+    return CorrectionsDocument.model_validate(
+        {
+            **history(there.log),
+            "regions": there.now.regions,
+            "area_mm2": sum(pixels.pixels for pixels in there.now.tissue.values()) * there.pixel_mm2,
+            "corrected": app_state.is_corrected(slide, there),
+            **_graph_state(app_state, slide, there),
+        }
+    )
+
+
+def _graph_state(app_state: AppState, slide: Slide, there: SlideCorrections) -> dict[str, Any]:
+    """The state of the region graph, how far it is, and why there is none."""
+    if app_state.has_region_graph(slide):
+        return {"graph": "ready", "graph_progress": None, "graph_reason": None}
+    job, reason = app_state.store.graphs.get(slide.id), _impossible(app_state, slide, there)
+    if reason is not None:
+        return {"graph": "impossible", "graph_progress": None, "graph_reason": reason}
+    if job is None or job.status == FAILED:
+        failure = None if job is None or job.error is None else job.error.get("got") or job.error.get("what")
+        return {"graph": "missing", "graph_progress": None, "graph_reason": failure}
+    return {"graph": job.status, "graph_progress": round(job.progress, 4), "graph_reason": None}
+
+
+def _impossible(app_state: AppState, slide: Slide, there: SlideCorrections) -> str | None:
+    """Why the region graph cannot be made, if so."""
+    refusal, model = app_state.supervisor.refusal, app_state.model
+    if app_state.supervisor.state == "off":
+        return "the service runs without workers"
+    if refusal is not None:
+        return str(refusal["what"])
+    if not slide.has_image:
+        return "the original of this slide is not there"
+    if model is not None and model.sha256 != there.mask.summary.model.get("sha256"):
+        return "the slide was segmented with another model"
+    return None

@@ -1,0 +1,206 @@
+"""What a person would change with a click, a lasso or a drawing, before anything is written down.
+
+Points are (x, y) in pixels of the full resolution of the scanned area.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ntrm.analysis.runs import Floats
+from ntrm.core.errors import UsageError, choices_error
+from ntrm.correction.drawing import area, divided, stroke
+from ntrm.correction.log import DRAW, NAME, Place, Step
+from ntrm.correction.pixels import PixelSet
+from ntrm.correction.proposals import Click, Proposal, propose
+from ntrm.correction.spread import DEFAULT
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.corrections.slide_corrections import SlideCorrections
+from ntrm.service.corrections.units import Units
+
+ORIGIN = "page"
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pick:
+    """What a person chose, and the name that it gets."""
+
+    points: Sequence[Point] = ()
+    lasso: Sequence[Point] | None = None
+    """A closed line; picks what lies inside instead of ``points``."""
+    tissue: str
+    whole_regions: bool = False
+    spread: bool = True
+    reach: float = 1.0
+    left_out: Sequence[Point] = ()
+    by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A brush along points, an area within them, or one side of a line through them."""
+
+    kind: Literal["brush", "area", "divide"]
+    points: Sequence[Point]
+    width_um: float = 0.0
+    """Of the brush."""
+    side: Point | None = None
+    """A point on the side of the line that gets the name."""
+    tissue: str
+    by: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A step for the log, with what it comes to."""
+
+    step: Step
+    named: PixelSet
+    regions: int
+    """Parts or regions that are named; 0 for a drawing."""
+    proposal: Proposal | None = None
+    """What follows; None where nothing can."""
+    followed: dict[int, PixelSet] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A part that would follow."""
+
+    node: int
+    place: Place
+    before: int
+    """Its class as it is now."""
+    tissue: int
+    """The class that it would get."""
+
+
+def picked(there: SlideCorrections, pick: Pick) -> Change:
+    """Name parts or regions; needs ``there`` with its region graph unless whole regions alone are named."""
+    _check_tissue(there, pick.tissue)
+    units = there.units(whole_regions=pick.whole_regions)
+    if units is None or (there.graph is None and pick.spread):
+        raise no_region_graph()
+    places = _places(there, units, pick)
+    if there.graph is None:
+        return _named_alone(there, units, places, pick)
+    click = Click(
+        places,
+        pick.tissue,
+        whole_regions=pick.whole_regions,
+        how=DEFAULT if pick.spread else None,
+        reach=pick.reach,
+        left_out=tuple(there.place(point) for point in pick.left_out),
+    )
+    proposal = propose(there.graph, there.now, click)
+    return Change(proposal.step(ORIGIN, pick.by), proposal.named, len(proposal.nodes), proposal, proposal.followed)
+
+
+def _places(there: SlideCorrections, units: Units, pick: Pick) -> tuple[Place, ...]:
+    """A pixel of each part or region that was chosen."""
+    if pick.lasso is None:
+        places = units.one_each([there.place(point) for point in pick.points])
+    else:
+        drawn = area(_in_mask(there, pick.lasso), there.mask.shape)
+        is_glass = there.names_at(units.first, units.tissue) == there.mask.schema.background_index
+        chosen = units.inside(drawn, is_glass)
+        places = tuple(units.place(unit) for unit in chosen.tolist())
+    if not places:
+        raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
+    return places
+
+
+def _named_alone(there: SlideCorrections, units: Units, places: tuple[Place, ...], pick: Pick) -> Change:
+    """Whole regions without a region graph: nothing follows."""
+    named = units.pixels(np.array([units.at(place) for place in places]))
+    step = Step(
+        action=NAME,
+        tissue=pick.tissue,
+        places=places,
+        whole_regions=True,
+        named=named.text,
+        regions=len(places),
+        area_mm2=named.pixels * there.pixel_mm2,
+        origin=ORIGIN,
+        by=pick.by,
+    )
+    return Change(step, named, len(places))
+
+
+def drawn(there: SlideCorrections, drawing: Drawing) -> Change:
+    """What a person draws."""
+    _check_tissue(there, drawing.tissue)
+    points, mask = _in_mask(there, drawing.points), there.mask
+    if drawing.kind == "brush":
+        named = stroke(points, drawing.width_um, mask.shape, mask.resolution)
+    elif drawing.kind == "area":
+        named = area(points, mask.shape)
+    elif drawing.side is None:
+        raise UsageError("it is not said which side of the line gets the name", expected="side: [x, y]")
+    else:
+        named = divided(there.labels(), points, there.place(drawing.side), mask.resolution)
+    if not named:
+        raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
+    step = Step(
+        action=DRAW,
+        tissue=drawing.tissue,
+        named=named.text,
+        area_mm2=named.pixels * there.pixel_mm2,
+        origin=ORIGIN,
+        by=drawing.by,
+    )
+    return Change(step, named, 0)
+
+
+def followers(there: SlideCorrections, change: Change, most: int) -> list[Follower]:
+    """The parts that would follow, the largest first."""
+    proposal = change.proposal
+    if proposal is None or not len(proposal.followers):
+        return []
+    graph, units = proposal.graph, Units.parts(proposal.graph)
+    order = np.argsort(-graph.pixels[proposal.followers], kind="stable")[:most]
+    nodes, names = proposal.followers[order], proposal.names[order]
+    before = there.names_at(units.first[nodes], graph.tissue[nodes])
+    rows = zip(nodes.tolist(), before.tolist(), names.tolist(), strict=True)
+    return [Follower(node, units.place(node), old, new) for node, old, new in rows]
+
+
+def areas_before(there: SlideCorrections, change: Change, index: int) -> dict[int, float]:
+    """mm² of what would follow to class ``index``, by the class that it has now; the largest first."""
+    pixels, areas = change.followed[index], {}
+    if change.proposal is not None:
+        graph = change.proposal.graph
+        for tissue in np.unique(graph.tissue).tolist():
+            said = PixelSet.of_runs(graph.runs, np.append(graph.tissue == tissue, False)[graph.runs.value])
+            areas[tissue] = pixels & said
+    for tissue, called in there.now.tissue.items():
+        moved = pixels & called
+        areas = {other: before - called for other, before in areas.items()}
+        areas[tissue] = areas.get(tissue, PixelSet.empty()) | moved
+    found = {tissue: part.pixels * there.pixel_mm2 for tissue, part in areas.items() if part}
+    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+
+
+def no_region_graph() -> ProblemError:
+    """409: parts can be named, and names carried on, only once the region graph is there."""
+    return ProblemError(
+        409,
+        "no_region_graph",
+        "the parts of this slide are not known yet",
+        hint="have its region graph made, or name whole regions without carrying the name on",
+    )
+
+
+def _check_tissue(there: SlideCorrections, tissue: str) -> None:
+    if tissue not in there.mask.schema.names:
+        raise choices_error("the model does not know this tissue", tissue, there.mask.schema.names)
+
+
+def _in_mask(there: SlideCorrections, points: Sequence[Point]) -> Floats:
+    """(n, 2) in pixels of the mask."""
+    return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(there.scale))

@@ -1,0 +1,258 @@
+"""What is known of a slide's corrections: its mask, the log as it is now, what it comes to, the region graph.
+
+The log is the only truth, and others write it, too: it is read again whenever its file has changed. Reading costs
+little, since steps that are known are not replayed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from ntrm.analysis.regions import Regions, scan_mask
+from ntrm.analysis.runs import Ints
+from ntrm.core.errors import NtrmError
+from ntrm.core.labels import Mask
+from ntrm.correction.corrections import Corrections, corrections_of
+from ntrm.correction.graph import RegionGraph, is_kept
+from ntrm.correction.log import Log, Place, read_log
+from ntrm.pipeline.correcting import SlideMask, corrections_in, open_mask, region_graph_in
+from ntrm.results.paths import CORRECTIONS, HIDDEN, REGION_GRAPH
+from ntrm.service.corrections.units import Units
+from ntrm.service.tiles.caches import OpenPool
+
+K = TypeVar("K")
+V = TypeVar("V")
+OPEN_MASKS = 16
+OPEN_GRAPHS = 2
+"""A graph of 100,000 parts takes some 100 MB."""
+KNOWN = 64
+"""Corrections that are kept, of all slides: those after earlier steps, too, so that an undo replays nothing."""
+COUNTED = 10_000
+"""Slides whose number of corrections is kept."""
+
+Key = tuple[Hashable, ...]
+Stamp = tuple[int, int, int] | None
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Changes whenever a file does; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@dataclass(eq=False)
+class Held(Generic[V]):
+    """What a pool keeps in memory alone."""
+
+    value: V
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Recent(Generic[K, V]):
+    """The values used last, as many as stated; safe to use from several threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """The value, if it is kept."""
+        with self._lock:
+            return self._held.get(key)
+
+    def keep(self, key: K, value: V) -> None:
+        """Keep a value; of too many, the oldest is dropped."""
+        with self._lock:
+            self._held[key] = value
+            self._held.move_to_end(key)
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+
+    def where(self, holds: Callable[[K], bool]) -> list[V]:
+        """The values of some keys."""
+        with self._lock:
+            return [value for key, value in self._held.items() if holds(key)]
+
+    def drop(self, holds: Callable[[K], bool]) -> None:
+        """Forget some keys."""
+        with self._lock:
+            for key in [key for key in self._held if holds(key)]:
+                del self._held[key]
+
+
+class OpenedMask:
+    """A slide's mask, and its regions, which are found when asked for."""
+
+    def __init__(self, mask: SlideMask) -> None:
+        self.mask = mask
+
+    @cached_property
+    def regions(self) -> Regions:
+        """Connected regions of the network's mask, glass included."""
+        schema = replace(self.mask.schema, background=None)
+        return scan_mask(self.mask.labels(), schema, self.mask.resolution)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, eq=False)
+class SlideCorrections:
+    """A slide's corrections at one moment."""
+
+    opened: OpenedMask
+    log: Log
+    now: Corrections
+    graph: RegionGraph | None
+    """None where it was not made, or where nobody asked for it."""
+
+    @property
+    def mask(self) -> SlideMask:
+        """The network's mask."""
+        return self.opened.mask
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Pixels of the full resolution along a pixel of the mask, as x and y."""
+        sx, sy = self.mask.summary.grid.to_level0[:2]
+        return sx, sy
+
+    @property
+    def pixel_mm2(self) -> float:
+        """Area of a pixel of the mask."""
+        return self.mask.resolution.pixel_area_um2 / 1e6
+
+    def place(self, point: tuple[float, float]) -> Place:
+        """The pixel of the mask under a point of the full resolution."""
+        (x, y), (sx, sy) = point, self.scale
+        return int(y // sy), int(x // sx)
+
+    def flat(self, place: Place) -> Ints:
+        """(1,) its flattened index."""
+        return np.array([place[0] * self.mask.shape[1] + place[1]])
+
+    def point(self, place: Place) -> tuple[float, float]:
+        """The middle of a pixel of the mask."""
+        (row, column), (sx, sy) = place, self.scale
+        return (column + 0.5) * sx, (row + 0.5) * sy
+
+    def units(self, *, whole_regions: bool) -> Units | None:
+        """Regions, or the parts; None where these are not known."""
+        if self.graph is not None:
+            return Units.regions(self.graph) if whole_regions else Units.parts(self.graph)
+        return Units.in_mask(self.opened.regions) if whole_regions else None
+
+    def labels(self) -> Mask:
+        """(H, W) classes as they are now."""
+        return self.now.paint(self.mask.labels())
+
+    def names_at(self, first: Ints, network: Ints) -> Ints:
+        """(n,) classes now at flattened pixels, of which the network said ``network``."""
+        names = network.copy()
+        for index, pixels in self.now.tissue.items():
+            names[pixels.holds(first)] = index
+        return names
+
+
+class CorrectionStore:
+    """Masks, logs and region graphs of the slides that people correct; safe to use from several threads.
+
+    The first part of a ``key`` is the slide's id; the rest changes with its results.
+    """
+
+    def __init__(self) -> None:
+        self._masks: OpenPool[OpenedMask] = OpenPool(OPEN_MASKS)
+        self._graphs: OpenPool[Held[RegionGraph | None]] = OpenPool(OPEN_GRAPHS)
+        self._logs: OpenPool[Held[tuple[Log, Corrections]]] = OpenPool(OPEN_MASKS)
+        self._known: Recent[tuple[Key, tuple[int, ...]], Corrections] = Recent(KNOWN)
+        self._counts: Recent[Path, tuple[Stamp, int | None]] = Recent(COUNTED)
+        self._has_graph: Recent[Key, bool] = Recent(COUNTED)
+
+    def of(self, key: Key, folder: Path, *, graph: bool = False) -> SlideCorrections:
+        """The corrections of a slide now; on request with its region graph."""
+        opened = self._opened(key, folder)
+        stamp = stamp_of(folder / CORRECTIONS)
+        with self._logs.hold((*key, stamp), lambda: Held(self._read(key, opened.mask))) as held:
+            log, now = held.value
+        return SlideCorrections(opened, log, now, self._graph(key, opened.mask) if graph else None)
+
+    def at_version(self, key: Key, folder: Path, version: int | None) -> tuple[int, Corrections]:
+        """The corrections after a step of the log, or after the last one, and its number."""
+        there = self.of(key, folder)
+        if version is None or version >= there.log.version:
+            return there.log.version, there.now
+        steps = tuple(step for step in there.log.steps if step.number <= version)
+        mask, log = there.mask, Log(there.log.record, steps)
+        then = corrections_of(log, mask.schema, mask.shape, self._earlier(key))
+        self._known.keep((key, _numbers(then)), then)
+        return version, then
+
+    def has_graph(self, key: Key, folder: Path) -> bool:
+        """Whether the region graph is there; it is read when it is needed."""
+        path = folder / HIDDEN / REGION_GRAPH
+        stamped = (*key, stamp_of(path))
+        known = self._has_graph.get(stamped)
+        if known is None:
+            known = is_kept(path, self._opened(key, folder).mask.origin)
+            self._has_graph.keep(stamped, known)
+        return known
+
+    def count(self, folder: Path) -> int | None:
+        """Corrections of a slide that were not undone; None where the log cannot be read."""
+        stamp = stamp_of(folder / CORRECTIONS)
+        if stamp is None:
+            return 0
+        before = self._counts.get(folder)
+        if before is not None and before[0] == stamp:
+            return before[1]
+        try:
+            count = len(read_log(folder).active)
+        except NtrmError:
+            count = None
+        self._counts.keep(folder, (stamp, count))
+        return count
+
+    def forget(self, slide: str) -> None:
+        """Drop what is kept of a slide."""
+        for pool in (self._masks, self._graphs, self._logs):
+            pool.close_unused(which=lambda key: key[0] == slide)
+        self._known.drop(lambda key: key[0][0] == slide)
+
+    def _opened(self, key: Key, folder: Path) -> OpenedMask:
+        with self._masks.hold(key, lambda: OpenedMask(open_mask(folder))) as opened:
+            return opened
+
+    def _graph(self, key: Key, mask: SlideMask) -> RegionGraph | None:
+        stamped = (*key, stamp_of(mask.folder / HIDDEN / REGION_GRAPH))
+        if stamped[-1] is None:
+            return None
+        with self._graphs.hold(stamped, lambda: Held(region_graph_in(mask))) as held:
+            # A damaged one is as good as none, although its first lines say what it was made of.
+            self._has_graph.keep(stamped, held.value is not None)
+            return held.value
+
+    def _read(self, key: Key, mask: SlideMask) -> tuple[Log, Corrections]:
+        log, now = corrections_in(mask, self._earlier(key))
+        self._known.keep((key, _numbers(now)), now)
+        return log, now
+
+    def _earlier(self, key: Key) -> list[Corrections]:
+        return self._known.where(lambda known: known[0] == key)
+
+
+def _numbers(corrections: Corrections) -> tuple[int, ...]:
+    return tuple(step.number for step in corrections.steps)

@@ -1,0 +1,178 @@
+"""Makes the files of corrected masks, soon after the last step, each slide's in a process of its own.
+
+The log is on disk before anybody is told that a step was taken; these files follow from it. So the process may be
+killed at any moment: what it leaves undone is made at the next start, or when somebody asks for the slide. Run as a
+module, this is that process: the first line of its input names the folder, and the end of the input ends it. Tables of
+all slides follow once nobody has corrected anything for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ntrm.core.processes import HOME, end_with_parent, exit_code_of, module_command, module_environment
+from ntrm.results.paths import RUN
+
+_log = logging.getLogger(__name__)
+REST_SECONDS = 2.0
+"""Without a further step, before the files are made."""
+TABLE_SECONDS = 10.0
+"""After the last slide's files, before the tables of all slides are written."""
+RETRY_SECONDS = 60.0
+"""After a failure."""
+MOST_SECONDS = 1800.0
+POLL_SECONDS = 0.05
+NICE = 5
+
+
+class CorrectedWriter:
+    """Makes the files of one slide after the other; a thread of the web process."""
+
+    def __init__(self, out: Path, log: Path) -> None:
+        self._out, self._log = out, log
+        self._due: dict[Path, float] = {}
+        """When each folder is to be looked after."""
+        self._failed: dict[Path, float] = {}
+        self._now: Path | None = None
+        self._dropped = False
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="corrected", daemon=True)
+        self._behind: Callable[[], list[Path]] = list
+
+    def start(self, behind: Callable[[], list[Path]]) -> None:
+        """Begin with the folders that are behind; they are looked for in the thread."""
+        self._behind = behind
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End at once; what is undone is made at the next start."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def ask(self, folder: Path, *, again: bool = False) -> None:
+        """Make the files of a slide anew, a moment after the last time that this was asked.
+
+        ``again``: nothing changed, but they were not there; then one that waits or is at work is left alone.
+        """
+        with self._changed:
+            if again and (folder in self._due or folder == self._now):
+                return
+            due = time.monotonic() + REST_SECONDS
+            self._due[folder] = max(due, self._failed.get(folder, 0.0)) if again else due
+            self._changed.notify_all()
+
+    def drop(self, folder: Path) -> None:
+        """Leave a slide alone that is about to be deleted; returns when nobody writes to it any more."""
+        with self._changed:
+            self._due.pop(folder, None)
+            if self._now == folder:
+                self._dropped = True
+                self._changed.wait_for(lambda: self._now != folder or not self._thread.is_alive())
+
+    def _run(self) -> None:
+        for behind in self._behind():
+            self.ask(behind, again=True)
+        while (folder := self._next()) is not None:
+            try:
+                ended = self._make(folder)
+            except OSError:
+                # A full disk or memory, perhaps: others have to be looked after all the same.
+                ended = -1
+            with self._changed:
+                self._failed.pop(folder, None)
+                if ended == 0 and folder != self._out:
+                    self._due[self._out] = time.monotonic() + TABLE_SECONDS
+                elif ended not in (0, None):
+                    _log.warning("the files of a corrected mask could not be made: see %s", self._log.name)
+                    self._failed[folder] = time.monotonic() + RETRY_SECONDS
+                self._now, self._dropped = None, False
+                self._changed.notify_all()
+
+    def _next(self) -> Path | None:
+        """Wait for a folder that is due; None at the end."""
+        with self._changed:
+            while not self._stopped:
+                now = time.monotonic()
+                due = [folder for folder, when in self._due.items() if when <= now]
+                if due:
+                    self._now = due[0]
+                    del self._due[due[0]]
+                    return due[0]
+                self._changed.wait(min(self._due.values()) - now if self._due else None)
+        return None
+
+    def _make(self, folder: Path) -> int | None:
+        """Exit code of the process; None where it was ended."""
+        process = start(folder, self._log)
+        until = time.monotonic() + MOST_SECONDS
+        try:
+            while process.poll() is None:
+                if self._stopped or self._dropped:
+                    return None
+                if time.monotonic() > until:
+                    return -1
+                time.sleep(POLL_SECONDS)
+            return process.returncode
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            with suppress(OSError):
+                process.stdin.close()  # type: ignore[union-attr]
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """A process that makes the files of a slide; it ends with this one."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            module_command("ntrm.service.corrections.writer"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=descriptor,
+            env=module_environment(*HOME),
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    # Not as an argument, which other users of the machine could read.
+    with suppress(OSError):
+        process.stdin.write(os.fsencode(folder).hex().encode() + b"\n")  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+    return process
+
+
+def main() -> int:
+    """Make the files of the slide's folder that the first line names, or the tables of a folder of results."""
+    folder = Path(os.fsdecode(bytes.fromhex(os.read(0, 1 << 16).decode().strip())))
+    end_with_parent()
+    os.nice(NICE)
+    return exit_code_of(lambda: _write(folder))
+
+
+def _write(folder: Path) -> None:
+    from ntrm.pipeline.corrected_outputs import write_corrected
+    from ntrm.pipeline.correcting import open_mask
+    from ntrm.pipeline.tabulating import tabulate_again
+
+    if (folder / RUN).is_file():
+        tabulate_again(folder)
+    else:
+        write_corrected(open_mask(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

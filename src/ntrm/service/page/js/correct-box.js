@@ -1,0 +1,135 @@
+// What is chosen, what would follow from its name, and the buttons that accept or drop it.
+
+import { h, setText } from "./dom.js";
+import { area, count } from "./format.js";
+import { colourOf, titleOf } from "./palette.js";
+
+const HINTS = {
+  pick: "Click a part, then press the key of its tissue. Shift and click adds another.",
+  lasso: "Draw around parts, then press the key of their tissue.",
+  brush: "Press the key of a tissue, then paint. z takes back a stroke.",
+  divide: "Draw a line through a region, click the side with the wrong name, press the key of its tissue.",
+};
+const FEW = 40;
+
+/** The box and `update(message)`. */
+export function makeChoiceBox({ settings, choice, acts }) {
+  const what = h("p", { class: "chosen" });
+  const follows = h("p", { class: "follows", role: "status" });
+  const groups = h("ul", { class: "small groups" });
+  const yes = h(
+    "button",
+    { type: "button", class: "button primary small", on: { click: acts.accept } },
+    "Accept",
+    h("kbd", { "aria-hidden": "true" }, "↵"),
+  );
+  const no = h(
+    "button",
+    { type: "button", class: "button small", on: { click: acts.drop } },
+    "Drop",
+    h("kbd", { "aria-hidden": "true" }, "Esc"),
+  );
+  const list = h("ul", { class: "followers" });
+  const details = h("details", { class: "small" }, h("summary", {}, "What follows, and why"), list);
+  const buttons = h("div", { class: "choice-buttons" }, yes, no);
+  const told = h("p", { class: "told" });
+  const element = h("div", { class: "choice-box" }, what, follows, groups, buttons, told, details);
+  let drawn = null;
+
+  function update({ text, strong }) {
+    const { preview, isAsking, name } = choice;
+    what.replaceChildren(...chosen(choice, settings));
+    setText(follows, name ? followWords(choice) : "");
+    follows.hidden = !follows.textContent;
+    groups.replaceChildren(...(preview?.followed ?? []).map(drawGroup));
+    setText(told, text);
+    told.hidden = !text;
+    told.classList.toggle("strong", strong);
+    buttons.hidden = choice.isEmpty;
+    yes.hidden = !name;
+    yes.disabled = isAsking;
+    details.hidden = !preview?.parts.length && !choice.out.length;
+    // While nothing else is proposed the list stays as it is, and with it the focus.
+    if (drawn === preview) return;
+    drawn = preview;
+    if (list.contains(document.activeElement)) details.firstElementChild.focus();
+    list.replaceChildren(...rows(preview, choice.out));
+  }
+
+  function rows(preview, out) {
+    const parts = (preview?.parts ?? []).slice(0, FEW);
+    const more = (preview?.parts.length ?? 0) - parts.length;
+    return [
+      ...out.map((part) => row(part, "Taken out", "Take in")),
+      ...parts.map((part) => row(part, part.why, "Take out")),
+      more > 0 ? h("li", { class: "muted" }, `and ${count(more, "smaller part")}; click them on the slide`) : null,
+    ].filter(Boolean);
+  }
+
+  function row(part, why, act) {
+    const place = [part.x, part.y];
+    const show = () => acts.mark(place);
+    const hide = () => acts.mark(null);
+    const label = `${act}: ${part.network_tissue}, ${area(part.area_mm2)}`;
+    return h(
+      "li",
+      { on: { pointerenter: show, pointerleave: hide, focusin: show, focusout: hide } },
+      dotOf(part.tissue),
+      h("span", {}, `${part.network_tissue}, ${area(part.area_mm2)}. `, h("span", { class: "muted" }, why)),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button small quiet",
+          "aria-label": label,
+          on: { click: () => acts.toggleAt(place) },
+        },
+        act,
+      ),
+    );
+  }
+
+  return { element, update };
+}
+
+const dotOf = (tissue) => h("span", { class: "dot", style: { background: colourOf(tissue) } });
+
+function chosen(choice, settings) {
+  const arrow = choice.name ? [" → ", dotOf(choice.name), h("strong", {}, titleOf(choice.name))] : [];
+  if (choice.isEmpty)
+    return settings.brush
+      ? ["The brush paints ", h("strong", {}, titleOf(settings.brush)), "."]
+      : [h("span", { class: "muted" }, HINTS[settings.tool])];
+  if (choice.shape) return [choice.shape.kind === "brush" ? "A stroke" : "A dividing line", ...arrow];
+  if (choice.lasso) {
+    const { named } = choice.preview ?? {};
+    return [named ? `${count(named.regions, "part")}, ${area(named.area_mm2)}` : "Parts inside the line", ...arrow];
+  }
+  const word = choice.takesWhole ? "region" : "part";
+  const mm2 = choice.parts.reduce((sum, part) => sum + part.area_mm2, 0);
+  const names = [...new Set(choice.parts.map((part) => part.tissue))].join(", ");
+  return [`${count(choice.parts.length, word)}, ${area(mm2)}, ${names}`, ...arrow];
+}
+
+function followWords(choice) {
+  if (choice.isAsking || !choice.preview) return choice.spreads ? "Looking for what would follow …" : "";
+  const { followed } = choice.preview;
+  const regions = followed.reduce((sum, group) => sum + group.regions, 0);
+  const mm2 = followed.reduce((sum, group) => sum + group.area_mm2, 0);
+  const out = choice.out.length ? ` ${count(choice.out.length, "part")} taken out.` : "";
+  if (!regions) return `Nothing else would follow.${out}`;
+  return `${count(regions, "other part")} would follow, ${area(mm2)}.${out}`;
+}
+
+function drawGroup({ tissue, from, regions, area_mm2: mm2 }) {
+  const sources = Object.entries(from ?? {})
+    .sort((one, other) => other[1] - one[1])
+    .map(([name, size]) => `${name} ${area(size)}`)
+    .join(", ");
+  return h(
+    "li",
+    {},
+    dotOf(tissue),
+    ` ${count(regions, "part")}, ${area(mm2)}, to ${tissue}: was ${sources}`,
+  );
+}

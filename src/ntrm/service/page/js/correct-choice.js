@@ -1,0 +1,192 @@
+// What a person has chosen and how they name it, before it is written: parts or a drawn shape, and what would follow.
+
+import * as api from "./api.js";
+import { isInside } from "./correct-drawing.js";
+import { rounded } from "./correct-strokes.js";
+import { colourOf } from "./palette.js";
+import { initialsGiven } from "./prefs.js";
+
+const PAUSE = 180;
+const LEAST_POINTS = { lasso: 3, brush: 1, divide: 2 };
+const NEXT = {
+  lasso: "Press the key of the tissue of the parts inside.",
+  brush: "Press the key of its tissue.",
+  divide: "Click the side that gets another name.",
+};
+
+/** `settings` has whole, only and reach; `changed()` is called whenever there is something else to draw. */
+export class Choice {
+  constructor(id, store, settings, changed, failed) {
+    Object.assign(this, { id, store, settings, changed, failed });
+    this.clear();
+  }
+
+  /** Nothing is chosen. */
+  clear() {
+    this.parts = [];
+    this.lasso = null;
+    this.shape = null;
+    this.drop();
+  }
+
+  /** The name and what would follow from it are forgotten; what was picked stays. Whether there was a name. */
+  drop() {
+    const named = Boolean(this.name);
+    clearTimeout(this.timer);
+    this.asking?.abort();
+    this.asking = null;
+    this.name = null;
+    this.preview = null;
+    this.out = [];
+    return named;
+  }
+
+  get isEmpty() {
+    return !this.parts.length && !this.lasso && !this.shape;
+  }
+
+  /** Whether what would follow is not known yet. */
+  get isAsking() {
+    return Boolean(this.asking);
+  }
+
+  /** Whether regions are taken whole: without a region graph the mask has no parts. */
+  get takesWhole() {
+    return this.settings.whole || !this.store.isReady;
+  }
+
+  get spreads() {
+    return !this.settings.only && this.store.isReady && !this.shape;
+  }
+
+  /** A part instead of what was chosen, or with `more` beside it; one that is there already is given back. */
+  pick(part, more = false) {
+    const rest = more ? this.parts.filter((other) => !isInside(other.outline, [part.x, part.y])) : [];
+    const there = more && rest.length < this.parts.length;
+    const parts = there ? rest : [...rest, part];
+    this.restore(more && parts.length ? { parts, name: this.name, out: this.out } : { parts });
+  }
+
+  /** Chosen and named as before. */
+  restore({ parts = [], lasso = null, shape = null, name = null, out = [] }) {
+    this.clear();
+    Object.assign(this, { parts, lasso, shape, name, out });
+    if (name && this.spreads) this.ask();
+  }
+
+  /** A finished line instead of what was chosen; the brush is so many µm or pixels wide. Returns what to do next. */
+  takeLine(kind, points, um, pixels) {
+    this.clear();
+    if (points.length < LEAST_POINTS[kind]) return "This line is too short: draw it again.";
+    if (kind === "lasso") this.lasso = rounded(points);
+    else this.shape = { kind, points, um, pixels, side: null };
+    return NEXT[kind];
+  }
+
+  /** Gives a name. Where others may follow, asks which. */
+  call(name) {
+    this.out = name === this.name ? this.out : [];
+    this.name = name;
+    this.preview = null;
+    this.changed();
+    if (this.spreads) this.ask();
+  }
+
+  /** Asks again soon: a slider moves in many steps. */
+  askSoon() {
+    clearTimeout(this.timer);
+    if (this.name && this.spreads) this.timer = setTimeout(() => this.ask(), PAUSE);
+  }
+
+  async ask() {
+    this.asking?.abort();
+    const mine = new AbortController();
+    this.asking = mine;
+    this.changed();
+    try {
+      const preview = await api.previewName(this.id, this.body(this.store.version), mine.signal);
+      if (this.asking !== mine) return;
+      this.preview = preview;
+    } catch (error) {
+      if (this.asking !== mine) return;
+      this.preview = null;
+      this.failed(error);
+    }
+    this.asking = null;
+    this.changed();
+  }
+
+  /** The request that the server understands. */
+  body(version) {
+    const where = this.lasso ? { lasso: this.lasso } : { points: this.parts.map(({ x, y }) => [x, y]) };
+    return {
+      version,
+      ...where,
+      tissue: this.name,
+      whole_regions: this.takesWhole,
+      spread: this.spreads,
+      reach: this.settings.reach,
+      left_out: this.out.map(({ x, y }) => [x, y]),
+      by: initialsGiven(),
+    };
+  }
+
+  /** Writes what is named; where that is refused, it is chosen as before. Resolves to whether it was written. */
+  async write(writer) {
+    const kept = { ...this };
+    const body = this.body(0);
+    const shapes = this.shapes()
+      .filter(({ kind }) => kind !== "out" && kind !== "line")
+      .map((each) => (each.kind === "followed" ? { ...each, kind: "named" } : each));
+    this.clear();
+    this.changed();
+    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.name(body, shapes));
+    if (!written && this.isEmpty) this.restore(kept);
+    return written;
+  }
+
+  /** Takes the part at a place out of those that follow, or in again; whether there was one. */
+  async toggle(place) {
+    const rest = this.out.filter((part) => !isInside(part.outline, place));
+    if (rest.length < this.out.length) this.out = rest;
+    else if (this.follows(place)) {
+      const { preview } = this;
+      const part = await api.part(this.id, place, false);
+      if (preview !== this.preview) return true;
+      this.out = [...this.out, part];
+    } else return false;
+    this.ask();
+    return true;
+  }
+
+  follows(place) {
+    return (this.preview?.followed ?? []).some((group) => isInside(group.outline, place));
+  }
+
+  /** Why the part with this outline follows; empty if it does not. */
+  reason(outline) {
+    return this.preview?.parts.find(({ x, y }) => isInside(outline, [x, y]))?.why ?? "";
+  }
+
+  /** What is chosen, for the drawing. */
+  shapes() {
+    const colour = this.name && colourOf(this.name);
+    if (this.shape) return [strokeOf(this.shape, colour ?? "#ffffff")];
+    const picked = this.lasso ? [this.lasso] : this.parts.flatMap((part) => part.outline);
+    const rings = this.preview?.named.outline ?? picked;
+    return [
+      ...(rings.length ? [{ kind: colour ? "named" : "picked", rings, colour }] : []),
+      ...(this.preview?.followed ?? []).map(({ outline, tissue }) => ({
+        kind: "followed",
+        rings: outline,
+        colour: colourOf(tissue),
+      })),
+      ...this.out.map(({ outline }) => ({ kind: "out", rings: outline })),
+    ];
+  }
+}
+
+/** A drawn line, for the drawing. */
+export function strokeOf({ kind, points, pixels }, colour) {
+  return kind === "brush" ? { kind: "brush", points, width: pixels, colour } : { kind: "line", points };
+}

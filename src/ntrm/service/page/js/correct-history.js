@@ -1,0 +1,91 @@
+// Steps that were done, undone and done again, and the initials that go with new ones.
+
+import { capital, stepWords } from "./correct-words.js";
+import { h, iconButton, setText } from "./dom.js";
+import { moment } from "./format.js";
+import { colourOf } from "./palette.js";
+import { initialsGiven, setInitials } from "./prefs.js";
+
+const INITIALS = 8; // characters that the log takes
+const FEW = 30;
+
+/** The list and `update()`. */
+export function makeHistory(store, { writer }) {
+  const undo = iconButton("undo", "Undo (z)", () => writer.undo());
+  const redo = iconButton("redo", "Redo (Shift z)", () => writer.redo());
+  const list = h("ol", { class: "steps" });
+  const none = h("p", { class: "small muted" }, "Nothing was corrected.");
+  const note = h("p", { class: "small muted" });
+  const initials = h("input", {
+    class: "field",
+    maxLength: INITIALS,
+    value: initialsGiven() ?? "",
+    autocomplete: "off",
+    spellcheck: false,
+    on: { input: () => setInitials(initials.value) },
+  });
+  const element = h(
+    "div",
+    { class: "history" },
+    h("div", { class: "panel-head" }, h("h2", {}, "Steps"), h("span", { class: "grow" }), undo, redo),
+    note,
+    none,
+    list,
+    h("label", { class: "initials small" }, "Initials, optional: written with each step", initials),
+  );
+  let drawn = "";
+
+  function update() {
+    const { document } = store;
+    const steps = (document?.steps ?? []).filter((step) => step.action === "name" || step.action === "draw");
+    undo.disabled = !document?.undo;
+    redo.disabled = !document?.redo;
+    none.hidden = steps.length > 0;
+    setText(note, noteOn(store));
+    note.hidden = !note.textContent;
+    const state = JSON.stringify(steps) + colourOf(steps[0]?.tissue);
+    if (state === drawn) return;
+    drawn = state;
+    const rest = steps.length - FEW;
+    list.replaceChildren(
+      ...steps.reverse().slice(0, FEW).map(row),
+      ...(rest > 0 ? [h("li", { class: "muted" }, `and ${rest} before these, in corrections.jsonl`)] : []),
+    );
+  }
+
+  function row(step) {
+    const back = h(
+      "button",
+      {
+        type: "button",
+        class: "button small quiet",
+        "aria-label": `Undo step ${step.number} and what came after it`,
+        title: "Undo this and what came after it",
+        on: { click: () => writer.undoTo(step.number) },
+      },
+      "Undo to here",
+    );
+    return h(
+      "li",
+      { class: step.active ? "" : "undone", "data-step": step.number },
+      h("span", { class: "number muted" }, step.number),
+      h("span", { class: "dot", style: { background: colourOf(step.tissue) } }),
+      h(
+        "span",
+        { class: "words" },
+        capital(stepWords(step)),
+        h("span", { class: "muted" }, ` ${[moment(step.when), step.by].filter(Boolean).join(", ")}`),
+      ),
+      step.active ? back : h("span", { class: "muted small" }, "undone"),
+    );
+  }
+
+  return { element, update };
+}
+
+function noteOn(store) {
+  if (!store.active.length) return "";
+  return store.document.corrected
+    ? "Corrected mask, tables and report are written (Download)."
+    : "Corrected mask, tables and report are being written.";
+}

@@ -1,0 +1,194 @@
+// The panel of the mode "Correct": what is missing, tools, tissues with their keys, what is chosen, what was done.
+
+import { makeChoiceBox } from "./correct-box.js";
+import { makeHistory } from "./correct-history.js";
+import { WIDTHS } from "./correct-strokes.js";
+import { h, segments, setText } from "./dom.js";
+import { colourOf, tissues } from "./palette.js";
+
+const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "q", "y", "h", "j"];
+const TOOLS = [
+  ["pick", "Pick", true, "Click parts; Shift adds (v)"],
+  ["lasso", "Lasso", true, "Draw around parts (a)"],
+  ["brush", "Brush", true, "Paint where a border is wrong (f)"],
+  ["divide", "Divide", true, "Draw a line through a region (k)"],
+];
+/** The slider's steps are halves of a doubling. */
+export const REACH = { least: 0.25, most: 4 };
+
+/** Tissues in the order of their keys: as in the legend, the background last. */
+export const byKey = () =>
+  [...tissues()]
+    .sort((one, other) => one.background - other.background)
+    .map((tissue, index) => ({ ...tissue, key: KEYS[index] ?? "" }));
+
+/** The panel and `update(message, isOn)`. */
+export function makeCorrectPanel({ settings, choice, store, acts }) {
+  const start = h(
+    "button",
+    { type: "button", class: "button primary", on: { click: () => acts.toggle() } },
+    "Correct this slide",
+  );
+  const intro = h(
+    "div",
+    { class: "correct-intro" },
+    h(
+      "p",
+      { class: "muted" },
+      "Pick a part of the slide and name its tissue. What looks alike can follow. What the network said is kept.",
+    ),
+    start,
+  );
+  const state = h("div", { class: "graph-state", role: "status" });
+  const tools = makeTools(settings, acts);
+  const box = makeChoiceBox({ settings, choice, acts });
+  const names = makeNames(settings, choice, acts);
+  const history = makeHistory(store, acts);
+  const work = h("div", { class: "correct-work" }, state, tools.element, box.element, names.element);
+  const element = h("section", { class: "correct" }, intro, work, history.element);
+
+  return {
+    element,
+    update(message, isOn) {
+      intro.hidden = isOn;
+      work.hidden = !isOn;
+      drawState(state, store, acts);
+      tools.update(store.isReady);
+      box.update(message);
+      names.update();
+      history.update();
+    },
+  };
+}
+
+function makeTools(settings, acts) {
+  const tool = segments("Tool", TOOLS, settings.tool, (key) => acts.set({ tool: key }));
+  const unit = segments(
+    "What a click picks",
+    [
+      ["part", "Part", true, "A small part of a region (r)"],
+      ["region", "Whole region", true, "The connected region of the network's mask (r)"],
+    ],
+    "part",
+    (key) => acts.set({ whole: key === "region" }),
+  );
+  const only = h("input", { type: "checkbox", on: { change: () => acts.set({ only: only.checked }) } });
+  const onlyLine = h("label", { class: "switch" }, only, "Name only what I picked");
+  const reach = slider("How far", Math.log2(REACH.least), Math.log2(REACH.most), 0.25, (value) =>
+    acts.set({ reach: 2 ** value }),
+  );
+  const width = slider("Brush", WIDTHS.least, WIDTHS.most, 10, (value) => acts.set({ width: value }));
+  const element = h(
+    "div",
+    { class: "correct-tools" },
+    tool,
+    h("div", { class: "unit-line" }, unit, onlyLine),
+    reach.element,
+    width.element,
+  );
+  return {
+    element,
+    update(isReady) {
+      const paints = settings.tool === "brush" || settings.tool === "divide";
+      tool.select(settings.tool);
+      unit.select(settings.whole || !isReady ? "region" : "part");
+      unit.querySelector('[data-value="part"]').disabled = !isReady;
+      only.checked = settings.only || !isReady;
+      only.disabled = !isReady;
+      unit.parentElement.hidden = paints;
+      reach.element.hidden = paints || settings.only || !isReady;
+      reach.show(Math.log2(settings.reach), `× ${Number(settings.reach.toPrecision(2))}`);
+      width.element.hidden = settings.tool !== "brush";
+      width.show(settings.width, `${settings.width} µm`);
+    },
+  };
+}
+
+function slider(label, min, max, step, act) {
+  const moved = () => act(Number(input.value));
+  const input = h("input", { type: "range", min, max, step, "aria-label": label, on: { input: moved } });
+  const amount = h("output", { class: "number muted" });
+  return {
+    element: h("label", { class: "line" }, h("span", {}, label), input, amount),
+    show(value, text) {
+      input.value = value;
+      input.setAttribute("aria-valuetext", text);
+      setText(amount, text);
+    },
+  };
+}
+
+/** All tissues as buttons with their keys. */
+function makeNames(settings, choice, acts) {
+  const rows = byKey().map((tissue) => {
+    const dot = h("span", { class: "dot" });
+    const button = h(
+      "button",
+      {
+        type: "button",
+        title: tissue.key ? `${tissue.title}, key ${tissue.key}` : tissue.title,
+        "data-name": tissue.name,
+        on: { click: () => acts.nameFromList(tissue.name) },
+      },
+      h("kbd", { "aria-hidden": "true" }, tissue.key),
+      dot,
+      h("span", { class: "short" }, tissue.name),
+      tissue.name === tissue.title ? null : h("span", { class: "title" }, tissue.title),
+    );
+    return { tissue, dot, button };
+  });
+  const element = h(
+    "div",
+    { class: "names", role: "group", "aria-label": "Name it" },
+    rows.map((row) => row.button),
+  );
+  return {
+    element,
+    update() {
+      const chosen = choice.name ?? settings.brush;
+      for (const { tissue, dot, button } of rows) {
+        dot.style.background = colourOf(tissue.name);
+        button.setAttribute("aria-pressed", String(tissue.name === chosen));
+      }
+    },
+  };
+}
+
+/** Whether others can follow, and what works until then. */
+function drawState(element, { document, error, isReady }, acts) {
+  element.hidden = isReady && !error;
+  if (error) element.replaceChildren(h("p", { class: "missing" }, error.text));
+  else if (!document) element.replaceChildren(h("p", { class: "muted" }, "The server has not answered yet."));
+  else element.replaceChildren(...graphState(document, acts));
+}
+
+const MEANWHILE = "Whole regions can be named, brush and dividing line work; nothing follows";
+
+function graphState({ graph, graph_progress: progress, graph_reason: reason }, acts) {
+  if (graph === "ready") return [];
+  if (graph === "impossible" || graph === "missing")
+    return [
+      h("p", { class: "missing" }, `Parts of this slide are not known${reason ? `: ${reason}` : ""}.`),
+      h("p", { class: "small muted" }, `${MEANWHILE}.`),
+      graph === "missing"
+        ? h("button", { type: "button", class: "button small", on: { click: acts.makeGraph } }, "Try again")
+        : "",
+    ];
+  const percent = Math.floor((progress ?? 0) * 100);
+  return [
+    h("p", {}, graph === "waiting" ? "The slide waits to be divided into parts." : `Dividing into parts: ${percent} %`),
+    h(
+      "div",
+      {
+        class: graph === "waiting" || !percent ? "progress busy" : "progress",
+        role: "progressbar",
+        "aria-label": "Dividing into parts",
+        "aria-valuemin": "0",
+        "aria-valuemax": "100",
+        "aria-valuenow": String(percent),
+      },
+      h("span", { style: { width: `${percent}%` } }),
+    ),
+    h("p", { class: "small muted" }, `${MEANWHILE} yet. This happens once for each slide.`),
+  ];
+}

@@ -1,0 +1,119 @@
+// Corrections of a slide as the server holds them: the steps, and the results with them. Only the server's word counts.
+
+import * as api from "./api.js";
+import { poll } from "./poll.js";
+
+/**
+ * Fires `change` when the state is another one; its `elsewhere` is true where this page did not cause it. `document` is
+ * null until the server has answered, `error` says why it refuses.
+ */
+export class CorrectionStore extends EventTarget {
+  constructor(id) {
+    super();
+    this.id = id;
+    this.document = null;
+    this.error = null;
+    this.measured = null;
+    this.last = Promise.resolve();
+    this.writing = 0;
+  }
+
+  /** Asks now and then, more often while the server is at work; resolves with the first answer. */
+  async open() {
+    await this.refresh().catch(() => {});
+    this.polling = poll(async () => {
+      if (!this.writing) await this.refresh();
+      return this.isMoving;
+    });
+  }
+
+  get version() {
+    return this.document?.version ?? 0;
+  }
+
+  /** Steps that count, the latest last. */
+  get active() {
+    return (this.document?.steps ?? []).filter((step) => step.active && !step.of);
+  }
+
+  get isReady() {
+    return this.document?.graph === "ready";
+  }
+
+  get isMoving() {
+    const { graph, corrected } = this.document ?? {};
+    return graph === "waiting" || graph === "making" || (this.active.length > 0 && !corrected);
+  }
+
+  /** Whether the results with the corrections are those of the present version. */
+  get isMeasured() {
+    return this.measured?.version === this.version;
+  }
+
+  async refresh() {
+    let next;
+    try {
+      next = await api.corrected(this.id);
+    } catch (error) {
+      if (error.status && error.text !== this.error?.text) {
+        this.error = error;
+        this.tell(false);
+      }
+      throw error;
+    }
+    this.error = null;
+    await this.take(next, this.document !== null && next.version !== this.version);
+  }
+
+  /** A new state; the results with it are fetched as soon as they are written. */
+  async take(next, elsewhere = false) {
+    const same = JSON.stringify(next) === JSON.stringify(this.document);
+    this.document = next;
+    if (!same) this.tell(elsewhere);
+    if (!next.corrected || this.isMeasured || !this.active.length) return;
+    const [summary, graph] = await Promise.all([api.correctedSummary(this.id), api.correctedGraph(this.id)]);
+    if (next !== this.document) return;
+    this.measured = { version: next.version, summary, graph };
+    this.tell(false);
+  }
+
+  tell(elsewhere) {
+    this.dispatchEvent(Object.assign(new Event("change"), { elsewhere }));
+  }
+
+  /**
+   * Calls `send(version)` after all that was sent before; resolves to the new state. Where somebody else was faster,
+   * the state as it is now is fetched before the refusal is passed on.
+   */
+  write(send) {
+    const mine = this.last.then(() => this.sent(send));
+    this.last = mine.catch(() => {});
+    return mine;
+  }
+
+  async sent(send) {
+    this.writing += 1;
+    let next;
+    try {
+      next = await send(this.version);
+    } catch (error) {
+      if (error.isConflict) await this.refresh().catch(() => {});
+      throw error;
+    } finally {
+      this.writing -= 1;
+    }
+    await this.take(next).catch(() => {}); // the step is written; its results are asked for again
+    this.polling?.now();
+    return next;
+  }
+
+  /** Has the region graph made, where that is possible and not under way. */
+  async makeGraph() {
+    if (this.document?.graph === "missing") await this.take(await api.makeGraph(this.id));
+    this.polling?.now();
+  }
+
+  stop() {
+    this.polling?.stop();
+  }
+}

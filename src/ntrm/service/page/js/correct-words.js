@@ -1,0 +1,55 @@
+// What the page says about corrections.
+
+import { h } from "./dom.js";
+import { area, count } from "./format.js";
+import { colourOf, titleOf } from "./palette.js";
+
+/** A part or region in one line, for the readout beside the pointer. */
+export function partLine(part, reason = "") {
+  return [
+    h("span", { class: "dot", style: { background: colourOf(part.tissue) } }),
+    h("strong", {}, part.tissue ? titleOf(part.tissue) : "Nothing known"),
+    h("span", { class: "number muted" }, area(part.area_mm2)),
+    part.network_tissue === part.tissue ? null : h("span", { class: "muted" }, `network: ${part.network_tissue}`),
+    part.by_hand ? h("span", { class: "muted" }, "named by a person") : null,
+    reason ? h("span", {}, reason) : null,
+  ].filter(Boolean);
+}
+
+/** The same as text. */
+export const partText = (part) => `${titleOf(part.tissue)}, ${area(part.area_mm2)}`;
+
+/** A step of the log in a few words. */
+export function stepWords({ action, tissue, regions, area_mm2: mm2, of }) {
+  if (action === "undo") return `step ${of} was undone`;
+  if (action === "redo") return `step ${of} was done again`;
+  const what = action === "draw" || !regions ? "drawn" : count(regions, "region");
+  return `${titleOf(tissue)}, ${what}, ${area(mm2)}`;
+}
+
+/** The latest step. */
+export function lastStep({ document }) {
+  const step = document?.steps.at(-1);
+  return step ? capital(stepWords(step)) : "Nothing was corrected";
+}
+
+/** Why something was not done. `writing`: it was to be written. */
+export function refusalWords(error, store, writing) {
+  if (error.isConflict) {
+    const step = store.document?.steps.at(-1);
+    const who = step?.by ? ` by ${step.by}` : "";
+    const what = step ? `: step ${step.number}${who}, ${stepWords(step)}` : "";
+    return `Corrected elsewhere${what}. Your choice was not written.`;
+  }
+  const why = error.text ?? "The server does not answer.";
+  return writing ? `Not written. ${capital(why)}` : capital(why);
+}
+
+/** "corrected by a person, n regions", or nothing. */
+export function correctedWords(store) {
+  const steps = store.active;
+  const regions = store.document?.regions ?? 0;
+  return steps.length ? `corrected by a person, ${count(regions, "region")}` : "";
+}
+
+export const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");

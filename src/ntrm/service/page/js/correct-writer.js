@@ -1,0 +1,72 @@
+// Sends corrections. What was sent is drawn at once, until the tiles show it, or taken away again if it was refused.
+
+import * as api from "./api.js";
+import { rounded } from "./correct-strokes.js";
+import { lastStep } from "./correct-words.js";
+import { initialsGiven } from "./prefs.js";
+
+/** `tell(text)` says what happened, `refused(error)` what did not; `changed()` draws. */
+export class CorrectionWriter {
+  constructor(id, store, { tell, refused, changed }) {
+    Object.assign(this, { id, store, tell, refused, changed });
+    this.ghosts = [];
+  }
+
+  /** Calls `send(version)`; resolves to whether it was written. `shapes` are drawn meanwhile. */
+  async write(send, shapes = []) {
+    const mine = shapes.map((shape) => ({ ...shape, at: Infinity }));
+    this.ghosts.push(...mine);
+    this.changed();
+    try {
+      const { version } = await this.store.write(send);
+      for (const ghost of mine) ghost.at = version;
+      this.sweep(this.shown ?? 0);
+      return true;
+    } catch (error) {
+      this.ghosts = this.ghosts.filter((ghost) => !mine.includes(ghost));
+      this.refused(error);
+      return false;
+    }
+  }
+
+  /** The tiles show this version: nothing of it need be drawn over them. */
+  sweep(version) {
+    this.shown = version;
+    const rest = this.ghosts.filter((ghost) => ghost.at > version);
+    if (rest.length === this.ghosts.length) return;
+    this.ghosts = rest;
+    this.changed();
+  }
+
+  /** A name for parts, as `Choice.body` has it. */
+  name(body, shapes) {
+    return this.write((version) => api.giveName(this.id, { ...body, version }), shapes);
+  }
+
+  /** A brush stroke or a dividing line. */
+  draw({ kind, points, um, side }, tissue, shapes) {
+    const shape = { kind, points: rounded(points), tissue, by: initialsGiven() };
+    const more = kind === "brush" ? { width_um: um } : { side: rounded([side])[0] };
+    return this.write((version) => api.draw(this.id, { ...shape, ...more, version }), shapes);
+  }
+
+  step(action) {
+    return this.write((version) => api.takeBack(this.id, action, { version, by: initialsGiven() }));
+  }
+
+  async undo() {
+    if (!this.store.document?.undo) this.tell("There is nothing to undo.");
+    else if (await this.step("undo")) this.tell(`${lastStep(this.store)}.`);
+  }
+
+  async redo() {
+    if (!this.store.document?.redo) this.tell("There is nothing to redo.");
+    else if (await this.step("redo")) this.tell(`${lastStep(this.store)}.`);
+  }
+
+  /** Takes back a step and all that came after it. */
+  async undoTo(number) {
+    while (this.store.document?.undo?.number >= number) if (!(await this.step("undo"))) return;
+    this.tell(`Step ${number} and what came after it are undone.`);
+  }
+}

@@ -1,0 +1,257 @@
+"""Corrections over HTTP: what is answered, what is written, what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.evaluation.small import MPP, NAMES, ByColour
+from tests.service.api.test_routes_tiles import image_of
+from tests.service.small import error_of, only_slide, serving, settings_of
+
+from ntrm.correction.log import read_log
+from ntrm.correction.pixels import PixelSet
+from ntrm.inference.predictor import Predictor
+from ntrm.pipeline.correcting import make_region_graph, open_mask
+from ntrm.service.core.settings import AUDIT
+from ntrm.wsi.inputs import SlideInput
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+PIXEL_MM2 = MPP**2 / 1e6
+EPI, RET, BKG, SCC = (NAMES.index(name) for name in ("EPI", "RET", "BKG", "SCC"))
+
+
+@pytest.fixture
+def client(tmp_path, results, model):
+    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
+        yield client
+
+
+@pytest.fixture
+def url(client):
+    return f"/v1/slides/{only_slide(client)['id']}/corrections"
+
+
+class Unsure(ByColour):
+    """Says the same as ``ByColour``, but not so surely: names are carried on where there is doubt."""
+
+    def _logits(self, rgb):
+        return super()._logits(rgb) / 10
+
+
+@pytest.fixture
+def graph(tmp_path, results):
+    """The region graph, as a worker would have made it."""
+    mask = open_mask(tmp_path / "out" / "a")
+    return make_region_graph(mask, SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
+
+
+def middle_of(mask, tissue):
+    """A pixel inside a tissue, as x and y."""
+    rows, columns = np.nonzero(mask == tissue)
+    at = len(rows) // 2
+    return float(columns[at]) + 0.5, float(rows[at]) + 0.5
+
+
+def click(point, tissue="EPI", **more):
+    return {"version": 0, "points": [point], "tissue": tissue, "spread": False, **more}
+
+
+def shown(client, url, **query):
+    """The corrected mask as the page shows it: class + 1."""
+    tiles = url.replace("corrections", "tiles/corrected/8/0_0.png")
+    return np.asarray(image_of(client.get(tiles, params=query))) - np.uint8(1)
+
+
+def test_a_slide_that_nobody_corrected(client, url):
+    found = client.get(url).json()
+    assert found == {
+        "version": 0,
+        "undo": None,
+        "redo": None,
+        "steps": [],
+        "regions": 0,
+        "area_mm2": 0,
+        "graph": "impossible",
+        "graph_progress": None,
+        "graph_reason": "the service runs without workers",
+        "corrected": True,
+    }
+    assert only_slide(client)["corrections"] == 0
+    assert error_of(client.post(f"{url}/graph")) == (409, "impossible")
+
+
+def test_whole_regions_are_named_from_the_mask_alone(client, url, results):
+    _, mask = results
+    x, y = middle_of(mask, SCC)
+    found = client.get(f"{url}/part", params={"x": x, "y": y, "whole_region": True}).json()
+    assert (found["tissue"], found["network_tissue"], found["by_hand"]) == ("SCC", "SCC", False)
+    assert found["area_mm2"] == pytest.approx((mask == SCC).sum() * PIXEL_MM2)
+    (ring,) = found["outline"]
+    rows, columns = np.nonzero(mask == SCC)
+    left, top, right, bottom = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+    assert {tuple(point) for point in ring} == {(left, top), (right, top), (right, bottom), (left, bottom)}
+    assert mask[int(found["y"]), int(found["x"])] == SCC
+    answer = client.post(url, json=click((x, y), whole_regions=True))
+    assert answer.status_code == 201, answer.text
+    assert (answer.json()["version"], answer.json()["regions"]) == (1, 1)
+    assert answer.json()["area_mm2"] == pytest.approx((mask == SCC).sum() * PIXEL_MM2)
+    np.testing.assert_array_equal(shown(client, url, v=1), np.where(mask == SCC, EPI, mask))
+    np.testing.assert_array_equal(shown(client, url, v=0), mask)
+    again = client.get(f"{url}/part", params={"x": x, "y": y, "whole_region": True}).json()
+    assert (again["tissue"], again["network_tissue"], again["by_hand"]) == ("EPI", "SCC", True)
+    assert only_slide(client)["corrections"] == 1
+
+
+def test_parts_and_what_follows_need_the_region_graph(client, url, results):
+    place = middle_of(results[1], SCC)
+    x, y = place
+    for answer in (
+        client.get(f"{url}/part", params={"x": x, "y": y}),
+        client.post(url, json=click(place)),
+        client.post(url, json=click(place, whole_regions=True, spread=True)),
+        client.post(f"{url}/preview", json=click(place)),
+    ):
+        assert error_of(answer) == (409, "no_region_graph")
+    assert client.get(url).json()["version"] == 0
+
+
+def test_a_part_is_named_alone(client, url, results, graph):
+    _, mask = results
+    assert client.get(url).json()["graph"] == "ready"
+    x, y = middle_of(mask, RET)
+    nodes = graph.runs.dense()
+    own = nodes == nodes[int(y), int(x)]
+    part = client.get(f"{url}/part", params={"x": x, "y": y}).json()
+    assert part["area_mm2"] == pytest.approx(own.sum() * PIXEL_MM2)
+    assert own[int(part["y"]), int(part["x"])]
+    seen = client.post(f"{url}/preview", json=click((x, y))).json()
+    assert (seen["regions"], seen["followed"], seen["parts"]) == (1, [], [])
+    assert seen["named"]["area_mm2"] == pytest.approx(own.sum() * PIXEL_MM2)
+    assert client.get(url).json()["version"] == 0
+    client.post(url, json=click((x, y)))
+    np.testing.assert_array_equal(shown(client, url), np.where(own, EPI, mask))
+
+
+def test_what_follows_is_shown_before_it_is_accepted(client, url, results, graph):
+    _, mask = results
+    x, y = middle_of(mask, SCC)
+    body = click((x, y), spread=True, by="AB")
+    seen = client.post(f"{url}/preview", json=body).json()
+    (followed,) = seen["followed"]
+    assert followed["tissue"] == "EPI"
+    assert followed["regions"] == seen["regions"] - 1 == len(seen["parts"])
+    assert sum(followed["from"].values()) == pytest.approx(followed["area_mm2"])
+    assert seen["area_mm2"] == pytest.approx(seen["named"]["area_mm2"] + followed["area_mm2"])
+    first = seen["parts"][0]
+    assert (first["tissue"], "you named EPI" in first["why"]) == ("EPI", True)
+    assert NAMES[mask[int(first["y"]), int(first["x"])]] == first["network_tissue"]
+    fewer = client.post(f"{url}/preview", json={**body, "left_out": [[first["x"], first["y"]]]}).json()
+    assert fewer["regions"] == seen["regions"] - 1
+    done = client.post(url, json=body).json()
+    (step,) = done["steps"]
+    assert (step["regions"], step["spread"], step["by"], step["origin"]) == (seen["regions"], True, "AB", "page")
+    assert step["area_mm2"] == pytest.approx(seen["area_mm2"])
+    changed = shown(client, url) != mask
+    assert changed.sum() * PIXEL_MM2 == pytest.approx(done["area_mm2"])
+    assert changed[int(first["y"]), int(first["x"])]
+
+
+def test_a_lasso_picks_the_parts_that_lie_in_it_without_glass(client, url, results, graph):
+    _, mask = results
+    nodes = graph.runs.dense()
+    top, left, bottom, right = 65, 5, 110, 60
+    lasso = [[left, top], [right, top], [right, bottom], [left, bottom]]
+    inside = np.zeros(mask.shape, dtype=bool)
+    inside[top:bottom, left:right] = True
+    counts, whole = np.bincount(nodes[inside], minlength=len(graph)), np.bincount(nodes.ravel())
+    picked = [node for node in range(len(graph)) if 2 * counts[node] >= whole[node] and graph.tissue[node] != BKG]
+    seen = client.post(f"{url}/preview", json=click([0, 0], points=[], lasso=lasso)).json()
+    assert seen["regions"] == len(picked) > 3
+    client.post(url, json=click([0, 0], points=[], lasso=lasso))
+    np.testing.assert_array_equal(shown(client, url), np.where(np.isin(nodes, picked), EPI, mask))
+
+
+def test_areas_brushes_and_divided_regions_are_drawn(client, url, results):
+    _, mask = results
+    square = [[40, 100], [50, 100], [50, 104], [40, 104]]
+    area = {"version": 0, "kind": "area", "points": square, "tissue": "SCC"}
+    assert client.post(f"{url}/draw", json=area).status_code == 201
+    expected = mask.copy()
+    expected[100:104, 40:50] = SCC
+    np.testing.assert_array_equal(shown(client, url), expected)
+    brush = {"version": 1, "kind": "brush", "points": [[60.5, 110.5]], "width_um": 5 * MPP, "tissue": "EPI"}
+    assert client.post(f"{url}/draw", json=brush).status_code == 201
+    row, column = np.mgrid[: mask.shape[0], : mask.shape[1]]
+    expected[np.hypot(row - 110, column - 60) <= 2.5] = EPI
+    np.testing.assert_array_equal(shown(client, url), expected)
+    across = [[-5, 120.5], [500, 120.5]]
+    divide = {"version": 2, "kind": "divide", "points": across, "side": [60.5, 130.5], "tissue": "SCC"}
+    assert client.post(f"{url}/draw", json=divide).status_code == 201
+    expected[121:][(expected == RET)[121:]] = SCC
+    np.testing.assert_array_equal(shown(client, url), expected)
+    steps = client.get(url).json()["steps"]
+    assert [(step["action"], step["regions"]) for step in steps] == [("draw", 0)] * 3
+    assert client.get(url).json()["regions"] == 3
+
+
+def test_undo_and_redo_without_limit(client, url, results):
+    _, mask = results
+    places = [middle_of(mask, tissue) for tissue in (SCC, EPI)]
+    states = [shown(client, url)]
+    for version, place in enumerate(places):
+        client.post(url, json=click(place, "RET", version=version, whole_regions=True))
+        states.append(shown(client, url))
+    for version, (action, state) in enumerate([("undo", 1), ("undo", 0), ("redo", 1), ("redo", 2)], start=2):
+        answer = client.post(f"{url}/{action}", json={"version": version})
+        assert answer.status_code == 201
+        np.testing.assert_array_equal(shown(client, url), states[state])
+    found = client.get(url).json()
+    assert (found["undo"]["number"], found["redo"], found["version"]) == (2, None, 6)
+    assert [step["active"] for step in found["steps"]] == [True, True, False, False, False, False]
+    assert [step["of"] for step in found["steps"]] == [None, None, 2, 1, 1, 2]
+    assert error_of(client.post(f"{url}/redo", json={"version": 6})) == (400, "usage")
+
+
+def test_of_two_people_the_second_is_told(client, url, results):
+    place = middle_of(results[1], SCC)
+    body = click(place, whole_regions=True)
+    assert client.post(url, json=body).status_code == 201
+    for action in ("", "/preview"):
+        assert error_of(client.post(url + action, json=body)) == (409, "corrected_elsewhere")
+    for action in ("undo", "redo"):
+        assert error_of(client.post(f"{url}/{action}", json={"version": 0})) == (409, "corrected_elsewhere")
+    area = {"version": 0, "kind": "area", "points": [[1, 1], [9, 1], [9, 9]], "tissue": "SCC"}
+    assert error_of(client.post(f"{url}/draw", json=area)) == (409, "corrected_elsewhere")
+    assert client.get(url).json()["version"] == 1
+
+
+def test_what_others_write_to_the_log_is_seen_at_once(tmp_path, client, url, results):
+    body = click(middle_of(results[1], SCC), whole_regions=True)
+    client.post(url, json=body)
+    log = tmp_path / "out" / "a" / "corrections.jsonl"
+    first, step = log.read_text().splitlines()
+    other = {**json.loads(step), "number": 2, "tissue": "RET"}
+    log.write_text("\n".join([first, step, json.dumps(other)]) + "\n")
+    assert client.get(url).json()["version"] == 2
+    assert (shown(client, url)[results[1] == SCC] == RET).all()
+    log.write_text("no log\n")
+    assert error_of(client.get(url)) == (422, "unreadable")
+    assert only_slide(client)["corrections"] is None
+
+
+def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp_path, client, url, results):
+    _, mask = results
+    client.post(url, json=click(middle_of(mask, SCC), whole_regions=True, by="JD"))
+    client.post(f"{url}/undo", json={"version": 1})
+    log = read_log(tmp_path / "out" / "a")
+    assert PixelSet.parse(log.steps[0].named, mask.size).pixels == (mask == SCC).sum()
+    assert [(step.action, step.by, step.origin) for step in log.steps] == [
+        ("name", "JD", "page"),
+        ("undo", None, "page"),
+    ]
+    audit = (tmp_path / "out" / ".service" / AUDIT).read_text()
+    lines = [json.loads(line) for line in audit.splitlines()]
+    told = [(line["action"], line["slide"], line["outcome"]) for line in lines if line["action"].startswith("correct")]
+    assert told == [("correct: name", "a", "regions: 1"), ("correct: undo", "a", "step: 1")]
+    assert "JD" not in audit

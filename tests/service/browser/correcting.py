@@ -1,0 +1,92 @@
+"""Slides to be corrected, and what the service says about their corrections."""
+
+import json
+import shutil
+
+from tests.helpers import wait_for
+from tests.service.browser.driving import until, write_slide
+from tests.service.browser.looking import PANE, home_place
+
+from ntrm.inference.predictor import Predictor
+from ntrm.models.hub import load
+from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.correcting import make_region_graph, open_mask
+from ntrm.wsi.inputs import SlideInput
+
+KEYS = dict(zip(("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER", "BCC"), "123456789", strict=True)) | {
+    "SCC": "q",
+    "IEC": "y",
+    "BKG": "h",
+}
+"""Keys of the skin's tissues, as the page shows them."""
+
+
+def write_slides(folder, names, fresh, lost):
+    """One section under many names: each test corrects its own.
+
+    ``fresh`` has no region graph yet, and the original of ``lost`` is nowhere.
+    """
+    (folder / "root").mkdir()
+    path = write_slide(folder / "root" / f"{fresh}.tif", copies=1)
+    done = segment_slides(path, out=folder / "out", device="cpu")
+    assert done.exit_code == 0, done.slides
+    first = folder / "out" / fresh
+    gone = shutil.copytree(first, folder / "out" / lost) / ".ntrm" / "done.json"
+    document = json.loads(gone.read_text())
+    document["plan"]["source"] = "0" * 64
+    gone.write_text(json.dumps(document))
+    ready = shutil.copytree(first, folder / "out" / names[0])
+    make_region_graph(open_mask(ready), SlideInput(path, path.name), Predictor(load("bundled"), "cpu"))
+    for name in names[1:]:
+        shutil.copytree(ready, folder / "out" / name)
+
+
+def corrections(service, slide):
+    return service.json(f"/v1/slides/{slide}/corrections")
+
+
+def wait_for_version(service, slide, version):
+    return wait_for(
+        f"version {version}", lambda: (now := corrections(service, slide))["version"] == version and now or None
+    )
+
+
+def preview(service, slide, place, tissue, **more):
+    """What the service says would follow, asked without the page."""
+    body = {"version": corrections(service, slide)["version"], "points": [place], "tissue": tissue, **more}
+    status, content = service.ask("POST", f"/v1/slides/{slide}/corrections/preview", body)
+    assert status == 200, content
+    return json.loads(content)
+
+
+def begin(page):
+    """Correct: the mode is on."""
+    page.keyboard.press("m")
+    page.keyboard.press("e")
+    page.locator(".stage.correcting").wait_for()
+    page.locator(".names button").first.wait_for()
+
+
+def pick(page, service, place, *modifiers):
+    page.locator(PANE).focus()
+    page.mouse.move(*home_place(page, service, *place))
+    for key in modifiers:
+        page.keyboard.down(key)
+    page.mouse.click(*home_place(page, service, *place))
+    for key in modifiers:
+        page.keyboard.up(key)
+    page.locator(".corrections .picked.over").wait_for(state="attached")
+
+
+def name(page, tissue):
+    """Press a tissue's key, and wait for what would follow."""
+    page.keyboard.press(KEYS[tissue])
+    until(lambda: page.locator(".follows").inner_text().endswith("."))
+    return page.locator(".follows").inner_text()
+
+
+def steps(page):
+    """Numbers of the steps on the page, the latest first, and whether they count."""
+    return page.locator(".steps li").evaluate_all(
+        "rows => rows.map((row) => [Number(row.dataset.step), !row.classList.contains('undone')])"
+    )

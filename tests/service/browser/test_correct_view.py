@@ -1,0 +1,359 @@
+"""Correcting a slide on the page, as a person does it."""
+
+import json
+import shutil
+
+import pytest
+from tests.service.browser import correcting
+from tests.service.browser.conftest import patient, settled
+from tests.service.browser.correcting import begin, corrections, name, pick, preview, steps, wait_for_version
+from tests.service.browser.driving import Watched, until
+from tests.service.browser.looking import PANE, classes, difference, home_place, large_region, set_opacity
+from tests.service.running import Running
+
+FRESH, LOST = "fresh", "lost"
+NAMES = ("accept", "out", "undo", "conflict", "brush", "divide", "keys", "whole", "refused", "versions", "lasso", "restart")
+
+
+@pytest.fixture(scope="module")
+def folder(chromium, tmp_path_factory):
+    assert chromium
+    pytest.importorskip("fastapi", reason="the extra serve is not installed")
+    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+    folder = tmp_path_factory.mktemp("corrected")
+    correcting.write_slides(folder, NAMES, FRESH, LOST)
+    return folder
+
+
+def serve(folder):
+    return Running(folder / "out", "bundled", "--root", str(folder / "root"))
+
+
+@pytest.fixture(scope="module")
+def service(folder):
+    """``service.slide`` is the one that the test corrects."""
+    with serve(folder) as running:
+        running.ids = find_slides(running)
+        yield running
+
+
+def find_slides(running):
+    def found():
+        slides = {slide["slide_id"]: slide for slide in running.json("/v1/slides")["slides"]}
+        return slides if all(slide["has_image"] for key, slide in slides.items() if key != LOST) else None
+
+    return {key: slide["id"] for key, slide in until(found).items()}
+
+
+@pytest.fixture
+def correct_page(open_page, service):
+    """A slide under opaque tissues, with the mode on."""
+
+    def open_slide(slide, **more):
+        service.slide = service.ids[slide]
+        watched = open_page(f"/#/slide/{service.slide}", **more)
+        prepare(watched.page)
+        return watched
+
+    return open_slide
+
+
+def prepare(page):
+    page.wait_for_selector(".legend li")
+    set_opacity(page, 100)
+    begin(page)
+    settled(page)
+
+
+def shows(page, service, place, tissue):
+    """Whether the slide has the colour of a tissue at a place."""
+    return difference(page, home_place(page, service, *place), classes(service)[tissue]["colour"]) <= 3
+
+
+def told(page, text):
+    """Wait until the page says this beside what is chosen."""
+    page.locator(".told").filter(has_text=text).wait_for()
+
+
+def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
+    page = correct_page("accept").page
+    _, place = large_region(service, "BCC")
+    pick(page, service, place)
+    expected = preview(service, service.slide, place, "SCC")
+    said = name(page, "SCC")
+
+    regions, area = (sum(group[key] for group in expected["followed"]) for key in ("regions", "area_mm2"))
+    assert regions > 3
+    assert said.startswith(f"{regions} other parts would follow, {area:.2f} mm²")
+    assert expected["parts"][0]["why"] in page.locator(".followers").text_content()
+    assert page.locator(".corrections .named.under").count() == 1
+    assert corrections(service, service.slide)["version"] == 0
+    page.keyboard.press("Enter")
+    now = wait_for_version(service, service.slide, 1)
+    assert now["regions"] == expected["regions"] == regions + 1
+    page.get_by_text(f"corrected by a person, {now['regions']} regions").first.wait_for()
+    page.locator(".corrections .named").wait_for(state="detached")
+    page.mouse.move(5, 5)
+    until(lambda: shows(page, service, place, "SCC"))
+    assert steps(page) == [[1, True]]
+
+
+def test_one_that_follows_is_taken_out_and_in_again(correct_page, service):
+    page = correct_page("out").page
+    _, place = large_region(service, "BCC")
+    pick(page, service, place)
+    before = name(page, "SCC")
+    follower = preview(service, service.slide, place, "SCC")["parts"][0]
+    there = home_place(page, service, follower["x"] + 1, follower["y"] + 1)
+
+    page.mouse.click(*there)
+    until(lambda: "1 part taken out." in page.locator(".follows").inner_text())
+    assert page.locator(".corrections .out.over").count() == 1
+    page.mouse.click(*there)
+    until(lambda: page.locator(".follows").inner_text() == before)
+    page.get_by_text("What follows, and why").click()
+    page.get_by_role("button", name="Take out").first.click()
+    until(lambda: "1 part taken out." in page.locator(".follows").inner_text())
+    page.get_by_role("button", name="Accept").click()
+    wait_for_version(service, service.slide, 1)
+    page.mouse.move(5, 5)
+    until(lambda: shows(page, service, place, "SCC"))
+    assert shows(page, service, (follower["x"] + 1, follower["y"] + 1), "BCC")
+
+
+def test_steps_are_undone_and_done_again(correct_page, service):
+    page = correct_page("undo").page
+    _, place = large_region(service, "BCC")
+    page.get_by_label("Name only what I picked").check()
+    for tissue in ("SCC", "IEC", "KER"):
+        pick(page, service, place)
+        page.keyboard.press(correcting.KEYS[tissue])
+        until(lambda wanted=tissue: shows(page, service, place, wanted))
+    assert steps(page) == [[3, True], [2, True], [1, True]]
+
+    page.keyboard.press("z")
+    until(lambda: steps(page) == [[3, False], [2, True], [1, True]])
+    page.keyboard.press("Control+z")
+    until(lambda: steps(page) == [[3, False], [2, False], [1, True]])
+    page.keyboard.press("Z")
+    until(lambda: steps(page) == [[3, False], [2, True], [1, True]])
+    page.get_by_role("button", name="Undo step 1 and what came after it").click()
+    until(lambda: steps(page) == [[3, False], [2, False], [1, False]])
+    until(lambda: shows(page, service, place, "BCC"))
+    assert page.get_by_role("button", name="Undo (z)").is_disabled()
+
+
+def test_after_a_restart_everything_is_as_it_was(browser, folder, tmp_path):
+    shutil.copytree(folder / "out" / "restart", tmp_path / "out" / "restart")
+    shutil.copy(folder / "out" / "run.json", tmp_path / "out")
+    shutil.copytree(folder / "root", tmp_path / "root")
+    with serve(tmp_path) as first:
+        first.slide = slide = find_slides(first)["restart"]
+        _, place = large_region(first, "BCC")
+        body = {"version": 0, "points": [place], "tissue": "SCC", "spread": True}
+        assert first.ask("POST", f"/v1/slides/{slide}/corrections", body)[0] == 201
+        first.kill()
+    with serve(tmp_path) as second:
+        second.slide = find_slides(second)["restart"]
+        context = patient(browser.new_context(viewport={"width": 1280, "height": 820}))
+        watched = Watched(context.new_page(), second.address)
+        page = watched.page
+        page.goto(second.new_link())
+        page.goto(f"{second.address}/#/slide/{second.slide}")
+        prepare(page)
+        assert steps(page) == [[1, True]]
+        until(lambda: shows(page, second, place, "SCC"))
+        faults = watched.unexpected()
+        context.close()
+    assert faults == []
+
+
+def test_two_pages_on_one_slide_see_each_other(correct_page, service):
+    watched, other = correct_page("conflict"), correct_page("conflict").page
+    page, (_, place) = watched.page, large_region(service, "BCC")
+    old, answers = corrections(service, service.slide), []
+    watched.expected.append("status of 409")
+
+    def as_before(route):
+        # Until it is refused, this page has not asked what others did.
+        if route.request.method == "GET" and not answers:
+            route.fulfill(json=old)
+        else:
+            answers.append(route.request.method)
+            route.continue_()
+
+    page.route("**/corrections", as_before)
+    pick(page, service, place)
+    name(page, "SCC")
+    pick(other, service, place)
+    name(other, "IEC")
+    other.keyboard.press("Enter")
+    wait_for_version(service, service.slide, 1)
+
+    page.keyboard.press("Enter")
+    told(page, "Corrected elsewhere: step 1")
+    told(page, "Your choice was not written.")
+    assert corrections(service, service.slide)["version"] == 1
+    assert steps(page) == [[1, True]]
+    until(lambda: page.get_by_role("button", name="Accept").is_enabled())
+    page.keyboard.press("Enter")
+    wait_for_version(service, service.slide, 2)
+
+
+def test_a_stroke_of_the_brush_is_written(correct_page, service):
+    page = correct_page("brush").page
+    _, (x, y) = large_region(service, "BCC")
+    start, end = home_place(page, service, x - 12, y), home_place(page, service, x + 12, y)
+
+    page.get_by_role("radio", name="Brush").click()
+    page.keyboard.press(correcting.KEYS["SCC"])
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=6)
+    assert page.locator(".corrections .brush").count() == 1
+    page.mouse.up()
+    now = wait_for_version(service, service.slide, 1)
+    page.mouse.move(5, 5)
+    until(lambda: shows(page, service, (x, y), "SCC"))
+    # A stroke is a rectangle with round ends; the slide's pixels are 3.35 µm wide.
+    stroke = 80 * 24 * 3.35 + 3.1416 * 40**2
+    assert now["area_mm2"] == pytest.approx(stroke / 1e6, rel=0.2)
+    assert now["steps"][0]["action"] == "draw"
+
+
+def test_a_line_divides_a_region(correct_page, service):
+    page = correct_page("divide").page
+    _, (x, y) = large_region(service, "BCC")
+    before = corrections(service, service.slide)
+    page.keyboard.press("k")
+    page.mouse.move(*home_place(page, service, x, y - 400))
+    page.mouse.down()
+    page.mouse.move(*home_place(page, service, x, y + 400), steps=4)
+    page.mouse.up()
+    page.mouse.click(*home_place(page, service, x + 10, y))
+    page.locator(".corrections .mark").wait_for(state="attached")
+    page.keyboard.press(correcting.KEYS["SCC"])
+
+    wait_for_version(service, service.slide, before["version"] + 1)
+    page.mouse.move(5, 5)
+    until(lambda: shows(page, service, (x + 10, y), "SCC"))
+    assert shows(page, service, (x - 10, y), "BCC")
+
+
+def test_parts_inside_a_lasso_are_named(correct_page, service):
+    page = correct_page("lasso").page
+    _, (x, y) = large_region(service, "BCC")
+    corners = [(x - 40, y - 40), (x + 40, y - 40), (x + 40, y + 40), (x - 40, y + 40)]
+    page.keyboard.press("a")
+    page.mouse.move(*home_place(page, service, *corners[0]))
+    page.mouse.down()
+    for corner in corners[1:]:
+        page.mouse.move(*home_place(page, service, *corner), steps=3)
+    page.mouse.up()
+    page.get_by_text("Parts inside the line").wait_for()
+    name(page, "SCC")
+    said = page.locator(".chosen").inner_text()
+
+    body = {"version": 0, "lasso": corners, "tissue": "SCC"}
+    answer = json.loads(service.ask("POST", f"/v1/slides/{service.slide}/corrections/preview", body)[1])
+    assert answer["named"]["regions"] > 1
+    assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
+
+
+def test_the_keyboard_alone_corrects(correct_page, service):
+    page = correct_page("keys").page
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    page.keyboard.press("Enter")
+    page.locator(".corrections .picked.over").wait_for(state="attached")
+    assert page.locator(".cross").count() == 1
+    name(page, "FOL")
+    page.keyboard.press(".")
+    until(lambda: page.locator(".correct-tools output").first.inner_text() == "× 1.2")
+    until(lambda: page.get_by_role("button", name="Accept").is_enabled())
+    page.keyboard.press("Enter")
+    now = wait_for_version(service, service.slide, 1)
+    assert now["steps"][0]["reach"] == pytest.approx(2**0.25)
+    told(page, "Written. Hair follicle")
+    assert "Written. Hair follicle" in page.locator("#says").inner_text()
+    page.keyboard.press("z")
+    wait_for_version(service, service.slide, 2)
+    page.keyboard.press("Escape")
+    page.locator(".stage.correcting").wait_for(state="detached")
+
+
+def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, service):
+    watched = correct_page("refused")
+    watched.expected.append("ERR_FAILED")
+    page, (_, place) = watched.page, large_region(service, "BCC")
+    pick(page, service, place)
+    name(page, "SCC")
+    page.route("**/corrections", lambda route: route.abort())
+    page.keyboard.press("Enter")
+
+    told(page, "Not written. The server does not answer.")
+    assert steps(page) == []
+    assert page.locator(".names [aria-pressed=true]").get_attribute("data-name") == "SCC"
+    assert corrections(service, service.slide)["version"] == 0
+
+
+def test_both_versions_are_compared_read_and_downloaded(correct_page, service):
+    page = correct_page("versions", accept_downloads=True).page
+    _, place = large_region(service, "BCC")
+    pick(page, service, place)
+    name(page, "SCC")
+    page.keyboard.press("Enter")
+    wait_for_version(service, service.slide, 1)
+    until(lambda: corrections(service, service.slide)["corrected"])
+    page.get_by_role("tab", name="Tissues").click()
+    summary = service.json(f"/v1/slides/{service.slide}/corrected/summary")
+    amount = page.locator('.legend [data-tissue="SCC"] .number').first
+    until(lambda: amount.inner_text() == f"{summary['areas_mm2']['SCC']:.2f} mm²")
+
+    page.keyboard.press("d")
+    settled(page)
+    assert page.locator(".tag").all_inner_texts() == ["Network", "Corrected"]
+    page.keyboard.press("d")
+    page.get_by_role("radio", name="Tissue", exact=True).click()
+    until(lambda: amount.inner_text() == "–")
+    page.get_by_role("radio", name="Corrected", exact=True).click()
+    page.get_by_role("button", name="Download").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Corrected mask").click()
+    assert download.value.path().read_bytes() == service.ask("GET", f"/v1/slides/{service.slide}/corrected/mask")[1]
+
+
+def test_a_slide_is_divided_into_parts_the_first_time(correct_page, service):
+    page = correct_page(FRESH).page
+    until(lambda: corrections(service, service.slide)["graph"] == "ready")
+    page.get_by_role("radio", name="Part", exact=True).and_(page.locator(":enabled")).wait_for()
+    assert page.locator(".graph-state").is_hidden()
+    _, place = large_region(service, "BCC")
+    pick(page, service, place)
+    assert "1 part," in page.locator(".chosen").inner_text()
+
+
+def test_without_the_original_whole_regions_are_named(correct_page, service):
+    page = correct_page(LOST).page
+    page.get_by_text("the original of this slide is not there").wait_for()
+    measured, place = large_region(service, "BCC")
+    pick(page, service, place)
+    assert f"1 region, {measured['Area mm^2']:.2f} mm²" in page.locator(".chosen").inner_text()
+    page.keyboard.press(correcting.KEYS["SCC"])
+
+    now = wait_for_version(service, service.slide, 1)
+    assert now["area_mm2"] == pytest.approx(measured["Area mm^2"], rel=1e-6)
+    assert page.locator(PANE).is_visible()
+
+
+def test_a_whole_region_is_picked_and_shift_adds_another(correct_page, service):
+    page = correct_page("whole").page
+    page.get_by_role("radio", name="Whole region").click()
+    (one, place), (other, beside) = large_region(service, "BCC"), large_region(service, "PAP")
+    pick(page, service, place)
+    pick(page, service, beside, "Shift")
+    area = one["Area mm^2"] + other["Area mm^2"]
+    until(lambda: page.locator(".chosen").inner_text() == f"2 regions, {area:.2f} mm², BCC, PAP")
+    pick(page, service, beside, "Shift")
+    until(lambda: page.locator(".chosen").inner_text().startswith("1 region,"))

@@ -151,7 +151,7 @@ def write_training_data(
     """
     if trust not in TRUSTS:
         raise choices_error("what should count?", trust, TRUSTS)
-    record = {"format": FORMAT, "trust": trust, "slides": [slide.record() for slide in slides]}
+    record: dict[str, Any] = {"format": FORMAT, "trust": trust, "slides": [slide.record() for slide in slides]}
     with holding(out / LOCK, wait=True):
         before = read_object(out / RECORD)
         if before:

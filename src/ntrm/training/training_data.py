@@ -52,13 +52,13 @@ class TrainingData:
 
     def windows(self, recipe: Recipe, progress: Progress = SILENT) -> TileDataset:
         """Windows to learn from. Beside a dataset, those of corrected slides make up about half of them."""
-        size = {"size": recipe.window, "overlap": recipe.overlap}
-        known = None
+        size, overlap, known = recipe.window, recipe.overlap, None
         if self.training is not None:
-            known = TileDataset(self.training, **size, drop_background=recipe.drop_background, progress=progress)
+            empty = recipe.drop_background
+            known = TileDataset(self.training, size=size, overlap=overlap, drop_background=empty, progress=progress)
         if self.corrected is None:
             return known or self._no_windows()
-        corrected = TileDataset(self.corrected, **size, drop_unknown=True, progress=progress)
+        corrected = TileDataset(self.corrected, size=size, overlap=overlap, drop_unknown=True, progress=progress)
         if known is None:
             return corrected
         return known.joined(corrected, times=min(max(1, round(len(known) / len(corrected))), MOST_TIMES))

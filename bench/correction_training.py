@@ -271,7 +271,7 @@ def train(out: Path, known: Path, plan: str, changes: Sequence[str], device: str
             seconds = time.perf_counter() - started
             pixels = sum(sum(slide["pixels"].values()) for slide in result.provenance["corrections"]["slides"])
             found = score(out, known, str(result.model), device)
-            shutil.rmtree(result.folder / "checkpoints")
+            shutil.rmtree(result.folder / "checkpoints", ignore_errors=True)
             return {"arm": arm, "slides": slides, "seed": seed, "pixels": pixels, "seconds": seconds, **found}
 
         keep_row(out, name, run)

@@ -92,3 +92,15 @@ def test_a_log_of_another_mask_or_with_an_unknown_tissue_is_refused():
         corrections_of(Log(record(), (step,)), SCHEMA, (SHAPE[0] + 1, SHAPE[1]))
     with pytest.raises(DataError, match="unknown tissue"):
         corrections_of(Log(record(), (replace(step, tissue="BONE"),)), SCHEMA, SHAPE)
+
+
+@given(logs(), st.data())
+def test_what_is_known_of_earlier_steps_does_not_change_what_a_log_comes_to(log, data):
+    counts = data.draw(st.lists(st.integers(0, len(log.steps)), max_size=3))
+    known = [corrections_of(Log(log.record, log.steps[:count]), SCHEMA, SHAPE) for count in counts]
+    fresh, found = corrections_of(log, SCHEMA, SHAPE), corrections_of(log, SCHEMA, SHAPE, known)
+    assert found.steps == fresh.steps
+    assert {index: pixels.text for index, pixels in found.tissue.items()} == {
+        index: pixels.text for index, pixels in fresh.tissue.items()
+    }
+    assert (found.by_hand.text, found.followed.text) == (fresh.by_hand.text, fresh.followed.text)

@@ -9,7 +9,7 @@ from tests.correction.test_parts import MPP, blocks
 from ntrm.analysis.graph import tissue_graph
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
-from ntrm.correction.graph import RegionGraph, graph_of
+from ntrm.correction.graph import RegionGraph, graph_of, is_kept
 from ntrm.correction.parts import parts_of
 
 RET, BKG, EPI = (SKIN.index(name) for name in ("RET", "BKG", "EPI"))
@@ -116,6 +116,16 @@ def test_a_graph_of_another_model_and_a_file_that_is_none_are_refused(tmp_path):
     (tmp_path / "none.npz").write_text("none")
     with pytest.raises(DataError, match="cannot read"):
         RegionGraph.read(tmp_path / "none.npz", SKIN)
+
+
+def test_whether_a_graph_is_kept_is_told_without_reading_it(tmp_path):
+    path, origin = tmp_path / "graph.npz", {"mask": "1", "model": "2"}
+    assert not is_kept(path, origin)
+    made(np.zeros((8, 8), dtype=np.uint8)).save(path, origin)
+    assert is_kept(path, {"model": "2", "mask": "1"})
+    assert not is_kept(path, {**origin, "mask": "3"})
+    path.write_bytes(path.read_bytes()[:-30])
+    assert not is_kept(path, origin)
 
 
 def test_nothing_is_an_empty_graph():

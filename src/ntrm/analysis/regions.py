@@ -94,7 +94,7 @@ class RegionTable:
         if self.person is None:
             return self.confidence
         by_person = self.person.sum(axis=1)
-        return by_person + (1 - by_person) * np.nan_to_num(self.confidence)
+        return np.asarray(by_person + (1 - by_person) * np.nan_to_num(self.confidence))
 
     @cached_property
     def area_mm2(self) -> Floats:

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, count, make_table
 from ntrm.core.errors import UsageError
+from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
     from ntrm.pipeline.correct_slides import Change, Corrector
@@ -109,8 +110,9 @@ def correct(
     changes: list[Change] = []
     try:
         for words in clicks:
-            far = {"spread": spread, "reach": how_far, "whole_region": whole_region, "all_slides": all_slides}
-            changes += corrector.click(*words, **far)
+            changes += corrector.click(
+                *words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides
+            )
         for path in drawn or ():
             changes += _draw(corrector, path, slide)
         changes += [corrector.undo(undo)] if undo else []
@@ -158,7 +160,8 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
         console.note("a preview: nothing was written")
     else:
         for name in dict.fromkeys(change.slide_id for change in changes):
-            console.note(f"written: {corrector.out / name / 'corrected'}")
+            folder = corrector.out / name / CORRECTED
+            console.note(f"written: {folder}" if folder.is_dir() else f"{name} is as the network had it")
     if corrector.failures:
         raise typer.Exit(1)
 
@@ -173,37 +176,35 @@ def _row(change: Change) -> tuple[str, ...]:
 
 def _list(corrector: Corrector, slide: str | None, console: Console) -> None:
     """The logs as one table."""
-    ids = [slide] if slide else corrector.slide_ids
-    steps = [(name, step, there.log) for name in ids for there in [corrector.slide(name)] for step in there.log.steps]
-    document = {
-        "out": str(corrector.out),
-        "steps": [
-            {
-                "slide_id": name,
-                "active": step in log.active,
-                **{key: getattr(step, key) for key in TOLD},
-            }
-            for name, step, log in steps
-        ],
-    }
+    steps = [told for name in ([slide] if slide else corrector.slide_ids) for told in _steps(corrector, name)]
 
     def table(to: RichConsole) -> None:
-        rows = [
-            (
-                each["slide_id"],
-                str(each["number"]),
-                each["action"] if each["of"] is None else f"{each['action']} step {each['of']}",
-                each["tissue"] or "",
-                str(each["regions"] or ""),
-                f"{each['area_mm2']:.3f}" if each["area_mm2"] else "",
-                "" if each["active"] or each["of"] is not None else "undone",
-                each["origin"],
-                each["by"] or "",
-                each["when"],
-            )
-            for each in document["steps"]
-        ]
         columns = ("slide", "step", "action", "tissue", "regions", "mm²", "", "from", "by", "when")
-        to.print(make_table(count(len(rows), "step"), columns, rows, right=("step", "regions", "mm²")))
+        to.print(make_table(count(len(steps), "step"), columns, map(_cells, steps), right=("step", "regions", "mm²")))
 
-    console.result(document, table)
+    console.result({"out": str(corrector.out), "steps": steps}, table)
+
+
+def _steps(corrector: Corrector, slide_id: str) -> list[dict[str, Any]]:
+    log = corrector.slide(slide_id).log
+    active = {step.number for step in log.active}
+    return [
+        {"slide_id": slide_id, "active": step.number in active, **{key: getattr(step, key) for key in TOLD}}
+        for step in log.steps
+    ]
+
+
+def _cells(step: dict[str, Any]) -> tuple[str, ...]:
+    is_change = step["of"] is None
+    return (
+        step["slide_id"],
+        str(step["number"]),
+        step["action"] if is_change else f"{step['action']} step {step['of']}",
+        step["tissue"] or "",
+        str(step["regions"] or ""),
+        f"{step['area_mm2']:.3f}" if is_change else "",
+        "undone" if is_change and not step["active"] else "",
+        step["origin"],
+        step["by"] or "",
+        step["when"],
+    )

@@ -18,8 +18,9 @@ from typing import Any, BinaryIO
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, sha256_of, writing
-from ntrm.results.documents import DAMAGES, PURPOSE, read_as
+from ntrm.results.documents import PURPOSE
 from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
+from ntrm.results.typed_json import DAMAGES, read_as
 from ntrm.version import __version__
 
 FORMAT = "ntrm-corrections/1"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.runs import Ints, Runs, Where
+from ntrm.analysis.runs import Ints, Runs, Where, distinct
 from ntrm.core.errors import DataError
 
 _STRETCHES = re.compile(r"(\d{1,15}\+\d{1,15}( \d{1,15}\+\d{1,15})*)?")
@@ -110,7 +110,7 @@ def union(sets: Iterable[PixelSet]) -> PixelSet:
 
 
 def _combined(one: PixelSet, other: PixelSet, rule: Callable[[Where, Where], Where]) -> PixelSet:
-    cut = np.unique(np.concatenate([one.start, one.stop, other.start, other.stop]))
+    cut = distinct(np.concatenate([one.start, one.stop, other.start, other.stop]))
     kept = np.asarray(rule(one.holds(cut), other.holds(cut)))[:-1]
     return _merged(cut[:-1][kept], cut[1:][kept])
 

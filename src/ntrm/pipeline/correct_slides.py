@@ -29,6 +29,7 @@ from ntrm.pipeline.correcting import (
     region_graph_in,
     same_model,
 )
+from ntrm.pipeline.drawn_areas import painted_areas, read_areas
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.paths import SUMMARY
 from ntrm.results.run_record import read_run
@@ -169,29 +170,20 @@ class Corrector:
         return changes
 
     def draw(self, slide_id: str, path: Path) -> list[Change]:
-        """Name the areas of a GeoJSON file, drawn in QuPath; smaller ones lie on larger ones."""
-        from ntrm.annotations.qupath import read_annotations
-        from ntrm.annotations.rasterise import Grid, paint
+        """Name the areas of a GeoJSON file, drawn in QuPath; smaller ones lie on larger ones.
 
-        mask, names = self.slide(slide_id).mask, self.slide(slide_id).mask.schema.names
-        found = [each for each in read_annotations(path).annotations if each.name]
-        if not found:
-            hint = "give the areas their class in QuPath, and export them again"
-            raise DataError(f"{path.name} has no area with a class", expected=", ".join(names), hint=hint)
-        unknown = next((each.name for each in found if each.name not in names), None)
-        if unknown is not None:
-            raise choices_error(f"{path.name}: the model does not know this tissue", unknown, names)
-        height, width = mask.shape
-        grid = Grid(0.0, 0.0, *mask.summary.grid.to_level0[:2], width, height)
-        painted, _ = paint([(each, names.index(each.name)) for each in found], grid)
-        indices = np.unique(painted[painted < len(names)]).tolist()
+        Regions of ours that were exported again as they are change nothing, and keep their place.
+        """
+        mask = self.slide(slide_id).mask
+        painted = painted_areas(mask, read_areas(path, mask.schema.names))
+        indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
             raise DataError(
-                f"{path.name}: no area lies on the slide",
-                got=f"{len(found)} areas",
-                expected=f"pixels of the slide's full resolution, of {slide_id}",
+                f"{path.name}: no area changes the slide",
+                expected=f"areas on {slide_id}, in pixels of its full resolution, that are no regions of the network",
                 hint="give the slide that they were drawn on with --slide",
             )
+        names = mask.schema.names
         return [self._take(slide_id, _drawn_step(mask, painted == index, names[index])) for index in indices]
 
     def undo(self, slide_id: str) -> Change:
@@ -221,7 +213,10 @@ class Corrector:
             there.log = append(there.mask.folder, there.mask.record, step, after=there.log.version)
             there.changed = True
         taken, mask = there.log.steps[-1], there.mask
-        there.corrections = corrections_of(there.log, mask.schema, mask.shape)
+        if taken.of is None:
+            there.corrections = there.corrections.with_step(taken)
+        else:
+            there.corrections = corrections_of(there.log, mask.schema, mask.shape)
         pixel_mm2, size = mask.resolution.pixel_area_um2 / 1e6, mask.shape[0] * mask.shape[1]
         followed = {name: PixelSet.parse(text, size).pixels * pixel_mm2 for name, text in taken.followed.items()}
         return Change(

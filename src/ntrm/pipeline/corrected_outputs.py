@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Floats
+from ntrm.analysis.regions import Regions, RegionTable
+from ntrm.analysis.runs import Floats, Ints, Where
 from ntrm.core.errors import DataError
 from ntrm.core.io import holding, writing
 from ntrm.core.labels import Mask
@@ -97,7 +98,8 @@ class _Network:
 
     labels: Mask
     regions: Regions
-    """With their confidences."""
+    confidence: Floats
+    """(R,) mean of each region."""
     pieces: PieceMap
     state: SlideState
 
@@ -107,7 +109,7 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
     labels = corrections.paint(network.labels)
     pieces_map = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
     regions = scan_slide(labels, None, pieces_map, schema=mask.schema, resolution=mask.resolution)
-    regions = replace(regions, table=replace(regions.table, **_origins(regions, network.regions, corrections)))
+    regions = replace(regions, table=_with_origins(regions, network, corrections))
     pieces = [*measure_pieces(regions, pieces_map, schema=mask.schema)]
     files = SlideFiles(
         folder, summary.slide_id, summary.grid, mask.schema, _run(mask), correction_of(mask, log, corrections)
@@ -141,7 +143,7 @@ def _write_report(folder: Path) -> None:
     write_slide_report(folder)
 
 
-def _picture(mask: SlideMask) -> Any:
+def _picture(mask: SlideMask) -> NDArray[np.uint8]:
     """The slide as it was kept."""
     from PIL import Image
 
@@ -180,12 +182,16 @@ def _read_network(mask: SlideMask) -> _Network:
             expected=len(rows),
             hint=AGAIN,
         )
-    confidence = np.array([np.nan if row["mean_confidence"] is None else row["mean_confidence"] for row in rows])
-    table = replace(regions.table, confidence=confidence.astype(np.float64))
-    return _Network(labels, replace(regions, table=table), pieces, state)
+    confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
+    return _Network(labels, regions, confidence, pieces, state)
 
 
-def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> Any:
+def network_regions(mask: SlideMask) -> Regions:
+    """The regions of the network's mask, as the polygons and tables of the slide have them."""
+    return _read_network(mask).regions
+
+
+def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> Where:
     """(H, W) on the grid of the pieces: where a person says that there is tissue."""
     found = np.zeros(pieces.numbers.shape, dtype=bool)
     named = [pixels for index, pixels in corrections.tissue.items() if index != mask.schema.background_index]
@@ -197,26 +203,32 @@ def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> 
     return found
 
 
-def _origins(regions: Regions, network: Regions, corrections: Corrections) -> dict[str, Floats]:
-    """Columns of the table of corrected regions: fractions by hand and followed, the network's confidence of the rest.
+def _with_origins(regions: Regions, network: _Network, corrections: Corrections) -> RegionTable:
+    """The table of corrected regions with their origins: by hand, followed, and the network's confidence of the rest.
 
     Exact, from the stretches between all borders: those of both masks' runs and of the corrections.
     """
-    by_hand, followed = corrections.by_hand, corrections.followed
-    bounds = [edge for each in (by_hand, followed) for edge in (each.start, each.stop)]
-    cut = np.unique(np.concatenate([regions.runs.start, network.runs.start, *bounds]))
-    cut = cut[cut < regions.runs.shape[0] * regions.runs.shape[1]]
-    length = np.diff(cut, append=regions.runs.shape[0] * regions.runs.shape[1]).astype(np.float64)
-    region, before = (each.region[each.runs.at(cut)] for each in (regions, network))
+    cut, length = _stretches(regions, network.regions, corrections)
+    region, before = (each.region[each.runs.at(cut)] for each in (regions, network.regions))
     own, count = region >= 0, len(regions.table)
 
-    def summed(weight: Any) -> Floats:
-        return np.bincount(region[own], (length * weight)[own], count)
+    def summed(weight: NDArray[Any]) -> Floats:
+        return np.bincount(region[own], (length * weight)[own], count).astype(np.float64)
 
-    in_hand, in_followed = by_hand.holds(cut), followed.holds(cut)
-    confidence = np.append(np.nan_to_num(network.table.confidence), [0.0, 0.0])[before]
-    kept = ~(in_hand | in_followed) & (before >= 0)
+    by_hand, followed = corrections.by_hand.holds(cut), corrections.followed.holds(cut)
+    followed &= ~by_hand
+    kept = ~(by_hand | followed) & (before >= 0)
+    confidence = np.append(network.confidence, [0.0, 0.0])[before]
     rest = summed(kept)
     mean = np.divide(summed(kept * confidence), rest, out=np.full(count, np.nan), where=rest > 0)
-    person = np.stack([summed(in_hand), summed(in_followed & ~in_hand)], axis=1) / regions.table.pixels[:, None]
-    return {"person": person, "confidence": mean}
+    person = np.stack([summed(by_hand), summed(followed)], axis=1) / regions.table.pixels[:, None]
+    return replace(regions.table, confidence=mean, person=person)
+
+
+def _stretches(regions: Regions, network: Regions, corrections: Corrections) -> tuple[Ints, Floats]:
+    """Starts and lengths of the stretches of the flattened mask between all borders."""
+    size = regions.runs.shape[0] * regions.runs.shape[1]
+    bounds = [edge for each in (corrections.by_hand, corrections.followed) for edge in (each.start, each.stop)]
+    cut = np.unique(np.concatenate([regions.runs.start, network.runs.start, *bounds]))
+    cut = cut[cut < size]
+    return cut, np.diff(cut, append=size).astype(np.float64)

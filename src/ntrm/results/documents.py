@@ -5,26 +5,23 @@ The names of fields are the keys of the files, in their order. Whatever is damag
 
 from __future__ import annotations
 
-import functools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.paths import GRAPH, SUMMARY
+from ntrm.results.typed_json import DAMAGES, not_a_number, number, read_as
 
 OUTSIDE = "outside"
 PURPOSE = "for research, not for diagnosis"
 AGAIN = "delete the slide's folder and run the same ntrm segment again"
-DAMAGES = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
-"""What reading a document of other content raises."""
+
 
 Point = tuple[float, float]
 Matrix = tuple[tuple[float, ...], ...]
@@ -370,7 +367,7 @@ def _not_ours(folder: Path, name: str, error: Exception) -> DataError:
 def _read_document(path: Path) -> Document:
     """A JSON object from a file; NaN and infinities are refused."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_a_number)
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=not_a_number)
     except FileNotFoundError as error:
         raise DataError(f"{path.parent.name} has no {path.name}", got="no such file", hint=AGAIN) from error
     except (OSError, ValueError, RecursionError) as error:
@@ -398,10 +395,10 @@ def _read_node(node: Document, nodes: Sequence[Document]) -> Node:
 
 def _means(regions: Sequence[Document]) -> Document:
     """Of a tissue, from its regions; what a person named is no part of the network's confidence."""
-    areas = [_number(region["area_mm2"]) for region in regions]
-    person = [_number(region.get("by_hand", 0)) + _number(region.get("followed", 0)) for region in regions]
+    areas = [number(region["area_mm2"]) for region in regions]
+    person = [number(region.get("by_hand", 0)) + number(region.get("followed", 0)) for region in regions]
     rows = [*zip(regions, areas, person, strict=True)]
-    known = [(_number(r["confidence"]), area * (1 - share)) for r, area, share in rows if "confidence" in r]
+    known = [(number(r["confidence"]), area * (1 - share)) for r, area, share in rows if "confidence" in r]
     corrected = any("by_hand" in region for region in regions)
     return {"confidence": _mean(known), "by_person": _mean([*zip(person, areas, strict=True)]) if corrected else None}
 
@@ -425,40 +422,3 @@ def _mean(known: Sequence[tuple[float, float]]) -> float | None:
     """Of values, weighted by areas."""
     total = sum(area for _, area in known)
     return sum(value * area for value, area in known) / total if total > 0 else None
-
-
-_hints = functools.cache(get_type_hints)
-
-
-def read_as(kind: Any, value: Any) -> Any:
-    """A value of JSON as ``kind``: the type of a field, or a dataclass whose fields are the keys of an object.
-
-    >>> read_as(Cancer, {"present": True, "confidence": 1, "area_mm2": 0.5, "regions": 2, "reason": ""})
-    Cancer(present=True, confidence=1.0, area_mm2=0.5, regions=2, reason='')
-    """
-    if hasattr(kind, "__dataclass_fields__"):
-        return kind(**{name: read_as(inner, value[name]) for name, inner in _hints(kind).items()})
-    outer, inner = get_origin(kind) or kind, get_args(kind)
-    if outer is UnionType:
-        as_it_is = (value is None or isinstance(value, bool)) and type(value) in inner
-        return value if as_it_is else read_as(inner[0], value)
-    if outer is float:
-        return _number(value)
-    if type(value) is not {tuple: list, Mapping: dict}.get(outer, outer):
-        raise TypeError(f"{str(value)[:60]!r} is no {outer.__name__}")
-    if outer is Mapping:
-        return {name: read_as(inner[1], each) for name, each in value.items()}
-    if outer is not tuple:
-        return value
-    kinds = inner[:1] * len(value) if inner[-1] is ... else inner
-    return tuple(read_as(each, item) for each, item in zip(kinds, value, strict=True))
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        _not_a_number(repr(value))
-    return float(value)
-
-
-def _not_a_number(text: object) -> NoReturn:
-    raise ValueError(f"{text} is no number")

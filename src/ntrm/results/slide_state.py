@@ -14,8 +14,9 @@ from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, remove_partials, write_json
-from ntrm.results.documents import AGAIN, DAMAGES, read_as
+from ntrm.results.documents import AGAIN
 from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
+from ntrm.results.typed_json import DAMAGES, read_as
 
 Row = dict[str, Any]
 Tables = Mapping[str, tuple[Row, ...]]

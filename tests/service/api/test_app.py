@@ -28,6 +28,7 @@ with TestClient(create_app(settings), base_url="http://127.0.0.1:8765", headers=
         time.sleep(0.05)
     place = f"/v1/slides/{slide['id']}"
     asked = ("/tiles/tissue/0/0_0.png", "/tiles/slide/0/0_0.jpg", "/at?x=5&y=5", "/thumbnail.jpg", "/graph", "/tiles")
+    asked += ("/corrections", "/corrections/part?x=60&y=100&whole_region=true", "/tiles/corrected/0/0_0.png")
     print([slide["has_image"], *(client.get(place + path).status_code for path in asked)])
     kind = {"Content-Type": "application/octet-stream"}
     print(client.post("/v1/slides", content=Path(upload).read_bytes(), headers=kind).json()["error"]["code"])
@@ -42,7 +43,7 @@ def test_the_web_process_never_loads_what_only_the_worker_needs(tmp_path, result
     command = [sys.executable, "-c", WEB, tmp_path / "out", path.parent, upload, TOKEN]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [str([True] + [200] * 6), "mpp_missing", "[]"]
+    assert done.stdout.splitlines() == [str([True] + [200] * 9), "mpp_missing", "[]"]
 
 
 def test_about(tmp_path, model):

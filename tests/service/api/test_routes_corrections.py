@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.service.api.test_routes_tiles import image_of
+from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of, only_slide, serving, settings_of
 
 from ntrm.correction.log import read_log
@@ -18,7 +19,6 @@ from ntrm.wsi.inputs import SlideInput
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 PIXEL_MM2 = MPP**2 / 1e6
-EPI, RET, BKG, SCC = (NAMES.index(name) for name in ("EPI", "RET", "BKG", "SCC"))
 
 
 @pytest.fixture
@@ -46,17 +46,6 @@ def graph(tmp_path, results):
     return make_region_graph(mask, SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
 
 
-def middle_of(mask, tissue):
-    """A pixel inside a tissue, as x and y."""
-    rows, columns = np.nonzero(mask == tissue)
-    at = len(rows) // 2
-    return float(columns[at]) + 0.5, float(rows[at]) + 0.5
-
-
-def click(point, tissue="EPI", **more):
-    return {"version": 0, "points": [point], "tissue": tissue, "spread": False, **more}
-
-
 def shown(client, url, **query):
     """The corrected mask as the page shows it: class + 1."""
     tiles = url.replace("corrections", "tiles/corrected/8/0_0.png")
@@ -76,6 +65,7 @@ def test_a_slide_that_nobody_corrected(client, url):
         "graph_progress": None,
         "graph_reason": "the service runs without workers",
         "corrected": True,
+        "corrected_reason": None,
     }
     assert only_slide(client)["corrections"] == 0
     assert error_of(client.post(f"{url}/graph")) == (409, "impossible")
@@ -255,3 +245,37 @@ def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp
     told = [(line["action"], line["slide"], line["outcome"]) for line in lines if line["action"].startswith("correct")]
     assert told == [("correct: name", "a", "regions: 1"), ("correct: undo", "a", "step: 1")]
     assert "JD" not in audit
+
+
+def test_tiles_of_the_corrected_mask_are_told_apart_by_version_and_look_like_those_of_the_tissue(client, url, results):
+    _, mask = results
+    client.post(url, json=click(middle_of(mask, SCC), "RET", whole_regions=True))
+    tiles = url.replace("corrections", "tiles/corrected/8/0_0.png")
+    first = client.get(f"{tiles}?v=1")
+    assert first.headers["cache-control"] == "private, max-age=86400"
+    assert client.get(f"{tiles}?v=1", headers={"if-none-match": first.headers["etag"]}).status_code == 304
+    assert client.get(f"{tiles}?v=0").headers["etag"] != first.headers["etag"]
+    assert client.get(tiles).headers["cache-control"] == "private, no-cache"
+    assert error_of(client.get(f"{tiles}?v=2")) == (404, "not_found")
+    hidden = np.asarray(image_of(client.get(f"{tiles}?v=1&palette=safe&hide={RET}")).convert("RGBA"))[..., 3]
+    np.testing.assert_array_equal(hidden > 0, mask == EPI)
+    small = np.asarray(image_of(client.get(url.replace("corrections", "tiles/corrected/6/0_0.png?v=1")))) - np.uint8(1)
+    rows, columns = (np.arange(size) * 4 + 2 for size in small.shape)
+    # Only where nothing was corrected may a smaller level of the mask have another pixel.
+    named = (mask == SCC)[np.ix_(rows.clip(max=189), columns.clip(max=129))]
+    assert named.any()
+    assert (small[named] == RET).all()
+
+
+def test_a_damaged_region_graph_is_as_good_as_none(tmp_path, client, url, results, graph):
+    path = tmp_path / "out" / "a" / ".ntrm" / "region-graph.npz"
+    x, y = middle_of(results[1], SCC)
+    assert client.get(url).json()["graph"] == "ready"
+    content = bytearray(path.read_bytes())
+    # The first arrays of the archive are damaged, not those that say what it is of.
+    content[200:400] = bytes(200)
+    path.write_bytes(content)
+    assert error_of(client.get(f"{url}/part", params={"x": x, "y": y})) == (409, "no_region_graph")
+    assert client.get(url).json()["graph"] == "impossible"
+    path.write_bytes(b"no archive")
+    assert client.get(url).json()["graph"] == "impossible"

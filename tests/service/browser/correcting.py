@@ -46,9 +46,11 @@ def corrections(service, slide):
 
 
 def wait_for_version(service, slide, version):
-    return wait_for(
-        f"version {version}", lambda: (now := corrections(service, slide))["version"] == version and now or None
-    )
+    def there():
+        now = corrections(service, slide)
+        return now if now["version"] == version else None
+
+    return wait_for(f"version {version} of the corrections", there)
 
 
 def preview(service, slide, place, tissue, **more):

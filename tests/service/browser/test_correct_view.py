@@ -3,16 +3,20 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
+from shapely.geometry import Point, Polygon
 from tests.service.browser import correcting
 from tests.service.browser.conftest import patient, settled
 from tests.service.browser.correcting import begin, corrections, name, pick, preview, steps, wait_for_version
-from tests.service.browser.driving import Watched, until
+from tests.service.browser.driving import Watched, call, until
 from tests.service.browser.looking import PANE, classes, difference, home_place, large_region, set_opacity
 from tests.service.running import Running
 
 FRESH, LOST = "fresh", "lost"
-NAMES = ("accept", "out", "undo", "conflict", "brush", "divide", "keys", "whole", "refused", "versions", "lasso", "restart")
+PICKED = ("accept", "out", "undo", "conflict", "lasso", "keys", "whole", "refused", "versions")
+DRAWN = ("brush", "divide", "stroke")
+RESTARTED = "restart"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,7 @@ def folder(chromium, tmp_path_factory):
     pytest.importorskip("fastapi", reason="the extra serve is not installed")
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("corrected")
-    correcting.write_slides(folder, NAMES, FRESH, LOST)
+    correcting.write_slides(folder, (*PICKED, *DRAWN, RESTARTED), FRESH, LOST)
     return folder
 
 
@@ -70,9 +74,41 @@ def shows(page, service, place, tissue):
     return difference(page, home_place(page, service, *place), classes(service)[tissue]["colour"]) <= 3
 
 
+CENTRE = """([x, y, width]) => {
+  const { viewport } = window.OpenSeadragon.getViewer(document.querySelector(".pane"));
+  viewport.panTo(new window.OpenSeadragon.Point(x / width, y / width), true);
+}"""
+
+
+def shows_in_the_middle(page, service, tissue):
+    box = page.locator(PANE).bounding_box()
+    # Beside the crosshair.
+    middle = box["x"] + box["width"] / 2 - 14, box["y"] + box["height"] / 2
+    return difference(page, middle, classes(service)[tissue]["colour"]) <= 3
+
+
 def told(page, text):
     """Wait until the page says this beside what is chosen."""
     page.locator(".told").filter(has_text=text).wait_for()
+
+
+def hold_tiles(page):
+    """Keep the tiles of the corrected mask back; returns how to let them go."""
+    held, released = [], []
+
+    def hold(route):
+        if released:
+            route.continue_()
+        else:
+            held.append(route)
+
+    def release():
+        released.append(True)
+        for route in held:
+            route.continue_()
+
+    page.route("**/tiles/corrected/**", hold)
+    return release
 
 
 def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
@@ -88,14 +124,20 @@ def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     assert expected["parts"][0]["why"] in page.locator(".followers").text_content()
     assert page.locator(".corrections .named.under").count() == 1
     assert corrections(service, service.slide)["version"] == 0
+    release = hold_tiles(page)
     page.keyboard.press("Enter")
     now = wait_for_version(service, service.slide, 1)
+    until(lambda: steps(page) == [[1, True]])
+    assert page.locator(".corrections .named.under").count() == 2, "drawn until the tiles are there"
+    release()
     assert now["regions"] == expected["regions"] == regions + 1
     page.get_by_text(f"corrected by a person, {now['regions']} regions").first.wait_for()
-    page.locator(".corrections .named").wait_for(state="detached")
+    page.locator(".corrections .named").first.wait_for(state="detached")
     page.mouse.move(5, 5)
     until(lambda: shows(page, service, place, "SCC"))
-    assert steps(page) == [[1, True]]
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.locator(f'.row[data-id="{service.slide}"]').get_by_text("Corrected, 1 step").wait_for()
 
 
 def test_one_that_follows_is_taken_out_and_in_again(correct_page, service):
@@ -144,17 +186,17 @@ def test_steps_are_undone_and_done_again(correct_page, service):
 
 
 def test_after_a_restart_everything_is_as_it_was(browser, folder, tmp_path):
-    shutil.copytree(folder / "out" / "restart", tmp_path / "out" / "restart")
+    shutil.copytree(folder / "out" / RESTARTED, tmp_path / "out" / RESTARTED)
     shutil.copy(folder / "out" / "run.json", tmp_path / "out")
     shutil.copytree(folder / "root", tmp_path / "root")
     with serve(tmp_path) as first:
-        first.slide = slide = find_slides(first)["restart"]
+        first.slide = slide = find_slides(first)[RESTARTED]
         _, place = large_region(first, "BCC")
         body = {"version": 0, "points": [place], "tissue": "SCC", "spread": True}
         assert first.ask("POST", f"/v1/slides/{slide}/corrections", body)[0] == 201
         first.kill()
     with serve(tmp_path) as second:
-        second.slide = find_slides(second)["restart"]
+        second.slide = find_slides(second)[RESTARTED]
         context = patient(browser.new_context(viewport={"width": 1280, "height": 820}))
         watched = Watched(context.new_page(), second.address)
         page = watched.page
@@ -281,6 +323,37 @@ def test_the_keyboard_alone_corrects(correct_page, service):
     wait_for_version(service, service.slide, 2)
     page.keyboard.press("Escape")
     page.locator(".stage.correcting").wait_for(state="detached")
+
+
+def test_a_stroke_is_drawn_by_keyboard(correct_page, service):
+    page = correct_page("stroke").page
+    _, (x, y) = large_region(service, "BCC")
+    page.keyboard.press("f")
+    page.keyboard.press(correcting.KEYS["SCC"])
+    page.evaluate(CENTRE, [x, y, service.json(f"/v1/slides/{service.slide}/tiles")["width"]])
+    settled(page)
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+
+    now = wait_for_version(service, service.slide, 1)
+    assert now["steps"][0]["action"] == "draw"
+    until(lambda: shows_in_the_middle(page, service, "SCC"))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
+    random = np.random.default_rng(number)
+    angles = np.sort(random.uniform(0, 2 * np.pi, 12))
+    outer = np.stack([np.cos(angles), np.sin(angles)], axis=1) * random.uniform(20, 40, (12, 1))
+    rings, places = [outer.tolist(), (outer / 3).tolist()], random.uniform(-40, 40, (60, 2)).tolist()
+    expected = [Polygon(rings[0]).contains(Point(at)) != Polygon(rings[1]).contains(Point(at)) for at in places]
+    page = open_page().page
+
+    assert [call(page, "correct-drawing.js", "isInside", rings, at) for at in places] == expected
+    assert 5 < sum(expected) < 55
 
 
 def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, service):

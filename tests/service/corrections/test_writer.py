@@ -99,6 +99,7 @@ def fake_process(monkeypatch, code):
 def made(tmp_path, monkeypatch):
     """A writer with two folders."""
     monkeypatch.setattr(writer, "REST_SECONDS", 0.05)
+    monkeypatch.setattr(writer, "is_current", lambda *_: False)
     made = CorrectedWriter(tmp_path, tmp_path / "log")
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
@@ -110,14 +111,19 @@ def made(tmp_path, monkeypatch):
 NOTES = "import os\nfolder = bytes.fromhex(os.read(0, 999).decode().strip())\nopen(folder + b'/done', 'a').write('x')"
 
 
+def times(folder):
+    """How often the files of a folder were made."""
+    return len((folder / "done").read_text()) if (folder / "done").exists() else 0
+
+
 def test_many_steps_in_a_row_are_one_work(monkeypatch, made):
     work, (one, other) = made
     fake_process(monkeypatch, NOTES)
     work.start(lambda: [other])
     for _ in range(5):
         work.ask(one)
-    wait_for("both to be made", lambda: (one / "done").exists() and (other / "done").exists())
-    assert (one / "done").read_text() == "x"
+    wait_for("both to be made", lambda: times(one) and times(other))
+    assert times(one) == 1
 
 
 def test_a_failure_is_told_and_tried_again_when_somebody_asks_but_not_at_once(monkeypatch, made, caplog):
@@ -125,14 +131,17 @@ def test_a_failure_is_told_and_tried_again_when_somebody_asks_but_not_at_once(mo
     fake_process(monkeypatch, NOTES + "\nraise SystemExit(folder.endswith(b'a'))")
     work.start(list)
     work.ask(one)
-    wait_for("the failure", lambda: "could not be made" in caplog.text)
+    wait_for("the failure", lambda: work.failure(one))
+    assert "could not be made" in caplog.text
+    assert work.failure(one) == "the process that makes them ended"
     work.ask(one, again=True)
     work.ask(other)
-    wait_for("the other", (other / "done").exists)
-    assert (one / "done").read_text() == "x"
+    wait_for("the other", lambda: times(other))
+    assert times(one) == 1
+    assert work.failure(other) is None
     # Another step is another work.
     work.ask(one)
-    wait_for("it to be tried again", lambda: (one / "done").read_text() == "xx")
+    wait_for("it to be tried again", lambda: times(one) == 2)
 
 
 def test_a_slide_that_is_deleted_is_left_alone(monkeypatch, made, tmp_path):
@@ -140,27 +149,42 @@ def test_a_slide_that_is_deleted_is_left_alone(monkeypatch, made, tmp_path):
     fake_process(monkeypatch, NOTES + "\nimport time\nif folder.endswith(b'a'): time.sleep(600)")
     work.start(list)
     work.ask(one)
-    wait_for("it to begin", (one / "done").exists)
+    wait_for("it to begin", lambda: times(one))
     work.drop(one)
     work.ask(other)
-    wait_for("the other", (other / "done").exists)
+    wait_for("the other", lambda: times(other))
     work.ask(one)
-    wait_for("it to begin again", lambda: (one / "done").read_text() == "xx")
+    wait_for("it to begin again", lambda: times(one) == 2)
     work.stop()  # it does not wait for what takes long
 
 
 def test_the_process_ends_with_the_service(tmp_path, monkeypatch):
     code = "from ntrm.core.processes import end_with_parent; import os, time; os.read(0, 999); end_with_parent(); "
     fake_process(monkeypatch, f"{code}print(flush=True); time.sleep(600)")
-    process = writer.start(tmp_path, tmp_path / "log")
-    assert is_alive(process.pid)
-    process.stdin.close()
-    process.wait(timeout=PATIENCE)
+    with writer.start(tmp_path, tmp_path / "log") as process:
+        assert process.stdout.readline() == b"\n"
+        assert is_alive(process.pid)
+        process.stdin.close()
+        process.wait(timeout=PATIENCE)
 
 
 def test_the_folder_is_not_an_argument_that_others_could_read(tmp_path):
-    process = writer.start(tmp_path / "Jane Doe", tmp_path / "log")
-    assert "Jane" not in json.dumps(process.args)
-    assert process.wait(timeout=PATIENCE) == 1
-    process.stdin.close()
+    with writer.start(tmp_path / "Jane Doe", tmp_path / "log") as process:
+        assert "Jane" not in json.dumps(process.args)
+        assert process.wait(timeout=PATIENCE) == 1
+        assert b"has no summary.json" in process.stdout.read()
     assert "has no summary.json" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.usefixtures("soon")
+def test_people_are_told_why_the_files_cannot_be_made(tmp_path, settings):
+    (tmp_path / "out" / "a" / "slide.jpg").write_bytes(b"no picture")
+    with serving(settings) as client:
+        url = draw(client)
+        wait_for("the failure", lambda: client.get(f"{url}/corrections").json()["corrected_reason"])
+        document = client.get(f"{url}/corrections").json()
+        assert (document["corrected"], document["version"]) == (False, 1)
+        assert "cannot read slide.jpg" in document["corrected_reason"]
+        assert str(tmp_path) not in document["corrected_reason"]
+        answer = client.get(f"{url}/corrected/report")
+        assert (answer.status_code, answer.json()["error"]["hint"]) == (404, document["corrected_reason"])

@@ -65,6 +65,19 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
             busy.set()
 
 
+def test_a_region_graph_that_nobody_wants_any_more_ends_with_its_deaf_worker(settings, store, monkeypatch):
+    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.05)
+    with supervised(settings, store, monkeypatch) as (made, started):
+        wait_for("a worker", lambda: made.state == "ready")
+        slide = add_queued(store, name="a").id
+        store.finish(slide, store.claim("w").worker, "done")
+        store.graphs.ask(slide)
+        assert store.graphs.claim("w").slide == slide
+        store.graphs.drop(slide)
+        wait_for("the end of the job", lambda: store.graphs.get(slide) is None)
+        wait_for("the next worker", lambda: len(started) == 2)
+
+
 def test_a_slide_far_beyond_its_time_is_its_workers_fault(settings, store, monkeypatch):
     with supervised(settings, store, monkeypatch) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")

@@ -336,6 +336,7 @@ class AppState:
             return
         self._next_chore = time.monotonic() + CHORE_SECONDS
         self.readers.close_unused(idle_seconds=IDLE_SECONDS)
+        self.corrections.close_unused(IDLE_SECONDS)
         self.audit.note_refusals()
         self.retire()
         self.reserve.fill()

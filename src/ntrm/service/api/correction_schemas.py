@@ -111,6 +111,7 @@ class CorrectionsDocument(BaseModel):
     graph_progress: float | None
     graph_reason: str | None = Field(description="why it is impossible, or could not be made")
     corrected: bool = Field(description="whether the files under corrected/ are up to date")
+    corrected_reason: str | None = Field(description="why they could not be made the last time")
 
 
 class PartDocument(BaseModel):

@@ -80,6 +80,7 @@ def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
 def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """End the making of the region graph; what is done of it is kept, and so is a graph that is there."""
     app_state.store.graphs.drop(slide.id)
+    app_state.audit.note("cancel region graph", slide.slide_id)
     return _document(app_state, slide)
 
 
@@ -160,6 +161,7 @@ def corrected_file(app_state: Shared, slide: Requested, file: FileName, download
     there, (filename, kind) = app_state.corrections_of(slide), FILES[file]
     ready = app_state.is_corrected(slide, there)
     hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
+    hint = app_state.corrected.failure(there.mask.folder) or hint
     answer = slide_file(
         app_state.folder(slide) / CORRECTED,
         filename,
@@ -233,7 +235,8 @@ def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
             **history(there.log),
             "regions": there.now.regions,
             "area_mm2": sum(pixels.pixels for pixels in there.now.tissue.values()) * there.pixel_mm2,
-            "corrected": app_state.is_corrected(slide, there),
+            "corrected": (ready := app_state.is_corrected(slide, there)),
+            "corrected_reason": None if ready else app_state.corrected.failure(there.mask.folder),
             **_graph_state(app_state, slide, there),
         }
     )

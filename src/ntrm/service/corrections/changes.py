@@ -172,18 +172,16 @@ def followers(there: SlideCorrections, change: Change, most: int) -> list[Follow
 
 def areas_before(there: SlideCorrections, change: Change, index: int) -> dict[int, float]:
     """mm² of what would follow to class ``index``, by the class that it has now; the largest first."""
-    pixels, areas = change.followed[index], {}
-    if change.proposal is not None:
-        graph = change.proposal.graph
-        for tissue in np.unique(graph.tissue).tolist():
-            said = PixelSet.of_runs(graph.runs, np.append(graph.tissue == tissue, False)[graph.runs.value])
-            areas[tissue] = pixels & said
+    if change.proposal is None:
+        return {}
+    pixels, units = change.followed[index], Units.parts(change.proposal.graph)
+    count = units.by_tissue(pixels, len(there.mask.schema))
     for tissue, called in there.now.tissue.items():
         moved = pixels & called
-        areas = {other: before - called for other, before in areas.items()}
-        areas[tissue] = areas.get(tissue, PixelSet.empty()) | moved
-    found = {tissue: part.pixels * there.pixel_mm2 for tissue, part in areas.items() if part}
-    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+        count -= units.by_tissue(moved, len(count))
+        count[tissue] += moved.pixels
+    order = np.argsort(-count, kind="stable")
+    return {int(tissue): float(count[tissue]) * there.pixel_mm2 for tissue in order if count[tissue]}
 
 
 def no_region_graph() -> ProblemError:

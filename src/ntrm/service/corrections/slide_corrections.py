@@ -31,8 +31,8 @@ from ntrm.service.tiles.caches import OpenPool
 K = TypeVar("K")
 V = TypeVar("V")
 OPEN_MASKS = 16
-OPEN_GRAPHS = 2
-"""A graph of 100,000 parts takes some 100 MB."""
+OPEN_GRAPHS = 4
+"""One of 100,000 parts takes some 100 MB, most take a tenth of that."""
 KNOWN = 64
 """Corrections that are kept, of all slides: those after earlier steps, too, so that an undo replays nothing."""
 COUNTED = 10_000
@@ -225,6 +225,11 @@ class CorrectionStore:
             count = None
         self._counts.keep(folder, (stamp, count))
         return count
+
+    def close_unused(self, idle_seconds: float) -> None:
+        """Drop what nobody has asked for in a while."""
+        for pool in (self._masks, self._graphs, self._logs):
+            pool.close_unused(idle_seconds=idle_seconds)
 
     def forget(self, slide: str) -> None:
         """Drop what is kept of a slide."""

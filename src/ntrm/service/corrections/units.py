@@ -90,13 +90,21 @@ class Units:
             by_unit.setdefault(self.at(place), place)
         return tuple(by_unit.values())
 
+    def by_tissue(self, pixels: PixelSet, classes: int) -> Ints:
+        """(K,) how many of these pixels the network gave to each class."""
+        known, within = self.of >= 0, self._within(pixels)
+        return np.bincount(self.tissue[self.of[known]], within[known], classes).astype(np.int64)
+
+    def _within(self, pixels: PixelSet) -> Ints:
+        """(n,) how many of these pixels lie in each run."""
+        return pixels_before(pixels, self.runs.stop) - pixels_before(pixels, self.runs.start)
+
     def inside(self, drawn: PixelSet, is_glass: Where) -> Ints:
         """What a lasso picks: units that lie in it for the most part, or the one that fills most of it.
 
         Glass, told for each unit, is picked where there is nothing else: who draws around tissue means the tissue.
         """
-        known = self.of >= 0
-        within = pixels_before(drawn, self.runs.stop) - pixels_before(drawn, self.runs.start)
+        known, within = self.of >= 0, self._within(drawn)
         counts = np.bincount(self.of[known], within[known], self.count)
         whole = np.bincount(self.of[known], self.runs.length[known], self.count)
         found = np.flatnonzero((counts >= MOST_OF_IT * whole) & (counts > 0))

@@ -19,8 +19,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from ntrm.core.errors import NtrmError
 from ntrm.core.processes import HOME, end_with_parent, exit_code_of, module_command, module_environment
+from ntrm.correction.log import read_log
+from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.results.paths import RUN
+from ntrm.service.core.problems import without_paths
 
 _log = logging.getLogger(__name__)
 REST_SECONDS = 2.0
@@ -32,6 +36,8 @@ RETRY_SECONDS = 60.0
 MOST_SECONDS = 1800.0
 POLL_SECONDS = 0.05
 NICE = 5
+LONGEST = 300
+"""Characters of what is said about a failure."""
 
 
 class CorrectedWriter:
@@ -41,7 +47,8 @@ class CorrectedWriter:
         self._out, self._log = out, log
         self._due: dict[Path, float] = {}
         """When each folder is to be looked after."""
-        self._failed: dict[Path, float] = {}
+        self._failed: dict[Path, tuple[float, str]] = {}
+        """Until when those that failed are left alone, and why they did."""
         self._now: Path | None = None
         self._dropped = False
         self._changed = threading.Condition()
@@ -65,14 +72,19 @@ class CorrectedWriter:
     def ask(self, folder: Path, *, again: bool = False) -> None:
         """Make the files of a slide anew, a moment after the last time that this was asked.
 
-        ``again``: nothing changed, but they were not there; then one that waits or is at work is left alone.
+        ``again``: nothing changed, but they were not there; then the wait is not prolonged.
         """
         with self._changed:
-            if again and (folder in self._due or folder == self._now):
+            if again and folder in self._due:
                 return
             due = time.monotonic() + REST_SECONDS
-            self._due[folder] = max(due, self._failed.get(folder, 0.0)) if again else due
+            self._due[folder] = max(due, self._failed.get(folder, (0.0, ""))[0]) if again else due
             self._changed.notify_all()
+
+    def failure(self, folder: Path) -> str | None:
+        """Why the files of a slide could not be made the last time."""
+        with self._changed:
+            return self._failed[folder][1] if folder in self._failed else None
 
     def drop(self, folder: Path) -> None:
         """Leave a slide alone that is about to be deleted; returns when nobody writes to it any more."""
@@ -87,17 +99,17 @@ class CorrectedWriter:
             self.ask(behind, again=True)
         while (folder := self._next()) is not None:
             try:
-                ended = self._make(folder)
-            except OSError:
+                reason = None if folder != self._out and _is_made(folder) else self._make(folder)
+            except OSError as error:
                 # A full disk or memory, perhaps: others have to be looked after all the same.
-                ended = -1
+                reason = error.strerror or type(error).__name__
             with self._changed:
                 self._failed.pop(folder, None)
-                if ended == 0 and folder != self._out:
-                    self._due[self._out] = time.monotonic() + TABLE_SECONDS
-                elif ended not in (0, None):
+                if reason:
                     _log.warning("the files of a corrected mask could not be made: see %s", self._log.name)
-                    self._failed[folder] = time.monotonic() + RETRY_SECONDS
+                    self._failed[folder] = time.monotonic() + RETRY_SECONDS, reason
+                elif reason is not None and folder != self._out:
+                    self._due[self._out] = time.monotonic() + TABLE_SECONDS
                 self._now, self._dropped = None, False
                 self._changed.notify_all()
 
@@ -114,24 +126,36 @@ class CorrectedWriter:
                 self._changed.wait(min(self._due.values()) - now if self._due else None)
         return None
 
-    def _make(self, folder: Path) -> int | None:
-        """Exit code of the process; None where it was ended."""
+    def _make(self, folder: Path) -> str:
+        """Why the files could not be made; empty where they were, or where nobody wants them any more."""
         process = start(folder, self._log)
         until = time.monotonic() + MOST_SECONDS
         try:
             while process.poll() is None:
                 if self._stopped or self._dropped:
-                    return None
+                    return ""
                 if time.monotonic() > until:
-                    return -1
+                    return "it took too long"
                 time.sleep(POLL_SECONDS)
-            return process.returncode
+            # A sentence at most, which never fills the pipe.
+            said = process.stdout.read().decode() if process.stdout is not None else ""
+            return "" if process.returncode == 0 else said or "the process that makes them ended"
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            with suppress(OSError):
-                process.stdin.close()  # type: ignore[union-attr]
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
+
+
+def _is_made(folder: Path) -> bool:
+    """Whether the files are there already; what is damaged is reported by who makes them."""
+    try:
+        return is_current(folder, read_log(folder))
+    except NtrmError:
+        return False
 
 
 def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
@@ -141,7 +165,7 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             module_command("ntrm.service.corrections.writer"),
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=descriptor,
             env=module_environment(*HOME),
             start_new_session=True,
@@ -150,8 +174,9 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
         os.close(descriptor)
     # Not as an argument, which other users of the machine could read.
     with suppress(OSError):
-        process.stdin.write(os.fsencode(folder).hex().encode() + b"\n")  # type: ignore[union-attr]
-        process.stdin.flush()  # type: ignore[union-attr]
+        if process.stdin is not None:
+            process.stdin.write(os.fsencode(folder).hex().encode() + b"\n")
+            process.stdin.flush()
     return process
 
 
@@ -160,7 +185,18 @@ def main() -> int:
     folder = Path(os.fsdecode(bytes.fromhex(os.read(0, 1 << 16).decode().strip())))
     end_with_parent()
     os.nice(NICE)
-    return exit_code_of(lambda: _write(folder))
+    return exit_code_of(lambda: _told(folder))
+
+
+def _told(folder: Path) -> None:
+    """Say in one line, without paths, what went wrong."""
+    try:
+        _write(folder)
+    except NtrmError as error:
+        said = [error.what, error.got, error.hint]
+        sys.stdout.write("; ".join(" ".join(without_paths(each).split())[:LONGEST] for each in said if each))
+        sys.stdout.flush()
+        raise
 
 
 def _write(folder: Path) -> None:

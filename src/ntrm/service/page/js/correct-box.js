@@ -121,7 +121,7 @@ function followWords(choice) {
   return `${count(regions, "other part")} would follow, ${area(mm2)}.${out}`;
 }
 
-function drawGroup({ tissue, from, regions, area_mm2: mm2 }) {
+function drawGroup({ tissue, from, area_mm2: mm2 }) {
   const sources = Object.entries(from ?? {})
     .sort((one, other) => other[1] - one[1])
     .map(([name, size]) => `${name} ${area(size)}`)
@@ -130,6 +130,6 @@ function drawGroup({ tissue, from, regions, area_mm2: mm2 }) {
     "li",
     {},
     dotOf(tissue),
-    ` ${count(regions, "part")}, ${area(mm2)}, to ${tissue}: was ${sources}`,
+    ` ${tissue} ${area(mm2)}, from ${sources}`,
   );
 }

@@ -110,7 +110,7 @@ export class CorrectionDrawings {
     this.each.set(viewer, drawing);
     viewer.osd.addHandler("layer-swapped", ({ layer }) => {
       const version = layer === viewer.overlay && new URLSearchParams(layer.key?.split("?")[1]).get("v");
-      if (version) this.swapped(Number(version));
+      if (version) layer.item?.whenFullyLoaded(() => this.swapped(Number(version)));
     });
     drawing.show(this.shapes);
   }

@@ -1,6 +1,6 @@
 // Steps that were done, undone and done again, and the initials that go with new ones.
 
-import { capital, stepWords } from "./correct-words.js";
+import { capital, resultWords, stepWords } from "./correct-words.js";
 import { h, iconButton, setText } from "./dom.js";
 import { moment } from "./format.js";
 import { colourOf } from "./palette.js";
@@ -41,7 +41,7 @@ export function makeHistory(store, { writer }) {
     undo.disabled = !document?.undo;
     redo.disabled = !document?.redo;
     none.hidden = steps.length > 0;
-    setText(note, noteOn(store));
+    setText(note, resultWords(store));
     note.hidden = !note.textContent;
     const state = JSON.stringify(steps) + colourOf(steps[0]?.tissue);
     if (state === drawn) return;
@@ -81,11 +81,4 @@ export function makeHistory(store, { writer }) {
   }
 
   return { element, update };
-}
-
-function noteOn(store) {
-  if (!store.active.length) return "";
-  return store.document.corrected
-    ? "Corrected mask, tables and report are written (Download)."
-    : "Corrected mask, tables and report are being written.";
 }

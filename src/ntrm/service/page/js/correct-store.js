@@ -41,8 +41,8 @@ export class CorrectionStore extends EventTarget {
   }
 
   get isMoving() {
-    const { graph, corrected } = this.document ?? {};
-    return graph === "waiting" || graph === "making" || (this.active.length > 0 && !corrected);
+    const { graph, corrected, corrected_reason: failed } = this.document ?? {};
+    return graph === "waiting" || graph === "making" || (this.active.length > 0 && !corrected && !failed);
   }
 
   /** Whether the results with the corrections are those of the present version. */

@@ -52,4 +52,13 @@ export function correctedWords(store) {
   return steps.length ? `corrected by a person, ${count(regions, "region")}` : "";
 }
 
+/** How far the results with the corrections are. */
+export function resultWords(store) {
+  if (!store.active.length) return "";
+  const what = "Numbers, mask and report with the corrections";
+  if (store.document.corrected) return `${what} are written.`;
+  const reason = store.document.corrected_reason;
+  return reason ? `${what} could not be written: ${reason}.` : `${what} are being written.`;
+}
+
 export const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");

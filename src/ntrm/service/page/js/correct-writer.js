@@ -10,6 +10,7 @@ export class CorrectionWriter {
   constructor(id, store, { tell, refused, changed }) {
     Object.assign(this, { id, store, tell, refused, changed });
     this.ghosts = [];
+    this.shown = 0;
   }
 
   /** Calls `send(version)`; resolves to whether it was written. `shapes` are drawn meanwhile. */
@@ -20,7 +21,7 @@ export class CorrectionWriter {
     try {
       const { version } = await this.store.write(send);
       for (const ghost of mine) ghost.at = version;
-      this.sweep(this.shown ?? 0);
+      this.sweep(this.shown);
       return true;
     } catch (error) {
       this.ghosts = this.ghosts.filter((ghost) => !mine.includes(ghost));
@@ -36,6 +37,12 @@ export class CorrectionWriter {
     if (rest.length === this.ghosts.length) return;
     this.ghosts = rest;
     this.changed();
+  }
+
+  /** Whether a layer shows corrections at all; where none does, nothing is drawn for it either. */
+  follow(isShown) {
+    if (!isShown) this.sweep(Infinity);
+    else if (this.shown === Infinity) this.shown = 0;
   }
 
   /** A name for parts, as `Choice.body` has it. */

@@ -78,7 +78,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   function toggle(on = !isOn) {
     if (on === isOn) return;
     isOn = on;
-    stage.element.classList.toggle("correcting", on);
+    stage.setCorrecting(on);
     hover.stop();
     if (on) {
       view.layer = "corrected";
@@ -240,8 +240,6 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
       if (!(place && pointed && isInside(pointed.outline, place))) hover.move(place);
     },
     drawings,
-    /** No layer shows corrections now. */
-    hide: () => writer.sweep(Infinity),
     stop() {
       clearTimeout(settling);
       hover.stop();

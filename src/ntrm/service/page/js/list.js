@@ -8,7 +8,7 @@ import { count } from "./format.js";
 import { bind } from "./keyboard.js";
 import { poll } from "./poll.js";
 import { prefs } from "./prefs.js";
-import { failure, makeRow } from "./row.js";
+import { correctedWords, failure, makeRow } from "./row.js";
 import { uploads } from "./upload.js";
 import { drawUploads } from "./upload-rows.js";
 
@@ -40,6 +40,7 @@ export function matches(slide, query) {
     cancers(slide),
     notAssessed(slide) ? "cancers not assessed" : "",
     unlikeWords(slide),
+    correctedWords(slide),
     ...(slide.quality_warnings ?? []),
     failure(slide),
   ]

@@ -27,6 +27,11 @@ export function cancerChips(slide) {
   );
 }
 
+/** Whether a person corrected a slide, for lists and searches; empty where nobody did. */
+export function correctedWords(slide) {
+  return slide.corrections ? `Corrected, ${count(slide.corrections, "step")}` : "";
+}
+
 /** Shares of the tissues as one bar. */
 export function tissueBar(slide) {
   const parts = (slide.tissue ?? []).filter((tissue) => tissue.share > 0);
@@ -119,7 +124,10 @@ function found(slide) {
     h("span", { class: "chip warn", title: "Quality warning" }, icon("warn"), warning),
   );
   const quality = warnings.length ? warnings : [h("span", { class: "muted small" }, "no quality warnings")];
-  return [h("div", { class: "chips" }, unlikeChip(slide), cancerChips(slide), quality), tissueBar(slide)];
+  const corrected = slide.corrections
+    ? h("span", { class: "chip corrected" }, icon("correct"), correctedWords(slide))
+    : null;
+  return [h("div", { class: "chips" }, unlikeChip(slide), cancerChips(slide), corrected, quality), tissueBar(slide)];
 }
 
 function drawPicture(picture, slide) {

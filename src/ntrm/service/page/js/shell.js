@@ -73,13 +73,13 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
     elements: [header, main],
     select: panel.select,
     closeMenu: menu.close,
-    /** `shown` is the version that is read: cancers, words about its corrections, whether its results are there. */
-    update(view, { cancers, words, isWritten, isOn }) {
+    /** With what is read: cancers, words about corrections and about their results, and whether these are there. */
+    update(view, { cancers, words, results, isWritten, isOn }) {
       setText(piece, view.piece === null ? `All ${pieces.length} pieces` : `Piece ${view.piece} of ${pieces.length}`);
       const corrected = words ? [h("span", { class: "chip corrected" }, icon("correct"), words)] : [];
       chips.replaceChildren(...cancerChips({ cancers }), ...corrected, ...warnings);
       correcting.setAttribute("aria-pressed", String(isOn));
-      setText(note, words && !isWritten ? "Numbers, cancers and report with the corrections are being written." : "");
+      setText(note, isWritten ? "" : results);
       note.hidden = !note.textContent;
       menu.offer(Boolean(words) && isWritten);
     },
@@ -110,8 +110,15 @@ function makeMenu(slide, downloads) {
       text,
       h("span", { class: "small" }, kind),
     );
+  const page = (text, what) =>
+    h(
+      "a",
+      { href: api.address(slide.id, what), target: "_blank", rel: "noopener", role: "menuitem" },
+      text,
+      h("span", { class: "small" }, "page"),
+    );
   const corrected = [
-    link("Corrected report", "corrected/report?download=true", "page"),
+    page("Corrected report", "corrected/report"),
     link("Corrected polygons", "corrected/regions.geojson", "GeoJSON"),
     link("Corrected mask", "corrected/mask", "OME-TIFF"),
     link("Corrected summary", "corrected/summary", "JSON"),
@@ -119,12 +126,7 @@ function makeMenu(slide, downloads) {
   const list = h(
     "div",
     { class: "menu-list", role: "menu", "aria-label": "Downloads", hidden: true },
-    h(
-      "a",
-      { href: api.address(slide.id, "report"), target: "_blank", rel: "noopener", role: "menuitem" },
-      "Report",
-      h("span", { class: "small" }, "page"),
-    ),
+    page("Report", "report"),
     link("Polygons", "regions.geojson", "GeoJSON"),
     link("Mask", "mask", "OME-TIFF"),
     link("Summary", "summary", "JSON"),

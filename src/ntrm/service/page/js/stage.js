@@ -7,6 +7,8 @@ import { magnification, scaleBar } from "./geometry.js";
 import { SlideViewer } from "./viewer.js";
 
 const LONGEST_BAR = 140;
+const READING = "Slide. Arrow keys move, plus and minus zoom, Enter reads the region in the middle.";
+const CORRECTING = "Slide, to be corrected. Arrow keys move, Enter picks the middle, a tissue's key names it.";
 
 /**
  * `on` has read(place, more), hover(place or null) and up(), called as the pointer and the buttons say; `more` is true
@@ -22,7 +24,7 @@ export class Stage {
       class: "pane",
       tabIndex: 0,
       role: "application",
-      "aria-label": "Slide. Arrow keys move, plus and minus zoom, Enter reads the region in the middle.",
+      "aria-label": READING,
     });
     this.second = h("div", { class: "pane second", hidden: true });
     this.tags = [0, 1].map(() => h("span", { class: "tag", hidden: true }));
@@ -151,6 +153,12 @@ export class Stage {
     }
     this.twin = new Twin(this.viewer, this.other);
     return this.other;
+  }
+
+  /** Shows whether the slide is being corrected. */
+  setCorrecting(on) {
+    this.element.classList.toggle("correcting", on);
+    this.first.setAttribute("aria-label", on ? CORRECTING : READING);
   }
 
   /** The keyboard acts on the slide. */

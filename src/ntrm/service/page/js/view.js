@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { makeCorrect } from "./correct.js";
 import { correctBindings } from "./correct-keys.js";
 import { CorrectionStore } from "./correct-store.js";
-import { correctedWords } from "./correct-words.js";
+import { correctedWords, resultWords } from "./correct-words.js";
 import { showHelp } from "./dialogs.js";
 import { say } from "./dom.js";
 import { MEAN } from "./edge-windows.js";
@@ -112,6 +112,7 @@ export async function openView(root, slide, tools) {
     shell.update(view, {
       cancers: Object.entries(read.summary.cancers).map(([name, found]) => ({ name, ...found })),
       words: isCorrected() ? correctedWords(store) : "",
+      results: isCorrected() ? resultWords(store) : "",
       isWritten: store.isMeasured,
       isOn: correct.isOn,
     });
@@ -126,7 +127,7 @@ export async function openView(root, slide, tools) {
     paint(stage.viewer, second ? one : view.layer);
     if (second) paint(second, other);
     correct.drawings.over([stage.viewer, stage.first], [second, stage.second]);
-    if (view.layer !== "corrected") correct.hide();
+    correct.acts.writer.follow(view.layer === "corrected");
   }
 
   function read(place) {

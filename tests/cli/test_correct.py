@@ -1,0 +1,275 @@
+"""``ntrm correct``: clicks, areas from QuPath, undo and redo, a preview, and plain errors."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tifffile
+from tests.evaluation.small import NAMES, ByColour
+from tests.pipeline.small import InProcess, fingerprints, paint, write_slide
+from typer.testing import CliRunner
+
+from ntrm.cli.main import app
+from ntrm.correction.log import read_log
+from ntrm.models.registry import ARCHITECTURES
+from ntrm.pipeline.batch import segment_slides
+from ntrm.results.tables import read_results
+from ntrm.wsi import isolated
+
+runner = CliRunner()
+EPI, RET, SCC = (NAMES.index(name) for name in ("EPI", "RET", "SCC"))
+
+
+class Unsure(ByColour):
+    """Says the same with less confidence: of a network that is sure of everything, nothing follows."""
+
+    def _logits(self, rgb):
+        return super()._logits(rgb) / 15
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", Unsure)
+    monkeypatch.setattr(isolated, "ReadingProcess", InProcess)
+
+
+@pytest.fixture(scope="module")
+def segmented(tmp_path_factory):
+    """Two slides, a model, and results without region graphs."""
+    folder, random = tmp_path_factory.mktemp("segmented"), np.random.default_rng(4)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(ARCHITECTURES, "by-colour", Unsure)
+        patched.setattr(isolated, "ReadingProcess", InProcess)
+        Unsure().describe(name="mine").save_pretrained(folder / "model")
+        for name in ("first", "second"):
+            write_slide(folder / "slides" / f"{name}.tif", paint(random))
+        segment_slides(folder / "slides", out=folder / "out", model=folder / "model", device="cpu", batch=2)
+    return folder
+
+
+@pytest.fixture
+def out(segmented, tmp_path):
+    return shutil.copytree(segmented / "out", tmp_path / "out")
+
+
+@pytest.fixture
+def correct(out, segmented):
+    """The command on a copy of the results; returns its JSON."""
+
+    def run(*words, code=0, slides=True):
+        where = ["--slides", segmented / "slides", "--model", segmented / "model", "--device", "cpu"] if slides else []
+        result = runner.invoke(app, ["correct", str(out), "--json", *map(str, (*words, *where))])
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+    return run
+
+
+def mask(folder):
+    return tifffile.imread(folder / "mask.ome.tif", key=0).astype(int) - 1
+
+
+def middle(out, tissue, slide="first"):
+    """A pixel of a tissue, as x and y."""
+    places = np.argwhere(mask(out / slide) == tissue)
+    row, column = places[len(places) // 2]
+    return column, row
+
+
+def test_a_click_names_a_part_and_what_looks_alike_follows(out, correct):
+    found = correct("--click", "first", *middle(out, SCC), "EPI", "--by", "AB")
+    (change,) = found["changes"]
+    assert (change["slide_id"], change["step"], change["action"], change["tissue"]) == ("first", 1, "name", "EPI")
+    assert change["regions"] > 1
+    before, after = mask(out / "first"), mask(out / "first" / "corrected")
+    # All of the tumour looks the same.
+    assert (after[before == SCC] == EPI).all()
+    changed = (after != before).sum() * 6.7**2 / 1e6
+    assert change["area_mm2"] == pytest.approx(changed, rel=1e-6)
+    step = read_log(out / "first").steps[0]
+    assert (step.by, step.origin, step.spread) == ("AB", "command", "looks and relations")
+    assert read_results(out).slides.column("corrected_regions") == [change["regions"], None]
+
+
+def test_a_preview_says_what_would_change_and_writes_no_step(out, correct):
+    shown = correct("--click", "first", *middle(out, SCC), "EPI", "--preview")
+    assert shown["preview"] is True
+    assert not (out / "first" / "corrections.jsonl").exists()
+    assert not (out / "first" / "corrected").exists()
+    done = correct("--click", "first", *middle(out, SCC), "EPI")
+    assert done["changes"] == shown["changes"]
+
+
+def test_the_slide_is_needed_once(out, correct, segmented):
+    place = middle(out, SCC)
+    refused = correct("--click", "first", *place, "EPI", code=2, slides=False)["error"]
+    assert refused["what"] == "the parts of first are not known yet"
+    assert "--slides" in refused["hint"]
+    correct("--click", "first", *place, "EPI", "--no-spread")
+    correct("--click", "first", *place, "RET", "--no-spread", slides=False)
+    assert [step.tissue for step in read_log(out / "first").steps] == ["EPI", "RET"]
+
+
+def test_a_whole_region_is_named_without_the_slide(out, correct):
+    place = middle(out, SCC)
+    (change,) = correct("--click", "first", *place, "RET", "--whole-region", "--no-spread", slides=False)["changes"]
+    before, after = mask(out / "first"), mask(out / "first" / "corrected")
+    expected = np.where(before == SCC, RET, before)
+    np.testing.assert_array_equal(after, expected)
+    assert change["area_mm2"] == pytest.approx((before == SCC).sum() * 6.7**2 / 1e6)
+
+
+def test_several_clicks_are_several_steps_and_the_last_is_undone_and_done_again(out, correct):
+    one, two = middle(out, SCC), middle(out, EPI)
+    words = ["--click", "first", *one, "EPI", "--click", "first", *two, "RET", "--no-spread"]
+    assert [change["step"] for change in correct(*words)["changes"]] == [1, 2]
+    both = fingerprints(out / "first" / "corrected")["mask.ome.tif"]
+    (undone,) = correct("--undo", "first")["changes"]
+    assert (undone["action"], undone["of"], undone["tissue"]) == ("undo", 2, "RET")
+    once = mask(out / "first" / "corrected")
+    assert once[two[1], two[0]] == EPI
+    correct("--redo", "first")
+    np.testing.assert_array_equal(mask(out / "first" / "corrected")[two[1], two[0]], RET)
+    assert both
+    listed = correct("--list")["steps"]
+    assert [(each["action"], each["active"]) for each in listed] == [
+        ("name", True),
+        ("name", True),
+        ("undo", False),
+        ("redo", False),
+    ]
+    assert correct("--list", "--slide", "second")["steps"] == []
+
+
+def test_a_name_is_carried_on_to_all_slides(out, correct):
+    found = correct("--click", "first", *middle(out, SCC), "EPI", "--all-slides")
+    assert [change["slide_id"] for change in found["changes"]] == ["first", "second"]
+    before, after = mask(out / "second"), mask(out / "second" / "corrected")
+    assert (after[before == SCC] == EPI).all()
+    assert read_log(out / "second").steps[0].origin == "slide first, step 1"
+    assert found["failures"] == []
+
+
+def test_a_slide_whose_file_is_gone_does_not_stop_the_others(out, correct, segmented, tmp_path):
+    only = tmp_path / "only"
+    only.mkdir()
+    shutil.copy(segmented / "slides" / "first.tif", only / "renamed.tif")
+    words = ["--click", "first", *middle(out, SCC), "EPI", "--all-slides", "--slides", only]
+    words += ["--model", segmented / "model", "--device", "cpu"]
+    found = correct(*words, code=1, slides=False)
+    assert [change["slide_id"] for change in found["changes"]] == ["first"]
+    assert [each["slide_id"] for each in found["failures"]] == ["second"]
+
+
+def square(x, y, side, name):
+    ring = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
+    return {
+        "type": "Feature",
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+        "properties": {"objectType": "annotation", "classification": {"name": name}},
+    }
+
+
+def write_areas(path, *features):
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [*features]}))
+    return path
+
+
+def test_areas_from_qupath_are_drawn_the_smaller_over_the_larger(out, correct, tmp_path):
+    path = write_areas(tmp_path / "first.geojson", square(30, 80, 10, "EPI"), square(20, 70, 40, "SCC"))
+    found = correct("--from", path, slides=False)
+    assert [(change["action"], change["tissue"]) for change in found["changes"]] == [("draw", "EPI"), ("draw", "SCC")]
+    expected = mask(out / "first")
+    expected[70:110, 20:60] = SCC
+    expected[80:90, 30:40] = EPI
+    np.testing.assert_array_equal(mask(out / "first" / "corrected"), expected)
+    assert "first.geojson" not in (out / "first" / "corrections.jsonl").read_text()
+
+
+def test_regions_that_were_exported_as_they_are_change_nothing_and_keep_their_place(out, correct, tmp_path):
+    exported = json.loads((out / "first" / "regions.geojson").read_text())
+    path = tmp_path / "first.geojson"
+    path.write_text(json.dumps(exported))
+    assert "no area changes the slide" in correct("--from", path, code=1, slides=False)["error"]["what"]
+    tumour = next(each for each in exported["features"] if each["properties"]["classification"]["name"] == "SCC")
+    inner = next(each for each in exported["features"] if each["properties"]["classification"]["name"] == "EPI")
+    tumour["properties"]["classification"]["name"] = "RET"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [tumour, inner, square(0, 0, 129, "SCC")]}))
+    correct("--from", path, slides=False)
+    before, after = mask(out / "first"), mask(out / "first" / "corrected")
+    assert (after[before == SCC] == RET).all()
+    assert (after[:129, :129][before[:129, :129] == EPI] == EPI).all()
+
+
+def test_a_file_of_another_name_needs_its_slide(out, correct, tmp_path):
+    path = write_areas(tmp_path / "drawn.json", square(20, 70, 10, "SCC"))
+    assert "--slide" in correct("--from", path, code=2, slides=False)["error"]["hint"]
+    assert correct("--from", path, "--slide", "second", slides=False)["changes"][0]["slide_id"] == "second"
+
+
+def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_path):
+    unknown = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCX"))
+    error = correct("--from", unknown, code=2, slides=False)["error"]
+    assert (error["got"], error["hint"]) == ("SCX", "did you mean SCC?")
+    beside = write_areas(tmp_path / "first.geojson", square(5000, 70, 10, "SCC"))
+    assert "no area changes the slide" in correct("--from", beside, code=1, slides=False)["error"]["what"]
+    without = write_areas(tmp_path / "first.geojson", square(20, 70, 10, ""))
+    assert "no area with a class" in correct("--from", without, code=1, slides=False)["error"]["what"]
+    assert not (out / "first" / "corrections.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what"),
+    [
+        (["--click", "frist", 1, 1, "EPI"], 2, "no such slide in out"),
+        (["--click", "first", 1, 1, "EPL"], 2, "the model does not know this tissue"),
+        (["--click", "first", 5000, 1, "EPI"], 2, "the place lies outside the mask"),
+        (["--click", "first", -1, 1, "EPI"], 2, "the place lies outside the mask"),
+        (["--click", "first", "a", 1, "EPI"], 2, "unreadable click"),
+        (["--click", "first", 1, 1], 2, "unreadable click"),
+        (["--undo", "first"], 2, "there is nothing to undo"),
+        (["--undo", "first", "--by", "much too long"], 2, "impossible initials"),
+        (["--undo", "first", "--list"], 2, "what to do is not clear"),
+        ([], 2, "what to do is not clear"),
+    ],
+)
+def test_what_cannot_be_done_is_told(correct, words, code, what):
+    assert correct(*words, code=code)["error"]["what"] == what
+
+
+def test_another_model_is_refused(out, correct, segmented, tmp_path):
+    network = Unsure()
+    network.colours.data += 0.1
+    network.describe(name="mine").save_pretrained(tmp_path / "moved")
+    words = ["--click", "first", *middle(out, SCC), "EPI", "--slides", segmented / "slides"]
+    error = correct(*words, "--model", tmp_path / "moved", code=3, slides=False)["error"]
+    assert error["what"] == "first was made with another model"
+    assert "mine" in error["hint"]
+
+
+def test_results_that_were_made_anew_are_not_corrected_by_the_old_log(out, correct):
+    correct("--click", "first", *middle(out, SCC), "RET", "--whole-region", "--no-spread", slides=False)
+    path = out / "first" / "mask.ome.tif"
+    path.write_bytes(path.read_bytes() + b"\0")
+    error = correct("--undo", "first", code=3)["error"]
+    assert error["what"] == "first: the corrections are about another mask"
+    assert "segmented anew" in error["hint"]
+
+
+def test_a_folder_of_something_else_is_told(tmp_path):
+    result = runner.invoke(app, ["correct", str(tmp_path), "--list", "--json"])
+    assert result.exit_code == 1
+    assert "holds no results" in json.loads(result.stdout)["error"]["what"]
+
+
+def test_people_read_a_table_and_where_it_was_written(out, segmented):
+    x, y = middle(out, SCC)
+    words = ["correct", str(out), "--click", "first", str(x), str(y), "RET", "--whole-region", "--no-spread"]
+    result = runner.invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "1 step" in result.stdout
+    assert f"written: {out / 'first' / 'corrected'}" in result.stderr
+    listed = runner.invoke(app, ["correct", str(out), "--list"])
+    assert "command" in listed.stdout

@@ -1,0 +1,158 @@
+"""Corrections that are refused: impossible ones, too large ones, on a full disk, of strangers."""
+
+import errno
+import json
+
+import pytest
+from tests.service.correcting import SCC, click, middle_of
+from tests.service.small import error_of, only_slide, serving, settings_of, slide_bytes, upload
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+
+@pytest.fixture
+def client(tmp_path, results, model):
+    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
+        yield client
+
+
+@pytest.fixture
+def url(client):
+    return f"/v1/slides/{only_slide(client)['id']}/corrections"
+
+
+BAD_CLICKS = [
+    ({"tissue": "XYZ"}, 400, "usage"),
+    ({"tissue": ""}, 422, "usage"),
+    ({"points": []}, 400, "usage"),
+    ({"points": [[1e6, 5]]}, 400, "usage"),
+    ({"points": [[-1, 5]]}, 400, "usage"),
+    ({"points": [[float("nan"), 5]]}, 422, "usage"),
+    ({"points": [[float("inf"), 5]]}, 422, "usage"),
+    ({"points": [[5]]}, 422, "usage"),
+    ({"points": "everything"}, 422, "usage"),
+    ({"points": [[5, 5]] * 10_001}, 422, "usage"),
+    ({"lasso": [[5, 5], [9, 9]]}, 422, "usage"),
+    ({"lasso": [[5000, 5000], [5001, 5000], [5001, 5001]]}, 400, "usage"),
+    ({"lasso": [[0, 0], [100, 180]] * 2000}, 400, "usage"),
+    ({"version": -1}, 422, "usage"),
+    ({"version": 1}, 409, "corrected_elsewhere"),
+    ({"version": "0; DROP"}, 422, "usage"),
+    ({"version": None}, 422, "usage"),
+    ({"reach": 0.1}, 422, "usage"),
+    ({"reach": float("nan")}, 422, "usage"),
+    ({"by": "x" * 9}, 422, "usage"),
+    ({"by": "a\nb"}, 400, "usage"),
+    ({"left_out": [[float("nan"), 0]]}, 422, "usage"),
+    ({"more": 1}, 422, "usage"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "status", "code"), BAD_CLICKS)
+def test_impossible_clicks_are_refused_and_nothing_is_written(client, url, results, wrong, status, code):
+    body = json.dumps({**click(middle_of(results[1], SCC), whole_regions=True), **wrong})
+    for action in ("", "/preview") if "by" not in wrong else ("",):
+        answer = client.post(url + action, content=body, headers={"Content-Type": "application/json"})
+        assert error_of(answer) == (status, code), answer.text
+    assert client.get(url).json()["version"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        ({"kind": "flood"}, 422),
+        ({"points": []}, 422),
+        ({"points": [[5, 5]]}, 400),
+        ({"points": [[-9, -9], [-5, -9], [-5, -5]]}, 400),
+        ({"points": [[0, 0], [130, 190]] * 4000}, 400),
+        ({"kind": "brush", "width_um": -1}, 422),
+        ({"kind": "brush", "width_um": float("inf")}, 422),
+        ({"kind": "divide"}, 400),
+        ({"kind": "divide", "side": [9999, 0]}, 400),
+        ({"kind": "divide", "side": [0, float("nan")]}, 422),
+        ({"tissue": "XYZ"}, 400),
+    ],
+)
+def test_impossible_drawings_are_refused_and_nothing_is_written(client, url, wrong, status):
+    plain = {"version": 0, "kind": "area", "points": [[5, 5], [30, 5], [30, 30]], "tissue": "SCC"}
+    body = json.dumps({**plain, **wrong})
+    answer = client.post(f"{url}/draw", content=body, headers={"Content-Type": "application/json"})
+    assert error_of(answer) == (status, "usage"), answer.text
+    assert client.get(url).json()["version"] == 0
+
+
+def test_a_body_that_is_too_large_is_not_read_to_its_end(client, url):
+    body = b'{"points": [' + b"[1,1]," * 300_000
+    assert error_of(client.post(url, content=body)) == (413, "too_large")
+    assert error_of(client.post(f"{url}/undo", content=body[:100_000])) == (413, "too_large")
+    assert error_of(client.post(url, content=b"{" * 1000)) == (422, "usage")
+
+
+def test_a_full_disk_is_told_and_the_log_stays_whole(tmp_path, client, url, results, monkeypatch):
+    body = click(middle_of(results[1], SCC), whole_regions=True)
+    client.post(url, json=body)
+    before = (tmp_path / "out" / "a" / "corrections.jsonl").read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ntrm.correction.log.os.fsync", full)
+        assert error_of(client.post(f"{url}/undo", json={"version": 1})) == (507, "disk_full")
+    assert (tmp_path / "out" / "a" / "corrections.jsonl").read_bytes() == before
+    assert client.get(url).json()["version"] == 1
+    assert client.post(f"{url}/undo", json={"version": 1}).status_code == 201
+
+
+def test_every_route_of_corrections_asks_who_is_there(client, url):
+    described = client.get("/openapi.json").json()["paths"]
+    routes = {path: methods for path, methods in described.items() if "correct" in path}
+    assert len(routes) == 8
+    for path, methods in routes.items():
+        place = path.replace("{id}", url.split("/")[3]).replace("{file}", "mask")
+        for method in methods:
+            answer = client.request(method, place, headers={"Authorization": "Bearer wrong"})
+            assert error_of(answer) == (401, "unauthorised")
+
+
+def test_slides_without_results_have_no_corrections(client, random):
+    key = upload(client, slide_bytes(random)).json()["id"]
+    assert error_of(client.get(f"/v1/slides/{key}/corrections")) == (404, "not_found")
+    body = {"version": 0, "points": [[1, 1]], "tissue": "EPI"}
+    assert error_of(client.post(f"/v1/slides/{key}/corrections", json=body)) == (404, "not_found")
+    assert error_of(client.get(f"/v1/slides/{key}/corrected/mask")) == (404, "not_found")
+    assert error_of(client.get(f"/v1/slides/{'0' * 24}/corrections")) == (404, "not_found")
+
+
+def test_a_log_about_another_mask_is_refused(tmp_path, client, url, results):
+    client.post(url, json=click(middle_of(results[1], SCC), whole_regions=True))
+    log = tmp_path / "out" / "a" / "corrections.jsonl"
+    text = log.read_text()
+    log.write_text(text.replace(json.loads(text.splitlines()[0])["mask"], "0" * 64))
+    assert error_of(client.get(url)) == (422, "refused")
+    assert "another mask" in client.get(url).json()["error"]["what"]
+    # What the network said can be looked at all the same.
+    assert client.get(url.replace("corrections", "tiles/tissue/0/0_0.png")).status_code == 200
+    log.unlink()
+    assert client.get(url).json()["version"] == 0
+
+
+def test_a_deleted_slide_takes_its_corrections_with_it(tmp_path, client, url, results):
+    client.post(url, json=click(middle_of(results[1], SCC), whole_regions=True))
+    assert client.delete(url.removesuffix("/corrections")).status_code == 204
+    assert not (tmp_path / "out" / "a").exists()
+    assert error_of(client.get(url)) == (404, "not_found")
+
+
+def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(tmp_path, client, url):
+    store, key = client.app_state.store, url.split("/")[3]
+    store.graphs.ask(key)
+    assert store.graphs.claim("w") is not None
+    assert client.delete(url.removesuffix("/corrections")).status_code == 204
+    assert error_of(client.get(url)) == (404, "not_found")
+    client.app_state.purge()
+    assert (tmp_path / "out" / "a").exists()
+    assert not store.graphs.beat(key, "w", 0.5, "making")
+    store.graphs.release(key, "w")
+    client.app_state.purge()
+    assert not (tmp_path / "out" / "a").exists()

@@ -17,7 +17,7 @@ from ntrm.data.image_files import read_image
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.correcting import open_mask, region_graph_in
-from ntrm.tour_mistake import KEYS, find_mistake, key_of, write_foreign
+from ntrm.tour_mistake import KEYS, find_mistake, key_of, mark_place, write_foreign
 
 __all__ = ["quick_readers"]
 KEYS_IN_PAGE = re.compile(r"^const KEYS = \[(.*?)\]", re.MULTILINE)
@@ -46,9 +46,19 @@ def test_a_wrong_region_is_named_and_the_graph_of_its_slide_is_kept(slide):
     assert region_graph_in(open_mask(out / "a")) is not None
     assert not (out / "a" / "corrections.jsonl").exists()
     where, what = found.sentences()
-    assert f"a at x {found.x}, y {found.y}, SCC, which is RET" in where
+    assert "of a: SCC, which is RET" in where
     assert "press 2" in where
     assert f"{found.before:.3f} → {found.after:.3f}" in what
+
+
+def test_the_place_is_marked_by_a_ring(slide, tmp_path):
+    painted, file, out = slide
+    truth = np.where(painted == NAMES.index("SCC"), NAMES.index("RET"), painted).astype(np.uint8)
+    found = find_mistake(out, "a", file, truth)
+    marked = read_image(mark_place(found, file, tmp_path / "marked.png"))
+    rows, columns = np.nonzero((marked == 0).all(axis=2))
+    assert (rows.mean(), columns.mean()) == pytest.approx((found.y, found.x), abs=1)
+    assert marked[found.y, found.x].tolist() == read_image(file)[found.y, found.x].tolist()
 
 
 def test_where_all_is_right_there_is_no_mistake(slide):

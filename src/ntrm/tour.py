@@ -26,7 +26,7 @@ from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import OVERLAY
-from ntrm.tour_mistake import Mistake, find_mistake, write_foreign
+from ntrm.tour_mistake import Mistake, find_mistake, mark_place, write_foreign
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""
@@ -88,7 +88,8 @@ def tour(
     write_json(out / "stats.json", stats.as_dict())
     attention = _attends(segmented)
     more = {"scored": evaluation, "scores": scores, "by_tissue": _by_tissue(evaluation), **_slides(segmented)}
-    more |= {"attention": attention, "mistake": mistake}
+    marked = None if mistake is None else mark_place(mistake, foreign, out / "mistake.png")
+    more |= {"attention": attention, "mistake": mistake, "marked": marked}
     dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
     return TourResult(
         page,

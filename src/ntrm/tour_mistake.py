@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
+from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections
@@ -35,6 +36,8 @@ KEYS = "123456789qyhj"
 
 FOREIGN = tuple(one for one in DEGRADATIONS if one.name in ("stain: H −40 %, E +60 %", "blur: σ 2 px"))
 """What makes a section that of another laboratory."""
+SIDE, RING = 900, 22
+"""Of the picture, and radius of the ring on it, in pixels."""
 
 Where = NDArray[np.bool_]
 
@@ -66,9 +69,8 @@ class Mistake:
 
     def sentences(self) -> tuple[str, str]:
         """Where it is and which key to press; what that would change."""
-        where = f"{self.slide_id} at x {self.x}, y {self.y}"
         return (
-            f"a wrong region: {where}, {self.called}, which is {self.title}. "
+            f"a wrong region of {self.slide_id}: {self.called}, which is {self.title}. "
             f"In the viewer press e, click there, press {self.key}, then Enter",
             f"one click would change {self.regions} parts, {self.changed_mm2:.2f} mm²: "
             f"mean IoU of the slide {self.before:.3f} → {self.after:.3f}",
@@ -103,6 +105,21 @@ def find_mistake(results: Path, slide_id: str, slide: Path, truth: Mask, progres
         return None
     graph = make_region_graph(mask, SlideInput(slide, slide.name), Predictor(load(BUNDLED)), progress)
     return max((_clicked(mask, graph, truth, region) for region in wrong), key=lambda mistake: mistake.after)
+
+
+def mark_place(mistake: Mistake, slide: Path, picture: Path) -> Path:
+    """Write a picture of the slide with a ring around the wrong place: the viewer shows no coordinates."""
+    from PIL import Image, ImageDraw
+
+    section = Image.fromarray(read_image(slide))
+    factor = min(SIDE / max(section.size), 1.0)
+    section = section.resize((round(section.width * factor), round(section.height * factor)), Image.Resampling.BOX)
+    pen, x, y = ImageDraw.Draw(section), mistake.x * factor, mistake.y * factor
+    for radius, colour, width in ((RING + 2, "white", 7), (RING, "black", 3)):
+        pen.ellipse((x - radius, y - radius, x + radius, y + radius), outline=colour, width=width)
+    with whole_file(picture) as partial:
+        section.save(partial, format="PNG")
+    return picture
 
 
 def _wrong_regions(labels: Mask, truth: Mask) -> list[Where]:

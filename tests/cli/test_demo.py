@@ -18,7 +18,7 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "demo" / "index.html").read_text()
     assert "No fault was found." in page
-    assert page.count("data:image/png") == 6
+    assert page.count("data:image/png") == 7
     # Where the bundled model has a relation module, the tour points at what it attended to.
     graph = tmp_path / "demo" / "results" / read_results(tmp_path / "demo" / "results").slides.column("slide_id")[0]
     related = json.loads((graph / "graph.json").read_text())["network"] is not None

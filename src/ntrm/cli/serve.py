@@ -152,7 +152,9 @@ def demo(
         if result.attention:
             to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
         if result.mistake is not None:
+            place = (result.page.parent / "mistake.png").resolve().as_uri()
             to.print(f"{result.mistake.slide_id}: a section made to look like another laboratory's", markup=False)
+            to.print(f"where it goes wrong: {place}", markup=False, soft_wrap=True)
         for sentence in () if result.mistake is None else result.mistake.sentences():
             to.print(sentence, markup=False, soft_wrap=True)
 

@@ -1,8 +1,8 @@
 """A region that the bundled model has named wrongly, and what one click there would do: for the tour.
 
 The model is used to sections like the drawn ones, so one of them is taken to another laboratory: its stain and its
-scanner's focus are changed, and everything says so. Its truth is known, so that errors can be looked for: of the
-largest ones of each tissue, that is shown where a click mends most.
+scanner's focus are changed, and everything says so. Its truth is known, so that errors can be looked for: the largest
+one is shown that a click mends.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def find_mistake(results: Path, slide_id: str, slide: Path, truth: Mask, progres
     if not wrong:
         return None
     graph = make_region_graph(mask, SlideInput(slide, slide.name), Predictor(load(BUNDLED)), progress)
-    return max((_clicked(mask, graph, truth, region) for region in wrong), key=lambda mistake: mistake.after)
+    clicked = [_clicked(mask, graph, truth, region) for region in wrong]
+    return max(clicked, key=lambda mistake: (mistake.after > mistake.before, mistake.area_mm2))
 
 
 def mark_place(mistake: Mistake, slide: Path, picture: Path) -> Path:

@@ -71,6 +71,8 @@ def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, 
     assert result.best["iou"] is None
     assert result.provenance["recipe"]["keep"] == "last"
     assert any("no weights are chosen" in line for line in said)
+    counted = "corrected slides: 2; pixels that count: 400, of SCC"
+    assert f"{counted}; nothing keeps the network from forgetting EPI, RET, BKG" in said
     assert [row["val_loss"] for row in read_log(tmp_path / "run" / "log.csv")] == [None, None]
     before, after = (load_file(folder / "model.safetensors") for folder in (init, result.model))
     assert any(not torch.equal(before[key], after[key]) for key in before)

@@ -309,6 +309,8 @@ def _corrected(
 
 def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:
     """The recipe, which keeps the last weights where none can be chosen."""
+    if given.corrected is not None:
+        say(given.corrected_pixels())
     if given.chooses:
         return recipe
     if given.validation is None and (recipe.schedule == "plateau" or recipe.early_stopping is not None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +63,18 @@ class TrainingData:
         if known is None:
             return corrected
         return known.joined(corrected, times=min(max(1, round(len(known) / len(corrected))), MOST_TIMES))
+
+    def corrected_pixels(self) -> str:
+        """What counts in the corrected slides, and what a network may forget, as a sentence."""
+        slides = [] if self.record is None else self.record["slides"]
+        counted = Counter[str]()
+        for slide in slides:
+            counted.update(slide["pixels"])
+        missing = [name for name in self.splits.schema.names if not counted[name]] if self.training is None else []
+        return (
+            f"corrected slides: {len(slides)}; pixels that count: {counted.total():,}, of {', '.join(sorted(counted))}"
+            + (f"; nothing keeps the network from forgetting {', '.join(missing)}" if missing else "")
+        )
 
     def _no_windows(self) -> TileDataset:
         raise RefusedError(f"{self.splits.dataset.root}: nothing to train on")

@@ -16,8 +16,9 @@ is named, as a person does who has looked at the preview. Beside it, ``drawn`` h
 
 ``train`` is ``ntrm train --init bundled --corrections``, for arm, number of slides and seed. An arm is what counts:
 ``hand``, ``followed`` and ``all`` as in ``--trust``, of the clicked slides, and ``drawn``, of those annotated in full.
-With ``+`` the sections of ``--known`` are learned from as well (``--data``): such as the model has learned from before.
-Every model is scored on the slides that nobody corrected, and on the test part of ``--known``.
+``own`` is the control without a person: the network learns from its own masks (one pixel of each is confirmed, so that
+there is a log). With ``+`` the sections of ``--known`` are learned from as well (``--data``): such as the model has
+learned from before. Every model is scored on slides that nobody corrected, and on the test part of ``--known``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ LABORATORY = ((0.0, 0.5, 0.0), (0.6, 0.0, 0.0), (0.0, 0.0, 0.4))
 """Optical densities of red, green and blue there, each a mixture of ours: paler dyes of other colours."""
 SOFTNESS = 2.0
 """σ of the scanner's blur, in pixels. The bundled model hardly minds the dyes alone."""
-ARMS = ("hand", "followed", "all", "drawn", "hand+", "followed+", "all+", "drawn+")
+ARMS = ("own", "hand", "followed", "all", "drawn", "hand+", "followed+", "all+", "drawn+")
+TRUST = {"own": "all", "drawn": "hand"}
 
 Mask = NDArray[np.uint8]
 Image = NDArray[np.uint8]
@@ -262,7 +264,7 @@ def train(out: Path, known: Path, plan: str, changes: Sequence[str], device: str
                 init="bundled",
                 corrections=some_of(out, arm.rstrip("+"), slides),
                 slides=out / "slides",
-                trust=arm.rstrip("+").replace("drawn", "hand"),
+                trust=TRUST.get(arm.rstrip("+"), arm.rstrip("+")),
                 seed=seed,
                 device=device,
                 resume=True,
@@ -290,12 +292,27 @@ def runs_of(plan: str) -> Iterator[tuple[str, int, int]]:
 def some_of(out: Path, arm: str, slides: int) -> Path:
     """Results in which only the first slides are corrected."""
     source = out / ("drawn" if arm == "drawn" else "clicked")
-    folder = out / "some" / f"{source.name}-{slides}"
+    folder = out / "some" / f"{'own' if arm == 'own' else source.name}-{slides}"
     if not folder.exists():
         shutil.copytree(source, folder)
-        for log in sorted(folder.glob(f"*/{CORRECTIONS}"))[slides:]:
-            log.unlink()
+        for number, log in enumerate(sorted(folder.glob(f"*/{CORRECTIONS}"))):
+            if number >= slides or arm == "own":
+                log.unlink()
+            if number < slides and arm == "own":
+                confirm_a_pixel(log.parent)
     return folder
+
+
+def confirm_a_pixel(slide: Path) -> None:
+    """A person says that the first pixel is right, and nothing else."""
+    from ntrm.correction.log import Step, append
+    from ntrm.pipeline.correcting import open_mask
+
+    mask = open_mask(slide)
+    labels = mask.labels().ravel()
+    first = int(np.flatnonzero(labels != IGNORE)[0])
+    step = Step(action="draw", tissue=SKIN.names[labels[first]], named=f"{first}+1", origin="simulated")
+    append(slide, mask.record, step)
 
 
 def keep_row(out: Path, name: str, run: Callable[[], dict[str, Any]]) -> None:

@@ -22,6 +22,7 @@ LONGEST = (
     "pipeline/test_ray_cluster_runs.py",
     "training/test_ddp.py",
     "service/test_serve.py",
+    "service/test_serve_corrections.py",
     "training/test_resume.py",
     "cli/test_demo.py",
 )

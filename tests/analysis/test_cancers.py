@@ -10,7 +10,15 @@ from skimage import measure
 from tests.analysis.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart
 from tests.helpers import real_data
 
-from ntrm.analysis.cancers import NEST_UM, ONLY_STRAYS, cancer_types, tumour_of
+from ntrm.analysis.cancers import (
+    NEST_UM,
+    ONLY_STRAYS,
+    cancer_types,
+    cancers_of,
+    confirmed_regions,
+    is_tumour_confirmed,
+    tumour_of,
+)
 from ntrm.analysis.measure import measure_piece, measurement_sentences
 from ntrm.analysis.regions import scan_mask
 from ntrm.core.errors import DataError
@@ -258,3 +266,39 @@ def test_the_rule_finds_the_cancer_a_real_section_is_filed_under():
         filed = name.split("_")[0]
         area = (apart == SKIN.index(filed)).sum() * MPP.pixel_area_um2 / 1e6
         assert by_name(apart)[filed].present is bool(area > 0.05) or 0 < area <= 0.05, name
+
+
+def corrected(by_person, confidence):
+    """Regions of a section with one BCC, of which a person named so much; the network's confidence is of the rest."""
+    mask = np.full((60, 60), RET, dtype=np.uint8)
+    mask[10:40, 10:40] = BCC
+    table = scan_mask(mask, SKIN, MPP).table
+    person = np.where(table.tissue[:, None] == BCC, [by_person, 0.0], 0.0)
+    values = np.where(table.tissue == BCC, np.nan if confidence is None else confidence, 0.9)
+    return replace(table, confidence=values, person=person)
+
+
+def test_what_a_person_named_counts_as_certain():
+    for share, confidence, expected in ((1.0, None, 1.0), (0.5, 0.2, 0.6), (0.0, 0.2, 0.2)):
+        table = corrected(share, confidence)
+        found = {each.name: each for each in cancers_of(table, SKIN)}["BCC"]
+        area = 900 * MPP.pixel_area_um2 / 1e6
+        assert found.confidence == pytest.approx(expected * -math.expm1(-area / cancer_rule.TYPICAL_AREA_MM2))
+        assert found.present == (expected >= 0.55)
+
+
+def test_a_finding_says_how_much_of_it_a_person_named():
+    reasons = [cancers_of(corrected(*given), SKIN)[0].reason for given in ((1.0, None), (0.5, 0.2), (0.0, 0.2))]
+    assert "100% named by a person, mostly beside RET" in reasons[0]
+    assert "50% named by a person, mean confidence 0.60" in reasons[1]
+    assert "person" not in reasons[2]
+
+
+def test_a_tumour_is_confirmed_if_a_person_named_half_of_each_region():
+    for share, expected in ((1.0, True), (0.5, True), (0.49, False)):
+        table = corrected(share, 0.9)
+        assert is_tumour_confirmed(table, SKIN) is expected
+        found = cancers_of(table, SKIN, confirmed_regions(table))[0]
+        assert (found.regions == 1) is expected
+    assert not is_tumour_confirmed(scan_mask(np.full((9, 9), RET, np.uint8), SKIN, MPP).table, SKIN)
+    assert not confirmed_regions(scan_mask(np.full((9, 9), BCC, np.uint8), SKIN, MPP).table).any()

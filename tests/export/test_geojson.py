@@ -1,6 +1,7 @@
 import gzip
 import json
 import uuid
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -202,3 +203,16 @@ def test_ids_rest_on_the_first_corner_as_numpy_writes_it(tmp_path, mask):
     rows = zip(names, table.number, corners, strict=True)
     wanted = [str(uuid.uuid5(NAMESPACE, f"s|{name}|{number}|{corner}")) for name, number, corner in rows]
     assert [feature["id"] for feature in features(written.path)["features"]] == wanted
+
+
+def test_annotations_of_a_corrected_mask_say_what_a_person_named(tmp_path, mask):
+    regions = scan(mask, MPP, confidence=np.full(mask.shape, 0.5), full=1.0)
+    count = len(regions.table)
+    person = np.stack([np.linspace(0, 1, count), np.zeros(count)], axis=1)
+    confidence = np.where(person[:, 0] == 1, np.nan, 0.5)
+    table = replace(regions.table, person=person, confidence=confidence)
+    written = write_geojson(tmp_path / "r.geojson", replace(regions, table=table), SKIN)
+    told = [each["properties"]["measurements"] for each in features(written.path)["features"]]
+    assert [each["By hand"] for each in told] == pytest.approx(person[:, 0].tolist(), rel=1e-5)
+    assert {each["Followed"] for each in told} == {0.0}
+    assert [each.get("Mean confidence") for each in told] == [*[0.5] * (count - 1), None]

@@ -1,5 +1,6 @@
 """``corrected/``: from mask and log alone, whole or not at all, every number against a loop over pixels."""
 
+import csv
 import json
 import shutil
 
@@ -75,31 +76,30 @@ def test_every_region_says_what_is_by_hand_what_followed_and_how_sure_the_networ
     hand, other = box(mask, 70, 40, 20, 30), box(mask, 95, 40, 10, 10)
     named(mask, hand, "EPI", SCC=other)
     write_corrected(mask)
-    rows = segment_rows(mask.folder / "corrected")
-    labels = stored(mask.folder / "corrected").astype(int) - 1
-    before = segment_rows(mask.folder)
-    assert len(rows) > 3
-    for row in rows:
-        # Some regions are cut where the slide's tissue ends; their pixels are then fewer than the component's.
-        inside = component(labels, row, mask)
-        if abs(inside.sum() * mask.resolution.pixel_area_um2 / 1e6 - float(row["area_mm2"])) > 1e-9:
-            continue
+    confidence = np.full(mask.shape, np.nan)
+    for row, inside in whole_regions(mask.folder.parent, mask.labels(), mask):
+        confidence[inside] = float(row["mean_confidence"])
+    checked = 0
+    for row, inside in whole_regions(
+        mask.folder / "corrected", stored(mask.folder / "corrected").astype(int) - 1, mask
+    ):
+        rest = inside & ~hand & ~other
         assert float(row["corrected_by_hand"]) == pytest.approx(hand[inside].mean())
         assert float(row["corrected_followed"]) == pytest.approx(other[inside].mean())
-        if (hand | other)[inside].all():
-            assert row["mean_confidence"] == ""
-        else:
-            known = {float(each["mean_confidence"]) for each in before}
-            assert min(known) <= float(row["mean_confidence"]) <= max(known)
+        assert (row["mean_confidence"] == "") == (not rest.any())
+        if rest.any() and not np.isnan(confidence[rest]).any():
+            assert float(row["mean_confidence"]) == pytest.approx(confidence[rest].mean(), rel=1e-6)
+            checked += 1
+    assert checked >= 2
 
 
-def segment_rows(folder):
-    import csv
-
-    path = folder / "regions.csv"
-    path = path if path.exists() else folder.parent / "regions.csv"
-    with path.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+def whole_regions(folder, labels, mask):
+    """Rows of ``regions.csv`` with their pixels; without regions that are cut where the slide's tissue ends."""
+    with (folder / "regions.csv").open(newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            inside = component(labels, row, mask)
+            if abs(inside.sum() * mask.resolution.pixel_area_um2 / 1e6 - float(row["area_mm2"])) < 1e-9:
+                yield row, inside
 
 
 def component(labels, row, mask):

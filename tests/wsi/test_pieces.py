@@ -144,3 +144,54 @@ def test_an_impossible_piece_is_refused(wrong):
 def test_refuses_what_is_no_mask():
     with pytest.raises(DataError, match="no tissue mask"):
         find_pieces(np.zeros((4, 4), dtype=np.uint8), SQUARE)
+
+
+def two_pieces():
+    tissue = blank()
+    tissue[20:80, 20:80] = tissue[20:80, 180:260] = True
+    return PieceMap.of(tissue, SQUARE)
+
+
+def test_pieces_are_kept_and_read_back(tmp_path):
+    for pieces in (two_pieces(), PieceMap.of(blank(), SQUARE)):
+        pieces.save(tmp_path / "pieces.npz")
+        found = PieceMap.read(tmp_path / "pieces.npz", hint="again")
+        assert (found.pieces, found.mpp) == (pieces.pieces, pieces.mpp)
+        np.testing.assert_array_equal(found.numbers, pieces.numbers)
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing"])
+def test_damaged_pieces_are_told_with_what_to_do(tmp_path, content):
+    (tmp_path / "pieces.npz").write_bytes(content)
+    with pytest.raises(DataError, match="cannot read") as found:
+        PieceMap.read(tmp_path / "pieces.npz", hint="segment it again")
+    assert found.value.hint == "segment it again"
+
+
+def test_new_tissue_belongs_to_the_nearest_piece_as_near_as_its_fragments():
+    pieces, found = two_pieces(), blank()
+    reach = int(JOINED_UM / MPP)
+    found[30:40, 80 : 80 + reach + 5] = True  # a row beside the first piece, some pixels too long
+    found[150:160, 100:110] = True  # far from both
+    grown = pieces.with_tissue(found)
+    for row, column in np.argwhere(found):
+        away = {each.number: distance(pieces.numbers == each.number, row, column) for each in pieces.pieces}
+        nearest = min(away, key=away.get)
+        assert grown.numbers[row, column] == (nearest if away[nearest] < JOINED_UM else 0)
+    np.testing.assert_array_equal(grown.numbers[~found], pieces.numbers[~found])
+    first, second = grown.pieces
+    rows, columns = ndimage.find_objects((grown.numbers == 1).astype(int))[0]
+    assert first.bbox == (rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start)
+    assert first.area_mm2 == pytest.approx((grown.numbers == 1).sum() * MPP**2 / 1e6)
+    assert second == pieces.pieces[1]
+
+
+def distance(inside, row, column):
+    """µm from the middle of a pixel to that of the nearest one inside."""
+    return np.hypot(*(np.argwhere(inside) - [row, column]).T).min() * MPP
+
+
+def test_without_new_tissue_or_without_pieces_nothing_changes():
+    pieces, none = two_pieces(), PieceMap.of(blank(), SQUARE)
+    assert pieces.with_tissue(pieces.numbers > 0) is pieces
+    assert none.with_tissue(~blank()) is none

@@ -208,7 +208,7 @@ class Node:
     regions: int
     confidence: float | None
     """Mean over its regions, weighted by area."""
-    by_person: float | None
+    by_person: float | None = None
     """Fraction of its area that a person named or accepted; None where nobody corrected the slide."""
 
 

@@ -148,12 +148,13 @@ class PieceMap:
 
         It belongs to the nearest piece, unless none is as near as fragments of one piece are to each other.
         """
-        if not self.pieces:
+        new = found & (self.numbers == 0)
+        if not (self.pieces and new.any()):
             return self
         away, (row, column) = ndimage.distance_transform_edt(
             self.numbers == 0, sampling=(self.mpp.y, self.mpp.x), return_indices=True
         )
-        joins = found & (self.numbers == 0) & (away < JOINED_UM)
+        joins = new & (away < JOINED_UM)
         numbers = np.where(joins, self.numbers[row, column], self.numbers)
         return PieceMap(tuple(self._grown(piece, numbers) for piece in self.pieces), numbers, self.mpp)
 

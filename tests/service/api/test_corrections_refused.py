@@ -104,6 +104,15 @@ def test_a_full_disk_is_told_and_the_log_stays_whole(tmp_path, client, url, resu
     assert client.post(f"{url}/undo", json={"version": 1}).status_code == 201
 
 
+def test_results_that_cannot_be_written_to_are_told(tmp_path, client, url, results):
+    # As good as a folder without the right to write: tests may run as a user who has every right.
+    (tmp_path / "out" / "a" / ".ntrm" / "corrections.lock").mkdir(parents=True)
+    answer = client.post(url, json=click(middle_of(results[1], SCC), whole_regions=True))
+    assert error_of(answer) == (422, "unreadable")
+    assert answer.json()["error"]["what"] == "cannot write the corrections"
+    assert str(tmp_path) not in answer.text
+
+
 def test_every_route_of_corrections_asks_who_is_there(client, url):
     described = client.get("/openapi.json").json()["paths"]
     routes = {path: methods for path, methods in described.items() if "correct" in path}

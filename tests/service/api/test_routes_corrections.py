@@ -1,6 +1,7 @@
 """Corrections over HTTP: what is answered, what is written, what is refused."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -214,6 +215,15 @@ def test_of_two_people_the_second_is_told(client, url, results):
     area = {"version": 0, "kind": "area", "points": [[1, 1], [9, 1], [9, 9]], "tissue": "SCC"}
     assert error_of(client.post(f"{url}/draw", json=area)) == (409, "corrected_elsewhere")
     assert client.get(url).json()["version"] == 1
+
+
+def test_of_many_at_the_same_moment_one_is_heard_and_all_others_are_told(tmp_path, client, url, results):
+    body = click(middle_of(results[1], SCC), whole_regions=True)
+    with ThreadPoolExecutor(6) as people:
+        answers = [*people.map(lambda _: client.post(url, json=body), range(6))]
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409, 409, 409]
+    assert {error_of(answer)[1] for answer in answers if answer.status_code == 409} == {"corrected_elsewhere"}
+    assert len(read_log(tmp_path / "out" / "a").steps) == 1
 
 
 def test_what_others_write_to_the_log_is_seen_at_once(tmp_path, client, url, results):

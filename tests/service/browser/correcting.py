@@ -5,7 +5,7 @@ import shutil
 
 from tests.helpers import wait_for
 from tests.service.browser.driving import until, write_slide
-from tests.service.browser.looking import PANE, home_place
+from tests.service.browser.looking import PANE, classes, difference, home_place
 
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
@@ -92,3 +92,45 @@ def steps(page):
     return page.locator(".steps li").evaluate_all(
         "rows => rows.map((row) => [Number(row.dataset.step), !row.classList.contains('undone')])"
     )
+
+
+def shows(page, service, place, tissue):
+    """Whether the slide has the colour of a tissue at a place."""
+    return difference(page, home_place(page, service, *place), classes(service)[tissue]["colour"]) <= 3
+
+
+CENTRE = """([x, y, width]) => {
+  const { viewport } = window.OpenSeadragon.getViewer(document.querySelector(".pane"));
+  viewport.panTo(new window.OpenSeadragon.Point(x / width, y / width), true);
+}"""
+
+
+def shows_in_the_middle(page, service, tissue):
+    box = page.locator(PANE).bounding_box()
+    # Beside the crosshair.
+    middle = box["x"] + box["width"] / 2 - 14, box["y"] + box["height"] / 2
+    return difference(page, middle, classes(service)[tissue]["colour"]) <= 3
+
+
+def told(page, text):
+    """Wait until the page says this beside what is chosen."""
+    page.locator(".told").filter(has_text=text).wait_for()
+
+
+def hold_tiles(page):
+    """Keep the tiles of the corrected mask back; returns how to let them go."""
+    held, released = [], []
+
+    def hold(route):
+        if released:
+            route.continue_()
+        else:
+            held.append(route)
+
+    def release():
+        released.append(True)
+        for route in held:
+            route.continue_()
+
+    page.route("**/tiles/corrected/**", hold)
+    return release

@@ -8,9 +8,22 @@ import pytest
 from shapely.geometry import Point, Polygon
 from tests.service.browser import correcting
 from tests.service.browser.conftest import patient, settled
-from tests.service.browser.correcting import begin, corrections, name, pick, preview, steps, wait_for_version
+from tests.service.browser.correcting import (
+    CENTRE,
+    begin,
+    corrections,
+    hold_tiles,
+    name,
+    pick,
+    preview,
+    shows,
+    shows_in_the_middle,
+    steps,
+    told,
+    wait_for_version,
+)
 from tests.service.browser.driving import Watched, call, until
-from tests.service.browser.looking import PANE, classes, difference, home_place, large_region, set_opacity
+from tests.service.browser.looking import PANE, home_place, large_region, set_opacity
 from tests.service.running import Running
 
 FRESH, LOST = "fresh", "lost"
@@ -67,48 +80,6 @@ def prepare(page):
     set_opacity(page, 100)
     begin(page)
     settled(page)
-
-
-def shows(page, service, place, tissue):
-    """Whether the slide has the colour of a tissue at a place."""
-    return difference(page, home_place(page, service, *place), classes(service)[tissue]["colour"]) <= 3
-
-
-CENTRE = """([x, y, width]) => {
-  const { viewport } = window.OpenSeadragon.getViewer(document.querySelector(".pane"));
-  viewport.panTo(new window.OpenSeadragon.Point(x / width, y / width), true);
-}"""
-
-
-def shows_in_the_middle(page, service, tissue):
-    box = page.locator(PANE).bounding_box()
-    # Beside the crosshair.
-    middle = box["x"] + box["width"] / 2 - 14, box["y"] + box["height"] / 2
-    return difference(page, middle, classes(service)[tissue]["colour"]) <= 3
-
-
-def told(page, text):
-    """Wait until the page says this beside what is chosen."""
-    page.locator(".told").filter(has_text=text).wait_for()
-
-
-def hold_tiles(page):
-    """Keep the tiles of the corrected mask back; returns how to let them go."""
-    held, released = [], []
-
-    def hold(route):
-        if released:
-            route.continue_()
-        else:
-            held.append(route)
-
-    def release():
-        released.append(True)
-        for route in held:
-            route.continue_()
-
-    page.route("**/tiles/corrected/**", hold)
-    return release
 
 
 def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):

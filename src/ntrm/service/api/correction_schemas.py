@@ -240,7 +240,7 @@ def _parts(there: SlideCorrections, change: Change) -> list[FollowerDocument]:
     if proposal is None or proposal.spread is None:
         return []
     graph, spread, shown = proposal.graph, proposal.spread, []
-    for part in followers(there, change, MOST_PARTS):
+    for part in followers(change, MOST_PARTS):
         x, y = there.point(part.place)
         shown.append(
             FollowerDocument(

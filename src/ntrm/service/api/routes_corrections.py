@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
 from pydantic import BaseModel
 
+from ntrm.core.io import writing
 from ntrm.correction.log import REDO, UNDO, ConflictError, Step, append
 from ntrm.results.paths import CORRECTED, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
@@ -207,7 +208,8 @@ def _moved(app_state: AppState, slide: Slide, wanted: UndoBody, action: str) -> 
 def _written(app_state: AppState, slide: Slide, there: SlideCorrections, step: Step) -> CorrectionsDocument:
     """Write a step down, tell the audit log, and have the files made."""
     try:
-        log = append(there.mask.folder, there.mask.record, step, after=there.log.version)
+        with writing("the corrections"):
+            log = append(there.mask.folder, there.mask.record, step, after=there.log.version)
     except ConflictError as error:
         raise _elsewhere(error.got, error.expected) from error
     done = log.steps[-1]

@@ -74,8 +74,6 @@ class Follower:
 
     node: int
     place: Place
-    before: int
-    """Its class as it is now."""
     tissue: int
     """The class that it would get."""
 
@@ -157,17 +155,15 @@ def drawn(there: SlideCorrections, drawing: Drawing) -> Change:
     return Change(step, named, 0)
 
 
-def followers(there: SlideCorrections, change: Change, most: int) -> list[Follower]:
+def followers(change: Change, most: int) -> list[Follower]:
     """The parts that would follow, the largest first."""
     proposal = change.proposal
     if proposal is None or not len(proposal.followers):
         return []
     graph, units = proposal.graph, Units.parts(proposal.graph)
     order = np.argsort(-graph.pixels[proposal.followers], kind="stable")[:most]
-    nodes, names = proposal.followers[order], proposal.names[order]
-    before = there.names_at(units.first[nodes], graph.tissue[nodes])
-    rows = zip(nodes.tolist(), before.tolist(), names.tolist(), strict=True)
-    return [Follower(node, units.place(node), old, new) for node, old, new in rows]
+    rows = zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True)
+    return [Follower(node, units.place(node), tissue) for node, tissue in rows]
 
 
 def areas_before(there: SlideCorrections, change: Change, index: int) -> dict[int, float]:

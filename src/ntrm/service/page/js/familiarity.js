@@ -73,7 +73,8 @@ export function unlikeBanner(slide, summary) {
           "p",
           {},
           h("strong", {}, `${what} is ${UNLIKE} (p = ${p(value)}).`),
-          " Its cancers, clearance and depth are not assessed.",
+          h("span", { class: "of-network" }, " Its cancers, clearance and depth are not assessed."),
+          h("span", { class: "of-corrected" }, " Its cancers are assessed only where a person named them."),
         ),
         h(
           "ul",

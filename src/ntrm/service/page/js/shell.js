@@ -78,6 +78,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
       setText(piece, view.piece === null ? `All ${pieces.length} pieces` : `Piece ${view.piece} of ${pieces.length}`);
       const corrected = words ? [h("span", { class: "chip corrected" }, icon("correct"), words)] : [];
       chips.replaceChildren(...cancerChips({ cancers }), ...corrected, ...warnings);
+      main.dataset.version = words ? "corrected" : "network";
       correcting.setAttribute("aria-pressed", String(isOn));
       setText(note, isWritten ? "" : results);
       note.hidden = !note.textContent;

@@ -1,6 +1,8 @@
 """Training on corrected slides, alone and beside a dataset."""
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from ntrm.core.labels import IGNORE
 from ntrm.data.tensors import TileDataset
 from ntrm.models.registry import create
 from ntrm.training.log import read_log
+from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.recipe import load_recipe
 from ntrm.training.train import train
 from ntrm.training.training_data import CorrectedResults, open_training_data
@@ -103,6 +106,29 @@ def test_a_run_that_was_killed_while_it_wrote_the_slides_begins_again(slides, in
     (tmp_path / "run" / "corrections" / "Images" / "a.tif").write_bytes(b"half")
     resumed = learn(slides, init, tmp_path / "run", resume=True)
     assert weights(resumed.folder) == weights(whole.folder)
+
+
+def test_a_training_that_was_stopped_goes_on_to_the_same_end(slides, init, tmp_path):
+    whole = learn(slides, init, tmp_path / "whole")
+
+    def stop(line):
+        if line.startswith("step 2 of 4"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(InterruptedTrainingError):
+        learn(slides, init, tmp_path / "run", say=stop)
+    assert weights(learn(slides, init, tmp_path / "run", resume=True).folder) == weights(whole.folder)
+
+
+def test_a_run_is_not_resumed_with_other_corrections(init, tmp_path):
+    slides = segmented(tmp_path / "more", names="a")
+    correct(slides.results, "a", step(SHAPE, "SCC", (80, 90, 40, 60)))
+    learn(slides, init, tmp_path / "run")
+    before = weights(tmp_path / "run")
+    correct(slides.results, "a", step(SHAPE, "EPI", (0, 2, 0, 2)))
+    with pytest.raises(RefusedError, match="other corrections"):
+        learn(slides, init, tmp_path / "run", resume=True)
+    assert weights(tmp_path / "run") == before
 
 
 def test_windows_in_which_nothing_is_known_are_left_out(slides, tmp_path):

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import check_folder, foreign_files, write_json
-from ntrm.core.labels import Tissue
+from ntrm.core.labels import LabelSchema, Mask, Tissue
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import check_dataset
+from ntrm.data.dataset import Case
+from ntrm.data.image_files import read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
 from ntrm.evaluation.evaluate import evaluate
@@ -24,11 +26,14 @@ from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import OVERLAY
+from ntrm.tour_mistake import Mistake, find_mistake, mark_place, write_foreign
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""
 SLIDES = 3
-"""Sections of the test part that are segmented as slides of a user's would be."""
+"""Sections of the test part that are segmented as slides of a user's would be; the last one in a foreign stain."""
+FOREIGN = "foreign"
+"""Folder of the section in a foreign stain."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,18 @@ class TourResult:
     scored: int
     """Sections that the bundled model was scored on."""
     iou: float
+    foreign: Path
+    """Folder of the section that is made to look like another laboratory's."""
     results: Path
     """What ``ntrm segment`` made of some of them: reports, polygons, tables."""
+    mistake: Mistake | None
+    """A region that the model has named wrongly, and what one click would do."""
     attention: bool
     """Whether the model has a relation module that attends, so that the viewer shows to what."""
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""
-        return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "results")}}
+        return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "foreign", "results")}}
 
 
 def tour(
@@ -66,17 +75,21 @@ def tour(
     evaluation = evaluate(BUNDLED, dataset_folder, scores, jobs=1, progress=progress)
     note(f"4/5  segmenting {SLIDES} sections: masks, polygons, relations, measurements, reports")
     dataset = open_dataset(dataset_folder)
-    images = {case.name: case.image for case in dataset.cases if case.image is not None}
-    chosen = [images[section.name] for section in evaluation.sections[:SLIDES]]
-    segmented = segment_slides(chosen, out=out / "results", options=Options(maps=True), progress=progress)
+    cases = {case.name: case for case in dataset.cases}
+    *own, last = (cases[section.name] for section in evaluation.sections[:SLIDES])
+    foreign = write_foreign(last, out / FOREIGN / f"{last.name}-foreign.tif")
+    chosen = [case.image for case in own or [last] if case.image is not None]
+    segmented = segment_slides([*chosen, foreign], out=out / "results", options=Options(maps=True), progress=progress)
     for slide in segmented.failed[:1]:
         raise DataError(f"{slide.slide_id} could not be segmented", got=slide.reason, hint="run the same command again")
-    note("5/5  statistics and pictures")
+    note("5/5  statistics, pictures, and where the model is wrong")
+    mistake = find_mistake(segmented.out, foreign.stem, foreign, _truth(last, dataset.schema), progress)
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
     attention = _attends(segmented)
     more = {"scored": evaluation, "scores": scores, "by_tissue": _by_tissue(evaluation), **_slides(segmented)}
-    more["attention"] = attention
+    marked = None if mistake is None else mark_place(mistake, foreign, out / "mistake.png")
+    more |= {"attention": attention, "mistake": mistake, "marked": marked}
     dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
     return TourResult(
         page,
@@ -85,7 +98,9 @@ def tour(
         faults=len(check.faults),
         scored=len(evaluation.sections),
         iou=evaluation.pooled.macro["iou"],
+        foreign=foreign.parent,
         results=segmented.out,
+        mistake=mistake,
         attention=attention,
     )
 
@@ -95,6 +110,12 @@ def _claim(out: Path, dataset: Path) -> None:
     check_folder(out)
     if foreign := [path.name for path in out.iterdir()] if out.is_dir() and not dataset.is_dir() else []:
         raise foreign_files(out, "tour", foreign)
+
+
+def _truth(case: Case, schema: LabelSchema) -> Mask:
+    if case.mask is None:
+        raise DataError(f"{case.name} has no mask", hint="run the same command again")
+    return read_mask(case.mask, schema).mask
 
 
 def _slides(segmented: Segmented) -> dict[str, object]:

@@ -156,3 +156,10 @@ def test_a_model_that_is_not_there_is_refused(tmp_path):
     assert result.exit_code == 1
     assert "no such model" in result.stderr
     assert not (tmp_path / "x.onnx").exists()
+
+
+def test_without_anything_to_learn_from_the_usage_is_wrong(tmp_path):
+    result = runner.invoke(app, ["train", "--out", str(tmp_path / "run"), "--device", "cpu"])
+    assert result.exit_code == 2
+    assert "--data DIR, --corrections RESULTS, or both" in " ".join(result.stderr.split())
+    assert not (tmp_path / "run").exists()

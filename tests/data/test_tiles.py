@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE
-from ntrm.data.tiles import GLASS, Window, cut, foreground_windows, grid_positions, tile_windows
+from ntrm.data.tiles import GLASS, Window, cut, foreground_windows, grid_positions, known_windows, tile_windows
 
 LENGTHS = st.integers(1, 2000)
 SIZES = st.integers(1, 300)
@@ -95,6 +95,13 @@ def test_windows_without_tissue_are_dropped(background, kept):
     mask[3, 11] = 0
     names = dict(zip(tile_windows(4, 12, 4), ["background", "unknown", "tissue"], strict=True))
     assert [names[window] for window in foreground_windows(mask, names, background)] == kept
+
+
+def test_a_window_is_known_by_a_single_pixel():
+    mask = np.full((4, 12), IGNORE, dtype=np.uint8)
+    mask[3, 11] = 0
+    windows = tile_windows(4, 12, 4)
+    assert known_windows(mask, windows) == windows[2:]
 
 
 @pytest.mark.parametrize(("length", "size", "overlap"), [(0, 4, 0), (4, 0, 0), (4, 4, 4), (4, 4, -1)])

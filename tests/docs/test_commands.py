@@ -14,7 +14,7 @@ from ntrm.cli.main import app
 
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
 GUIDES = ("README", "install", "quickstart", "data", "development", "train", "evaluate", "reproduce", "cluster")
-GUIDES += ("report",)
+GUIDES += ("report", "correct")
 SMALL = "35"
 """Seed of a phantom of small sections; pages may show another one, since numbers are not compared."""
 SHARED = {"phantom", "check", "stats", "resample"}

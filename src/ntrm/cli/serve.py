@@ -151,21 +151,27 @@ def demo(
         to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
         if result.attention:
             to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
+        if result.mistake is not None:
+            place = (result.page.parent / "mistake.png").resolve().as_uri()
+            to.print(f"{result.mistake.slide_id}: a section made to look like another laboratory's", markup=False)
+            to.print(f"where it goes wrong: {place}", markup=False, soft_wrap=True)
+        for sentence in () if result.mistake is None else result.mistake.sentences():
+            to.print(sentence, markup=False, soft_wrap=True)
 
     console.result(result.as_dict(), show)
     if result.faults:
         raise typer.Exit(1)
     if _at_a_terminal(console) if serve is None else serve:
-        _serve(result.results, result.dataset, console)
+        _serve(result.results, (result.dataset, result.foreign), console)
     else:
-        console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset}")
+        console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
 
 
 def _at_a_terminal(console: Console) -> bool:
     return not console.json and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _serve(results: Path, slides: Path, console: Console) -> None:
+def _serve(results: Path, slides: tuple[Path, ...], console: Console) -> None:
     """Until Ctrl-C; where the service is not installed, say how to get it."""
     try:
         import fastapi  # noqa: F401
@@ -175,4 +181,4 @@ def _serve(results: Path, slides: Path, console: Console) -> None:
         return
     from ntrm.service.core.settings import ServiceSettings
 
-    _start(ServiceSettings(out=results, roots=(slides,), port=0), console, open_page=True)
+    _start(ServiceSettings(out=results, roots=slides, port=0), console, open_page=True)

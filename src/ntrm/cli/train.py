@@ -44,19 +44,45 @@ WHICH = f"{DEFAULT} stands for {DEFAULT_NETWORK} in this version"
 
 @command
 def train(
-    data: options.Data,
     out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder of the run: new or empty.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")
+    ] = None,
     arch: Annotated[
-        str,
-        typer.Option("--arch", metavar="NAME", help=f"Architecture; {WHICH}; an unknown name lists all."),
-    ] = DEFAULT,
+        str | None,
+        typer.Option(
+            "--arch",
+            metavar="NAME",
+            help=f"Architecture; default that of --init, else {DEFAULT}; {WHICH}; an unknown name lists all.",
+        ),
+    ] = None,
     recipe: Annotated[
-        str, typer.Option("--recipe", metavar="R", help="How to train: paper, fast, robust, finetune or a YAML file.")
-    ] = "fast",
+        str | None,
+        typer.Option(
+            "--recipe",
+            metavar="R",
+            help="How to train: paper, fast (default), robust, finetune (with --corrections) or a YAML file.",
+        ),
+    ] = None,
     resolution: options.Level = None,
     init: Annotated[
         str | None, typer.Option("--init", metavar="M", help="Trained model to start from: folder or hub id.")
     ] = None,
+    corrections: Annotated[
+        Path | None,
+        typer.Option("--corrections", metavar="RESULTS", help="Results with corrected slides to learn from."),
+    ] = None,
+    slides: Annotated[
+        Path | None, typer.Option("--slides", metavar="DIR", help="Folder of these slides, needed for their images.")
+    ] = None,
+    trust: Annotated[
+        str,
+        typer.Option(
+            "--trust",
+            metavar="WHAT",
+            help="What counts in corrected slides: hand (what a person named), followed (also what followed) or all.",
+        ),
+    ] = "hand",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN; begin it if there is none.")
     ] = False,
@@ -93,22 +119,28 @@ def train(
 
     ntrm train --data MINE --recipe finetune --init RUN/model --sections 10 --out RUN2
 
+    ntrm train --init bundled --corrections RESULTS --slides DIR --out RUN3
+
     torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
     """
     options.keep_freed_memory()
     from ntrm.training.ddp import find_launch
     from ntrm.training.recipe import load_recipe, parse_overrides
+    from ntrm.training.train import default_recipe
     from ntrm.training.train import train as train_network
 
     result = train_network(
         data,
         out,
         arch=arch,
-        recipe=load_recipe(recipe, parse_overrides(changes or [])),
+        recipe=load_recipe(recipe or default_recipe(corrections), parse_overrides(changes or [])),
         resolution=resolution,
         splits=splits,
         options=parse_overrides(option or []),
         init=init,
+        corrections=corrections,
+        slides=slides,
+        trust=trust,
         sections=sections,
         seed=seed,
         device=device,
@@ -126,7 +158,8 @@ def train(
     def show(to: RichConsole) -> None:
         best, shown = result.best, ("loss", "iou", "dice", "accuracy")
         scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
-        summary = f"{result.steps:,} steps in {result.seconds:,.0f} s; kept step {best.get('step')}: {scores}"
+        kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
+        summary = f"{result.steps:,} steps in {result.seconds:,.0f} s; {kept}"
         to.print(summary, markup=False, soft_wrap=True)
         to.print(f"model: {result.model}", markup=False, soft_wrap=True)
 

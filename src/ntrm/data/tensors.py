@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -9,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils import data as torch_data
 
-from ntrm.core.errors import DataError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import CachedSection, TileCache
 from ntrm.data.dataset import Case, Dataset
-from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, tile_windows
+from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, known_windows, tile_windows
 
 
 class Tile(NamedTuple):
@@ -53,6 +54,7 @@ class TileDataset(torch_data.Dataset[Tile]):
         size: int = TILE_SIZE,
         overlap: int = 0,
         drop_background: bool = False,
+        drop_unknown: bool = False,
         schema: LabelSchema | None = None,
         names: dict[str, str] | None = None,
         cache: TileCache | None = None,
@@ -68,6 +70,8 @@ class TileDataset(torch_data.Dataset[Tile]):
             windows = tile_windows(*section.shape, size=size, overlap=overlap)
             if drop_background:
                 windows = foreground_windows(section.mask, windows, dataset.schema.background_index)
+            if drop_unknown:
+                windows = known_windows(section.mask, windows)
             sources += [TileSource(case, section, window) for window in windows]
         if not sources:
             raise DataError(
@@ -77,6 +81,19 @@ class TileDataset(torch_data.Dataset[Tile]):
                 hint="look at the dataset with `ntrm data stats`",
             )
         self.sources = tuple(sources)
+
+    def joined(self, other: TileDataset, times: int = 1) -> TileDataset:
+        """These tiles and those of another dataset of the same classes, each of which occurs ``times``."""
+        alike = np.array_equal(self._remap, other._remap)
+        if not alike or (self.size, self.schema.names) != (other.size, other.schema.names):
+            raise UsageError(
+                "tiles of different kinds cannot be joined",
+                got=f"{other.size} px, {', '.join(other.schema.names)}",
+                expected=f"{self.size} px, {', '.join(self.schema.names)}",
+            )
+        both = copy(self)
+        both.sources = self.sources + other.sources * times
+        return both
 
     def __len__(self) -> int:
         return len(self.sources)

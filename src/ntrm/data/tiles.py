@@ -104,6 +104,11 @@ def cut(array: NDArray[Any], window: Window, fill: int | tuple[int, ...]) -> NDA
     return tile
 
 
+def known_windows(mask: NDArray[np.uint8], windows: Iterable[Window]) -> tuple[Window, ...]:
+    """The windows with at least one pixel that is not ignore."""
+    return tuple(window for window in windows if (mask[window.slices] != IGNORE).any())
+
+
 def foreground_windows(
     mask: NDArray[np.uint8], windows: Iterable[Window], background_index: int | None
 ) -> tuple[Window, ...]:

@@ -244,6 +244,8 @@ class Recorder:
 def _sentence(row: dict[str, float | None], total: int, better: bool) -> str:
     text = {key: "undefined" if value is None else f"{value:.4f}" for key, value in row.items()}
     trained = f" (epoch {row['epoch']:.1f}): training loss {text['train_loss']}," if row["step"] else ", the start:"
+    if row["val_loss"] is None:
+        return f"step {row['step']:,.0f} of {total:,}{trained.rstrip(',')}"
     return (
         f"step {row['step']:,.0f} of {total:,}{trained} "
         f"validation loss {text['val_loss']}, IoU {text['val_iou']}, Dice {text['val_dice']}, "

@@ -31,7 +31,7 @@ from ntrm.training.log import LossBuffer, Recorder, Row, ticking
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Course, Rounds, learning_rate
-from ntrm.training.validation import ScoreAccumulator, Scores
+from ntrm.training.validation import NOT_VALIDATED, ScoreAccumulator, Scores
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -268,12 +268,12 @@ class Interruption:
 def run_rounds(
     training: Training,
     windows: TileStore,
-    validation: TileStore,
+    validation: TileStore | None,
     recorder: Recorder,
     interruption: Interruption,
     progress: Progress,
 ) -> None:
-    """Train to the end, round by round: steps, a validation, a checkpoint."""
+    """Train to the end, round by round: steps, a validation where there is something to validate on, a checkpoint."""
     left = training.rounds.total - training.steps_done
     with ticking(progress, left, "training steps") as tick:
         while not training.finished:
@@ -291,8 +291,10 @@ def run_rounds(
                 "windows_per_second": len(batches.steps) * training.recipe.batch / seconds,
                 "waiting": batches.waited / seconds,
             }
-            scores, rate = training.validate(validation), training.rate(end - 1)
-            training.course = training.course.after(scores.loss, training.recipe)
+            scores = NOT_VALIDATED if validation is None else training.validate(validation)
+            rate = training.rate(end - 1)
+            if scores.loss is not None:
+                training.course = training.course.after(scores.loss, training.recipe)
             training.losses = LossBuffer(end)
             recorder.record(training, scores, losses, rate, speed)
             if not training.finished and interruption.agreed(0):

@@ -29,6 +29,8 @@ from ntrm.training.recipe import FIELDS, Recipe, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
+CORRECTED_DATA = "corrections"
+"""Corrected slides that a run learns from, as a dataset."""
 
 IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "data", "recipe")
 """Keys of the provenance that make two runs the same run."""
@@ -81,7 +83,8 @@ def read_result(out: Path) -> RunResult | None:
 def claim_folder(out: Path, *, resume: bool) -> None:
     """Make sure that ``out`` may be written to: new, empty, or (``resume``) the folder of a run."""
     check_folder(out)
-    if not out.exists() or all(path.name.startswith(PARTIAL) for path in out.iterdir()):
+    # Corrected slides are written before the run begins.
+    if not out.exists() or all(path.name.startswith(PARTIAL) or path.name == CORRECTED_DATA for path in out.iterdir()):
         return
     if not resume:
         raise RefusedError(
@@ -111,6 +114,8 @@ class Run:
     name: str
     device: torch.device
     command: tuple[str, ...] = ()
+    corrections: Mapping[str, Any] | None = None
+    """Which versions of which corrections are learned from."""
 
     def check(self) -> None:
         """Make sure that a run that is already in the folder is the same."""
@@ -145,6 +150,7 @@ class Run:
             "seed": self.seed,
             "recipe": self.recipe.as_dict(),
             "data": self.data,
+            **({} if self.corrections is None else {"corrections": dict(self.corrections)}),
             "versions": versions(),
             "git": git_state(),
             "device": describe_device(self.device),

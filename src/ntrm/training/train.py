@@ -20,13 +20,14 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, open_splits
+from ntrm.correction.training_data import HAND
+from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
-from ntrm.models.folders import WEIGHTS
+from ntrm.models.config import ModelConfig
+from ntrm.models.folders import WEIGHTS, locate, read_model
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.training.batches import StepPlan, TileStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
@@ -36,6 +37,7 @@ from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import Recipe, load_recipe
 from ntrm.training.run import MODEL, Run, RunResult, claim_folder, read_result
+from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
 from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
@@ -47,15 +49,18 @@ def _silent(text: str) -> None:
 
 
 def train(
-    data: str | Path,
+    data: str | Path | None,
     out: str | Path,
     *,
-    arch: str = DEFAULT,
-    recipe: str | Path | Recipe = "fast",
+    arch: str | None = None,
+    recipe: str | Path | Recipe | None = None,
     resolution: str | None = None,
     splits: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     init: str | Path | None = None,
+    corrections: str | Path | None = None,
+    slides: str | Path | None = None,
+    trust: str = HAND,
     sections: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -74,14 +79,21 @@ def train(
     ``InterruptedTrainingError``; called again with ``resume`` it continues and ends with the same result.
 
     Args:
-        data: dataset folder.
+        data: dataset folder; None where corrected slides are all there is.
         out: folder of the run, new or empty unless ``resume``.
-        arch: name of an architecture; the run and its model name the network that ``ntrm`` stands for.
-        recipe: how to train: a name, a YAML file, or a result of ``load_recipe``.
+        arch: name of an architecture; the run and its model name the network that ``ntrm`` stands for. By default that
+            of ``init``, with its options, else ``ntrm``.
+        recipe: how to train: a name, a YAML file, or a result of ``load_recipe``; by default ``fast``, with
+            ``corrections`` ``finetune``.
         resolution: resolution level, needed only where several are present.
         splits: what ``ntrm data split`` wrote; by default the dataset's own splits.
         options: options of the architecture.
         init: a trained model to start from.
+        corrections: results with corrections to learn from, alone or beside ``data``. No weights are chosen by what a
+            person clicked on, since these are the places where the network was wrong: the last ones are kept, unless
+            the slides' table has put some into the split ``val``. Such a model has no reference.
+        slides: folder below which the files of these slides lie.
+        trust: what counts in them: ``hand``, what a person named or drew; ``followed``, also what followed; ``all``.
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.
@@ -96,7 +108,8 @@ def train(
         say: called with each validation score and note, a line each.
 
     """
-    recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
+    recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
+    arch, options, start = _chosen_network(arch, options, init, needed=corrections is not None)
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
     refuse_moved(arch)
@@ -106,9 +119,17 @@ def train(
     if launch.leads:
         claim_folder(Path(out), resume=resume)
     training_precision(recipe, launch.device)
-    data_splits = open_splits(Path(data), resolution=resolution, splits=None if splits is None else Path(splits))
-    training, validation = _split(data_splits, "train"), _split(data_splits, "val")
-    training = training if sections is None else few_sections(training, sections)
+    given = open_training_data(
+        None if data is None else Path(data),
+        Path(out),
+        resolution=resolution,
+        splits=None if splits is None else Path(splits),
+        sections=sections,
+        corrections=_corrected(corrections, slides, trust, init),
+        mpp=None if start is None else start.mpp,
+        progress=progress,
+    )
+    recipe, data_splits = _selection(recipe, given, say), given.splits
     run = Run(
         out=Path(out),
         arch=arch,
@@ -123,6 +144,7 @@ def train(
         name=name or arch,
         device=launch.device,
         command=tuple(command),
+        corrections=given.record,
     )
     if launch.leads:
         run.check()
@@ -142,12 +164,13 @@ def train(
         )
         request = {name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")}
         request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
+        request |= {"corrections": corrections, "slides": slides, "trust": trust}
         request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
         _check_known(network, launch)
         with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-            known = _limited(data_splits, training, validation) if reference else None
+            known = _known_sections(given, say) if reference else None
             session = _Session(run, joined, pictures, known, progress, say)
-            return session.train(network, init_report, training, validation)
+            return session.train(network, init_report, given)
 
 
 @dataclass(frozen=True)
@@ -162,12 +185,11 @@ class _Session:
     progress: Progress
     say: Say
 
-    def train(
-        self, network: SegmentationModel, init_report: dict[str, Any], training: Dataset, validation: Dataset
-    ) -> RunResult:
+    def train(self, network: SegmentationModel, init_report: dict[str, Any], given: TrainingData) -> RunResult:
         recipe, launch, run = self.run.recipe, self.launch, self.run
-        windows = self._store(training, recipe.overlap, recipe.drop_background)
-        validation_windows = self._store(validation)
+        windows, validation_windows = self._store(given.windows(recipe, self.progress)), None
+        if given.validation is not None:
+            validation_windows = self._store(TileDataset(given.validation, size=recipe.window, progress=self.progress))
         plan = self._plan(windows, validation_windows)
         frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else None
         state = None
@@ -181,13 +203,13 @@ class _Session:
             interruption.connect()
             state = from_first(state)
             current = Training(network, recipe, plan, launch.device, frequencies=frequencies)
-            tiles = validation_windows.tiles if self.pictures else None
+            tiles = validation_windows.tiles if self.pictures and validation_windows is not None else None
             recorder = Recorder(run.out, leads=launch.leads, state=state, examples=tiles, say=self.say)
             try:
                 if state is not None:
                     current.restore(state)
                     self.say(f"going on after step {current.steps_done:,}")
-                elif run.init is not None and recipe.keep == "iou":
+                elif run.init is not None and recipe.keep == "iou" and validation_windows is not None:
                     # Few sections may do a trained model more harm than good. The loss of the start cannot be compared:
                     # class weights change during a training.
                     recorder.record_start(current, current.validate(validation_windows))
@@ -203,16 +225,13 @@ class _Session:
             torch.cuda.empty_cache()
         return result
 
-    def _store(self, sections: Dataset, overlap: int = 0, drop_background: bool = False) -> TileStore:
+    def _store(self, tiles: TileDataset) -> TileStore:
         recipe, progress = self.run.recipe, self.progress
-        tiles = TileDataset(
-            sections, size=recipe.window, overlap=overlap, drop_background=drop_background, progress=progress
-        )
         return TileStore(tiles, self.launch.device, resident=recipe.resident, workers=recipe.workers, progress=progress)
 
-    def _plan(self, training: TileStore, validation: TileStore) -> StepPlan:
+    def _plan(self, training: TileStore, validation: TileStore | None) -> StepPlan:
         recipe, launch = self.run.recipe, self.launch
-        if len(validation) < launch.world:
+        if validation is not None and len(validation) < launch.world:
             raise UsageError(
                 "fewer validation windows than processes",
                 got=f"{len(validation)} windows",
@@ -221,7 +240,7 @@ class _Session:
             )
         plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world)
         self.say(
-            f"{len(training):,} training windows, {len(validation):,} validation windows; "
+            f"{len(training):,} training windows, {0 if validation is None else len(validation):,} validation windows; "
             f"{plan.steps_per_epoch:,} steps of {recipe.batch} an epoch on {launch.device}"
         )
         return plan
@@ -259,19 +278,58 @@ class _Session:
         made.write(folder, sha256_of(folder / WEIGHTS))
 
 
-def _split(splits: DatasetSplits, split: str) -> Dataset:
-    if not any(case.split == split for case in splits.dataset):
-        raise RefusedError(
-            f"{splits.dataset.root}: no section is in the split {split}",
-            got=f"{len(splits.dataset)} sections",
-            hint="write splits with `ntrm data split` and give them with --splits",
+def default_recipe(corrections: str | Path | None) -> str:
+    """The recipe where none is named."""
+    return "fast" if corrections is None else "finetune"
+
+
+def _chosen_network(
+    arch: str | None, options: Mapping[str, Any] | None, init: str | Path | None, *, needed: bool
+) -> tuple[str, Mapping[str, Any] | None, ModelConfig | None]:
+    """Name and options of the network, and what the model to start from says of itself, where that is ``needed``."""
+    start = None if init is None or (arch is not None and not needed) else read_model(locate(init))[0]
+    if arch is not None or start is None:
+        return arch or DEFAULT, options, start
+    return start.arch, {**start.options, **(options or {})}, start
+
+
+def _corrected(
+    corrections: str | Path | None, slides: str | Path | None, trust: str, init: str | Path | None
+) -> CorrectedResults | None:
+    if corrections is None:
+        return None
+    if init is None:
+        raise UsageError(
+            "corrections are too few to train a network from nothing",
+            expected="a trained model to start from",
+            hint="name the model that segmented the slides with --init",
         )
-    return splits[split]
+    return CorrectedResults(Path(corrections), None if slides is None else Path(slides), trust)
 
 
-def _limited(splits: DatasetSplits, *parts: Dataset) -> DatasetSplits:
-    """The splits without sections that are in none of the parts."""
-    cases = tuple(case for part in parts for case in part)
+def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:
+    """The recipe, which keeps the last weights where none can be chosen."""
+    if given.corrected is not None:
+        say(given.corrected_pixels())
+    if given.chooses:
+        return recipe
+    if given.validation is None and (recipe.schedule == "plateau" or recipe.early_stopping is not None):
+        raise UsageError(
+            "there is nothing to validate on",
+            got=f"recipe {recipe.name}, which goes by the validation loss",
+            expected="recipe finetune, or another of a fixed length",
+            hint="put some corrected slides into the split val, by a column split in the table of `ntrm segment`",
+        )
+    say("no corrected slide is for validation: no weights are chosen, those of the last step are kept")
+    return replace(recipe, keep="last")
+
+
+def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
+    """What a reference is made from: sections that are annotated all over."""
+    if given.corrected is not None or given.training is None or given.validation is None:
+        say("no reference of the training sections: corrected slides are not annotated all over")
+        return None
+    splits, cases = given.splits, (*given.training, *given.validation)
     return replace(splits, dataset=replace(splits.dataset, cases=cases))
 
 

@@ -25,12 +25,16 @@ from ntrm.training.losses import SegmentationLoss, class_counts, dice_of, dice_t
 class Scores:
     """Scores of a validation; one that is not defined is None."""
 
-    loss: float
-    final: float
+    loss: float | None
+    final: float | None
     coarse: float | None
     iou: float | None
     dice: float | None
     accuracy: float | None
+
+
+NOT_VALIDATED = Scores(None, None, None, None, None, None)
+"""Where there is nothing to validate on."""
 
 
 class ScoreAccumulator:

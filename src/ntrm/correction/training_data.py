@@ -1,0 +1,302 @@
+"""Corrected slides as a dataset to train on: the slides' images, and masks of what a person has said about them.
+
+Pixels that a person named, confirmed or drew are of their class, all others are ignored: about these the person has
+said nothing. What followed from clicks, or the whole corrected mask, counts only where that is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
+from ntrm.core.io import holding, read_object, rows_text, whole_file, write_json, write_text
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.mpp import Resolution
+from ntrm.core.progress import SILENT, Progress
+from ntrm.correction.corrections import Corrections, corrections_of
+from ntrm.correction.log import Log, check_mask, read_log
+from ntrm.data.dataset import SPLITS
+from ntrm.data.image_files import write_image, write_indexed_mask
+from ntrm.data.tiles import Window
+from ntrm.results.documents import AGAIN, Summary, read_summary
+from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
+from ntrm.results.paths import CORRECTIONS
+from ntrm.results.run_record import read_run
+from ntrm.results.slide_state import SlideState, finished
+from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.inputs import find_by_content
+from ntrm.wsi.isolated import open_isolated
+
+FORMAT = "ntrm-corrected-data/1"
+HAND, FOLLOWED, ALL = "hand", "followed", "all"
+TRUSTS = (HAND, FOLLOWED, ALL)
+"""What counts: what a person named or drew; also what followed from it; the whole corrected mask."""
+RECORD, LOCK = "corrections.json", ".lock"
+BLOCK = 4096
+"""Longest side of the areas that a slide is divided into, in pixels."""
+MARGIN = 256
+"""Pixels of surroundings around what counts: a network judges a tissue by its neighbours."""
+PATIENT = ("group", "patient")
+"""Covariates that tell whose slide it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectedSlide:
+    """A slide whose log has steps that count."""
+
+    folder: Path
+    summary: Summary
+    state: SlideState
+    log: Log
+
+    @property
+    def group(self) -> str:
+        """Its patient; without one it is its own."""
+        given = (self.state.covariates.get(name, "") for name in PATIENT)
+        return next((name for name in given if name), self.summary.slide_id)
+
+    @property
+    def split(self) -> str:
+        """``train``, unless a covariate ``split`` says otherwise."""
+        split = self.state.covariates.get("split") or "train"
+        if split not in SPLITS:
+            raise choices_error(f"{self.summary.slide_id}: unknown split", split, SPLITS)
+        return split
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px of its mask."""
+        return Resolution(*self.summary.grid.mpp)
+
+    def record(self) -> dict[str, Any]:
+        """What was trained on: which mask, and which version of its corrections."""
+        steps = json.dumps([asdict(step) for step in self.log.steps], ensure_ascii=False).encode()
+        return {
+            "slide_id": self.summary.slide_id,
+            "mask": "" if self.log.record is None else self.log.record.mask,
+            "version": self.log.version,
+            "log": hashlib.sha256(steps).hexdigest(),
+            "group": self.group,
+            "split": self.split,
+        }
+
+
+def corrected_slides(results: Path) -> tuple[CorrectedSlide, ...]:
+    """The slides of a results folder that are corrected, by name; what was undone does not count."""
+    read_run(results)
+    found = [_read_slide(path.parent) for path in sorted(results.glob(f"*/{CORRECTIONS}"))]
+    corrected = tuple(slide for slide in found if slide.log.active)
+    if not corrected:
+        raise DataError(
+            f"{results}: no slide is corrected",
+            got=f"{len(found)} slides of which every correction was undone" if found else f"no {CORRECTIONS}",
+            hint="correct slides in the page of `ntrm serve`, or with `ntrm correct`",
+        )
+    _check_alike(corrected)
+    return corrected
+
+
+def _read_slide(folder: Path) -> CorrectedSlide:
+    log, state = read_log(folder), finished(folder)
+    if state is None or state.plan is None:
+        raise DataError(f"{folder.name} was not segmented to the end", hint=AGAIN)
+    if log.record is not None:
+        check_mask(folder, log.record)
+    return CorrectedSlide(folder, read_summary(folder), state, log)
+
+
+def _check_alike(slides: Sequence[CorrectedSlide]) -> None:
+    first = slides[0]
+    for slide in slides:
+        same = slide.summary.classes == first.summary.classes and slide.resolution.same_as(first.resolution)
+        if not same:
+            raise RefusedError(
+                "slides of different models cannot be one dataset",
+                got=f"{slide.summary.slide_id}: {slide.resolution}, {', '.join(slide.summary.classes)}",
+                expected=f"{first.resolution}, {', '.join(first.summary.classes)}",
+            )
+
+
+def write_training_data(
+    slides: Sequence[CorrectedSlide],
+    sources: Path | None,
+    out: Path,
+    *,
+    trust: str = HAND,
+    schema: LabelSchema | None = None,
+    progress: Progress = SILENT,
+) -> dict[str, Any]:
+    """Write corrected slides as a dataset of layout ``plain``; returns the record of what it is made of.
+
+    What is there already of the same corrections is kept, of others it is refused. An interrupted writing begins anew.
+    Several processes may call this at once: the first writes.
+
+    Args:
+        slides: what ``corrected_slides`` found.
+        sources: folder below which the slides' files lie, under whatever names.
+        out: folder of the dataset.
+        trust: one of ``TRUSTS``.
+        schema: classes of a dataset that these slides are to be used with; their names must be those of the masks.
+        progress: over the slides.
+
+    """
+    if trust not in TRUSTS:
+        raise choices_error("what should count?", trust, TRUSTS)
+    record: dict[str, Any] = {"format": FORMAT, "trust": trust, "slides": [slide.record() for slide in slides]}
+    with holding(out / LOCK, wait=True):
+        before = read_object(out / RECORD)
+        if before:
+            _check_same(out, before, record)
+            return before
+        files = _find_files(slides, sources)
+        for name in ("Images", "Masks"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        schema = _schema(slides[0], schema)
+        with whole_file(out / "classes.csv") as partial:
+            schema.write_csv(partial)
+        rows: list[list[str]] = []
+        for slide, entry in zip(progress.track(slides, len(slides), "slides"), record["slides"], strict=True):
+            names, entry["pixels"] = _write_slide(slide, files[slide.folder], out, trust, schema)
+            rows += [[name, slide.group, slide.split, f"{slide.resolution.mean:.6g}"] for name in names]
+        write_text(out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *rows]))
+        write_json(out / RECORD, record)
+    return record
+
+
+def _check_same(out: Path, before: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuse other corrections than those that were written before."""
+    known = [{key: value for key, value in slide.items() if key != "pixels"} for slide in before.get("slides", [])]
+    if (before.get("trust"), known) == (record["trust"], record["slides"]):
+        return
+    raise RefusedError(
+        f"{out} was written from other corrections",
+        got=_versions(record["trust"], record["slides"]),
+        expected=_versions(before.get("trust"), known),
+        hint="choose a new folder: slides were corrected since, or something else is to count",
+    )
+
+
+def _versions(trust: str | None, slides: Sequence[dict[str, Any]]) -> str:
+    versions = ", ".join(f"{slide.get('slide_id')} {slide.get('version')}" for slide in slides)
+    return f"trust {trust}; versions {versions}"
+
+
+def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[Path, Path]:
+    """The files that slides were segmented from, by their content: names may have changed, or be secret."""
+    if sources is None:
+        raise UsageError(
+            "the slides themselves are needed",
+            got="results, which hold no images to train on",
+            expected="the folder of the slides that were segmented",
+            hint="name it with --slides",
+        )
+    wanted = [source for slide in slides if (source := _source(slide)) is not None]
+    by_content: dict[str | None, Path] = dict(find_by_content(wanted, [sources]))
+    missing = [slide.summary.slide_id for slide in slides if _source(slide) not in by_content]
+    if missing:
+        raise DataError(
+            f"slides are not below {sources}",
+            got=f"no file with the content of {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}",
+            expected="the files as they were when they were segmented",
+            hint="give the folder that holds all corrected slides with --slides",
+        )
+    return {slide.folder: by_content[_source(slide)] for slide in slides}
+
+
+def _source(slide: CorrectedSlide) -> str | None:
+    return None if slide.state.plan is None else slide.state.plan.source
+
+
+def _schema(slide: CorrectedSlide, wanted: LabelSchema | None) -> LabelSchema:
+    with opened_mask(slide.folder) as stored:
+        own = schema_of(slide.folder, slide.summary, colours_in(stored), titles_in(stored))
+    if wanted is not None and wanted.names != own.names:
+        raise RefusedError(
+            "the corrected slides know other tissues than the dataset",
+            got=", ".join(own.names),
+            expected=", ".join(wanted.names),
+            hint="train on either of them",
+        )
+    return wanted or own
+
+
+def _write_slide(
+    slide: CorrectedSlide, file: Path, out: Path, trust: str, schema: LabelSchema
+) -> tuple[list[str], dict[str, int]]:
+    """Write image and mask of each area in which something counts; their names, and the pixels of each class."""
+    grid_record, names = slide.summary.grid, []
+    shape = grid_record.height, grid_record.width
+    corrections = corrections_of(slide.log, schema, shape)
+    with opened_mask(slide.folder) as stored:
+        labels = labels_in(stored, shape)
+    pixels = np.zeros(256, dtype=np.int64)
+    with closing(open_isolated(file)) as reader:
+        grid = _grid(slide, reader)
+        for area, mask in known_areas(labels, corrections, trust):
+            name = slide.summary.slide_id + (f"_{area.top}_{area.left}" if max(shape) > BLOCK else "")
+            image = grid.read(area.top, area.left, area.height, area.width)
+            write_image(out / "Images" / f"{name}.tif", image, slide.resolution)
+            write_indexed_mask(out / "Masks" / f"{name}.png", mask, schema)
+            pixels += np.bincount(mask.ravel(), minlength=256)
+            names.append(name)
+    return names, {tissue.name: int(pixels[tissue.index]) for tissue in schema.tissues if pixels[tissue.index]}
+
+
+def _grid(slide: CorrectedSlide, reader: Any) -> SlideGrid:
+    """The slide on the grid of its mask."""
+    stated = slide.state.plan.mpp if slide.state.plan is not None else None
+    grid = SlideGrid(reader, float(slide.summary.model["mpp"]), None if stated is None else Resolution(*stated))
+    expected = slide.summary.grid
+    if (grid.height, grid.width) != (expected.height, expected.width):
+        raise RefusedError(
+            f"{slide.summary.slide_id}: the slide does not lie under its mask",
+            got=f"{grid.width} × {grid.height} px",
+            expected=f"{expected.width} × {expected.height} px",
+            hint=AGAIN,
+        )
+    return grid
+
+
+def known_areas(labels: Mask, corrections: Corrections, trust: str) -> Iterator[tuple[Window, Mask]]:
+    """Windows around what counts, with surroundings, and their masks; every pixel counts in one of them."""
+    height, width = labels.shape
+    for top in range(0, height, BLOCK):
+        targets = _targets(labels[top : top + BLOCK], corrections, trust, top)
+        for left in range(0, width, BLOCK):
+            block = targets[:, left : left + BLOCK]
+            rows, columns = (np.flatnonzero((block != IGNORE).any(axis=axis)) for axis in (1, 0))
+            if len(rows):
+                bounds = top + rows[0], top + rows[-1] + 1, left + columns[0], left + columns[-1] + 1
+                yield _with_margin(block, top, left, bounds, labels.shape)
+
+
+def _targets(labels: Mask, corrections: Corrections, trust: str, top: int) -> Mask:
+    """Rows of the corrected mask (h, W), from row ``top`` on, ignored where nothing counts."""
+    painted = corrections.paint(labels, top)
+    if trust == ALL:
+        return painted
+    counts = corrections.by_hand.rows(top, *labels.shape)
+    if trust == FOLLOWED:
+        counts |= corrections.followed.rows(top, *labels.shape)
+    return np.where(counts, painted, np.uint8(IGNORE))
+
+
+def _with_margin(
+    block: Mask, top: int, left: int, bounds: Sequence[int], shape: tuple[int, int]
+) -> tuple[Window, Mask]:
+    """The window around ``bounds`` (top, bottom, left, right) and its mask, of which only the block is known."""
+    first, last, west, east = (int(bound) for bound in bounds)
+    y0, y1 = max(first - MARGIN, 0), min(last + MARGIN, shape[0])
+    x0, x1 = max(west - MARGIN, 0), min(east + MARGIN, shape[1])
+    mask = np.full((y1 - y0, x1 - x0), IGNORE, dtype=np.uint8)
+    mask[first - y0 : last - y0, west - x0 : east - x0] = block[first - top : last - top, west - left : east - left]
+    return Window(y0, x0, y1 - y0, x1 - x0), mask

@@ -1,0 +1,173 @@
+"""What a network is trained on: a dataset, corrected slides, or both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.mpp import Resolution
+from ntrm.core.progress import SILENT, Progress
+from ntrm.correction.training_data import HAND, corrected_slides, write_training_data
+from ntrm.data.dataset import Dataset
+from ntrm.data.split import DatasetSplits, Split, SplitRow, few_sections, open_splits
+from ntrm.data.tensors import TileDataset
+from ntrm.training.recipe import Recipe
+from ntrm.training.run import CORRECTED_DATA
+
+MOST_TIMES = 64
+"""How often a window of a corrected slide may occur in an epoch."""
+
+
+@dataclass(frozen=True)
+class CorrectedResults:
+    """Corrected slides to train on."""
+
+    results: Path
+    """What ``ntrm segment`` wrote, with corrections."""
+    slides: Path | None = None
+    """Folder below which the slides' files lie."""
+    trust: str = HAND
+    """What counts, see ``ntrm.correction.training_data.TRUSTS``."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Sections to learn from, those to validate on, and where they come from."""
+
+    splits: DatasetSplits
+    """Everything, divided so that no patient is in two splits."""
+    training: Dataset | None
+    """Annotated sections."""
+    corrected: Dataset | None = None
+    """Corrected slides, in which most pixels are ignored."""
+    validation: Dataset | None = None
+    """None: there is nothing to validate on."""
+    chooses: bool = True
+    """Whether weights may be chosen by the validation."""
+    record: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Which versions of which corrections."""
+
+    def windows(self, recipe: Recipe, progress: Progress = SILENT) -> TileDataset:
+        """Windows to learn from. Beside a dataset, those of corrected slides make up about half of them."""
+        size, overlap, known = recipe.window, recipe.overlap, None
+        if self.training is not None:
+            empty = recipe.drop_background
+            known = TileDataset(self.training, size=size, overlap=overlap, drop_background=empty, progress=progress)
+        if self.corrected is None:
+            return known or self._no_windows()
+        corrected = TileDataset(self.corrected, size=size, overlap=overlap, drop_unknown=True, progress=progress)
+        if known is None:
+            return corrected
+        return known.joined(corrected, times=min(max(1, round(len(known) / len(corrected))), MOST_TIMES))
+
+    def corrected_pixels(self) -> str:
+        """What counts in the corrected slides, and what a network may forget, as a sentence."""
+        slides = [] if self.record is None else self.record["slides"]
+        counted = Counter[str]()
+        for slide in slides:
+            counted.update(slide["pixels"])
+        missing = [name for name in self.splits.schema.names if not counted[name]] if self.training is None else []
+        return (
+            f"corrected slides: {len(slides)}; pixels that count: {counted.total():,}, of {', '.join(sorted(counted))}"
+            + (f"; nothing keeps the network from forgetting {', '.join(missing)}" if missing else "")
+        )
+
+    def _no_windows(self) -> TileDataset:
+        raise RefusedError(f"{self.splits.dataset.root}: nothing to train on")
+
+
+def open_training_data(
+    data: Path | None,
+    out: Path,
+    *,
+    resolution: str | None = None,
+    splits: Path | None = None,
+    sections: int | None = None,
+    corrections: CorrectedResults | None = None,
+    mpp: float | None = None,
+    progress: Progress = SILENT,
+) -> TrainingData:
+    """Open a dataset, and write corrected slides as one into the run's folder ``out``.
+
+    ``mpp`` is that of the model to start from, which corrected slides must have; with a dataset they must have its.
+    """
+    if data is None and corrections is None:
+        raise UsageError("nothing to train on", expected="--data DIR, --corrections RESULTS, or both")
+    known = None if data is None else open_splits(data, resolution=resolution, splits=splits)
+    if corrections is None and known is not None:
+        training = _split(known, "train")
+        training = training if sections is None else few_sections(training, sections)
+        return TrainingData(known, training, validation=_split(known, "val"))
+    if corrections is None or sections is not None or (data is None and splits is not None):
+        raise UsageError(
+            "with --corrections all corrected slides are trained on",
+            got="--sections" if sections is not None else "--splits without --data",
+            hint="leave it out; a column split in the table of `ntrm segment` says which slides validate",
+        )
+    return _with_corrections(known, out / CORRECTED_DATA, corrections, mpp, progress)
+
+
+def _with_corrections(
+    known: DatasetSplits | None, folder: Path, corrections: CorrectedResults, mpp: float | None, progress: Progress
+) -> TrainingData:
+    slides = corrected_slides(corrections.results)
+    wanted = known.resolution if known is not None else None if mpp is None else Resolution.square(mpp)
+    if wanted is not None and not slides[0].resolution.same_as(wanted):
+        raise RefusedError(
+            "the corrected slides have other µm/px",
+            got=f"{slides[0].resolution} in {corrections.results}",
+            expected=f"{wanted}, as {'the dataset' if known is not None else 'the model to start from'}",
+            hint="segment and correct the slides with the model that is to learn from them",
+        )
+    schema = None if known is None else known.schema
+    record = write_training_data(
+        slides, corrections.slides, folder, trust=corrections.trust, schema=schema, progress=progress
+    )
+    corrected = open_splits(folder)
+    both = corrected if known is None else _joined(known, corrected)
+    own = {case.split for case in corrected.dataset}
+    if "train" not in own:
+        raise RefusedError("no corrected slide is for training", got=f"only {', '.join(sorted(filter(None, own)))}")
+    # What old sections say would choose the start: it knows them best.
+    return TrainingData(
+        both,
+        chooses="val" in own,
+        training=None if known is None else _split(known, "train"),
+        corrected=corrected["train"],
+        validation=both["val"] if any(case.split == "val" for case in both.dataset) else None,
+        record=_without_patients(record),
+    )
+
+
+def _without_patients(record: Mapping[str, Any]) -> dict[str, Any]:
+    """For the run's provenance, which may be given away with the model."""
+    slides = [{key: value for key, value in slide.items() if key != "group"} for slide in record["slides"]]
+    return {**record, "slides": slides}
+
+
+def _joined(known: DatasetSplits, corrected: DatasetSplits) -> DatasetSplits:
+    """Both together, as long as no section and no patient is in two places."""
+    twice = sorted({case.name for case in known.dataset} & {case.name for case in corrected.dataset})
+    if twice:
+        raise RefusedError(
+            "a corrected slide is called like a section of the dataset",
+            got=", ".join(twice[:5]),
+            hint="a section of the dataset needs no correction; another one may get a slide_id in a table of slides",
+        )
+    cases = (*known.dataset, *corrected.dataset)
+    Split(tuple(SplitRow(case.name, case.group, case.split or "train") for case in cases))
+    return replace(known, dataset=replace(known.dataset, cases=cases))
+
+
+def _split(splits: DatasetSplits, split: str) -> Dataset:
+    if not any(case.split == split for case in splits.dataset):
+        raise RefusedError(
+            f"{splits.dataset.root}: no section is in the split {split}",
+            got=f"{len(splits.dataset)} sections",
+            hint="write splits with `ntrm data split` and give them with --splits",
+        )
+    return splits[split]

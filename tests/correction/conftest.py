@@ -1,0 +1,3 @@
+from tests.pipeline.conftest import quick_readers
+
+__all__ = ["quick_readers"]

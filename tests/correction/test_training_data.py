@@ -1,0 +1,176 @@
+"""Corrected slides as a dataset: which pixels count, whose slides they are, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from tests.correction.corrected import correct, segmented, step
+from tests.evaluation.small import COLOURS, NAMES
+from tests.pipeline.small import write_slide
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.labels import IGNORE
+from ntrm.correction import training_data
+from ntrm.correction.log import Step
+from ntrm.correction.training_data import corrected_slides, write_training_data
+from ntrm.data.check import check_dataset
+from ntrm.data.image_files import read_image, read_mask
+from ntrm.data.layouts import open_dataset
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+SHAPE = (190, 130)
+EPI, RET, SCC = (NAMES.index(name) for name in ("EPI", "RET", "SCC"))
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    """Slides a and b as the network has segmented them."""
+    return segmented(tmp_path_factory.mktemp("before"))
+
+
+@pytest.fixture
+def slides(before, tmp_path):
+    """The same, of which a is corrected: a box is called SCC, and another one follows; b is as it was."""
+    for part in ("slides", "out"):
+        shutil.copytree(before.slides.parent / part, tmp_path / part)
+    correct(tmp_path / "out", "a", step(SHAPE, "SCC", (80, 90, 40, 60), EPI=(100, 104, 40, 50)))
+    return before._replace(slides=tmp_path / "slides", results=tmp_path / "out")
+
+
+def written(slides, out, **options):
+    return write_training_data(corrected_slides(slides.results), slides.slides, out, **options)
+
+
+def mask_of(out, name="a"):
+    dataset = open_dataset(out)
+    return read_mask(out / "Masks" / f"{name}.png", dataset.schema).mask
+
+
+def expected(painted, trust):
+    """The slide's mask by what counts, pixel by pixel."""
+    truth = np.full(SHAPE, IGNORE, dtype=np.uint8) if trust != "all" else painted.copy()
+    if trust != "hand":
+        truth[100:104, 40:50] = EPI
+    truth[80:90, 40:60] = SCC
+    return truth
+
+
+@pytest.mark.parametrize("trust", ["hand", "followed", "all"])
+def test_only_what_is_trusted_counts(slides, tmp_path, trust):
+    record = written(slides, tmp_path / "data", trust=trust)
+    truth = expected(slides.painted["a"], trust)
+    np.testing.assert_array_equal(mask_of(tmp_path / "data"), truth)
+    image = read_image(tmp_path / "data" / "Images" / "a.tif")
+    np.testing.assert_array_equal(image, np.array(COLOURS, dtype=np.uint8)[slides.painted["a"]])
+    assert record["slides"][0]["pixels"] == {
+        name: int((truth == index).sum()) for index, name in enumerate(NAMES) if (truth == index).any()
+    }
+
+
+def test_the_dataset_has_no_faults_and_slides_that_are_not_corrected_are_not_in_it(slides, tmp_path):
+    written(slides, tmp_path / "data")
+    report = check_dataset(tmp_path / "data")
+    assert report.faults == ()
+    (case,) = open_dataset(tmp_path / "data").cases
+    assert (case.name, case.group, case.split) == ("a", "a", "train")
+    assert case.resolution.mean == pytest.approx(6.7)
+
+
+def test_patient_and_split_come_from_the_table_of_slides(tmp_path):
+    rows = ["slide,patient,split", "slides/a.tif,P7,", "slides/b.tif,P8,val"]
+    slides = segmented(tmp_path, rows=rows)
+    for name in "ab":
+        correct(slides.results, name, step(SHAPE, "SCC", (80, 90, 40, 60)))
+    written(slides, tmp_path / "data")
+    cases = open_dataset(tmp_path / "data").cases
+    assert [(case.name, case.group, case.split) for case in cases] == [("a", "P7", "train"), ("b", "P8", "val")]
+
+
+def test_an_area_is_cut_out_with_its_surroundings_and_no_pixel_counts_twice(slides, tmp_path, monkeypatch):
+    monkeypatch.setattr(training_data, "BLOCK", 84)
+    monkeypatch.setattr(training_data, "MARGIN", 5)
+    written(slides, tmp_path / "data")
+    dataset, truth = open_dataset(tmp_path / "data"), expected(slides.painted["a"], "hand")
+    counted = np.zeros(SHAPE, dtype=int)
+    for case in dataset.cases:
+        top, left = (int(number) for number in case.name.split("_")[1:])
+        mask = read_mask(case.mask, dataset.schema).mask
+        here = np.s_[top : top + mask.shape[0], left : left + mask.shape[1]]
+        colours = np.array(COLOURS, dtype=np.uint8)[slides.painted["a"][here]]
+        np.testing.assert_array_equal(read_image(case.image), colours)
+        np.testing.assert_array_equal(mask[mask != IGNORE], truth[here][mask != IGNORE])
+        counted[here] += mask != IGNORE
+    np.testing.assert_array_equal(counted, truth != IGNORE)
+    assert [case.name for case in dataset.cases] == ["a_75_35", "a_79_35"]
+
+
+def test_slides_are_found_by_their_content_under_any_name(slides, tmp_path):
+    (slides.slides / "a.tif").rename(slides.slides / "renamed.tif")
+    written(slides, tmp_path / "data")
+    assert (tmp_path / "data" / "Images" / "a.tif").exists()
+
+
+def test_the_same_corrections_are_kept_and_others_are_refused(slides, tmp_path):
+    first = written(slides, tmp_path / "data")
+    image = tmp_path / "data" / "Images" / "a.tif"
+    stamp = image.stat().st_mtime_ns
+    assert written(slides, tmp_path / "data") == first
+    assert image.stat().st_mtime_ns == stamp
+    with pytest.raises(RefusedError, match="other corrections"):
+        written(slides, tmp_path / "data", trust="all")
+    correct(slides.results, "a", step(SHAPE, "EPI", (0, 2, 0, 2)))
+    with pytest.raises(RefusedError, match="other corrections") as refused:
+        written(slides, tmp_path / "data")
+    assert (refused.value.got, refused.value.expected) == ("trust hand; versions a 2", "trust hand; versions a 1")
+
+
+def test_a_writing_that_was_interrupted_begins_anew(slides, tmp_path):
+    written(slides, tmp_path / "data")
+    (tmp_path / "data" / "corrections.json").unlink()
+    (tmp_path / "data" / "Images" / "old.tif").write_bytes(b"half")
+    written(slides, tmp_path / "data")
+    assert [path.name for path in (tmp_path / "data" / "Images").iterdir()] == ["a.tif"]
+
+
+def test_the_record_names_mask_and_version_but_no_path(slides, tmp_path):
+    record = written(slides, tmp_path / "data")
+    (slide,) = record["slides"]
+    log = [json.loads(line) for line in (slides.results / "a" / "corrections.jsonl").read_text().splitlines()]
+    assert (slide["slide_id"], slide["mask"], slide["version"]) == ("a", log[0]["mask"], 1)
+    assert str(tmp_path) not in json.dumps(record)
+    assert record == json.loads((tmp_path / "data" / "corrections.json").read_text())
+
+
+def test_what_was_undone_does_not_count(slides):
+    correct(slides.results, "a", Step(action="undo"))
+    with pytest.raises(DataError, match="no slide is corrected"):
+        corrected_slides(slides.results)
+
+
+def test_results_that_are_none_are_refused(tmp_path):
+    with pytest.raises(DataError, match="holds no results"):
+        corrected_slides(tmp_path)
+
+
+def test_slides_that_are_missing_or_not_named_are_an_error(slides, tmp_path):
+    with pytest.raises(UsageError, match="slides themselves are needed"):
+        write_training_data(corrected_slides(slides.results), None, tmp_path / "data")
+    (slides.slides / "a.tif").unlink()
+    write_slide(slides.slides / "a.tif", slides.painted["b"][:, ::-1])
+    with pytest.raises(DataError, match="not below") as missing:
+        written(slides, tmp_path / "data")
+    assert missing.value.got == "no file with the content of a"
+
+
+def test_a_mask_that_was_made_anew_is_refused(slides):
+    mask = slides.results / "a" / "mask.ome.tif"
+    mask.write_bytes(mask.read_bytes() + b"\0")
+    with pytest.raises(RefusedError, match="another mask"):
+        corrected_slides(slides.results)
+
+
+def test_an_unknown_trust_lists_what_there_is(slides, tmp_path):
+    with pytest.raises(UsageError) as unknown:
+        written(slides, tmp_path / "data", trust="me")
+    assert "followed" in str(unknown.value.expected)

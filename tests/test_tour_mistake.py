@@ -1,0 +1,85 @@
+"""An error of the bundled model in the tour: found, named, and what one click there would do."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.evaluation.small import NAMES, ByColour, schema_of
+from tests.pipeline.conftest import quick_readers
+from tests.pipeline.small import paint, write_slide
+
+from ntrm import tour_mistake
+from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.data.dataset import Case
+from ntrm.data.image_files import read_image
+from ntrm.evaluation.robustness import DEGRADATIONS
+from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.correcting import open_mask, region_graph_in
+from ntrm.tour_mistake import KEYS, find_mistake, key_of, mark_place, write_foreign
+
+__all__ = ["quick_readers"]
+KEYS_IN_PAGE = re.compile(r"^const KEYS = \[(.*?)\]", re.MULTILINE)
+PAGE = Path(tour_mistake.__file__).parent / "service" / "page" / "js"
+
+
+@pytest.fixture
+def slide(tmp_path, monkeypatch, quick_readers):
+    """What is painted on a slide, its file, and its results by a network that names what it sees."""
+    monkeypatch.setattr(tour_mistake, "load", lambda _source: ByColour())
+    painted = paint(np.random.default_rng(0))
+    file = write_slide(tmp_path / "slides" / "a.tif", painted)
+    segment_slides([file], out=tmp_path / "out", model=ByColour(), device="cpu", tissue_mask=False)
+    return painted, file, tmp_path / "out"
+
+
+def test_a_wrong_region_is_named_and_the_graph_of_its_slide_is_kept(slide):
+    painted, file, out = slide
+    truth = np.where(painted == NAMES.index("SCC"), NAMES.index("RET"), painted).astype(np.uint8)
+    found = find_mistake(out, "a", file, truth)
+    assert (found.slide_id, found.called, found.tissue, found.key) == ("a", "SCC", "RET", "2")
+    assert painted[found.y, found.x] == NAMES.index("SCC")
+    assert found.area_mm2 == pytest.approx(20 * 30 * 6.7**2 / 1e6)
+    assert found.regions >= 1
+    assert found.after > found.before
+    assert region_graph_in(open_mask(out / "a")) is not None
+    assert not (out / "a" / "corrections.jsonl").exists()
+    where, what = found.sentences()
+    assert "of a: SCC, which is RET" in where
+    assert "press 2" in where
+    assert f"{found.before:.3f} → {found.after:.3f}" in what
+
+
+def test_the_place_is_marked_by_a_ring(slide, tmp_path):
+    painted, file, out = slide
+    truth = np.where(painted == NAMES.index("SCC"), NAMES.index("RET"), painted).astype(np.uint8)
+    found = find_mistake(out, "a", file, truth)
+    marked = read_image(mark_place(found, file, tmp_path / "marked.png"))
+    rows, columns = np.nonzero((marked == 0).all(axis=2))
+    assert (rows.mean(), columns.mean()) == pytest.approx((found.y, found.x), abs=1)
+    assert marked[found.y, found.x].tolist() == read_image(file)[found.y, found.x].tolist()
+
+
+def test_where_all_is_right_there_is_no_mistake(slide):
+    painted, file, out = slide
+    assert find_mistake(out, "a", file, painted) is None
+
+
+def test_a_foreign_section_has_another_stain_and_is_out_of_focus(slide, tmp_path):
+    _, file, _ = slide
+    case = Case("a", file, None, "a", resolution=Resolution.square(6.7))
+    changed = read_image(write_foreign(case, tmp_path / "foreign" / "a.tif"))
+    expected = read_image(file)
+    for name in ("stain: H −40 %, E +60 %", "blur: σ 2 px"):
+        (one,) = [each for each in DEGRADATIONS if each.name == name]
+        expected = one(expected)
+    np.testing.assert_array_equal(changed, expected)
+
+
+def test_keys_are_those_of_the_page():
+    found = [KEYS_IN_PAGE.search(path.read_text(encoding="utf-8")) for path in sorted(PAGE.glob("correct*.js"))]
+    (page,) = [match[1] for match in found if match]
+    assert page.replace('"', "").replace(", ", "") == KEYS
+    assert [key_of(SKIN, name) for name in ("EPI", "KER", "BCC", "BKG")] == ["1", "8", "9", "h"]
+    assert key_of(schema_of(), "BKG") == "4"

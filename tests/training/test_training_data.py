@@ -1,0 +1,208 @@
+"""Training on corrected slides, alone and beside a dataset."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.correction.corrected import correct, segmented, step
+from tests.evaluation.small import MPP, draw_mask, schema_of, write_dataset
+from tests.pipeline.conftest import quick_readers
+from tests.training.small_data import small_recipe, weights
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.labels import IGNORE
+from ntrm.data.tensors import TileDataset
+from ntrm.models.registry import create
+from ntrm.training.log import read_log
+from ntrm.training.loop import InterruptedTrainingError
+from ntrm.training.recipe import load_recipe
+from ntrm.training.train import train
+from ntrm.training.training_data import CorrectedResults, open_training_data
+
+__all__ = ["quick_readers"]
+pytestmark = pytest.mark.usefixtures("quick_readers")
+SHAPE = (190, 130)
+FINETUNE = load_recipe(
+    "finetune",
+    {"steps": 4, "batch": 2, "window": 64, "overlap": 16, "validate_every": 2, "workers": 0, "precision": "float32"},
+)
+
+
+@pytest.fixture(scope="module")
+def slides(tmp_path_factory):
+    """Slides a and b, each with one named box; b is for validation."""
+    rows = ["slide,patient,split", "slides/a.tif,A,", "slides/b.tif,B,"]
+    found = segmented(tmp_path_factory.mktemp("corrected"), rows=rows)
+    for name in "ab":
+        correct(found.results, name, step(SHAPE, "SCC", (80, 90, 40, 60), RET=(100, 104, 40, 50)))
+    return found
+
+
+@pytest.fixture
+def init(tmp_path):
+    """An untrained network of the slides' classes and µm/px."""
+    torch.manual_seed(0)
+    network = create("tiny", schema_of())
+    network.describe(mpp=MPP, window=64)
+    network.save_pretrained(tmp_path / "init")
+    return tmp_path / "init"
+
+
+@pytest.fixture
+def known(tmp_path, random):
+    """A dataset of the same classes."""
+    sections = {}
+    for number, split in enumerate(("train", "train", "train", "train", "val", "test")):
+        seen = draw_mask(random, 100, 150)
+        sections[f"s{number}"] = (split, f"p{number}", seen, seen)
+    return write_dataset(tmp_path / "known", sections)
+
+
+def learn(slides, init, out, data=None, **settings):
+    settings = {"recipe": FINETUNE, "device": "cpu", "pictures": False, **settings}
+    return train(data, out, init=init, corrections=slides.results, slides=slides.slides, **settings)
+
+
+def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, tmp_path):
+    said = []
+    result = learn(slides, init, tmp_path / "run", say=said.append)
+    assert result.steps == result.best["step"] == 4
+    assert result.best["iou"] is None
+    assert result.provenance["recipe"]["keep"] == "last"
+    assert any("no weights are chosen" in line for line in said)
+    counted = "corrected slides: 2; pixels that count: 400, of SCC"
+    assert f"{counted}; nothing keeps the network from forgetting EPI, RET, BKG" in said
+    assert [row["val_loss"] for row in read_log(tmp_path / "run" / "log.csv")] == [None, None]
+    before, after = (load_file(folder / "model.safetensors") for folder in (init, result.model))
+    assert any(not torch.equal(before[key], after[key]) for key in before)
+    assert not (result.model / "reference.json").exists()
+
+
+def test_network_and_options_are_those_of_the_model_to_start_from(slides, init, tmp_path):
+    result = learn(slides, init, tmp_path / "run")
+    assert (result.provenance["arch"], result.provenance["options"]) == ("tiny", {})
+    assert result.provenance["init_report"]["left"] == []
+
+
+def test_the_run_says_which_versions_of_which_corrections_it_learned_from(slides, init, tmp_path):
+    corrections = learn(slides, init, tmp_path / "run", trust="followed").provenance["corrections"]
+    assert corrections["trust"] == "followed"
+    assert [(slide["slide_id"], slide["version"], slide["pixels"]) for slide in corrections["slides"]] == [
+        ("a", 1, {"RET": 40, "SCC": 200}),
+        ("b", 1, {"RET": 40, "SCC": 200}),
+    ]
+    written = json.loads((tmp_path / "run" / "corrections" / "corrections.json").read_text())
+    assert [slide.pop("group") for slide in written["slides"]] == ["A", "B"]  # patients stay with the data
+    assert written == corrections
+
+
+def test_a_run_that_was_killed_while_it_wrote_the_slides_begins_again(slides, init, tmp_path):
+    whole = learn(slides, init, tmp_path / "whole")
+    (tmp_path / "run" / "corrections" / "Images").mkdir(parents=True)
+    (tmp_path / "run" / "corrections" / "Images" / "a.tif").write_bytes(b"half")
+    resumed = learn(slides, init, tmp_path / "run", resume=True)
+    assert weights(resumed.folder) == weights(whole.folder)
+
+
+def test_a_training_that_was_stopped_goes_on_to_the_same_end(slides, init, tmp_path):
+    whole = learn(slides, init, tmp_path / "whole")
+
+    def stop(line):
+        if line.startswith("step 2 of 4"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(InterruptedTrainingError):
+        learn(slides, init, tmp_path / "run", say=stop)
+    assert weights(learn(slides, init, tmp_path / "run", resume=True).folder) == weights(whole.folder)
+
+
+def test_a_run_is_not_resumed_with_other_corrections(init, tmp_path):
+    slides = segmented(tmp_path / "more", names="a")
+    correct(slides.results, "a", step(SHAPE, "SCC", (80, 90, 40, 60)))
+    learn(slides, init, tmp_path / "run")
+    before = weights(tmp_path / "run")
+    correct(slides.results, "a", step(SHAPE, "EPI", (0, 2, 0, 2)))
+    with pytest.raises(RefusedError, match="other corrections"):
+        learn(slides, init, tmp_path / "run", resume=True)
+    assert weights(tmp_path / "run") == before
+
+
+def test_windows_in_which_nothing_is_known_are_left_out(slides, tmp_path):
+    given = open_training_data(None, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
+    windows = given.windows(small_recipe())
+    every = TileDataset(given.corrected, size=64, overlap=16)
+    known = [index for index in range(len(every)) if (every[index].mask != IGNORE).any()]
+    assert 0 < len(known) < len(every)
+    assert [source.window for source in windows.sources] == [every.sources[index].window for index in known]
+
+
+def test_beside_a_dataset_corrected_windows_are_about_half(slides, known, tmp_path):
+    given = open_training_data(known, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
+    windows = given.windows(small_recipe(window=32, overlap=0))
+    corrected = [source for source in windows.sources if source.case.name in "ab"]
+    assert len(corrected) / len(windows) == pytest.approx(0.5, abs=0.1)
+    assert len({source.window for source in windows.sources if source.case.name == "s0"}) == 4 * 5
+
+
+def test_beside_a_dataset_its_validation_is_reported_but_chooses_nothing(slides, init, known, tmp_path):
+    result = learn(slides, init, tmp_path / "run", data=known)
+    rows = read_log(tmp_path / "run" / "log.csv")
+    assert [row["step"] for row in rows] == [2, 4]
+    assert all(row["val_iou"] is not None for row in rows)
+    assert (result.best["step"], result.provenance["recipe"]["keep"]) == (4, "last")
+
+
+def test_slides_that_the_table_put_into_val_choose_the_weights(init, tmp_path):
+    rows = ["slide,patient,split", "slides/a.tif,A,train", "slides/b.tif,B,val"]
+    slides = segmented(tmp_path / "split", rows=rows)
+    for name in "ab":
+        correct(slides.results, name, step(SHAPE, "SCC", (80, 90, 40, 60)))
+    result = learn(slides, init, tmp_path / "run")
+    assert result.provenance["recipe"]["keep"] == "iou"
+    assert [row["step"] for row in read_log(tmp_path / "run" / "log.csv")] == [0, 2, 4]
+
+
+def test_a_patient_of_the_dataset_in_another_split_is_refused(slides, random, tmp_path):
+    seen = draw_mask(random, 64, 64)
+    data = write_dataset(
+        tmp_path / "known",
+        {"x": ("train", "X", seen, seen), "y": ("val", "A", seen, seen), "z": ("test", "Z", seen, seen)},
+    )
+    with pytest.raises(RefusedError, match="patient A is in two splits"):
+        open_training_data(data, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
+
+
+def test_a_slide_that_is_called_like_a_section_is_refused(slides, random, tmp_path):
+    seen = draw_mask(random, 64, 64)
+    data = write_dataset(tmp_path / "known", {"a": ("train", "X", seen, seen), "y": ("val", "Y", seen, seen)})
+    with pytest.raises(RefusedError, match="called like a section"):
+        open_training_data(data, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
+
+
+def test_other_classes_and_other_resolutions_are_refused(slides, random, tmp_path):
+    seen = np.minimum(draw_mask(random, 64, 64), 1)
+    sections = {"x": ("train", "X", seen, seen), "y": ("val", "Y", seen, seen)}
+    corrections = CorrectedResults(slides.results, slides.slides)
+    fewer = write_dataset(tmp_path / "fewer", sections, schema=schema_of(("EPI", "RET")))
+    with pytest.raises(RefusedError, match="other tissues"):
+        open_training_data(fewer, tmp_path / "one", corrections=corrections)
+    finer = write_dataset(tmp_path / "finer", sections, mpp=2.0)
+    with pytest.raises(RefusedError, match="other µm/px"):
+        open_training_data(finer, tmp_path / "two", corrections=corrections)
+    with pytest.raises(RefusedError, match="other µm/px"):
+        open_training_data(None, tmp_path / "three", corrections=corrections, mpp=1.0)
+
+
+def test_corrections_need_a_model_and_a_recipe_of_a_fixed_length(slides, init, tmp_path):
+    with pytest.raises(UsageError, match="too few to train a network from nothing"):
+        train(None, tmp_path / "run", corrections=slides.results, slides=slides.slides, device="cpu")
+    with pytest.raises(UsageError, match="nothing to validate on"):
+        learn(slides, init, tmp_path / "run", recipe="paper")
+    with pytest.raises(UsageError, match="all corrected slides"):
+        learn(slides, init, tmp_path / "run", sections=1)
+    with pytest.raises(UsageError, match="nothing to train on"):
+        train(None, tmp_path / "run", device="cpu")

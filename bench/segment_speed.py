@@ -71,8 +71,8 @@ STAGES = {
     "regions (in files)": ("ntrm.pipeline.outputs", "scan_slide"),
     "measure (in files)": ("ntrm.pipeline.outputs", "measure_pieces"),
     "overlay (in files)": ("ntrm.pipeline.outputs", "write_overlays"),
-    "ome-tiff (in files, beside)": ("ntrm.pipeline.outputs", "write_mask_ome_tiff"),
-    "polygons (in files, beside)": ("ntrm.pipeline.outputs", "write_geojson"),
+    "ome-tiff (in files, beside)": ("ntrm.pipeline.slide_files", "write_mask_ome_tiff"),
+    "polygons (in files, beside)": ("ntrm.pipeline.slide_files", "write_geojson"),
     "report (in files, beside)": ("ntrm.pipeline.outputs", "write_slide_report"),
 }
 """Where the stages are called from."""

@@ -55,9 +55,12 @@ def test_the_page_of_the_tour_escapes_what_it_adds(tmp_path, picture):
         slides=[(HOSTILE, HOSTILE, "1.5")],
         overlays={HOSTILE: picture},
         attention=True,
+        mistake=SimpleNamespace(slide_id=HOSTILE, x=3, y=5, tissue=HOSTILE, sentences=lambda: [HOSTILE]),
+        marked=picture,
     )
     page = check_safe(text)
     assert "The model has a relation module." in page.text
+    assert f"--click {HOSTILE} 3 5 {HOSTILE} --preview" in page.text
     assert "on 2 sections it has never seen: mean IoU 0.500, pixel accuracy 0.750" in page.text
     assert rows(text, "Segmentation by the bundled model") == [(HOSTILE, [HOSTILE, "0.500", "–"])]
     assert rows(text, "Slides") == [(HOSTILE, [HOSTILE, "1.5"])]

@@ -5,8 +5,7 @@
     python bench/familiarity_organs.py --model glas-run/model --own glas-2x --other gleason2019 --out rows.json
 
 Home is the test part of the model's own dataset, abroad all of the other one. Each image is judged as a whole, and by a
-part of its middle that is as large as the smallest of all, so that size cannot tell the two apart. Where few patients
-are held out, the reference scores the training patients in turn as well (``ntrm.familiarity.build``).
+part of its middle that is as large as the smallest of all, so that size cannot tell the two apart.
 """
 
 from __future__ import annotations

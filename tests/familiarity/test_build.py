@@ -19,15 +19,11 @@ from ntrm.familiarity.build import (
     build_reference,
     changed_a_little,
     class_statistics,
-    left_out_scores,
     null_distribution,
     observe,
     parts_of,
-    reference_numbers,
-    training_numbers,
 )
-from ntrm.familiarity.build import unit_of as unit_among
-from ntrm.familiarity.judge import Unit, judge, p_values, scores
+from ntrm.familiarity.judge import Unit, judge
 from ntrm.familiarity.reference import LEVELS, read_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
@@ -132,48 +128,6 @@ def test_quantiles_and_tails_of_each_size_are_those_of_its_units(random):
             assert tails[aspect, number] == pytest.approx(max(0.05, np.mean(highest)))
 
 
-def patients_of(random, predictor, patients=6, sections=3):
-    """Observations of sections whose stain is their patient's, and whose patient each is."""
-    looks, names = [], [f"patient {number // sections}" for number in range(patients * sections)]
-    for number in range(patients * sections):
-        found = observe(predictor, stained(paint(random), random), number)
-        shift = np.random.default_rng(number // sections).normal(0, 0.3, 9).astype(np.float32)
-        looks.append(Observation(number, found.graph, found.values + shift, found.classes))
-    return looks, names
-
-
-def test_a_patient_left_out_is_scored_among_the_others_alone(predictor, random):
-    looks, names = patients_of(random, predictor)
-    found = [*left_out_scores(looks, names, 4)]
-    assert len(found) == len(looks)
-    others = [look for look, name in zip(looks, names, strict=True) if name != "patient 2"]
-    known = class_statistics(others, 4)
-    numbers = training_numbers(known, [unit_among(each, known) for each in others])
-    for place, look in enumerate(looks[6:9], start=6):
-        np.testing.assert_allclose(found[place][1], scores(unit_among(look, known), numbers))
-
-
-def test_differences_between_patients_make_a_foreign_stain_less_of_an_alarm(predictor, random):
-    looks, names = patients_of(random, predictor)
-    known = class_statistics(looks, 4)
-    units = [unit_among(each, known) for each in looks]
-    alone = reference_numbers(known, units, units[:3])
-    together = reference_numbers(known, units, units[:3], [*left_out_scores(looks, names, 4)])
-    fresh = observe(predictor, stained(paint(random), random))
-    fresh = unit_among(Observation(0, fresh.graph, fresh.values + np.float32(0.3), fresh.classes), known)
-    p_alone, p_together = (p_values(scores(fresh, each), fresh.area_mm2, each)[0] for each in (alone, together))
-    assert p_alone < 0.05 < p_together
-
-
-def test_training_patients_have_their_turn_where_few_are_held_out(predictor, reference, skin, monkeypatch):
-    assert not reference.about["held_out"]["training_patients_in_turn"]
-    monkeypatch.setattr("ntrm.familiarity.build.FEW_PATIENTS", reference.about["held_out"]["patients"] + 1)
-    other = build_reference(predictor, open_splits(skin))
-    assert other.about["held_out"]["training_patients_in_turn"]
-    np.testing.assert_array_equal(other.numbers.unit_covariance, reference.numbers.unit_covariance)
-    assert not np.array_equal(other.numbers.quantiles, reference.numbers.quantiles)
-
-
 def test_units_of_one_size_still_have_rising_sizes():
     log_areas, quantiles, tails = null_distribution(np.zeros((60, 3)), np.ones(60))
     assert (np.diff(log_areas) > 0).all()
@@ -201,7 +155,7 @@ def test_only_aggregates_are_kept(reference, predictor):
         assert max(getattr(reference.numbers, field.name).shape) <= 10, field.name
     assert dict(reference.about) == {
         "training": {"sections": 13, "patients": 13},
-        "held_out": {"split": "val", "sections": 11, "patients": 11, "training_patients_in_turn": False},
+        "held_out": {"split": "val", "sections": 11, "patients": 11},
         "fingerprint": reference.about["fingerprint"],
         "seed": 0,
     }

@@ -3,8 +3,7 @@
 From each section the whole and some random parts of it are predicted, each as an image of its own, so that small
 pieces are compared with small pieces. Parts are compressed, blurred or sharpened a little at random: how an image was
 resampled and stored must not make it unfamiliar. Classes, unit covariances and anatomy come from the training split,
-quantiles of the scores from the validation split. Where that has few patients, those of the training split count as
-well, each scored against the others: what differs between patients, as stains do, is not seen in two or three.
+quantiles of the scores from the validation split.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ LEAST_OF_CLASS = (200, 5)
 """Cells, and sections that have any: with fewer a class is compared with all cells together."""
 SHRINKAGE = {"cells": 0.01, "units": 0.02, "anatomy": 0.2}
 """How far covariances are drawn towards their diagonals."""
-FEW_PATIENTS, FOLDS = 10, 10
-"""Fewer held-out patients get company of the training split's, which are then left out in so many groups."""
 UNITS_PER_SIZE, MOST_SIZES = 25, 12
 """Held-out parts behind the quantiles of one size, at least; and sizes."""
 
@@ -127,19 +124,17 @@ def build_reference(
     _check_enough({each.section for each in seen}, "train", len(training))
     known = class_statistics(seen, config.classes)
     units = [unit_of(each, known) for each in seen]
-    few = len({case.group for case in held}) < FEW_PATIENTS
-    left_out = [*left_out_scores(seen, [case.group for case in training], config.classes)] if few else []
     del seen  # the cells of every section
     held_seen = _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
     held_units = [(each.section, unit_of(each, known)) for each in held_seen]
     _check_enough({section for section, _ in held_units}, held_out, len(held))
     about = {
         "training": _described(training),
-        "held_out": {"split": held_out, **_described(held), "training_patients_in_turn": bool(left_out)},
+        "held_out": {"split": held_out, **_described(held)},
         "fingerprint": splits.fingerprint(held_out),
         "seed": seed,
     }
-    numbers = reference_numbers(known, units, [unit for _, unit in held_units], left_out)
+    numbers = reference_numbers(known, units, [unit for _, unit in held_units])
     return Reference(numbers, config.schema.names, float(config.mpp or 0.0), about)
 
 
@@ -257,39 +252,10 @@ def unit_of(seen: Observation, known: ClassStatistics) -> Unit:
     return Unit.of(sums, [seen.graph], len(seen.graph.areas_mm2))
 
 
-def left_out_scores(
-    seen: Sequence[Observation], patients: Sequence[str], classes: int
-) -> Iterator[tuple[Unit, Floats]]:
-    """Units of the training split, each with its scores among the sections of other patients."""
-    everybody = sorted({patients[each.section] for each in seen})
-    for some in np.array_split(everybody, min(len(everybody), FOLDS)):
-        others = [each for each in seen if patients[each.section] not in some]
-        if len({each.section for each in others}) >= LEAST_SECTIONS:
-            known = class_statistics(others, classes)
-            numbers = training_numbers(known, [unit_of(each, known) for each in others])
-            own = (unit_of(each, known) for each in seen if patients[each.section] in some)
-            yield from ((unit, scores(unit, numbers)) for unit in own)
-
-
-def reference_numbers(
-    known: ClassStatistics,
-    units: Sequence[Unit],
-    held_out: Sequence[Unit],
-    left_out: Sequence[tuple[Unit, Floats]] = (),
-) -> ReferenceNumbers:
-    """All numbers: how training units differ, and how held-out ones score (and such as ``left_out_scores`` gives)."""
-    numbers = training_numbers(known, units)
-    scored = [*((unit, scores(unit, numbers)) for unit in held_out), *left_out]
-    log_areas = np.log([max(unit.area_mm2, 1e-12) for unit, _ in scored])
-    sizes, quantiles, tails = null_distribution(np.array([found for _, found in scored]), log_areas)
-    smallest = np.exp(log_areas.min(keepdims=True))
-    return replace(numbers, smallest_mm2=smallest, log_areas=sizes, quantiles=quantiles, tails=tails)
-
-
-def training_numbers(known: ClassStatistics, units: Sequence[Unit]) -> ReferenceNumbers:
-    """How training units differ; nothing yet of how others score."""
+def reference_numbers(known: ClassStatistics, units: Sequence[Unit], held_out: Sequence[Unit]) -> ReferenceNumbers:
+    """All numbers: how training units differ, and how held-out ones score."""
     z, anatomy = np.array([unit.mean_z for unit in units]), np.array([unit.anatomy for unit in units])
-    return ReferenceNumbers(
+    without_null = ReferenceNumbers(
         class_means=known.means.numpy(),
         class_whitening=known.whitening.numpy(),
         unit_mean=z.mean(axis=0),
@@ -302,6 +268,11 @@ def training_numbers(known: ClassStatistics, units: Sequence[Unit]) -> Reference
         quantiles=np.zeros((3, 1, len(LEVELS))),
         tails=np.ones((3, 1)),
     )
+    found = np.array([scores(unit, without_null) for unit in held_out])  # (N, 3)
+    log_areas = np.log([max(unit.area_mm2, 1e-12) for unit in held_out])
+    sizes, quantiles, tails = null_distribution(found, log_areas)
+    smallest = np.exp(log_areas.min(keepdims=True))
+    return replace(without_null, smallest_mm2=smallest, log_areas=sizes, quantiles=quantiles, tails=tails)
 
 
 def null_distribution(found: Floats, log_areas: Floats) -> tuple[Floats, Floats, Floats]:

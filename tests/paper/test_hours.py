@@ -58,9 +58,9 @@ def test_the_time_left_follows_the_runs_that_were_done():
     assert left.seconds is None
     left.done("a", 40.0)
     assert left.seconds == pytest.approx(60 * 4)
-    left.done("d", 0.0)  # by another command, which says nothing about the speed of this one
-    assert left.seconds == pytest.approx(50 * 4)
+    left.done("d", None)  # by another command, which will do half of the rest as well
+    assert left.seconds == pytest.approx(50 * 4 / 2)
     left.done("b", 20.0)
-    assert left.seconds == pytest.approx(30 * 60 / 30)
+    assert left.seconds == pytest.approx(30 * 60 / 30 * 30 / 40)
     left.done("c", 30.0)
     assert left.seconds == 0

@@ -84,6 +84,16 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
     return max(busy)
 
 
+def long_runs_first(expected: Mapping[str, float], slots: int) -> list[str]:
+    """Keys in their order, but first those that take longer than a slot's share of everything: all would wait for them.
+
+    >>> long_runs_first({"a": 1, "b": 9, "c": 1}, slots=2), long_runs_first({"a": 1, "b": 9, "c": 1}, slots=1)
+    (['b', 'a', 'c'], ['a', 'b', 'c'])
+    """
+    share = sum(expected.values()) / slots
+    return sorted(expected, key=lambda key: expected[key] <= share)
+
+
 @dataclass
 class TimeLeft:
     """Expected time until a list of runs is done, corrected by those that were."""
@@ -94,21 +104,24 @@ class TimeLeft:
 
     def __post_init__(self) -> None:
         self._left = dict(self.expected)
-        self._predicted = self._taken = 0.0
+        self._ours = self._others = self._taken = 0.0
 
-    def done(self, key: str, seconds: float) -> None:
-        """Note that a run has ended; 0 seconds for one that another command has made."""
+    def done(self, key: str, seconds: float | None) -> None:
+        """Note that a run has ended after so many seconds; None for one that another command has made."""
         predicted = self._left.pop(key, 0.0)
-        if seconds > 0:
-            self._predicted += predicted
+        if seconds is None:
+            self._others += predicted
+        else:
+            self._ours += predicted
             self._taken += seconds
 
     @property
     def seconds(self) -> float | None:
-        """Seconds left; None before the first run has ended."""
-        if not self._predicted:
+        """Seconds left, if other commands go on to do their part; None before the first run has ended."""
+        if not self._ours:
             return None
-        return makespan(self._left.values(), self.slots) * self._taken / self._predicted
+        part = self._ours / (self._ours + self._others)
+        return makespan(self._left.values(), self.slots) * part * self._taken / self._ours
 
 
 def in_words(seconds: float) -> str:

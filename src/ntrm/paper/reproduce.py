@@ -23,7 +23,7 @@ from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import measure_stages, networks_table, stages_table
 from ntrm.paper.facts import Facts
 from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_done
-from ntrm.paper.hours import TimeLeft, in_words, predict_seconds
+from ntrm.paper.hours import TimeLeft, in_words, long_runs_first, predict_seconds
 from ntrm.paper.outcomes import DONE, Results, dig, evaluation_of
 from ntrm.paper.plan import Job, Plan, describe
 from ntrm.paper.request import LOCK, Request
@@ -110,8 +110,10 @@ def reproduce(
         request.describe({"command": list(command), **describe(plan)})
         for note in plan.notes:
             say(note)
-        todo = [job for job in plan.jobs if evaluation_of(request.run(job)) is None]
-        left = TimeLeft({job.key: predict_seconds(job, facts[job.variant.level]) for job in todo}, len(slots))
+        waiting = {job.key: job for job in plan.jobs if evaluation_of(request.run(job)) is None}
+        expected = {key: predict_seconds(job, facts[job.variant.level]) for key, job in waiting.items()}
+        todo = [waiting[key] for key in long_runs_first(expected, len(slots))]
+        left = TimeLeft(expected, len(slots))
         say(f"{len(plan.jobs)} runs, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
         ended = _run(request, plan, todo, slots, left, boundaries=boundaries, progress=progress, say=say)
         failures = {each.task.key: each.reason for each in ended if each.failed}
@@ -170,7 +172,7 @@ def _run(
     with closing(running):
         for ended in progress.track(running, len(tasks), "runs"):
             all_ended.append(ended)
-            left.done(ended.task.key, 0.0 if ended.failed else ended.seconds)
+            left.done(ended.task.key, None if ended.elsewhere else ended.seconds)
             say(_line(ended, runs[ended.task.key]))
             if left.seconds:
                 say(f"{len(all_ended)} of {len(tasks)} runs, about {in_words(left.seconds)} left")
@@ -182,7 +184,7 @@ def _line(ended: Ended, run: Path) -> str:
         return f"FAILED {ended.task.label} after {ended.seconds:.0f} s: {ended.reason}\n  log: {ended.task.log}"
     metrics = evaluation_of(run) or {}
     scores = {"accuracy": dig(metrics, ACCURACY), "IoU": dig(metrics, IOU), "Dice": dig(metrics, DICE)}
-    words = [f"{name} {value:.4f}" for name, value in scores.items() if value]
+    words = [f"{name} {value:.4f}" for name, value in scores.items() if value is not None]
     how = "by another command" if ended.elsewhere else f"{ended.seconds:.0f} s"
     return f"{ended.task.label}: {', '.join(words)} ({how})"
 

@@ -9,7 +9,7 @@ from PIL import Image
 from ntrm.core.errors import DataError, UsageError
 from ntrm.data.split import open_splits
 from ntrm.paper import facts
-from ntrm.paper.facts import choose_levels, expect_facts, gather_facts, is_phantom, recall_facts
+from ntrm.paper.facts import check_room, choose_levels, expect_facts, gather_facts, is_phantom, recall_facts
 from ntrm.training.recipe import load_recipe
 
 RECIPE = load_recipe("fast", {"window": 64, "overlap": 0})
@@ -71,10 +71,13 @@ def test_every_section_that_cannot_be_read_is_named_at_once(stripes, tmp_path):
 
 def test_a_disk_that_is_too_small_is_refused_before_anything_is_read(stripes, tmp_path, monkeypatch):
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(facts.shutil, "disk_usage", lambda folder: SimpleNamespace(free=200_000))
+    # Five sections of 96 × 128 pixels at 10x, four bytes a pixel.
+    parts = [open_splits(stripes, resolution=level).dataset for level in ("10x", "5x")]
+    monkeypatch.setattr(facts.shutil, "disk_usage", lambda folder: SimpleNamespace(free=5 * 96 * 128 * 4))
+    check_room(parts[:1])
     with pytest.raises(DataError, match="too small") as refused:
-        gather_facts(open_splits(stripes, resolution="10x"), "10x", RECIPE, tmp_path / "10x.json")
-    assert "0.0 GB for 5 sections" in refused.value.expected
+        check_room(parts)
+    assert refused.value.expected == "0.0 GB for 10 images"
     assert not (tmp_path / "cache").exists()
 
 

@@ -44,6 +44,14 @@ def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, t
     assert dry_run(request(data, tmp_path / "out", resolutions=("10x",))).plan.notes == ()
 
 
+def test_a_split_that_nobody_gave_is_told(stripes, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(stripes, data)
+    (data / "cases.csv").unlink()
+    said = "The dataset names no splits: it is divided by patient, 70, 15, 15 % (`ntrm data split`)."
+    assert dry_run(request(data, tmp_path / "out")).plan.notes[0] == said
+
+
 def test_keys_are_the_same_before_and_after_the_data_was_gathered(stripes, tmp_path):
     wanted = request(stripes, tmp_path / "out", resolutions=("10x",))
     before = [job.key for job in dry_run(wanted).plan.jobs]

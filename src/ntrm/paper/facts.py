@@ -80,7 +80,6 @@ def gather_facts(
     known = recall_facts(memory, splits.dataset, recipe)
     if known is not None:
         return known
-    _check_room(splits.dataset)
     count = partial(_try_count, schema=splits.schema, recipe=recipe)
     cases = list(splits.dataset)
     label = f"reading sections {level}".strip()
@@ -112,10 +111,10 @@ def _header_size(case: Case) -> tuple[int, int]:
     return header.height, header.width
 
 
-def _check_room(dataset: Dataset) -> None:
-    """Refuse, before hours of reading, a disk that cannot hold the decoded sections."""
+def check_room(datasets: Sequence[Dataset]) -> None:
+    """Refuse, before anything is read, a disk that cannot hold the decoded sections."""
     cache = TileCache()
-    sizes = [_header_size(case) for case in dataset]
+    sizes = [_header_size(case) for dataset in datasets for case in dataset]
     needed = CACHED_BYTES * sum(height * width for height, width in sizes)
     folder = next(path for path in (cache.folder, *cache.folder.absolute().parents) if path.exists())
     # What lies there already may be of other data; then the disk fills up and the error says so.
@@ -124,7 +123,7 @@ def _check_room(dataset: Dataset) -> None:
         raise DataError(
             "the disk is too small for the decoded sections",
             got=f"{free / 1e9:,.1f} GB in {cache.folder}",
-            expected=f"{needed / 1e9:,.1f} GB for {len(sizes)} sections of {dataset.root}",
+            expected=f"{needed / 1e9:,.1f} GB for {len(sizes)} images",
             hint="choose a folder on a larger disk with NTRM_CACHE, or fewer levels with --resolutions",
         )
 

@@ -12,9 +12,19 @@ from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, holding, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.split import DatasetSplits, open_splits
+from ntrm.data.layouts import survey_dataset
+from ntrm.data.split import FRACTIONS, DatasetSplits, open_splits
 from ntrm.models.config import Option
-from ntrm.paper.facts import CACHED_BYTES, Facts, choose_levels, expect_facts, gather_facts, present_levels
+from ntrm.paper.facts import (
+    CACHED_BYTES,
+    Facts,
+    check_room,
+    choose_levels,
+    expect_facts,
+    gather_facts,
+    present_levels,
+    recall_facts,
+)
 from ntrm.paper.hours import predict_seconds
 from ntrm.paper.outcomes import EVALUATION, evaluation_of
 from ntrm.paper.plan import IMAGENET, SCRATCH, Job, Plan, make_plan
@@ -68,11 +78,17 @@ class Request:
     def gather(self, *, jobs: int = 1, progress: Progress = SILENT) -> dict[str, Facts]:
         """Facts about the data at every level; where several commands need them, one reads and the others wait."""
         with holding(self.out / "data" / LOCK, wait=True):
+            parts = {level: self.splits(level) for level in self.levels}
+            check_room(
+                [
+                    part.dataset
+                    for level, part in parts.items()
+                    if recall_facts(self.facts_file(level), part.dataset, self.resolved) is None
+                ]
+            )
             return {
-                level: gather_facts(
-                    self.splits(level), level, self.resolved, self.facts_file(level), jobs=jobs, progress=progress
-                )
-                for level in self.levels
+                level: gather_facts(part, level, self.resolved, self.facts_file(level), jobs=jobs, progress=progress)
+                for level, part in parts.items()
             }
 
     def expect(self) -> dict[str, Facts]:
@@ -97,11 +113,14 @@ class Request:
         return replace(plan, notes=(*plan.notes, *self._notes(fingerprints)))
 
     def _notes(self, levels: Collection[str]) -> list[str]:
-        """Which levels of the dataset are left out unless someone asks for them, and which of the paper's it lacks."""
+        """What was decided for want of a word about it: the split, and levels that are left out or lacking."""
+        notes = []
+        if self.split_file is None and any(case.split is None for case in survey_dataset(self.data).cases):
+            shares = ", ".join(f"{100 * share:.0f}" for share in FRACTIONS)
+            notes.append(f"The dataset names no splits: it is divided by patient, {shares} % (`ntrm data split`).")
         present = present_levels(self.data)
         if self.resolutions or present == ("",):
-            return []
-        notes = []
+            return notes
         if left := ", ".join(level for level in present if level not in levels):
             notes.append(f"{left} is left out: the paper has no results there (--resolutions takes it in).")
         if lacking := ", ".join(level for level in TABLE_2 if level not in present):

@@ -286,8 +286,8 @@ def runs_table(results: Results) -> Table:
         rows.append((*which, outcome.status, *scores, *costs, RunFolder(key)))
     what = ("network", "options", "resolution", "encoder init", "seed", "status")
     note = (
-        "Each folder, under runs/, holds the recipe, the log, the model and the evaluation. Here is the end of its name; "
-        "tables/runs.csv has all of it."
+        "Each folder, under runs/, holds the recipe, the log, the model and the evaluation. Here is the end of its "
+        "name; tables/runs.csv has all of it."
     )
     return Table("runs", "Every run", (*what, *HEADLINE, "steps", "training seconds", "folder"), tuple(rows), note)
 

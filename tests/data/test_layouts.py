@@ -86,6 +86,25 @@ def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
         open_dataset(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("levels", ["data/10x", "10x"])
+def test_a_dataset_one_folder_below_is_pointed_at(tmp_path, levels):
+    (tmp_path / "release" / levels / "Images").mkdir(parents=True)
+    with pytest.raises(DataError) as error:
+        open_dataset(tmp_path)
+    assert error.value.hint == f"give {tmp_path / 'release'}, which holds Images and Masks"
+
+
+def test_a_dataset_that_is_still_packed_is_to_be_unpacked(tmp_path):
+    archive = tmp_path / "data.zip"
+    archive.write_bytes(b"PK")
+    with pytest.raises(DataError) as error:
+        open_dataset(tmp_path)
+    assert error.value.hint == "unpack data.zip first"
+    with pytest.raises(UsageError) as usage:
+        open_dataset(archive)
+    assert usage.value.hint == "unpack it, and give the folder"
+
+
 def test_an_empty_dataset_is_refused(tmp_path):
     sound_plain(tmp_path, names=())
     (tmp_path / "Images").mkdir()

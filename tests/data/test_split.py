@@ -272,6 +272,19 @@ def test_sections_without_a_split_are_placed_as_the_command_would(unsplit, tmp_p
     assert all(patients)
 
 
+def test_a_section_that_is_missing_at_a_resolution_moves_no_other(tmp_path, random):
+    pixels = random.integers(0, 12, (8, 8), dtype=np.uint8), random.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    names_of = {"10x": range(40, 60), "5x": range(43, 60)}
+    for level, numbers in names_of.items():
+        for number in numbers:
+            write_section(tmp_path, level, f"SCC_{number}", pixels[1], pixels[0])
+    coarse, fine = (
+        {case.name: case.split for case in open_splits(tmp_path, resolution=level).dataset} for level in names_of
+    )
+    assert len(fine) == 17
+    assert fine.items() <= coarse.items()
+
+
 def test_half_a_split_is_filled_up(tmp_path, random):
     rows = ["s0,p0,test,0.5", *UNSPLIT[2:]]
     parts = open_splits(write_random(tmp_path / "half", random, rows))

@@ -1,12 +1,15 @@
 import json
 import shutil
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from ntrm.core.errors import UsageError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.data.split import open_splits
 from ntrm.paper import facts
-from ntrm.paper.facts import choose_levels, gather_facts, is_phantom, recall_facts
+from ntrm.paper.facts import check_room, choose_levels, expect_facts, gather_facts, is_phantom, recall_facts
 from ntrm.training.recipe import load_recipe
 
 RECIPE = load_recipe("fast", {"window": 64, "overlap": 0})
@@ -45,6 +48,37 @@ def test_levels_are_those_wanted_coarsest_first(stripes):
     assert choose_levels(stripes, ("5x",)) == ("5x",)
     with pytest.raises(UsageError, match="no such resolution"):
         choose_levels(stripes, ("2x",))
+
+
+def test_headers_tell_the_same_as_the_sections(stripes, tmp_path):
+    parts = open_splits(stripes, resolution="5x")
+    expected = expect_facts(parts, "5x", RECIPE, tmp_path / "5x.json")
+    assert not any(tmp_path.iterdir())
+    assert expected == gather_facts(parts, "5x", RECIPE, tmp_path / "5x.json")
+
+
+def test_every_section_that_cannot_be_read_is_named_at_once(stripes, tmp_path):
+    data, memory = tmp_path / "data", tmp_path / "10x.json"
+    shutil.copytree(stripes, data)
+    Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8)).save(data / "10x" / "Masks" / "BCC_1.png")
+    with pytest.raises(DataError, match="differ in size"):
+        gather_facts(open_splits(data, resolution="10x"), "10x", RECIPE, memory)
+    Image.fromarray(np.full((96, 128, 3), 77, dtype=np.uint8)).save(data / "10x" / "Masks" / "SCC_9.png")
+    with pytest.raises(DataError, match=r"2 sections .* cannot be used\n.*BCC_1(.|\n)*SCC_9(.|\n)*ntrm data check"):
+        gather_facts(open_splits(data, resolution="10x"), "10x", RECIPE, memory)
+    assert not memory.exists()
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_read(stripes, tmp_path, monkeypatch):
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+    # Five sections of 96 × 128 pixels at 10x, four bytes a pixel.
+    parts = [open_splits(stripes, resolution=level).dataset for level in ("10x", "5x")]
+    monkeypatch.setattr(facts.shutil, "disk_usage", lambda folder: SimpleNamespace(free=5 * 96 * 128 * 4))
+    check_room(parts[:1])
+    with pytest.raises(DataError, match="too small") as refused:
+        check_room(parts)
+    assert refused.value.expected == "0.0 GB for 10 images"
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_part_without_sections_is_refused(stripes, tmp_path):

@@ -12,7 +12,6 @@ from tests.helpers import wait_for
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.errors import RefusedError
 from ntrm.core.io import holding
 from ntrm.paper.plan import describe
 from ntrm.paper.reproduce import reproduce
@@ -186,6 +185,12 @@ def read_csv(path):
         return list(csv.DictReader(stream))
 
 
-def test_two_reproductions_do_not_share_a_folder(stripes, tmp_path):
-    with holding(tmp_path / "out" / ".lock"), pytest.raises(RefusedError, match="another process works"):
-        reproduce(Request(stripes, tmp_path / "out"))
+def test_who_finds_every_run_in_other_hands_leaves_the_page_to_them(stripes, tmp_path):
+    request = Request(stripes, tmp_path / "out", ("unet-resnet18",), ("10x",), (0,), options={"width": 0.125})
+    request.claim()
+    (job,) = request.plan({level: each.fingerprint for level, each in request.gather().items()}).jobs
+    with holding(tmp_path / "out" / "jobs" / f"{job.key}.claim"):
+        result = reproduce(request, device="cpu")
+    assert (result.page, result.ran, result.others, result.failures) == (None, 0, (job.label,), {})
+    assert result.as_dict()["with_other_commands"] == [job.label]
+    assert not (tmp_path / "out" / "index.html").exists()

@@ -1,4 +1,5 @@
 import shlex
+import shutil
 
 import pytest
 from tests.paper.synthetic import tiny_plan
@@ -20,18 +21,43 @@ def request(data, out, **changes):
 
 
 def test_a_dry_run_plans_for_the_data_and_writes_nothing(stripes, tmp_path):
-    plan, done = dry_run(request(stripes, tmp_path / "out"))
-    assert [variant.level for variant in plan.resolutions] == ["10x", "5x"]
-    assert done == dict.fromkeys([job.key for job in plan.jobs], False)
+    outlook = dry_run(request(stripes, tmp_path / "out"))
+    assert [variant.level for variant in outlook.plan.resolutions] == ["10x", "5x"]
+    assert outlook.done == dict.fromkeys([job.key for job in outlook.plan.jobs], False)
+    assert len(outlook.seconds) == len(outlook.plan.jobs)
+    # Five sections of 96 × 128 and 192 × 224 pixels, three colours and a label each.
+    assert outlook.cache_bytes == 4 * 5 * (96 * 128 + 192 * 224)
     assert not (tmp_path / "out").exists()
+
+
+def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(stripes, data)
+    shutil.copytree(stripes / "5x", data / "1x")
+    (data / "1x" / "Masks" / "BCC_1.png").unlink()  # nobody asks for it, so nobody is told
+    plan = dry_run(request(data, tmp_path / "out")).plan
+    assert [variant.level for variant in plan.resolutions] == ["10x", "5x"]
+    assert plan.notes == (
+        "1x is left out: the paper has no results there (--resolutions takes it in).",
+        "Not in this dataset: 2x. `ntrm data resample` makes coarser levels from finer ones.",
+    )
+    assert dry_run(request(data, tmp_path / "out", resolutions=("10x",))).plan.notes == ()
+
+
+def test_a_split_that_nobody_gave_is_told(stripes, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(stripes, data)
+    (data / "cases.csv").unlink()
+    said = "The dataset names no splits: it is divided by patient, 70, 15, 15 % (`ntrm data split`)."
+    assert dry_run(request(data, tmp_path / "out")).plan.notes[0] == said
 
 
 def test_keys_are_the_same_before_and_after_the_data_was_gathered(stripes, tmp_path):
     wanted = request(stripes, tmp_path / "out", resolutions=("10x",))
-    before = [job.key for job in dry_run(wanted)[0].jobs]
+    before = [job.key for job in dry_run(wanted).plan.jobs]
     facts = wanted.gather()
     assert [job.key for job in wanted.plan({"10x": facts["10x"].fingerprint}).jobs] == before
-    assert [job.key for job in dry_run(wanted)[0].jobs] == before
+    assert [job.key for job in dry_run(wanted).plan.jobs] == before
 
 
 def test_options_must_be_plain(stripes, tmp_path):
@@ -78,11 +104,15 @@ def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
     Request(tmp_path, tmp_path / "new").claim()
     (tmp_path / "mine").mkdir()
     mine = Request(tmp_path, tmp_path / "mine")
-    mine.claim()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     with pytest.raises(RefusedError, match="no reproduction"):
         mine.claim()
-    mine.describe({})
+    (tmp_path / "mine" / "thesis.tex").unlink()
+    (tmp_path / "mine" / ".partial-x.json").write_text("")  # another command is at it
+    mine.claim()
+    # The first thing that is written: whatever comes after may be interrupted.
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["reproduction.json"]
+    (tmp_path / "mine" / "data").mkdir()
     mine.claim()
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder"):

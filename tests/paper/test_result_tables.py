@@ -161,7 +161,11 @@ def test_nothing_at_all_still_gives_tables(tmp_path):
     assert {str(row[1]) for row in result_tables.table_1(results).rows} == {"failed", "None"}
     assert result_tables.tissue_table(results, "iou").rows == ()
     assert all(row[-1] == "failed" or row[-1] is None for row in result_tables.ablation_table(results).rows)
-    assert len(result_tables.runs_table(results).rows) == len(plan.jobs)
+    runs = result_tables.runs_table(results)
+    assert len(runs.rows) == len(plan.jobs)
+    assert all(
+        key.endswith(f"_{row[-1].removeprefix('…')}") for key, row in zip(results.outcomes, runs.texts, strict=True)
+    )
     assert result_tables.table_2(replace_plan(results, resolutions=()), {}) is None
 
 

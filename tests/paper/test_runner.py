@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ import torch
 from tests.helpers import is_alive, wait_for
 
 from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import holding
 from ntrm.core.labels import SKIN
 from ntrm.evaluation.interfaces import interface_counts
 from ntrm.paper import runner
@@ -96,6 +98,36 @@ def test_a_job_that_was_interrupted_interrupts_all(tmp_path, program):
     with pytest.raises(KeyboardInterrupt):
         list(run_tasks([task(tmp_path, "stopped", code=130), task(tmp_path, "next")], [Slot("cpu")], program))
     assert not (tmp_path / "next.mark").exists()
+
+
+def test_a_task_that_another_reproduction_has_is_left_to_it(tmp_path, program):
+    tasks = [task(tmp_path, name) for name in ("theirs", "ours")]
+    with holding(tmp_path / "theirs.claim"):
+        assert [each.task.key for each in run_tasks(tasks, [Slot("cpu")], program)] == ["ours"]
+    # Its holder has ended, in whatever way: the next command takes it.
+    assert [each.task.key for each in run_tasks(tasks[:1], [Slot("cpu")], program)] == ["theirs"]
+
+
+def test_what_another_reproduction_has_done_meanwhile_is_not_done_again(tmp_path, program):
+    tasks = [task(tmp_path, name) for name in ("done", "open")]
+    ended = run_tasks(tasks, [Slot("cpu")], program, is_done=lambda each: each.key == "done")
+    assert {each.task.key: each.elsewhere for each in ended} == {"done": True, "open": False}
+    assert not (tmp_path / "done.mark").exists()
+
+
+def test_two_reproductions_share_the_tasks(tmp_path, program, monkeypatch):
+    monkeypatch.setattr(runner, "LOOK_S", 0.05)
+    # Each waits for the other to begin: they end only if both work at a time, on different tasks.
+    tasks = [task(tmp_path, "one", after="two"), task(tmp_path, "two", after="one")]
+
+    def work():
+        return list(
+            run_tasks(tasks, [Slot("cpu")], program, is_done=lambda each: (tmp_path / f"{each.key}.mark").exists())
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [each for found in (pool.submit(work), pool.submit(work)) for each in found.result()]
+    assert sorted(each.task.key for each in both if not each.elsewhere) == ["one", "two"]
 
 
 def test_a_worker_and_its_children_end_with_a_parent_that_is_killed(tmp_path):

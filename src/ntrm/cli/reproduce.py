@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
-from ntrm.cli.console import Console, command
+from ntrm.cli.console import Console, command, count
 
 if TYPE_CHECKING:
-    from ntrm.paper.plan import Plan
     from ntrm.paper.reproduce import Reproduction
+    from ntrm.paper.request import Outlook
 
 
 @command
@@ -25,7 +25,7 @@ def reproduce(
         str, typer.Option("--archs", metavar="A,B", help="Networks of Table 1; all six if not given.")
     ] = "",
     resolutions: Annotated[
-        str, typer.Option("--resolutions", metavar="10x,5x", help="Levels of Table 2; all there are if not given.")
+        str, typer.Option("--resolutions", metavar="10x,5x", help="Levels of Table 2; the paper's if not given.")
     ] = "",
     seeds: Annotated[str, typer.Option("--seeds", metavar="0,1,2", help="Training seeds of every network.")] = "0,1,2",
     recipe: Annotated[str, typer.Option("--recipe", metavar="R", help="paper, fast or a YAML file.")] = "fast",
@@ -49,14 +49,14 @@ def reproduce(
         int, typer.Option("--per-device", metavar="N", min=1, help="Runs side by side on one GPU.")
     ] = 1,
     jobs: options.Jobs = options.JOBS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, its hours and disk space.")] = False,
     *,
     console: Console,
 ) -> None:
     """Train and evaluate every network of the paper, test its claims, and write one page with tables and figures.
 
     Interrupted at any point, the same command goes on. Runs spread over the GPUs; one that fails is reported, and the
-    others go on.
+    others go on. The same command on other machines with the same --out takes part of the runs.
 
     Example: ntrm reproduce --data DIR --out OUT --recipe paper --seeds 0,1,2
 
@@ -84,8 +84,9 @@ def reproduce(
         split_file=splits,
     )
     if dry_run:
-        plan, done = show_plan(request)
-        console.result({**describe(plan), "done": sum(done.values())}, lambda to: _show_plan(plan, done, to))
+        outlook = show_plan(request)
+        document = {**describe(outlook.plan), "done": sum(outlook.done.values()), **_expectation(outlook)}
+        console.result(document, lambda to: _show_plan(outlook, to))
         return
     result = run(
         request,
@@ -103,17 +104,40 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _show_plan(plan: Plan, done: dict[str, bool], out: RichConsole) -> None:
+GPUS = (1, 8)
+"""Numbers of GPUs for which a plan says how long it takes."""
+
+
+def _expectation(outlook: Outlook) -> dict[str, Any]:
+    """Time and disk that a plan takes, for ``--json``."""
+    from ntrm.paper.hours import MEASURED_ON, makespan
+
+    hours = {str(gpus): round(makespan(outlook.seconds, gpus) / 3600, 2) for gpus in GPUS}
+    return {"hours": {"device": MEASURED_ON, "by_gpus": hours}, "cache_bytes": outlook.cache_bytes}
+
+
+def _show_plan(outlook: Outlook, out: RichConsole) -> None:
+    from ntrm.paper.hours import MEASURED_ON, in_words, makespan
+
+    plan, done = outlook.plan, outlook.done
     for note in plan.notes:
         out.print(note, markup=False, soft_wrap=True)
     for job in plan.jobs:
         out.print(f"{'done ' if done[job.key] else 'to do'}  {job.label}", markup=False, soft_wrap=True)
     out.print(f"{len(done)} runs, {sum(done.values())} of them done", markup=False)
+    times = [f"{in_words(makespan(outlook.seconds, gpus))} on {gpus}" for gpus in GPUS]
+    longest = " at most" if plan.recipe.early_stopping else ""
+    out.print(f"expected{longest} ({MEASURED_ON}): {', '.join(times)}", markup=False, soft_wrap=True)
+    out.print(f"decoded sections take {outlook.cache_bytes / 1e9:.1f} GB of disk", markup=False, soft_wrap=True)
 
 
 def _show(result: Reproduction, out: RichConsole) -> None:
     for label in result.failures:
         out.print(f"failed: {label}", markup=False, soft_wrap=True)
     jobs = len(result.results.outcomes)
-    out.print(f"{jobs - len(result.failures)} of {jobs} runs have results.", markup=False)
-    out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
+    out.print(f"{jobs - len(result.results.failed)} of {jobs} runs have results.", markup=False)
+    if result.page is None:
+        others = count(len(result.others), "run")
+        out.print(f"Other commands are at {others}; the last of them writes the page.", markup=False, soft_wrap=True)
+    else:
+        out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

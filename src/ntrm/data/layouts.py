@@ -72,6 +72,7 @@ def _patient_by_section() -> dict[str, str]:
     }
 
 
+ARCHIVES = frozenset({".zip", ".7z", ".tar", ".gz", ".tgz", ".rar"})
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 CLASSES, CASES, MEASUREMENTS = "classes.csv", "cases.csv", "measurements.csv"
 
@@ -111,7 +112,8 @@ class Folders(NamedTuple):
 def survey_dataset(root: Path) -> Survey:
     """Walk a dataset folder of any layout; raises only where it is no dataset at all."""
     if not root.is_dir():
-        raise UsageError("no such dataset folder", got=root, expected="a folder", hint="check the path")
+        hint = "unpack it, and give the folder" if root.suffix.lower() in ARCHIVES else "check the path"
+        raise UsageError("no such dataset folder", got=root, expected="a folder", hint=hint)
     layout, pairs = _find_layout(root)
     survey = Survey(root, layout)
     for folders in pairs:
@@ -137,12 +139,19 @@ def natural(name: str) -> tuple[list[tuple[int, str] | str], str]:
     return [(len(numbers[i]), numbers[i]) if i % 2 else text for i, text in enumerate(texts)], name
 
 
-def _dataset_above(root: Path) -> str:
-    """How to fix a folder that is no dataset, and may be a part of one."""
+def _dataset_near(root: Path) -> str:
+    """How to fix a folder that is no dataset, and may be a part of one, hold one, or hold one that is packed."""
     folder = root.parent if root.name in ("Images", "Masks") else root
     if re.fullmatch(LEVEL, folder.name):
         folder = folder.parent
-    return "arrange the folders like this" if folder == root else f"give {folder}, which holds Images and Masks"
+    if folder != root:
+        return f"give {folder}, which holds Images and Masks"
+    archives = sorted(path.name for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
+    if archives:
+        return f"unpack {', '.join(archives[:3])}{' …' if len(archives) > 3 else ''} first"
+    below = next((path.parents[2] for path in sorted(root.glob("*/data/[1-9]*x/Images"))), None)
+    below = below or next((path.parents[1] for path in sorted(root.glob("*/[1-9]*x/Images"))), None)
+    return f"give {below}, which holds Images and Masks" if below else "arrange the folders like this"
 
 
 def _find_layout(root: Path) -> tuple[str, list[Folders]]:
@@ -162,7 +171,7 @@ def _find_layout(root: Path) -> tuple[str, list[Folders]]:
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
         return "masks", [Folders("", None, root)]
     raise DataError(
-        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, hint=_dataset_above(root)
+        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, hint=_dataset_near(root)
     )
 
 

@@ -16,7 +16,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import read_table
 from ntrm.data.dataset import SPLITS, Dataset
-from ntrm.data.layouts import open_dataset
+from ntrm.data.layouts import open_dataset, survey_dataset
 
 FRACTIONS = (0.70, 0.15, 0.15)
 """Fractions of the sections in training, validation and test."""
@@ -302,7 +302,9 @@ def open_splits(
             hint="choose one with --resolution",
         )
     if any(case.split is None for case in dataset):
-        dataset = make_split(dataset, seed=seed).apply(dataset)
+        # The sections of all resolutions are divided at once: one that is missing at some must not move the others.
+        everything = replace(dataset, cases=tuple(survey_dataset(Path(root)).cases))
+        dataset = make_split(everything, seed=seed).apply(dataset)
     return DatasetSplits(dataset, _common_resolution(dataset))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
@@ -23,6 +23,9 @@ from ntrm.paper.outcomes import (
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import PRIMARY, TITLES, dice_gains
 from ntrm.paper.result_tables import Difference, Table, seconds_per_section
+
+LEAST_SCORE = 0.01
+"""Below this, gains are not told in percent of a score."""
 
 HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT = "held", "not held", "not established", "left out"
 
@@ -105,12 +108,19 @@ def _scores(results: Results, ours: Variant, others: list[Variant]) -> Iterator[
         closest = min(comparisons, key=lambda comparison: comparison.difference)
         gains = sorted(100 * comparison.difference for comparison in comparisons)
         ahead = sum(comparison.established and comparison.difference > 0 for comparison in comparisons)
-        relative = sorted(100 * one.difference / max(fmean(one.second_by_seed), 1e-9) for one in comparisons)
-        percent = f"{signed(relative[0], 0)} % to {signed(relative[-1], 0)} %"
-        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points ({percent})"
+        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points{_percent(comparisons)}"
         rival = TITLES.get(closest.second.split()[0], closest.second)
         words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}; shown: minus {rival}"
         yield _judged(title, words, comparisons)
+
+
+def _percent(comparisons: Iterable[Comparison]) -> str:
+    """The range of relative gains; empty where a system has so low a score that they say nothing."""
+    scores = [(one.difference, fmean(one.second_by_seed)) for one in comparisons]
+    if any(score < LEAST_SCORE for _, score in scores):
+        return ""
+    relative = sorted(100 * difference / score for difference, score in scores)
+    return f" ({signed(relative[0], 0)} % to {signed(relative[-1], 0)} %)"
 
 
 def _false_positives(results: Results, ours: Variant, others: list[Variant], index: int) -> Iterator[Claim]:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.errors import DataError, NtrmError, UsageError, choices_error
 from ntrm.core.io import write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import SPLITS, Case, Dataset
-from ntrm.data.layouts import open_dataset
+from ntrm.data.image_files import read_header
+from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split import DatasetSplits
 from ntrm.data.tiles import foreground_windows, tile_windows
+from ntrm.paper.published import TABLE_2
 from ntrm.training.recipe import Recipe
+
+CACHED_BYTES = 4
+"""Of a pixel in the cache: three colours and a label."""
+SHOWN = 5
+"""Bad sections that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,11 @@ class Facts:
 
 
 def choose_levels(data: Path, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """The levels to work at, coarsest first: those wanted, or all there are; one empty name for layouts without."""
-    present = open_dataset(data).levels
+    """The levels to work at, coarsest first: those wanted, or the paper's that are there; one empty name without any.
+
+    A dataset that has none of the paper's levels is used as it is.
+    """
+    present = present_levels(data)
     if present == ("",):
         if wanted:
             raise UsageError("this dataset has no resolution levels", got=", ".join(wanted), hint="leave them out")
@@ -50,7 +61,13 @@ def choose_levels(data: Path, wanted: tuple[str, ...]) -> tuple[str, ...]:
     missing = [level for level in wanted if level not in present]
     if missing:
         raise choices_error(f"no such resolution in {data}", ", ".join(missing), present)
-    return tuple(level for level in present if not wanted or level in wanted)
+    chosen = wanted or tuple(level for level in present if level in TABLE_2) or present
+    return tuple(level for level in present if level in chosen)
+
+
+def present_levels(data: Path) -> tuple[str, ...]:
+    """Levels that the dataset has, coarsest first; faults at levels that nobody asks for do not matter."""
+    return tuple(dict.fromkeys(case.level for case in survey_dataset(data).cases)) or open_dataset(data).levels
 
 
 def gather_facts(
@@ -63,13 +80,73 @@ def gather_facts(
     known = recall_facts(memory, splits.dataset, recipe)
     if known is not None:
         return known
-    count = partial(_count, schema=splits.schema, recipe=recipe)
+    count = partial(_try_count, schema=splits.schema, recipe=recipe)
     cases = list(splits.dataset)
     label = f"reading sections {level}".strip()
     counts = list(progress.track(parallel_map(count, cases, jobs), len(cases), label))
-    facts = _facts(splits, level, [*zip(cases, counts, strict=True)])
+    _refuse_unreadable(splits.dataset, [each for each in counts if isinstance(each, NtrmError)])
+    sound = [each for each in counts if not isinstance(each, NtrmError)]
+    facts = _facts(splits, level, [*zip(cases, sound, strict=True)])
     write_json(memory, {"stamp": _stamp(splits.dataset, recipe), "facts": asdict(facts)})
     return facts
+
+
+def expect_facts(splits: DatasetSplits, level: str, recipe: Recipe, memory: Path) -> Facts:
+    """Facts as far as the headers of the files tell them: nothing is decoded, windows of glass are counted, too."""
+    known = recall_facts(memory, splits.dataset, recipe)
+    if known is not None:
+        return known
+    counts = []
+    for case in splits.dataset:
+        height, width = _header_size(case)
+        counts.append((height * width, len(tile_windows(height, width, size=recipe.window, overlap=recipe.overlap))))
+    return _facts(splits, level, [*zip(splits.dataset, counts, strict=True)])
+
+
+def _header_size(case: Case) -> tuple[int, int]:
+    path = case.image or case.mask
+    if path is None:
+        return 0, 0
+    header = read_header(path)
+    return header.height, header.width
+
+
+def check_room(datasets: Sequence[Dataset]) -> None:
+    """Refuse, before anything is read, a disk that cannot hold the decoded sections."""
+    cache = TileCache()
+    sizes = [_header_size(case) for dataset in datasets for case in dataset]
+    needed = CACHED_BYTES * sum(height * width for height, width in sizes)
+    folder = next(path for path in (cache.folder, *cache.folder.absolute().parents) if path.exists())
+    # What lies there already may be of other data; then the disk fills up and the error says so.
+    free = shutil.disk_usage(folder).free + cache.size().bytes
+    if needed > free:
+        raise DataError(
+            "the disk is too small for the decoded sections",
+            got=f"{free / 1e9:,.1f} GB in {cache.folder}",
+            expected=f"{needed / 1e9:,.1f} GB for {len(sizes)} images",
+            hint="choose a folder on a larger disk with NTRM_CACHE, or fewer levels with --resolutions",
+        )
+
+
+def _try_count(case: Case, schema: LabelSchema, recipe: Recipe) -> tuple[int, int] | NtrmError:
+    """Like ``_count``; an error is returned, so that one bad file does not hide the next."""
+    try:
+        return _count(case, schema, recipe)
+    except NtrmError as error:
+        return error
+
+
+def _refuse_unreadable(dataset: Dataset, errors: Sequence[NtrmError]) -> None:
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        lines = [f"{error.what} ({error.got})" for error in errors[:SHOWN]]
+        lines += [f"… and {len(errors) - SHOWN} more"] if len(errors) > SHOWN else []
+        raise DataError(
+            f"{len(errors)} sections of {dataset.root} cannot be used",
+            got="\n            ".join(lines),
+            hint=f"run `ntrm data check {dataset.root}` for all faults and how to fix them; what was read is kept",
+        )
 
 
 def _facts(splits: DatasetSplits, level: str, counted: list[tuple[Case, tuple[int, int]]]) -> Facts:

@@ -23,6 +23,7 @@ from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import measure_stages, networks_table, stages_table
 from ntrm.paper.facts import Facts
 from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_done
+from ntrm.paper.hours import TimeLeft, in_words, long_runs_first, predict_seconds
 from ntrm.paper.outcomes import DONE, Results, dig, evaluation_of
 from ntrm.paper.plan import Job, Plan, describe
 from ntrm.paper.request import LOCK, Request
@@ -43,26 +44,31 @@ Say = Callable[[str], None]
 class Reproduction:
     """The page, the tables, and the results they show."""
 
-    page: Path
+    page: Path | None
+    """None while other commands have runs to finish; the last of them writes it."""
     results: Results
     ran: int
-    """Jobs that ran now; the others were done before."""
+    """Jobs that ran now; the others were done before, or by other commands."""
     tables: tuple[Path, ...]
+    others: tuple[str, ...] = ()
+    """Labels of the jobs that other commands are at."""
 
     @property
     def failures(self) -> dict[str, str]:
         """Why jobs have no result, by their label."""
-        return {outcome.job.label: outcome.failure or outcome.status for outcome in self.results.failed}
+        failed = ((outcome.job.label, outcome.failure or outcome.status) for outcome in self.results.failed)
+        return {label: reason for label, reason in failed if label not in self.others}
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
         return {
-            "page": str(self.page),
+            "page": None if self.page is None else str(self.page),
             "tables": [str(path) for path in self.tables],
             "jobs": len(self.results.outcomes),
             "ran": self.ran,
             "done": sum(outcome.status == DONE for outcome in self.results.outcomes.values()),
             "failed": self.failures,
+            "with_other_commands": list(self.others),
             "notes": list(self.results.plan.notes),
         }
 
@@ -82,6 +88,7 @@ def reproduce(
     """Train and evaluate everything that is not done yet, then write tables, figures and the page.
 
     Interrupted at any point, the same call goes on: jobs that are done stay done, a half-trained one is resumed.
+    Several calls may work in one folder at a time: each takes jobs that no other has, and the last writes the page.
 
     Args:
         request: what to reproduce.
@@ -95,29 +102,53 @@ def reproduce(
         say: gets a line for every job that ends.
 
     """
-    out = request.out
-    request.claim()
+    request.claim(command)
     slots = make_slots(device, num_devices=num_devices, per_device=per_device, jobs=jobs)
-    with holding(out / LOCK), terminated_like_interrupted():
+    with terminated_like_interrupted():
         facts = request.gather(jobs=jobs, progress=progress)
         plan = request.plan({level: known.fingerprint for level, known in facts.items()})
         request.describe({"command": list(command), **describe(plan)})
         for note in plan.notes:
             say(note)
-        todo = [job for job in plan.jobs if evaluation_of(request.run(job)) is None]
+        waiting = {job.key: job for job in plan.jobs if evaluation_of(request.run(job)) is None}
+        expected = {key: predict_seconds(job, facts[job.variant.level]) for key, job in waiting.items()}
+        todo = [waiting[key] for key in long_runs_first(expected, len(slots))]
+        left = TimeLeft(expected, len(slots))
         say(f"{len(plan.jobs)} runs, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
-        failures = _run(request, plan, todo, slots, boundaries=boundaries, progress=progress, say=say)
+        ended = _run(request, plan, todo, slots, left, boundaries=boundaries, progress=progress, say=say)
+        failures = {each.task.key: each.reason for each in ended if each.failed}
         results = Results.read(plan, request.run, failures)
-        say("drawing tables and figures")
-        splits = request.splits(plan.primary)
-        windows = choose_windows(splits, plan.recipe.window)
-        stats = dataset_stats(splits.dataset, tile=plan.recipe.window, jobs=jobs, progress=progress)
-        tables = make_tables(results, facts, splits, windows, device)
-        files = tuple(table.write_csv(out / "tables") for table in tables.values())
-        figure_files = draw_figures(results, facts, splits, windows, stats, tables, out / "figures", device)
-        page = out / "index.html"
-        write_results_page(page, results, facts, stats, tables, figure_files, command)
-    return Reproduction(page, results, len(todo), files)
+        ran = sum(not each.elsewhere for each in ended)
+        others = tuple(job.label for job in todo if job.key not in {each.task.key for each in ended})
+        if others:
+            return Reproduction(None, results, ran, (), others)
+        with holding(request.out / LOCK, wait=True):
+            say("drawing tables and figures")
+            page, files = write_results(request, results, facts, device, command, jobs=jobs, progress=progress)
+    return Reproduction(page, results, ran, files)
+
+
+def write_results(
+    request: Request,
+    results: Results,
+    facts: Mapping[str, Facts],
+    device: str,
+    command: Sequence[str],
+    *,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> tuple[Path, tuple[Path, ...]]:
+    """Write tables, figures and the page; returns the page and the tables."""
+    out, plan = request.out, results.plan
+    splits = request.splits(plan.primary)
+    windows = choose_windows(splits, plan.recipe.window)
+    stats = dataset_stats(splits.dataset, tile=plan.recipe.window, jobs=jobs, progress=progress)
+    tables = make_tables(results, facts, splits, windows, device)
+    files = tuple(table.write_csv(out / "tables") for table in tables.values())
+    figure_files = draw_figures(results, facts, splits, windows, stats, tables, out / "figures", device)
+    page = out / "index.html"
+    write_results_page(page, results, facts, stats, tables, figure_files, command)
+    return page, files
 
 
 def _run(
@@ -125,23 +156,27 @@ def _run(
     plan: Plan,
     todo: Sequence[Job],
     slots: Sequence[Slot],
+    left: TimeLeft,
     *,
     boundaries: bool,
     progress: Progress,
     say: Say,
-) -> dict[str, str]:
-    """Run the jobs; returns the reasons of those that failed, by key."""
+) -> list[Ended]:
+    """Run the jobs that no other command has; returns those that have ended."""
     # Pictures of every run would take longer than the runs themselves.
     shown = {plan.job(plan.ours, plan.seeds[0]).key} if plan.ours else set()
     tasks = [request.task(job, boundaries=boundaries, pictures=job.key in shown) for job in todo]
     runs = {job.key: request.run(job) for job in todo}
-    failures: dict[str, str] = {}
-    with closing(run_tasks(tasks, slots)) as running:
+    all_ended: list[Ended] = []
+    running = run_tasks(tasks, slots, is_done=lambda task: evaluation_of(runs[task.key]) is not None)
+    with closing(running):
         for ended in progress.track(running, len(tasks), "runs"):
-            if ended.failed:
-                failures[ended.task.key] = ended.reason
+            all_ended.append(ended)
+            left.done(ended.task.key, None if ended.elsewhere else ended.seconds)
             say(_line(ended, runs[ended.task.key]))
-    return failures
+            if left.seconds:
+                say(f"{len(all_ended)} of {len(tasks)} runs, about {in_words(left.seconds)} left")
+    return all_ended
 
 
 def _line(ended: Ended, run: Path) -> str:
@@ -149,8 +184,9 @@ def _line(ended: Ended, run: Path) -> str:
         return f"FAILED {ended.task.label} after {ended.seconds:.0f} s: {ended.reason}\n  log: {ended.task.log}"
     metrics = evaluation_of(run) or {}
     scores = {"accuracy": dig(metrics, ACCURACY), "IoU": dig(metrics, IOU), "Dice": dig(metrics, DICE)}
-    words = [f"{name} {value:.4f}" for name, value in scores.items() if value]
-    return f"{ended.task.label}: {', '.join(words)} ({ended.seconds:.0f} s)"
+    words = [f"{name} {value:.4f}" for name, value in scores.items() if value is not None]
+    how = "by another command" if ended.elsewhere else f"{ended.seconds:.0f} s"
+    return f"{ended.task.label}: {', '.join(words)} ({how})"
 
 
 def make_tables(

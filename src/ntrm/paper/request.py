@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import NtrmError, UsageError
-from ntrm.core.io import check_folder, foreign_files, write_json
+from ntrm.core.io import PARTIAL, check_folder, foreign_files, holding, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.split import DatasetSplits, open_splits
+from ntrm.data.layouts import survey_dataset
+from ntrm.data.split import FRACTIONS, DatasetSplits, open_splits
 from ntrm.models.config import Option
-from ntrm.paper.facts import Facts, choose_levels, gather_facts, recall_facts
+from ntrm.paper.facts import (
+    CACHED_BYTES,
+    Facts,
+    check_room,
+    choose_levels,
+    expect_facts,
+    gather_facts,
+    present_levels,
+    recall_facts,
+)
+from ntrm.paper.hours import predict_seconds
 from ntrm.paper.outcomes import EVALUATION, evaluation_of
 from ntrm.paper.plan import IMAGENET, SCRATCH, Job, Plan, make_plan
-from ntrm.paper.published import SYSTEMS
+from ntrm.paper.published import SYSTEMS, TABLE_2
 from ntrm.paper.runner import Task
 from ntrm.training.recipe import Recipe, load_recipe, write_recipe
 from ntrm.training.transfer import build_network
@@ -65,18 +76,32 @@ class Request:
         return open_splits(self.data, resolution=level or None, splits=self.split_file)
 
     def gather(self, *, jobs: int = 1, progress: Progress = SILENT) -> dict[str, Facts]:
-        """Facts about the data at every level."""
-        return {
-            level: gather_facts(
-                self.splits(level), level, self.resolved, self.facts_file(level), jobs=jobs, progress=progress
+        """Facts about the data at every level; where several commands need them, one reads and the others wait."""
+        with holding(self.out / "data" / LOCK, wait=True):
+            parts = {level: self.splits(level) for level in self.levels}
+            check_room(
+                [
+                    part.dataset
+                    for level, part in parts.items()
+                    if recall_facts(self.facts_file(level), part.dataset, self.resolved) is None
+                ]
             )
+            return {
+                level: gather_facts(part, level, self.resolved, self.facts_file(level), jobs=jobs, progress=progress)
+                for level, part in parts.items()
+            }
+
+    def expect(self) -> dict[str, Facts]:
+        """Facts about the data at every level without decoding it; nothing is written."""
+        return {
+            level: expect_facts(self.splits(level), level, self.resolved, self.facts_file(level))
             for level in self.levels
         }
 
     def plan(self, fingerprints: Mapping[str, str]) -> Plan:
         """The jobs, for the levels that ``fingerprints`` has."""
         schema = self.splits(next(iter(fingerprints))).schema
-        return make_plan(
+        plan = make_plan(
             fingerprints,
             self.resolved,
             archs=self.archs,
@@ -85,6 +110,22 @@ class Request:
             options=_check_options(self.options or {}),
             ablation=self.ablation,
         )
+        return replace(plan, notes=(*plan.notes, *self._notes(fingerprints)))
+
+    def _notes(self, levels: Collection[str]) -> list[str]:
+        """What was decided for want of a word about it: the split, and levels that are left out or lacking."""
+        notes = []
+        if self.split_file is None and any(case.split is None for case in survey_dataset(self.data).cases):
+            shares = ", ".join(f"{100 * share:.0f}" for share in FRACTIONS)
+            notes.append(f"The dataset names no splits: it is divided by patient, {shares} % (`ntrm data split`).")
+        present = present_levels(self.data)
+        if self.resolutions or present == ("",):
+            return notes
+        if left := ", ".join(level for level in present if level not in levels):
+            notes.append(f"{left} is left out: the paper has no results there (--resolutions takes it in).")
+        if lacking := ", ".join(level for level in TABLE_2 if level not in present):
+            notes.append(f"Not in this dataset: {lacking}. `ntrm data resample` makes coarser levels from finer ones.")
+        return notes
 
     def run(self, job: Job) -> Path:
         """Folder of a job's training and evaluation."""
@@ -98,12 +139,16 @@ class Request:
         """The recipe of a job: one file for each start of encoders."""
         return self.out / "recipes" / f"{job.variant.init}-{job.recipe_digest}.yaml"
 
-    def claim(self) -> None:
-        """Refuse an output folder that holds something else."""
+    def claim(self, command: Sequence[str] = ()) -> None:
+        """Refuse an output folder that holds something else, and mark it before anything is written there."""
         check_folder(self.out)
-        foreign = [path.name for path in self.out.iterdir() if path.name != LOCK] if self.out.exists() else []
-        if foreign and not (self.out / MARK).is_file():
-            raise foreign_files(self.out, "reproduction", foreign)
+        names = [path.name for path in self.out.iterdir()] if self.out.exists() else []
+        foreign = [name for name in names if name != LOCK and not name.startswith(PARTIAL)]
+        # Asked after the names: another command may be marking the folder just now.
+        if not (self.out / MARK).is_file():
+            if foreign:
+                raise foreign_files(self.out, "reproduction", foreign)
+            self.describe({"command": list(command)})
 
     def describe(self, document: Mapping[str, Any]) -> None:
         """Mark the output folder as a reproduction, and write what is done there."""
@@ -147,15 +192,33 @@ class Request:
         return ["--data", str(self.data), *level, *(["--splits", str(self.split_file)] if self.split_file else [])]
 
 
-def dry_run(request: Request) -> tuple[Plan, dict[str, bool]]:
-    """The plan and, by key, which jobs are done; nothing is written."""
-    fingerprints = {}
-    for level in request.levels:
-        splits = request.splits(level)
-        known = recall_facts(request.facts_file(level), splits.dataset, request.resolved)
-        fingerprints[level] = known.fingerprint if known else splits.fingerprint()
-    plan = request.plan(fingerprints)
-    return plan, {job.key: evaluation_of(request.run(job)) is not None for job in plan.jobs}
+@dataclass(frozen=True)
+class Outlook:
+    """A plan before it is carried out."""
+
+    plan: Plan
+    facts: Mapping[str, Facts]
+    """By level."""
+    done: Mapping[str, bool]
+    """By key of the job."""
+
+    @property
+    def seconds(self) -> list[float]:
+        """Predicted for each job that is not done, on the device that ``hours`` names."""
+        jobs = [job for job in self.plan.jobs if not self.done[job.key]]
+        return [predict_seconds(job, self.facts[job.variant.level]) for job in jobs]
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of the decoded sections."""
+        return CACHED_BYTES * sum(sum(known.pixels.values()) for known in self.facts.values())
+
+
+def dry_run(request: Request) -> Outlook:
+    """What would be done and what is done already; nothing is written."""
+    facts = request.expect()
+    plan = request.plan({level: known.fingerprint for level, known in facts.items()})
+    return Outlook(plan, facts, {job.key: evaluation_of(request.run(job)) is not None for job in plan.jobs})
 
 
 def encoder_init(arch: str, options: Mapping[str, Option], recipe: Recipe, schema: LabelSchema) -> str:

@@ -99,9 +99,17 @@ FURTHER = {Score: ("sd", "seeds", "failed"), Difference: ("low", "high", "establ
 """Further columns of a CSV file, by the kind of a column's cells."""
 
 
+class RunFolder(str):
+    """Name of a run's folder. A page shows its end, which no other has: the rest stands in the row already."""
+
+    __slots__ = ()
+
+
 def _text(cell: Cell) -> str:
     if cell is None:
         return NONE
+    if isinstance(cell, RunFolder):
+        return f"…{cell.rpartition('_')[2]}"
     return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 
@@ -275,9 +283,12 @@ def runs_table(results: Results) -> Table:
         steps, seconds = (dig(outcome.provenance, (name,)) for name in ("steps", "seconds"))
         costs = (None if steps is None else int(steps), None if seconds is None else f"{seconds:.1f}")
         which = (variant.arch, options, variant.level or None, variant.init, outcome.job.seed)
-        rows.append((*which, outcome.status, *scores, *costs, key))
+        rows.append((*which, outcome.status, *scores, *costs, RunFolder(key)))
     what = ("network", "options", "resolution", "encoder init", "seed", "status")
-    note = "Each folder, under runs/, holds the recipe, the log, the model and the evaluation."
+    note = (
+        "Each folder, under runs/, holds the recipe, the log, the model and the evaluation. Here is the end of its "
+        "name; tables/runs.csv has all of it."
+    )
     return Table("runs", "Every run", (*what, *HEADLINE, "steps", "training seconds", "folder"), tuple(rows), note)
 
 

@@ -6,6 +6,9 @@ Each process trains (or resumes) one network, then evaluates it:
 
 Its parent holds the other end of its standard input. When that end closes, for whatever reason, the process and its
 children end at once: a killed reproduction leaves nothing running in its folders.
+
+Several reproductions may work in one folder, on one machine or on many: each takes the jobs that no other has. A job
+is taken by a lock on ``JOB.claim``, which the system gives back when its holder ends in whatever way.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,13 +32,15 @@ import numpy as np
 import torch
 
 from ntrm.core.devices import choose_device
-from ntrm.core.errors import UsageError, check_number
+from ntrm.core.errors import RefusedError, UsageError, check_number
 from ntrm.core.io import holding, write_arrays, write_json
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.paper.outcomes import EVALUATION, INTERFACE_COUNTS, INTERFACES
 
 POLL_S = 0.1
+LOOK_S = 5.0
+"""Time after which jobs that other reproductions had are looked at again."""
 GRACE_S = 60.0
 """Time that an interrupted job has to write its checkpoint."""
 GUARD = "--end-with-parent"
@@ -78,6 +84,8 @@ class Ended:
     task: Task
     code: int
     seconds: float
+    elsewhere: bool = False
+    """Whether another reproduction has done it."""
 
     @property
     def failed(self) -> bool:
@@ -128,19 +136,27 @@ def _gpus(index: int | None, count: int | None) -> list[str]:
 
 
 def run_tasks(
-    tasks: Sequence[Task], slots: Sequence[Slot], program: Sequence[str] = WORKER
+    tasks: Sequence[Task],
+    slots: Sequence[Slot],
+    program: Sequence[str] = WORKER,
+    *,
+    is_done: Callable[[Task], bool] = lambda task: False,
 ) -> Generator[Ended, None, None]:
-    """Run every task, as many at a time as there are slots; yields each as it ends.
+    """Run every task that no other reproduction has, as many at a time as there are slots; yields each as it ends.
 
-    ``program`` gets the file of a task as its argument. When the caller stops or is interrupted, running tasks are
-    terminated, and killed after a while.
+    ``program`` gets the file of a task as its argument. ``is_done`` tells of a task that another has done meanwhile.
+    Ends when the tasks left are in other hands. When the caller stops or is interrupted, running tasks are terminated,
+    and killed after a while.
     """
-    waiting, free = deque(tasks), deque(slots)
+    queue, free = _Queue(tasks, is_done), deque(slots)
     running: list[_Running] = []
     try:
-        while waiting or running:
-            while waiting and free:
-                running.append(_start(waiting.popleft(), free.popleft(), program))
+        while True:
+            while free and (taken := queue.take(hurry=not running)) is not None:
+                running.append(_start(*taken, free.popleft(), program))
+            yield from queue.done_elsewhere()
+            if not running:
+                return
             time.sleep(POLL_S)
             for job in [job for job in running if job.process.poll() is not None]:
                 running.remove(job)
@@ -154,21 +170,69 @@ def run_tasks(
         _stop(running)
 
 
+class _Queue:
+    """Tasks that wait; several reproductions may have the same ones."""
+
+    def __init__(self, tasks: Sequence[Task], is_done: Callable[[Task], bool]) -> None:
+        self.waiting = list(tasks)
+        self.is_done = is_done
+        self._done: list[Task] = []
+        self._next_look = 0.0
+
+    def take(self, *, hurry: bool) -> tuple[Task, ExitStack] | None:
+        """The first task that no other reproduction holds, and our claim to it; None where there is none.
+
+        After a look in vain the next one waits a while, unless there is a ``hurry``: locks may lie on a slow disk.
+        """
+        if not hurry and time.monotonic() < self._next_look:
+            return None
+        for task in tuple(self.waiting):
+            claim = _claim(task)
+            if claim is None:
+                continue
+            self.waiting.remove(task)
+            # Only now: another may have done it between an earlier look and our claim.
+            if not self.is_done(task):
+                return task, claim
+            claim.close()
+            self._done.append(task)
+        self._next_look = time.monotonic() + LOOK_S
+        return None
+
+    def done_elsewhere(self) -> list[Ended]:
+        """Tasks that were found to be done since this was last asked."""
+        done, self._done = self._done, []
+        return [Ended(task, 0, 0.0, elsewhere=True) for task in done]
+
+
+def _claim(task: Task) -> ExitStack | None:
+    """The lock by which this process alone may do the task; None where another has it."""
+    claim = ExitStack()
+    try:
+        claim.enter_context(holding(task.folder / f"{task.key}.claim"))
+    except RefusedError:
+        return None
+    return claim
+
+
 @dataclass(eq=False)
 class _Running:
     task: Task
     slot: Slot
     process: subprocess.Popen[bytes]
     begun: float
+    claim: ExitStack
 
     def close(self) -> None:
         if self.process.stdin is not None:
             self.process.stdin.close()
+        self.claim.close()
 
 
-def _start(task: Task, slot: Slot, program: Sequence[str]) -> _Running:
+def _start(task: Task, claim: ExitStack, slot: Slot, program: Sequence[str]) -> _Running:
     path = task.folder / f"{task.key}.json"
-    write_json(path, {**task.document, "device": slot.device, "jobs": slot.threads})
+    where = {"device": slot.device, "jobs": slot.threads, "host": socket.gethostname()}
+    write_json(path, {**task.document, **where})
     with task.log.open("wb") as log:
         # A session of its own: an interrupt from the terminal reaches this process alone, which then stops the jobs
         # in order; and the job's own children can be ended with it.
@@ -180,7 +244,7 @@ def _start(task: Task, slot: Slot, program: Sequence[str]) -> _Running:
             env={**os.environ, **slot.environment},
             start_new_session=True,
         )
-    return _Running(task, slot, process, time.monotonic())
+    return _Running(task, slot, process, time.monotonic(), claim)
 
 
 def _stop(running: Sequence[_Running]) -> None:

@@ -9,25 +9,23 @@ import hashlib
 import os
 import re
 import secrets
+import tempfile
 import time
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import holding, rows_text, write_text
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import is_good_name, number, read_table
+from ntrm.storage.addresses import Address, is_address
+from ntrm.storage.slide_cache import RemoteSlide
+from ntrm.wsi.remote_slides import RemoteSlides
+from ntrm.wsi.slide_names import IMAGES, SLIDE_SUFFIXES, is_mask, is_slide_name, one_of_each
 
-SUFFIXES = (
-    *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
-    *(".png", ".jpg", ".jpeg"),
-)
-"""Of files that are a slide each."""
-SLIDE_SUFFIXES = (*SUFFIXES, ".dcm")
-"""What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
 KEY_COLUMNS = ("slide_id", "slide")
@@ -60,29 +58,40 @@ class SlideInput:
     """How often it occurs in the input; it is segmented once."""
     alone: bool = False
     """Whether no other file may be read with it; see ``open_slide``."""
+    remote: RemoteSlide | None = None
+    """Its objects, if it lies at an address; ``path`` is then its place in the cache."""
+
+    @property
+    def location(self) -> str:
+        """Where the user has it: its address, or the one path to which all others lead."""
+        return str(self.path.absolute().resolve() if self.remote is None else self.remote.address)
 
 
 def find_inputs(
-    inputs: Sequence[str | Path], mpp: Resolution | None = None, *, out: Path | None = None
+    inputs: Sequence[str | Path],
+    mpp: Resolution | None = None,
+    *,
+    out: Path | None = None,
+    remote: RemoteSlides | None = None,
 ) -> tuple[SlideInput, ...]:
     """Slides of files, folders and tables (``.csv``: slide, optionally slide_id, mpp, mpp_y, and covariates).
 
     ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
     lies in ``out`` is a result: skipped in a folder, refused where it is named. The masks of a dataset are skipped in a
     folder, too. A file that occurs more than once, by whatever path, is taken once, and refused where the entries
-    differ.
+    differ. With ``remote`` an input, or a row of a table, may be an address.
     """
     if not inputs:
         raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
-    slides = _merged(slide for path in inputs for slide in _expand(_spelt_as_on_disk(Path(path)), mpp, out))
+    slides = _merged(slide for each in inputs for slide in _expand(each, mpp, out, remote))
     if not slides:
-        raise _no_slide([Path(path) for path in inputs], out)
-    in_results = next((slide for slide in slides if _lies_in(slide.path, out)), None)
+        raise _no_slide(inputs, out)
+    in_results = next((slide for slide in slides if _is_result(slide, out, remote)), None)
     if in_results is not None:
         raise RefusedError(
             "a slide lies in the folder of the results",
             got=in_results.path.name,
-            expected=f"slides outside {out}",
+            expected=f"slides outside {out if in_results.remote is None or remote is None else remote.out}",
             hint="choose another --out",
         )
     _check_covariates(slides)
@@ -105,52 +114,74 @@ def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInpu
     return tuple(slides[shard_number - 1 :: shards])
 
 
-def _no_slide(inputs: Sequence[Path], out: Path | None) -> UsageError:
+def _no_slide(inputs: Sequence[str | Path], out: Path | None) -> UsageError:
     hint = "name the files themselves if they end otherwise"
-    if any(_lies_in(path, out) for path in inputs):
+    paths = [Path(path) for path in inputs if not is_address(path)]
+    if any(_lies_in(path, out) for path in paths):
         hint = "choose an --out that does not hold the slides: what lies in it is taken for results"
-    elif any(_is_annotation(file) for path in inputs for file in path.rglob("*")):
+    elif any(_is_annotation(file) for path in paths for file in path.rglob("*")):
         hint = "name the folder Images: what lies in Masks beside it are masks, not sections"
     return UsageError(
         "no slide among the inputs",
-        got=", ".join(path.name for path in inputs),
+        got=", ".join(str(path) if is_address(path) else Path(path).name for path in inputs),
         expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
         hint=hint,
     )
 
 
-def _expand(path: Path, mpp: Resolution | None, out: Path | None) -> Iterator[SlideInput]:
+def _is_result(slide: SlideInput, out: Path | None, remote: RemoteSlides | None) -> bool:
+    if slide.remote is not None and remote is not None:
+        return slide.remote.address.lies_in(remote.out)
+    return _lies_in(slide.path, out)
+
+
+def _expand(
+    given: str | Path, mpp: Resolution | None, out: Path | None, remote: RemoteSlides | None
+) -> Iterator[SlideInput]:
+    if remote is not None and is_address(given):
+        yield from _expand_address(Address.parse(str(given)), mpp, remote)
+        return
+    path = _spelt_as_on_disk(Path(given))
     if path.is_dir():
         slides = (file for file in _slides_in(path) if not _lies_in(file, out))
         yield from (SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp) for file in slides)
     elif not path.exists():
         raise UsageError("no such slide", got=path, expected="a file or a folder that exists")
     elif path.suffix.lower() == ".csv":
-        yield from _rows(path, mpp)
+        yield from _rows(path, mpp, remote)
     else:
         yield SlideInput(path, path.name, mpp=mpp)
 
 
+def _expand_address(address: Address, mpp: Resolution | None, remote: RemoteSlides) -> Iterator[SlideInput]:
+    if address.name.lower().endswith(".csv"):
+        with tempfile.TemporaryDirectory(prefix="ntrm-") as folder:
+            table = Path(folder) / "table.csv"
+            table.write_bytes(remote.read(address))
+            yield from _rows(table, mpp, remote, address.parent)
+        return
+    slide = remote.slide(address)
+    slides = remote.below(address) if slide is None else [(address.name, slide)]
+    yield from (SlideInput(remote.cache.path(each), name, mpp=mpp, remote=each) for name, each in slides)
+
+
 def _slides_in(folder: Path) -> Iterator[Path]:
-    seen_dicom: set[Path] = set()
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.suffix.lower() not in SLIDE_SUFFIXES or not path.is_file() or _is_annotation(path):
-            continue
-        if path.suffix.lower() == ".dcm":
-            # A DICOM slide is a folder of files, one a level; whichever is opened brings the others.
-            if path.parent in seen_dicom:
-                continue
-            seen_dicom.add(path.parent)
-        yield path
+    files = (path.relative_to(folder) for path in folder.rglob("*"))
+    names = (PurePosixPath(path) for path in files if is_slide_name(PurePosixPath(path)))
+    real = (name for name in names if (folder / name).is_file() and not _is_annotation(folder / name))
+    yield from (folder / name for name in one_of_each(real))
 
 
 def _is_annotation(path: Path) -> bool:
-    """Whether a file is a mask of a dataset: the network would find tissue in it, too."""
-    return path.parent.name == "Masks" and (path.parent.parent / "Images").is_dir()
+    """Whether a file is a mask of a dataset."""
+    images = PurePosixPath(path.parent.parent / IMAGES)
+    return is_mask(PurePosixPath(path), [images] if Path(images).is_dir() else [])
 
 
-def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
+def _rows(
+    table: Path, mpp: Resolution | None, remote: RemoteSlides | None, folder: Address | None = None
+) -> Iterator[SlideInput]:
+    """The slides of a table; names in a table at an address are relative to its ``folder``."""
     rows = read_table(table, ("slide",))
     if not rows:
         raise DataError(f"{table.name} names no slide", expected="a row for each slide")
@@ -163,13 +194,27 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
             raise error.prefixed(where) from error
+        there = None if remote is None else _row_address(cells["slide"], where, folder)
+        objects = None if remote is None or there is None else remote.named(there)
+        cached = None if remote is None or objects is None else remote.cache.path(objects)
         yield SlideInput(
-            path=_spelt_as_on_disk(table.parent / cells["slide"]),
+            path=cached or _spelt_as_on_disk(table.parent / cells["slide"]),
             name=cells["slide"],
+            remote=objects,
             slide_id=cells.get("slide_id") or None,
             mpp=stated or mpp,
             covariates={key: value for key, value in cells.items() if key not in OWN_COLUMNS},
         )
+
+
+def _row_address(name: str, where: str, folder: Address | None) -> Address | None:
+    """The address of a row's slide; None where it is a path."""
+    if not is_address(name) and folder is None:
+        return None
+    try:
+        return Address.parse(name if is_address(name) or folder is None else f"{folder}/{name}")
+    except NtrmError as error:
+        raise error.prefixed(where) from error
 
 
 def _check_encoding(name: str, where: str) -> None:
@@ -218,9 +263,9 @@ def _check_covariates(slides: Sequence[SlideInput]) -> None:
 
 def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
     """Each file once, whichever path leads to it."""
-    by_path: dict[Path, SlideInput] = {}
+    by_path: dict[str, SlideInput] = {}
     for slide in slides:
-        path = slide.path.absolute().resolve()
+        path = slide.location
         before = by_path.get(path)
         if before is None:
             by_path[path] = slide
@@ -334,6 +379,7 @@ def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
     """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
     path = slide.path
     names = {str(path), str(path.absolute()), str(path.resolve()), slide.name, path.name, path.stem}
+    names |= set() if slide.remote is None else {str(slide.remote.address)}
     if len(path.parent.name) > 2:
         names |= {str(path.parent), str(path.parent.absolute())}
     for name in sorted((name for name in names if len(name) > 2), key=len, reverse=True):
@@ -378,7 +424,7 @@ def _same_ids(ids: Sequence[str]) -> list[list[int]]:
 
 def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
     """The shortest ends of paths that differ: a drive may be mounted elsewhere next time."""
-    paths = {index: slides[index].path.absolute().resolve() for index in group}
+    paths = {index: PurePosixPath(slides[index].location) for index in group}
     for length in range(2, max(len(path.parts) for path in paths.values()) + 1):
         ends = {index: "/".join(path.parts[-length:]) for index, path in paths.items()}
         if len(set(ends.values())) == len(ends):
@@ -388,7 +434,7 @@ def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, 
 
 def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
     known = _read_key(key_file)
-    paths = [str(slide.path.absolute().resolve()) for slide in slides]
+    paths = [slide.location for slide in slides]
     for path in paths:
         if path not in known:
             taken = {name.lower() for name in known.values()}

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.evaluation.small import MPP, ByColour
+from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, write_slide
 from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
 from tests.storage.server import SECRET
+from typer.testing import CliRunner
 
 import ntrm
-from ntrm.cli.main import main
+from ntrm.cli.main import app
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
+from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.paths import SOURCE
 from ntrm.storage.object_store import ObjectStore
@@ -222,12 +224,14 @@ def test_killed_at_any_transfer_another_machine_ends_with_the_same_bytes(bucket,
     assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local"), moments
 
 
-def test_secrets_reach_no_file_no_child_and_no_word(bucket, slides, tmp_path, capsys):  # noqa: F811
-    out = f"s3://{bucket.name}/out"
-    assert main(["segment", slides, "--out", out, "--mpp", str(MPP), "-v", "--progress", "none"]) == 0
-    said = capsys.readouterr()
-    assert "written: s3://" in said.err
-    assert SECRET not in said.out + said.err
+def test_secrets_reach_no_file_no_child_and_no_word(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
+    ByColour().describe(name="mine").save_pretrained(tmp_path / "model")
+    words = ["segment", slides, "--model", str(tmp_path / "model"), "--out", f"s3://{bucket.name}/out", "-v"]
+    said = CliRunner().invoke(app, [*words, "--progress", "none", "--device", "cpu"])
+    assert said.exit_code == 0, said.output
+    assert f"written: s3://{bucket.name}/out" in said.output
+    assert SECRET not in said.output
     bucket.download("out", tmp_path / "out")
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path

@@ -6,8 +6,9 @@ from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.storage.addresses import Address
 from ntrm.storage.slide_cache import SlideCache
-from ntrm.wsi.inputs import find_inputs, slide_ids, without_name
+from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.remote_slides import RemoteSlides
+from ntrm.wsi.slide_ids import slide_ids, without_name
 from ntrm.wsi.slide_names import belongs_to
 
 KEYS = [

@@ -24,8 +24,9 @@ from ntrm.pipeline.transfer import Storage, Transfer
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
 from ntrm.storage.addresses import Address, is_address
-from ntrm.wsi.inputs import SlideInput, distinguishing_paths, find_inputs, shard_of, slide_ids
+from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
 from ntrm.wsi.isolated import ReaderPool
+from ntrm.wsi.slide_ids import distinguishing_paths, slide_ids
 
 CLUSTERS = ("ray",)
 

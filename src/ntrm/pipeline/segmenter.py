@@ -28,9 +28,10 @@ from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
 from ntrm.results.slide_state import BusyError, remember_failure
-from ntrm.wsi.inputs import SlideInput, without_name
+from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader
+from ntrm.wsi.slide_ids import without_name
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""

@@ -14,7 +14,7 @@ import argparse
 from dataclasses import dataclass, fields
 
 SENT_GB = 0.01
-"""Results of a slide; a phantom section's take 0.2 to 1 MB, those of a large ragged mask some 10 MB."""
+"""Results of a slide, assumed: those of three phantom sections took 0.6 to 2 MB, a larger slide has more."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,22 @@ class Plan:
     """Of a machine in an hour: preempted, lost, restarted."""
 
     @property
-    def compute_hours(self) -> float:
+    def processing_hours(self) -> float:
         return self.slides * self.seconds / self.workers / self.machines / 3600
 
     @property
-    def network_hours(self) -> float:
+    def transfer_hours(self) -> float:
         return self.slides * (self.gigabytes + SENT_GB) * 8000 / self.megabits / self.machines / 3600
 
     @property
     def redone_slides(self) -> float:
         """By interruption: another machine begins each worker's slide anew, on average from its middle."""
-        longest = max(self.compute_hours, self.network_hours)
+        longest = max(self.processing_hours, self.transfer_hours)
         return self.interruptions * self.machines * longest * self.workers / 2
 
     @property
     def hours(self) -> float:
-        return max(self.compute_hours, self.network_hours) * (1 + self.redone_slides / self.slides)
+        return max(self.processing_hours, self.transfer_hours) * (1 + self.redone_slides / self.slides)
 
     @property
     def cost(self) -> float:
@@ -60,11 +60,11 @@ class Plan:
 
     @property
     def limit(self) -> str:
-        return "network" if self.network_hours > self.compute_hours else "processors"
+        return "transfers" if self.transfer_hours > self.processing_hours else "processing"
 
 
 def row(name: str, plan: Plan) -> str:
-    hours = f"{plan.compute_hours:.1f} | {plan.network_hours:.1f} | {plan.hours:.1f}"
+    hours = f"{plan.processing_hours:.1f} | {plan.transfer_hours:.1f} | {plan.hours:.1f}"
     failed = f"{plan.slides * plan.unreadable:,.0f} | {plan.redone_slides:.0f}"
     return f"| {name} | {hours} | {plan.hours * plan.machines:,.0f} | {plan.cost:,.0f} | {failed} | {plan.limit} |"
 
@@ -74,7 +74,7 @@ def main() -> None:
     for field in fields(Plan):
         parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
     plan = Plan(**vars(parser.parse_args()))
-    print("| | network's work, h | transfers, h | all, h | machine hours | cost | failed | begun anew | limit |")
+    print("| | processing, h | transfers, h | all, h | machine hours | cost | failed | begun anew | limit |")
     print("|---|---|---|---|---|---|---|---|---|")
     print(row("plan", plan))
 

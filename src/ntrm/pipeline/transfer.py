@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +23,7 @@ from ntrm.data.cache import default_folder
 from ntrm.pipeline.remote_results import RemoteResults
 from ntrm.results.paths import HIDDEN, SOURCE
 from ntrm.storage.addresses import Address
-from ntrm.storage.slide_cache import SlideCache
+from ntrm.storage.slide_cache import RemoteSlide, SlideCache
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.remote_slides import RemoteSlides
 
@@ -102,25 +102,22 @@ class Transfer:
     @contextmanager
     def at_hand(self, slide: SlideInput, *, wanted: bool) -> Iterator[None]:
         """Have the slide's file where ``slide.path`` says, and begin to fetch the next one."""
-        if slide.remote is None or not wanted:
-            yield
-            return
-        with self._cache.holding(slide.remote):
-            self._fetch_ahead(self._next.get(slide.path))
+        with ExitStack() as stack:
+            if wanted and slide.remote is not None:
+                stack.enter_context(self._cache.holding(slide.remote))
+            following = self._next.get(slide.path) if wanted else None
+            if following is not None and following.remote is not None:
+                self._fetch_ahead(following.remote)
             yield
 
-    def _fetch_ahead(self, slide: SlideInput | None) -> None:
-        if slide is None:
-            return
+    def _fetch_ahead(self, slide: RemoteSlide) -> None:
         if self._ahead is None:
             self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
         self._ahead.submit(self._fetch, slide)
 
-    def _fetch(self, slide: SlideInput) -> None:
-        if slide.remote is None:
-            return
+    def _fetch(self, slide: RemoteSlide) -> None:
         # Whatever is wrong, or no room yet: it will be told when the slide is needed.
-        with suppress(NtrmError, OSError), self._cache.holding(slide.remote, self._stopped.is_set):
+        with suppress(NtrmError, OSError), self._cache.holding(slide, self._stopped.is_set):
             pass
 
     def deliver(self, slide_id: str) -> None:

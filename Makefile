@@ -85,7 +85,7 @@ $(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev,export,mit,serve,cluster]'
+	$(PIP) --editable '.[dev,export,mit,serve,cluster,cloud]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.core

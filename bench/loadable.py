@@ -34,8 +34,9 @@ from ntrm.results.documents import read_slide
 from ntrm.results.slide_state import finished, remembered
 from ntrm.training.checkpoint import MAGIC, read_checkpoint
 from ntrm.training.recipe import load_recipe
-from ntrm.wsi.inputs import find_inputs, slide_ids
+from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.slide_ids import slide_ids
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import remember_failure
 from ntrm.training.checkpoint import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
-from ntrm.wsi.inputs import find_inputs, slide_ids
+from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.slide_ids import slide_ids
 
 BANDS = (40, 30, {"slide": "a"})
 """Height, width and plan of the stored bands."""

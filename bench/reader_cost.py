@@ -6,6 +6,9 @@ A picture with noise, as hard to compress as a scan, is written in each format a
 each pixel once ("read"), and once more in windows that overlap by half ("overlapping": four times as many pixels are
 asked for, and what is decoded twice shows). Processor time of all threads, and of the child; the least of some
 repeats, since others' work on the machine only adds. `--slides` adds real files. Prints a table.
+
+`--threads` measures something else: JPEG 2000 by the clock, read by OpenSlide with one decoding thread and with two, in
+turns, beside the processor time of the same tiles in imagecodecs and Pillow, and by how much their pixels differ.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -152,12 +156,62 @@ def large(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def clock(path: Path, side: int, threads: int) -> tuple[float, np.ndarray]:
+    """Milliseconds per megapixel by the clock, in regions of two tiles by two, and the pixels."""
+    found = np.empty((side, side, 3), dtype=np.uint8)
+    with closing(OpenSlideReader(path)) as slide:
+        slide._threads = threads
+        start = time.perf_counter()
+        for y in range(0, side, WINDOW):
+            for x in range(0, side, WINDOW):
+                found[y : y + WINDOW, x : x + WINDOW] = slide.read(x, y, WINDOW, WINDOW, 0)
+        return (time.perf_counter() - start) * 1e9 / side**2, found
+
+
+def other_decoders(path: Path, side: int) -> Iterator[tuple[str, float, np.ndarray]]:
+    """Name, processor milliseconds per megapixel and pixels of decoders that take a tile as it lies in the file."""
+    import imagecodecs
+    from PIL import Image
+
+    with tifffile.TiffFile(path) as tif, path.open("rb") as stream:
+        page = tif.pages.first
+        places = [*zip(page.dataoffsets, page.databytecounts, strict=True)]
+        tiles = [(stream.seek(offset), stream.read(count))[1] for offset, count in places]
+    across = side // TILE[0]
+    decoders = {"imagecodecs": imagecodecs.jpeg2k_decode, "Pillow": lambda data: np.asarray(Image.open(BytesIO(data)))}
+    for name, decode in decoders.items():
+        start = time.process_time()
+        decoded = [decode(tile) for tile in tiles]
+        cost = (time.process_time() - start) * 1e9 / side**2
+        rows = [np.concatenate(decoded[i : i + across], axis=1) for i in range(0, len(decoded), across)]
+        yield name, cost, np.concatenate(rows)
+
+
+def compare_threads(path: Path, side: int, repeats: int) -> None:
+    for _ in range(repeats):
+        (one, alone), (two, together) = (clock(path, side, threads) for threads in (1, 2))
+        same = "the same pixels" if np.array_equal(alone, together) else "OTHER PIXELS"
+        print(f"by the clock: one thread {one:.0f}, two {two:.0f} ms per megapixel, ratio {one / two:.2f}, {same}")
+    start = time.process_time()
+    clock(path, side, 1)
+    print(f"processor: OpenSlide {(time.process_time() - start) * 1e9 / side**2:.0f} ms per megapixel")
+    for name, cost, pixels in other_decoders(path, side):
+        apart = np.abs(pixels.astype(int) - alone)
+        print(f"processor: {name} {cost:.0f}; {(apart > 0).mean():.2%} of values differ, by at most {apart.max()}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--side", type=int, default=4096)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--slides", type=Path, help="folder with real slides")
+    parser.add_argument("--threads", action="store_true", help="JPEG 2000 alone, with one thread and with two")
     args = parser.parse_args()
+    if args.threads:
+        with tempfile.TemporaryDirectory() as scratch:
+            path = next(path for name, path in written(Path(scratch), args.side) if name == "SVS, JPEG 2000")
+            compare_threads(path, args.side, args.repeats)
+        return
     head = ["format", "reader", "read", "overlapping", "in a child", "OpenSlide itself"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     with tempfile.TemporaryDirectory() as scratch:

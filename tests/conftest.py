@@ -20,6 +20,7 @@ LONGEST = (
     "docs/test_notebook.py",
     "paper/test_reproduce.py",
     "pipeline/test_ray_cluster_runs.py",
+    "pipeline/test_transfer.py",
     "training/test_ddp.py",
     "service/test_serve.py",
     "service/test_serve_corrections.py",

@@ -10,18 +10,8 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
-from ntrm.wsi.inputs import (
-    FINGERPRINT_BYTES,
-    LONGEST,
-    SlideInput,
-    distinguishing_paths,
-    find_inputs,
-    safe_name,
-    shard_of,
-    slide_ids,
-    source_fingerprint,
-    without_name,
-)
+from ntrm.wsi.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
+from ntrm.wsi.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
 
 
 @pytest.fixture

@@ -16,10 +16,14 @@ from ntrm.results.familiarity import NOT_ASSESSED
 @command
 def segment(
     inputs: Annotated[
-        list[Path],
-        typer.Argument(metavar="INPUT…", help="Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…]."),
+        list[str],
+        typer.Argument(
+            metavar="INPUT…", help="Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…]; or s3://… of these."
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder of the results; unfinished ones go on.")],
+    out: Annotated[
+        str, typer.Option("--out", metavar="OUT", help="Folder of the results, or s3://…; unfinished ones go on.")
+    ],
     model: options.Model = "bundled",
     mpp: Annotated[float | None, typer.Option("--mpp", help="µm/px of the slides, instead of what they tell.")] = None,
     shard: Annotated[
@@ -63,6 +67,12 @@ def segment(
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", min=1, help="Workers of the cluster; default one per GPU.")
     ] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", metavar="DIR", help="Folder for slides from s3://…; default NTRM_CACHE.")
+    ] = None,
+    cache_gb: Annotated[
+        float, typer.Option("--cache-gb", metavar="GB", min=0, help="How much of these slides is kept there.")
+    ] = 50.0,
     *,
     console: Console,
 ) -> None:
@@ -101,6 +111,8 @@ def segment(
         pseudonymise=pseudonymise,
         cluster=cluster,
         workers=workers,
+        cache=cache,
+        cache_gb=cache_gb,
         progress=console.progress,
     )
     document = result.as_dict()

@@ -20,9 +20,13 @@ from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
+from ntrm.pipeline.transfer import Storage, Transfer
 from ntrm.results.familiarity import NOT_JUDGED
-from ntrm.wsi.inputs import SlideInput, distinguishing_paths, find_inputs, shard_of, slide_ids
+from ntrm.results.run_record import Run
+from ntrm.storage.addresses import Address, is_address
+from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
 from ntrm.wsi.isolated import ReaderPool
+from ntrm.wsi.slide_ids import distinguishing_paths, slide_ids
 
 CLUSTERS = ("ray",)
 
@@ -36,6 +40,8 @@ class Segmented:
     identity: dict[str, Any]
     notes: tuple[str, ...] = ()
     """How unclear inputs were understood, and what was not judged."""
+    address: str | None = None
+    """Of the results, where they are not in a folder; ``out`` then holds what could not be sent."""
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -51,7 +57,8 @@ class Segmented:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"out": str(self.out), "slides": [slide.as_dict() for slide in self.slides], **self.identity}
+        out = self.address or str(self.out)
+        return {"out": out, "slides": [slide.as_dict() for slide in self.slides], **self.identity}
 
 
 def segment_slides(
@@ -67,14 +74,18 @@ def segment_slides(
     pseudonymise: str | Path | None = None,
     cluster: str | None = None,
     workers: int | None = None,
+    cache: str | Path | None = None,
+    cache_gb: float = Storage.cache_gb,
     progress: Progress = SILENT,
     **choices: Any,
 ) -> Segmented:
     """Segment slides and images into masks, polygons, relations and tables under ``out``.
 
     Args:
-        inputs: a slide, a folder, a CSV (slide, optionally slide_id, mpp, mpp_y, covariates), or several of these.
-        out: folder of the results; where it holds some of the same model and options, what is missing is added.
+        inputs: a slide, a folder, a CSV (slide, optionally slide_id, mpp, mpp_y, covariates), or several of these;
+            each may be an address (``s3://bucket/slides``), and so may a CSV's slides.
+        out: folder of the results, or its address; where it holds some of the same model and options, what is missing
+            is added.
         model: folder, hub id or ``bundled``, or a network in memory.
         mpp: µm/px of the slides, instead of what their files tell; a row of a CSV may state its own.
         options: what changes results; or give its fields one by one (``min_area_um2=2000, zarr=True``).
@@ -84,37 +95,69 @@ def segment_slides(
         pseudonymise: a key file outside ``out``; outputs then bear random names that only this file explains.
         cluster: ``ray``: share the slides among workers, on this machine or on the cluster of ``RAY_ADDRESS``.
         workers: how many; by default one for each GPU, or one for two cores.
+        cache: folder for slides from addresses and for results on the way to one; by default that of ``NTRM_CACHE``.
+        cache_gb: how much of these slides is kept there.
         progress: one bar for slides, one within.
         choices: fields of ``options``.
 
     """
     _check_cluster(cluster, workers, model)
-    folder = Path(out)
+    storage = _storage(out, pseudonymise, cache, cache_gb)
+    folder = Path(out) if storage.out is None else storage.work_folder()
     stated = Resolution.square(mpp) if isinstance(mpp, int | float) else mpp
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    slides = find_inputs(several, stated, out=folder)
+    slides = find_inputs(several, stated, out=folder, remote=storage.inputs())
     ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
     covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
     chosen = _chosen(options, choices)
-    with terminated_like_interrupted():
+    with terminated_like_interrupted(), closing(Transfer(storage)) as transfer:
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
             # The first reading process starts while the network is loaded.
             with closing(ReaderPool(len(tasks))) as readers:
-                segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, open_slide=readers.open)
+                segmenter = Segmenter(
+                    model, folder, chosen, device=device, batch=batch, open_slide=readers.open, transfer=transfer
+                )
                 segmenter.claim(covariates)
-                outcomes, run = _one_by_one(segmenter, tasks, progress), segmenter.run
+                outcomes, run = _one_by_one(segmenter, tasks, progress, transfer), segmenter.run
         else:
             from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
 
             # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
             name = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
-            orders = Orders(name, folder, chosen, device, batch, tuple(covariates))
+            orders = Orders(name, folder, chosen, device, batch, tuple(covariates), storage.shared())
             outcomes, run = segment_on_ray(tasks, orders, workers=workers, progress=progress)
-        tabulate(folder, run, covariates, report=chosen.report)
-    notes = (*_notes(slides, ids, names=pseudonymise is None), *_not_judged(outcomes))
-    return Segmented(folder, tuple(outcomes), run.identity(), notes)
+            for outcome in outcomes:
+                # Those of lost workers were noted here.
+                transfer.deliver_failure(outcome.slide_id)
+        untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], report=chosen.report)
+    notes = (*_notes(slides, ids, names=pseudonymise is None), *_not_judged(outcomes), *untold)
+    address = None if storage.out is None else str(storage.out)
+    return Segmented(folder, tuple(outcomes), run.identity(), notes, address)
+
+
+def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, cache_gb: float) -> Storage:
+    """Where slides from addresses, and results on the way to one, lie meanwhile."""
+    for path in (key, cache):
+        if path is not None and is_address(path):
+            raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
+    address = Address.parse(str(out)) if is_address(out) else None
+    return Storage(None if cache is None else Path(cache), cache_gb, address)
+
+
+def _tabulate(
+    transfer: Transfer, folder: Path, run: Run, covariates: Sequence[str], of_all: Sequence[str], *, report: bool
+) -> list[str]:
+    """Write the tables; at an address only the last of several shards does, since it costs a look at every slide."""
+    if transfer.results is None:
+        tabulate(folder, run, covariates, report=report)
+        return []
+    missing = transfer.results.missing(of_all)
+    if missing:
+        return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
+    transfer.results.tabulate(run, covariates, report=report)
+    return []
 
 
 def _chosen(options: Options | None, choices: Mapping[str, Any]) -> Options:
@@ -158,7 +201,8 @@ def _check_cluster(cluster: str | None, workers: int | None, model: str | Path |
         )
 
 
-def _one_by_one(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
+def _one_by_one(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress, transfer: Transfer) -> list[Outcome]:
+    transfer.expect([task.slide for task in tasks], [task.slide_id for task in tasks])
     outcomes = [*progress.track(_outcomes(segmenter, tasks, progress), len(tasks), "slides")]
     # Whoever worked on a slide that was busy may be through by now.
     return [

@@ -27,6 +27,7 @@ from ntrm.core.progress import Progress
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.pipeline.transfer import Storage, Transfer
 from ntrm.results.run_record import Run
 
 THREADS = 2
@@ -154,6 +155,8 @@ class Orders:
     device: str
     batch: int
     covariates: tuple[str, ...]
+    storage: Storage | None = None
+    """Of slides and results at addresses."""
 
 
 class SlideWorker:
@@ -166,7 +169,10 @@ class SlideWorker:
     def ready(self) -> Run:
         """Load the network, and check that its results belong into the folder."""
         orders = self._orders
-        self._segmenter = Segmenter(orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch)
+        transfer = Transfer(orders.storage)
+        self._segmenter = Segmenter(
+            orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch, transfer=transfer
+        )
         self._segmenter.claim(orders.covariates)
         return self._segmenter.run
 

@@ -23,13 +23,15 @@ from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.pipeline.tabulating import tabulate
+from ntrm.pipeline.transfer import Transfer
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
 from ntrm.results.slide_state import BusyError, remember_failure
-from ntrm.wsi.inputs import SlideInput, without_name
+from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader
+from ntrm.wsi.slide_ids import without_name
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""
@@ -138,13 +140,14 @@ class Segmenter:
         device: str = "auto",
         batch: int = 16,
         open_slide: OpenSlide = open_isolated,
+        transfer: Transfer | None = None,
     ) -> None:
         subject = open_subject(model)
         subject.config.check_mpp()
         options = options or Options()
         predictor = Predictor(subject.network, device, batch=batch)
         run = run_of(subject, predictor, options)
-        self._work = Work(out, predictor, options, run, subject.reference, open_slide)
+        self._work = Work(out, predictor, options, run, subject.reference, open_slide, transfer or Transfer())
 
     @property
     def out(self) -> Path:
@@ -163,6 +166,13 @@ class Segmenter:
 
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
+        results = self._work.transfer.results
+        if results is None:
+            self._claim_folder(covariates)
+        else:
+            results.claim(lambda: self._claim_folder(covariates))
+
+    def _claim_folder(self, covariates: Sequence[str]) -> None:
         check_out(self.out)  # before anything is written to a folder of something else
         with holding(self.out / RUN_LOCK, wait=True):
             claim(self.out, self.run, covariates)
@@ -197,6 +207,7 @@ class Segmenter:
         # After the block, when nothing holds the tensors of the failed slide any more.
         _free_device_memory()
         remember_failure(self.out / slide_id, slide_id, failure.reason, slide.covariates)
+        self._work.transfer.deliver_failure(slide_id)
         return failure
 
     def tabulate(self, covariates: Sequence[str] = ()) -> None:

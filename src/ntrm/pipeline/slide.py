@@ -22,6 +22,7 @@ from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import TOGETHER, Judge, SlideOutput, SlidePrediction, background_worker, write_outputs
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
+from ntrm.pipeline.transfer import Transfer, check_objects, remember_objects
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
@@ -47,6 +48,8 @@ class Work:
     reference: Reference | None = field(default=None, repr=False)
     """What the model's training sections are like; None where it does not say."""
     open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
+    transfer: Transfer = field(default_factory=Transfer, repr=False)
+    """Of slides and results at an address."""
 
     @property
     def model_mpp(self) -> float:
@@ -63,29 +66,40 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
     folder = work.out / slide_id
     with ExitStack() as stack:
         stack.enter_context(alone(folder))
-        plan = _plan(slide, slide_id, work)
+        work.transfer.bring(slide_id)
         before = finished(folder)
-        if before is not None:
-            _check_same(before.plan, plan)
-            if before.covariates != slide.covariates:
-                remember(folder, replace(before, covariates=slide.covariates))
-            forget_failure(folder)
-            drop(folder / HIDDEN / BANDS)
-            return lambda: ("kept", before.row)
-        prediction, write = _predict(slide, slide_id, folder, work, plan, progress, stack)
+        with work.transfer.at_hand(slide, wanted=before is None):
+            plan = _plan(slide, slide_id, work)
+            if before is not None:
+                _keep(before, plan, slide, folder)
+                work.transfer.deliver(slide_id)
+                return lambda: ("kept", before.row)
+            prediction, write = _predict(slide, slide_id, folder, work, plan, progress, stack)
         held = stack.pop_all()
 
     def rest() -> tuple[str, Row]:
         with held:
             state = SlideState(plan, slide.covariates, write())
+            remember_objects(folder, slide)
             remember(folder, state)
             drop(folder / HIDDEN / BANDS)
+            work.transfer.deliver(slide_id)
         return "done", state.row
 
     if prediction.maps[LABELS].size <= TOGETHER:
         return rest
     ended = rest()
     return lambda: ended
+
+
+def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> None:
+    """Check that a finished slide is the one that is asked for, and take over what a table now says of it."""
+    _check_same(before.plan, plan)
+    check_objects(folder, slide, plan.slide_id)
+    if before.covariates != slide.covariates:
+        remember(folder, replace(before, covariates=slide.covariates))
+    forget_failure(folder)
+    drop(folder / HIDDEN / BANDS)
 
 
 def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:

@@ -1,47 +1,29 @@
-"""What to segment, from files, folders and tables, as one list in a fixed order; and how its outputs are named.
-
-Output names are safe on every file system, unique, and on request without any trace of the file's own name.
-"""
+"""What to segment, from files, folders, tables and addresses, as one list in a fixed order."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-import secrets
+import tempfile
 import time
 import unicodedata
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.core.io import holding, rows_text, write_text
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import is_good_name, number, read_table
+from ntrm.data.csv_tables import number, read_table
+from ntrm.storage.addresses import Address, is_address
+from ntrm.storage.slide_cache import RemoteSlide
+from ntrm.wsi.remote_slides import RemoteSlides
+from ntrm.wsi.slide_names import IMAGES, SLIDE_SUFFIXES, is_mask, is_slide_name, one_of_each
 
-SUFFIXES = (
-    *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
-    *(".png", ".jpg", ".jpeg"),
-)
-"""Of files that are a slide each."""
-SLIDE_SUFFIXES = (*SUFFIXES, ".dcm")
-"""What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
-KEY_COLUMNS = ("slide_id", "slide")
 FINGERPRINT_BYTES = 1 << 20
 """Bytes at either end of a file that tell it from others."""
-LONGEST = 100
-"""Characters of an id: a path with some folders before it must fit everywhere."""
-
-_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
-"""Names that some systems take for devices."""
-_LETTERS = str.maketrans(
-    {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
-)
-"""Letters that are no letter with a mark."""
 
 
 @dataclass(frozen=True)
@@ -60,29 +42,40 @@ class SlideInput:
     """How often it occurs in the input; it is segmented once."""
     alone: bool = False
     """Whether no other file may be read with it; see ``open_slide``."""
+    remote: RemoteSlide | None = None
+    """Its objects, if it lies at an address; ``path`` is then its place in the cache."""
+
+    @property
+    def location(self) -> str:
+        """Where the user has it: its address, or the one path to which all others lead."""
+        return str(self.path.absolute().resolve() if self.remote is None else self.remote.address)
 
 
 def find_inputs(
-    inputs: Sequence[str | Path], mpp: Resolution | None = None, *, out: Path | None = None
+    inputs: Sequence[str | Path],
+    mpp: Resolution | None = None,
+    *,
+    out: Path | None = None,
+    remote: RemoteSlides | None = None,
 ) -> tuple[SlideInput, ...]:
     """Slides of files, folders and tables (``.csv``: slide, optionally slide_id, mpp, mpp_y, and covariates).
 
     ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
     lies in ``out`` is a result: skipped in a folder, refused where it is named. The masks of a dataset are skipped in a
     folder, too. A file that occurs more than once, by whatever path, is taken once, and refused where the entries
-    differ.
+    differ. With ``remote`` an input, or a row of a table, may be an address.
     """
     if not inputs:
         raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
-    slides = _merged(slide for path in inputs for slide in _expand(_spelt_as_on_disk(Path(path)), mpp, out))
+    slides = _merged(slide for each in inputs for slide in _expand(each, mpp, out, remote))
     if not slides:
-        raise _no_slide([Path(path) for path in inputs], out)
-    in_results = next((slide for slide in slides if _lies_in(slide.path, out)), None)
+        raise _no_slide(inputs, out)
+    in_results = next((slide for slide in slides if _is_result(slide, out, remote)), None)
     if in_results is not None:
         raise RefusedError(
             "a slide lies in the folder of the results",
             got=in_results.path.name,
-            expected=f"slides outside {out}",
+            expected=f"slides outside {out if in_results.remote is None or remote is None else remote.out}",
             hint="choose another --out",
         )
     _check_covariates(slides)
@@ -105,52 +98,74 @@ def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInpu
     return tuple(slides[shard_number - 1 :: shards])
 
 
-def _no_slide(inputs: Sequence[Path], out: Path | None) -> UsageError:
+def _no_slide(inputs: Sequence[str | Path], out: Path | None) -> UsageError:
     hint = "name the files themselves if they end otherwise"
-    if any(_lies_in(path, out) for path in inputs):
+    paths = [Path(path) for path in inputs if not is_address(path)]
+    if any(lies_in(path, out) for path in paths):
         hint = "choose an --out that does not hold the slides: what lies in it is taken for results"
-    elif any(_is_annotation(file) for path in inputs for file in path.rglob("*")):
+    elif any(_is_annotation(file) for path in paths for file in path.rglob("*")):
         hint = "name the folder Images: what lies in Masks beside it are masks, not sections"
     return UsageError(
         "no slide among the inputs",
-        got=", ".join(path.name for path in inputs),
+        got=", ".join(str(path) if is_address(path) else Path(path).name for path in inputs),
         expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
         hint=hint,
     )
 
 
-def _expand(path: Path, mpp: Resolution | None, out: Path | None) -> Iterator[SlideInput]:
+def _is_result(slide: SlideInput, out: Path | None, remote: RemoteSlides | None) -> bool:
+    if slide.remote is not None and remote is not None:
+        return slide.remote.address.lies_in(remote.out)
+    return lies_in(slide.path, out)
+
+
+def _expand(
+    given: str | Path, mpp: Resolution | None, out: Path | None, remote: RemoteSlides | None
+) -> Iterator[SlideInput]:
+    if remote is not None and is_address(given):
+        yield from _expand_address(Address.parse(str(given)), mpp, remote)
+        return
+    path = _spelt_as_on_disk(Path(given))
     if path.is_dir():
-        slides = (file for file in _slides_in(path) if not _lies_in(file, out))
+        slides = (file for file in _slides_in(path) if not lies_in(file, out))
         yield from (SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp) for file in slides)
     elif not path.exists():
         raise UsageError("no such slide", got=path, expected="a file or a folder that exists")
     elif path.suffix.lower() == ".csv":
-        yield from _rows(path, mpp)
+        yield from _rows(path, mpp, remote)
     else:
         yield SlideInput(path, path.name, mpp=mpp)
 
 
+def _expand_address(address: Address, mpp: Resolution | None, remote: RemoteSlides) -> Iterator[SlideInput]:
+    if address.name.lower().endswith(".csv"):
+        with tempfile.TemporaryDirectory(prefix="ntrm-") as folder:
+            table = Path(folder) / "table.csv"
+            table.write_bytes(remote.read(address))
+            yield from _rows(table, mpp, remote, address.parent)
+        return
+    slide = remote.slide(address)
+    slides = remote.below(address) if slide is None else [(address.name, slide)]
+    yield from (SlideInput(remote.cache.path(each), name, mpp=mpp, remote=each) for name, each in slides)
+
+
 def _slides_in(folder: Path) -> Iterator[Path]:
-    seen_dicom: set[Path] = set()
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.suffix.lower() not in SLIDE_SUFFIXES or not path.is_file() or _is_annotation(path):
-            continue
-        if path.suffix.lower() == ".dcm":
-            # A DICOM slide is a folder of files, one a level; whichever is opened brings the others.
-            if path.parent in seen_dicom:
-                continue
-            seen_dicom.add(path.parent)
-        yield path
+    files = (path.relative_to(folder) for path in folder.rglob("*"))
+    names = (PurePosixPath(path) for path in files if is_slide_name(PurePosixPath(path)))
+    real = (name for name in names if (folder / name).is_file() and not _is_annotation(folder / name))
+    yield from (folder / name for name in one_of_each(real))
 
 
 def _is_annotation(path: Path) -> bool:
-    """Whether a file is a mask of a dataset: the network would find tissue in it, too."""
-    return path.parent.name == "Masks" and (path.parent.parent / "Images").is_dir()
+    """Whether a file is a mask of a dataset."""
+    images = PurePosixPath(path.parent.parent / IMAGES)
+    return is_mask(PurePosixPath(path), [images] if Path(images).is_dir() else [])
 
 
-def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
+def _rows(
+    table: Path, mpp: Resolution | None, remote: RemoteSlides | None, folder: Address | None = None
+) -> Iterator[SlideInput]:
+    """The slides of a table; names in a table at an address are relative to its ``folder``."""
     rows = read_table(table, ("slide",))
     if not rows:
         raise DataError(f"{table.name} names no slide", expected="a row for each slide")
@@ -163,13 +178,27 @@ def _rows(table: Path, mpp: Resolution | None) -> Iterator[SlideInput]:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
             raise error.prefixed(where) from error
+        there = None if remote is None else _row_address(cells["slide"], where, folder)
+        objects = None if remote is None or there is None else remote.named(there)
+        cached = None if remote is None or objects is None else remote.cache.path(objects)
         yield SlideInput(
-            path=_spelt_as_on_disk(table.parent / cells["slide"]),
+            path=cached or _spelt_as_on_disk(table.parent / cells["slide"]),
             name=cells["slide"],
+            remote=objects,
             slide_id=cells.get("slide_id") or None,
             mpp=stated or mpp,
             covariates={key: value for key, value in cells.items() if key not in OWN_COLUMNS},
         )
+
+
+def _row_address(name: str, where: str, folder: Address | None) -> Address | None:
+    """The address of a row's slide; None where it is a path."""
+    if not is_address(name) and folder is None:
+        return None
+    try:
+        return Address.parse(name if is_address(name) or folder is None else f"{folder}/{name}")
+    except NtrmError as error:
+        raise error.prefixed(where) from error
 
 
 def _check_encoding(name: str, where: str) -> None:
@@ -199,7 +228,8 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _lies_in(path: Path, folder: Path | None) -> bool:
+def lies_in(path: Path, folder: Path | None) -> bool:
+    """Whether a path is a folder or leads into it."""
     return folder is not None and path.absolute().resolve().is_relative_to(folder.absolute().resolve())
 
 
@@ -218,9 +248,9 @@ def _check_covariates(slides: Sequence[SlideInput]) -> None:
 
 def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
     """Each file once, whichever path leads to it."""
-    by_path: dict[Path, SlideInput] = {}
+    by_path: dict[str, SlideInput] = {}
     for slide in slides:
-        path = slide.path.absolute().resolve()
+        path = slide.location
         before = by_path.get(path)
         if before is None:
             by_path[path] = slide
@@ -279,132 +309,3 @@ def _files(roots: Sequence[Path]) -> Iterator[Path]:
             continue
         # Links may lead out of the root.
         yield from (slide.path for slide in slides if slide.path.resolve().is_relative_to(base))
-
-
-def safe_name(text: str) -> str:
-    """A folder name for ``text``: as it is if that is safe, else cleaned and made unique by a piece of its hash.
-
-    >>> safe_name("BCC_1"), safe_name("../été 7")
-    ('BCC_1', 'ete_7-99319878')
-    >>> safe_name("Größe")[:6]
-    'Grosse'
-    """
-    if _is_safe(text):
-        return text
-    # One name for both spellings of letters with marks: a disk of another system has the other.
-    text = unicodedata.normalize("NFC", text)
-    plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
-    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-") or "slide"
-    return _with_hash(cleaned, text)
-
-
-def _is_safe(name: str) -> bool:
-    return is_good_name(name) and len(name) <= LONGEST and not _RESERVED.fullmatch(name)
-
-
-def _with_hash(name: str, text: str) -> str:
-    short_hash = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{name[: LONGEST - 9]}-{short_hash}"
-
-
-def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
-    """An id for each slide: the user's, a random one that ``key_file`` explains, or one made of the file's name.
-
-    They depend on nothing but the inputs (and the key file), so that the next run finds the same ones.
-    """
-    bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
-    if bad:
-        raise UsageError(
-            "a slide_id that is no safe name", got=repr(bad[0]), expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -"
-        )
-    if key_file is None:
-        return _unique_ids(slides)
-    if _lies_in(key_file, out):
-        raise RefusedError(
-            "the key to the pseudonyms would lie among the results",
-            got=key_file,
-            expected=f"a file outside {out}",
-            hint="choose a place that is not given away with the results",
-        )
-    with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
-        return _pseudonyms(slides, key_file)
-
-
-def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
-    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
-    path = slide.path
-    names = {str(path), str(path.absolute()), str(path.resolve()), slide.name, path.name, path.stem}
-    if len(path.parent.name) > 2:
-        names |= {str(path.parent), str(path.parent.absolute())}
-    for name in sorted((name for name in names if len(name) > 2), key=len, reverse=True):
-        text = text.replace(name, slide_id)
-    return text
-
-
-def _unique_ids(slides: Sequence[SlideInput]) -> list[str]:
-    ids = _plain_ids(slides)
-    for group in _same_ids(ids):
-        names = {index: slides[index].name for index in group}
-        if len(set(names.values())) < len(names):
-            names = _path_ends(slides, group)
-        for index, name in names.items():
-            if slides[index].slide_id is None:
-                ids[index] = _with_hash(ids[index], name)
-    twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
-    if twice:
-        raise UsageError(
-            "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
-        )
-    return ids
-
-
-def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:
-    return [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
-
-
-def distinguishing_paths(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
-    """Ids of slides of one name, each with as much of its path as distinguishes it from the others."""
-    ends = [_path_ends(slides, group) for group in _same_ids(_plain_ids(slides))]
-    return {ids[index]: end for group in ends for index, end in group.items() if not slides[index].slide_id}
-
-
-def _same_ids(ids: Sequence[str]) -> list[list[int]]:
-    """Groups of slides of one id; some file systems ignore case."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for index, name in enumerate(ids):
-        groups[name.lower()].append(index)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
-    """The shortest ends of paths that differ: a drive may be mounted elsewhere next time."""
-    paths = {index: slides[index].path.absolute().resolve() for index in group}
-    for length in range(2, max(len(path.parts) for path in paths.values()) + 1):
-        ends = {index: "/".join(path.parts[-length:]) for index, path in paths.items()}
-        if len(set(ends.values())) == len(ends):
-            return ends
-    return {index: str(path) for index, path in paths.items()}
-
-
-def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
-    known = _read_key(key_file)
-    paths = [str(slide.path.absolute().resolve()) for slide in slides]
-    for path in paths:
-        if path not in known:
-            taken = {name.lower() for name in known.values()}
-            random_ids = iter(lambda: f"slide-{secrets.token_hex(5)}", "")
-            known[path] = next(name for name in random_ids if name not in taken)
-    write_text(key_file, rows_text([KEY_COLUMNS, *((known[path], path) for path in sorted(known))]), private=True)
-    return [known[path] for path in paths]
-
-
-def _read_key(key_file: Path) -> dict[str, str]:
-    if not key_file.exists():
-        return {}
-    rows = read_table(key_file, KEY_COLUMNS)
-    ids = [row["slide_id"] for row in rows]
-    if not all(_is_safe(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
-        raise DataError(
-            f"{key_file.name} is no key to pseudonyms", expected="columns slide_id,slide, every id safe and there once"
-        )
-    return {row["slide"]: row["slide_id"] for row in rows}

@@ -22,8 +22,9 @@ from ntrm.service.core.problems import ProblemError, conflict, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceLimits, upload_path
 from ntrm.service.jobs.database import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.wsi.grid import check_cost, credible_resolution
-from ntrm.wsi.inputs import safe_name, source_fingerprint
+from ntrm.wsi.inputs import source_fingerprint
 from ntrm.wsi.readers.reader import SlideInfo
+from ntrm.wsi.slide_ids import safe_name
 
 BUFFER = 2**20
 CHECK_BYTES = 64 * 2**20

@@ -1,0 +1,247 @@
+"""A folder of results at an address: the same files as on a disk, so that a plain download opens with every command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import PARTIAL, holding, sha256_of, whole_file
+from ntrm.pipeline.tabulating import tabulate
+from ntrm.results.paths import (
+    BANDS,
+    CORRECTED,
+    DONE,
+    FAILED,
+    HIDDEN,
+    INDEX,
+    LOCK,
+    MASK,
+    REPORT,
+    RUN,
+    SOURCE,
+    SUMMARY,
+    THUMBNAIL,
+    table_file,
+)
+from ntrm.results.run_record import Run
+from ntrm.results.slide_state import finished
+from ntrm.results.tables import COLUMNS
+from ntrm.storage.addresses import Address
+from ntrm.storage.object_store import ObjectStore
+
+AT_A_TIME = 16
+"""Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""
+TABLES, STATES = ".tables", ".states"
+"""Folders, in that of the results on this machine: where tables are made, and for states that were looked up."""
+
+
+class RemoteResults:
+    """Results at ``address``; ``work`` is the folder of those that are still to be sent."""
+
+    def __init__(self, address: Address, work: Path) -> None:
+        self.address = address
+        self.work = work
+        self._store = ObjectStore(address.scheme)
+        self._there: dict[str, str] = {}
+        """By slide: SHA-256 of the ``done.json`` at the address, as far as it is known."""
+        self._failed: set[str] = set()
+        """Slides of which the address says that they failed."""
+
+    def claim(self, claim: Callable[[], None]) -> None:
+        """Make the address a place of this run's results; ``claim`` does so with the folder of this machine."""
+        self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with holding(self.work / ".claim.lock", wait=True):
+            before = self._store.read(self.address / RUN)
+            if before is None:
+                self._check_empty()
+            if before is None or not _same_run(self.work / RUN, before):
+                # Left over from results that are no longer there.
+                self._clear()
+            if before is not None:
+                (self.work / RUN).write_bytes(before)
+            claim()
+            self._send_run(before, claim)
+
+    def _send_run(self, before: bytes | None, claim: Callable[[], None]) -> None:
+        now = (self.work / RUN).read_bytes()
+        if before is None and not self._store.create(now, self.address / RUN):
+            # Another machine was first: only the same run may go on.
+            (self.work / RUN).write_bytes(self._store.read(self.address / RUN) or now)
+            claim()
+        elif before not in (None, now):
+            self._store.write(now, self.address / RUN)
+
+    def _check_empty(self) -> None:
+        names = (name for folders in (False, True) for name in self._store.names_in(self.address, folders=folders))
+        strange = next((name for name in names if not name.startswith(".")), None)
+        if strange is not None:
+            raise RefusedError(
+                f"{self.address} is not empty and holds no results",
+                got=strange,
+                hint="choose a new or an empty folder for --out",
+            )
+
+    def _clear(self) -> None:
+        for path in self.work.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif not path.name.endswith("lock"):
+                path.unlink(missing_ok=True)
+
+    def look_up(self, slide_ids: Iterable[str]) -> None:
+        """Fetch, many at a time, what the address knows of these slides."""
+        known = set(self._store.names_in(self.address, folders=True))
+        _all(self._look_up, [slide_id for slide_id in slide_ids if slide_id in known])
+
+    def _look_up(self, slide_id: str) -> None:
+        """Beside the slide's folder, in which another process may be at work."""
+        there = self.address / slide_id / HIDDEN
+        names = self._store.names_in(there, folders=False)
+        if FAILED in names:
+            self._failed.add(slide_id)
+        if DONE not in names:
+            return
+        for name in (SOURCE, DONE) if SOURCE in names else (DONE,):
+            _write(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
+        self._there[slide_id] = sha256_of(self.work / STATES / slide_id / DONE)
+
+    def is_done(self, slide_id: str) -> bool:
+        """Whether the slide was finished when it was looked up."""
+        return slide_id in self._there
+
+    def bring(self, slide_id: str) -> None:
+        """Have the state of a slide that is done at the address; asks again about one that was not."""
+        state, folder = self.work / STATES / slide_id, self.work / slide_id / HIDDEN
+        if not (state / DONE).is_file():
+            self._look_up(slide_id)
+        for name in (SOURCE, DONE):
+            with suppress(FileNotFoundError):
+                (state / name).replace(folder / name)
+
+    def deliver(self, slide_id: str) -> None:
+        """Send a finished slide, ``done.json`` last; then only its lock stays on this machine."""
+        folder, there = self.work / slide_id, self.address / slide_id
+        digest = sha256_of(folder / HIDDEN / DONE)
+        if self._there.get(slide_id) != digest:
+            if slide_id not in self._there:
+                self._send_files(folder, there)
+            self._store.send(folder / HIDDEN / DONE, there / HIDDEN / DONE)
+            self._there[slide_id] = digest
+        if slide_id in self._failed:
+            self._store.remove(there / HIDDEN / FAILED)
+            self._failed.discard(slide_id)
+        _empty(folder)
+
+    def _send_files(self, folder: Path, there: Address) -> None:
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_sent(path.relative_to(folder))]
+        names = [path.relative_to(folder).as_posix() for path in files]
+        _all(lambda name: self._store.send(folder / name, there / name), names)
+        sizes = {file.name: file.size for file in self._store.files_under(there)}
+        short = [path for path, name in zip(files, names, strict=True) if sizes.get(name) != path.stat().st_size]
+        if short:
+            raise DataError(
+                f"{there} did not take every file whole",
+                got=f"{short[0].name}: {sizes.get(short[0].relative_to(folder).as_posix())} bytes",
+                expected=f"{short[0].stat().st_size} bytes",
+                hint="give the same command again: it sends what is missing",
+            )
+
+    def deliver_failure(self, slide_id: str) -> None:
+        """Send why a slide failed."""
+        path = self.work / slide_id / HIDDEN / FAILED
+        if path.is_file():
+            self._store.send(path, self.address / slide_id / HIDDEN / FAILED)
+            self._failed.add(slide_id)
+
+    def missing(self, slide_ids: Collection[str]) -> list[str]:
+        """Slides of which the address knows no outcome yet."""
+        known = set(self._store.names_in(self.address, folders=True))
+        return [slide_id for slide_id in slide_ids if slide_id not in known]
+
+    def tabulate(self, run: Run, covariates: Sequence[str], *, report: bool) -> None:
+        """Write the tables and the overview of every slide at the address."""
+        folder = self.work / TABLES
+        with holding(self.work / f"{TABLES}.lock", wait=True):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True, mode=0o700)
+            names = [name for name in self._store.names_in(self.address, folders=True) if not name.startswith(".")]
+            _all(lambda name: self._fetch_row(folder / name, self.address / name, report=report), names)
+            self._fetch_palette(folder, names)
+            before = self._store.read(self.address / RUN)
+            (folder / RUN).write_bytes(before or (self.work / RUN).read_bytes())
+            tabulate(folder, run, covariates, report=report)
+            made = [*map(table_file, COLUMNS), *([INDEX] if report else [])]
+            for name in [*made, *([RUN] if (folder / RUN).read_bytes() != before else [])]:
+                self._store.send(folder / name, self.address / name)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _fetch_row(self, folder: Path, there: Address, *, report: bool) -> None:
+        """What the tables and the overview say of a slide."""
+        wanted = [f"{HIDDEN}/{DONE}", f"{HIDDEN}/{FAILED}", f"{CORRECTED}/{SUMMARY}", *([THUMBNAIL] if report else [])]
+        for name in wanted:
+            content = self._store.read(there / name)
+            if content is not None:
+                _write(folder / name, content)
+        versions = [("", there), *([(CORRECTED, there / CORRECTED)] if (folder / CORRECTED).is_dir() else [])]
+        for version, address in versions if report else []:
+            if REPORT in self._store.names_in(address, folders=False):
+                # The overview only asks whether it is there.
+                _write(folder / version / REPORT, b"")
+
+    def _fetch_palette(self, folder: Path, names: Sequence[str]) -> None:
+        """The overview has the colours of the first mask."""
+        first = next((name for name in names if finished(folder / name) is not None), None)
+        if first is not None:
+            self._store.fetch(self.address / first / MASK, folder / first / MASK)
+
+
+def _all(work: Callable[[str], None], names: Sequence[str]) -> None:
+    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="ntrm-objects") as pool:
+        for _ in pool.map(work, names):
+            pass
+
+
+def _is_sent(name: Path) -> bool:
+    """All that a local folder of results would keep, but the state, which comes last."""
+    hidden = name.parts[0] == HIDDEN
+    left_out = hidden and (name.parts[1] in (BANDS, DONE, FAILED) or name.name.endswith(LOCK))
+    return not left_out and not name.name.startswith(PARTIAL)
+
+
+def _empty(folder: Path) -> None:
+    """Delete what was sent; ``done.json`` first, so that no half of a slide is taken for a whole one."""
+    (folder / HIDDEN / DONE).unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if path.name == HIDDEN:
+            _empty_hidden(path)
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _empty_hidden(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
+
+
+def _same_run(path: Path, there: bytes) -> bool:
+    """Whether a folder's record is that at the address, whatever columns the inputs had."""
+    try:
+        both = [json.loads(content) | {"covariates": []} for content in (path.read_bytes(), there)]
+    except (OSError, ValueError, TypeError):
+        return False
+    return bool(both[0] == both[1])

@@ -1,0 +1,158 @@
+"""Slides and results at an address: fetched before the network works on a slide, sent when its files are finished.
+
+The results at the address are the truth. On this machine there is a folder for the slides that are not finished yet;
+once the files of a slide are sent, with ``done.json`` last, they are deleted here. So another machine with an empty
+disk sees which slides are done, and a process that is killed at any moment leaves nothing half that looks whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+from ntrm.core.errors import NtrmError, RefusedError, check_number
+from ntrm.core.io import write_text
+from ntrm.data.cache import default_folder
+from ntrm.pipeline.remote_results import RemoteResults
+from ntrm.results.paths import HIDDEN, SOURCE
+from ntrm.storage.addresses import Address
+from ntrm.storage.slide_cache import RemoteSlide, SlideCache
+from ntrm.wsi.inputs import SlideInput
+from ntrm.wsi.remote_slides import RemoteSlides
+
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where things lie: plain data, also for workers on other machines."""
+
+    cache: Path | None = None
+    """Folder on this machine; by default one in that of ``NTRM_CACHE``."""
+    cache_gb: float = 50.0
+    """Of slides in it: two of the largest must fit, one being read and the next being fetched."""
+    out: Address | None = None
+    """Of the results; None where they are in a folder."""
+
+    def __post_init__(self) -> None:
+        check_number("size of the cache in GB", self.cache_gb, 0, 1e6)
+
+    @property
+    def folder(self) -> Path:
+        """The cache; only an address needs one."""
+        return (default_folder() / "remote" if self.cache is None else self.cache).absolute()
+
+    def shared(self) -> Storage:
+        """The same for workers on other machines: slides have one path everywhere."""
+        with suppress(RuntimeError):  # a user without a home, who then has no slides from addresses either
+            return replace(self, cache=self.folder)
+        return self
+
+    def slides(self) -> SlideCache:
+        """The slides that were fetched."""
+        return SlideCache(self.folder / "slides", int(self.cache_gb * GB))
+
+    def inputs(self) -> RemoteSlides:
+        """Finds slides."""
+        return RemoteSlides(self.slides, self.out)
+
+    def work_folder(self) -> Path:
+        """Of results that are not at their address yet."""
+        return self.folder / "results" / hashlib.sha256(str(self.out).encode()).hexdigest()[:32]
+
+    def results(self) -> RemoteResults | None:
+        """The results at their address."""
+        return None if self.out is None else RemoteResults(self.out, self.work_folder())
+
+
+class Transfer:
+    """Fetches slides and sends results; does nothing for what is in a folder of this machine."""
+
+    def __init__(self, storage: Storage | None = None) -> None:
+        self._storage = storage or Storage()
+        self.results = self._storage.results()
+        self._next: dict[Path, SlideInput] = {}
+        self._ahead: ThreadPoolExecutor | None = None
+        self._stopped = threading.Event()
+
+    @cached_property
+    def _cache(self) -> SlideCache:
+        return self._storage.slides()
+
+    def expect(self, slides: Sequence[SlideInput], slide_ids: Sequence[str]) -> None:
+        """Say which slides will be asked for, in which order: each is fetched while the one before is worked on."""
+        if self.results is not None:
+            self.results.look_up(slide_ids)
+        done = set() if self.results is None else {each for each in slide_ids if self.results.is_done(each)}
+        left = [slide for slide, slide_id in zip(slides, slide_ids, strict=True) if slide_id not in done]
+        self._next = {slide.path: after for slide, after in pairwise(left)}
+
+    def bring(self, slide_id: str) -> None:
+        """Have in the slide's folder what the address knows of a finished slide. The caller holds the slide's lock."""
+        if self.results is not None:
+            self.results.bring(slide_id)
+
+    @contextmanager
+    def at_hand(self, slide: SlideInput, *, wanted: bool) -> Iterator[None]:
+        """Have the slide's file where ``slide.path`` says, and begin to fetch the next one."""
+        with ExitStack() as stack:
+            if wanted and slide.remote is not None:
+                stack.enter_context(self._cache.holding(slide.remote))
+            following = self._next.get(slide.path) if wanted else None
+            if following is not None and following.remote is not None:
+                self._fetch_ahead(following.remote)
+            yield
+
+    def _fetch_ahead(self, slide: RemoteSlide) -> None:
+        if self._ahead is None:
+            self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
+        self._ahead.submit(self._fetch, slide)
+
+    def _fetch(self, slide: RemoteSlide) -> None:
+        # Whatever is wrong, or no room yet: it will be told when the slide is needed.
+        with suppress(NtrmError, OSError), self._cache.holding(slide, self._stopped.is_set):
+            pass
+
+    def deliver(self, slide_id: str) -> None:
+        """Send the files of a finished slide. The caller holds the slide's lock."""
+        if self.results is not None:
+            self.results.deliver(slide_id)
+
+    def deliver_failure(self, slide_id: str) -> None:
+        """Send why a slide failed; where even that fails, the command still tells it."""
+        if self.results is not None:
+            with suppress(NtrmError, OSError):
+                self.results.deliver_failure(slide_id)
+
+    def close(self) -> None:
+        """Stop fetching ahead."""
+        self._stopped.set()
+        if self._ahead is not None:
+            self._ahead.shutdown(wait=True, cancel_futures=True)
+
+
+def remember_objects(folder: Path, slide: SlideInput) -> None:
+    """Keep which version of its objects a finished slide was."""
+    if slide.remote is not None:
+        write_text(folder / HIDDEN / SOURCE, f"{slide.remote.version}\n")
+
+
+def check_objects(folder: Path, slide: SlideInput, slide_id: str) -> None:
+    """A finished slide never stands for objects that were replaced since."""
+    path = folder / HIDDEN / SOURCE
+    if slide.remote is None or not slide.remote.files or not path.is_file():
+        return
+    if path.read_text(encoding="utf-8").strip() != slide.remote.version:
+        raise RefusedError(
+            "results are there that were made otherwise",
+            got="another file",
+            expected="the same slide, model and options",
+            hint=f"choose another --out, or delete {slide_id}",
+        )

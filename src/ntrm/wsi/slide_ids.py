@@ -1,0 +1,157 @@
+"""How outputs of slides are named: safe on every file system, unique, on request without a trace of the file's name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import holding, rows_text, write_text
+from ntrm.data.csv_tables import is_good_name, read_table
+from ntrm.wsi.inputs import SlideInput, lies_in
+
+KEY_COLUMNS = ("slide_id", "slide")
+LONGEST = 100
+"""Characters of an id: a path with some folders before it must fit everywhere."""
+
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+"""Names that some systems take for devices."""
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
+)
+"""Letters that are no letter with a mark."""
+
+
+def safe_name(text: str) -> str:
+    """A folder name for ``text``: as it is if that is safe, else cleaned and made unique by a piece of its hash.
+
+    >>> safe_name("BCC_1"), safe_name("../été 7")
+    ('BCC_1', 'ete_7-99319878')
+    >>> safe_name("Größe")[:6]
+    'Grosse'
+    """
+    if _is_safe(text):
+        return text
+    # One name for both spellings of letters with marks: a disk of another system has the other.
+    text = unicodedata.normalize("NFC", text)
+    plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-") or "slide"
+    return _with_hash(cleaned, text)
+
+
+def _is_safe(name: str) -> bool:
+    return is_good_name(name) and len(name) <= LONGEST and not _RESERVED.fullmatch(name)
+
+
+def _with_hash(name: str, text: str) -> str:
+    short_hash = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{name[: LONGEST - 9]}-{short_hash}"
+
+
+def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
+    """An id for each slide: the user's, a random one that ``key_file`` explains, or one made of the file's name.
+
+    They depend on nothing but the inputs (and the key file), so that the next run finds the same ones.
+    """
+    bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
+    if bad:
+        raise UsageError(
+            "a slide_id that is no safe name", got=repr(bad[0]), expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -"
+        )
+    if key_file is None:
+        return _unique_ids(slides)
+    if lies_in(key_file, out):
+        raise RefusedError(
+            "the key to the pseudonyms would lie among the results",
+            got=key_file,
+            expected=f"a file outside {out}",
+            hint="choose a place that is not given away with the results",
+        )
+    with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
+        return _pseudonyms(slides, key_file)
+
+
+def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
+    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
+    path = slide.path
+    names = {str(path), str(path.absolute()), str(path.resolve()), slide.name, path.name, path.stem}
+    names |= set() if slide.remote is None else {str(slide.remote.address)}
+    if len(path.parent.name) > 2:
+        names |= {str(path.parent), str(path.parent.absolute())}
+    for name in sorted((name for name in names if len(name) > 2), key=len, reverse=True):
+        text = text.replace(name, slide_id)
+    return text
+
+
+def _unique_ids(slides: Sequence[SlideInput]) -> list[str]:
+    ids = _plain_ids(slides)
+    for group in _same_ids(ids):
+        names = {index: slides[index].name for index in group}
+        if len(set(names.values())) < len(names):
+            names = _path_ends(slides, group)
+        for index, name in names.items():
+            if slides[index].slide_id is None:
+                ids[index] = _with_hash(ids[index], name)
+    twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
+    if twice:
+        raise UsageError(
+            "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
+        )
+    return ids
+
+
+def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:
+    return [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
+
+
+def distinguishing_paths(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
+    """Ids of slides of one name, each with as much of its path as distinguishes it from the others."""
+    ends = [_path_ends(slides, group) for group in _same_ids(_plain_ids(slides))]
+    return {ids[index]: end for group in ends for index, end in group.items() if not slides[index].slide_id}
+
+
+def _same_ids(ids: Sequence[str]) -> list[list[int]]:
+    """Groups of slides of one id; some file systems ignore case."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, name in enumerate(ids):
+        groups[name.lower()].append(index)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, str]:
+    """The shortest ends of paths that differ: a drive may be mounted elsewhere next time."""
+    paths = {index: PurePosixPath(slides[index].location) for index in group}
+    for length in range(2, max(len(path.parts) for path in paths.values()) + 1):
+        ends = {index: "/".join(path.parts[-length:]) for index, path in paths.items()}
+        if len(set(ends.values())) == len(ends):
+            return ends
+    return {index: str(path) for index, path in paths.items()}
+
+
+def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
+    known = _read_key(key_file)
+    paths = [slide.location for slide in slides]
+    for path in paths:
+        if path not in known:
+            taken = {name.lower() for name in known.values()}
+            random_ids = iter(lambda: f"slide-{secrets.token_hex(5)}", "")
+            known[path] = next(name for name in random_ids if name not in taken)
+    write_text(key_file, rows_text([KEY_COLUMNS, *((known[path], path) for path in sorted(known))]), private=True)
+    return [known[path] for path in paths]
+
+
+def _read_key(key_file: Path) -> dict[str, str]:
+    if not key_file.exists():
+        return {}
+    rows = read_table(key_file, KEY_COLUMNS)
+    ids = [row["slide_id"] for row in rows]
+    if not all(_is_safe(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
+        raise DataError(
+            f"{key_file.name} is no key to pseudonyms", expected="columns slide_id,slide, every id safe and there once"
+        )
+    return {row["slide"]: row["slide_id"] for row in rows}

@@ -1,0 +1,64 @@
+"""Which files of a folder are slides, by their names alone: on a disk and in object storage alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import PurePosixPath
+
+SUFFIXES = (
+    *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
+    *(".png", ".jpg", ".jpeg"),
+)
+"""Of files that are a slide each."""
+DICOM = ".dcm"
+SLIDE_SUFFIXES = (*SUFFIXES, DICOM)
+"""What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
+MASKS, IMAGES = "Masks", "Images"
+"""Folders of a dataset."""
+
+
+def is_slide_name(name: PurePosixPath) -> bool:
+    """Whether a file of a folder is taken, masks of a dataset aside."""
+    return name.suffix.lower() in SLIDE_SUFFIXES and not any(part.startswith(".") for part in name.parts)
+
+
+def one_of_each(names: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
+    """The names in order; of a DICOM slide, which is a folder of files, one a level, only the first.
+
+    Whichever is opened brings the others.
+    """
+    seen: set[PurePosixPath] = set()
+    for name in sorted(names):
+        if name.suffix.lower() == DICOM:
+            if name.parent in seen:
+                continue
+            seen.add(name.parent)
+        yield name
+
+
+def is_mask(name: PurePosixPath, folders: Collection[PurePosixPath]) -> bool:
+    """Whether a file is a mask of a dataset, given every folder: the network would find tissue in it, too."""
+    return name.parent.name == MASKS and name.parent.parent / IMAGES in folders
+
+
+def belongs_to(slide: PurePosixPath, name: PurePosixPath) -> bool:
+    """Whether a file is part of the slide.
+
+    >>> mrxs = PurePosixPath("a/x.mrxs")
+    >>> [belongs_to(mrxs, PurePosixPath(name)) for name in ("a/x.mrxs", "a/x/Slidedat.ini", "a/y/Slidedat.ini")]
+    [True, True, False]
+    """
+    match slide.suffix.lower():
+        case ".mrxs":
+            return name == slide or slide.with_suffix("") in name.parents
+        case ".dcm":
+            return name.parent == slide.parent and name.suffix.lower() == DICOM
+        case ".vms" | ".vmu":
+            # They name their other files inside; these lie beside them.
+            return name.parent == slide.parent
+    return name == slide
+
+
+def has_parts(slide: PurePosixPath) -> bool:
+    """Whether a slide of this name may consist of several files."""
+    return slide.suffix.lower() in (".mrxs", DICOM, ".vms", ".vmu")

@@ -1,0 +1,249 @@
+"""Slides and results in object storage: the same results as from and in folders, and the same resumption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.evaluation.small import ByColour
+from tests.pipeline.small import fingerprints, paint, write_slide
+from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
+from tests.storage.server import SECRET
+from typer.testing import CliRunner
+
+import ntrm
+from ntrm.cli.main import app
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.processes import module_environment
+from ntrm.models.registry import ARCHITECTURES
+from ntrm.pipeline.batch import segment_slides
+from ntrm.results.paths import SOURCE
+from ntrm.storage.object_store import ObjectStore
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def slides(bucket, tmp_path, random):  # noqa: F811
+    """Two small slides, in a folder and in the bucket."""
+    for name in ("a", "b"):
+        bucket.put(f"slides/{name}.tif", write_slide(tmp_path / "slides" / f"{name}.tif", paint(random)))
+    return f"s3://{bucket.name}/slides"
+
+
+def run(inputs, out, **more):
+    return segment_slides(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
+
+
+def statuses(found):
+    return [slide.status for slide in found.slides]
+
+
+def downloaded(bucket, tmp_path, name="out"):  # noqa: F811
+    """Hashes of the results in the bucket, but for the mark of the slide's objects, which a folder has no use for."""
+    found = fingerprints(bucket.download("out", tmp_path / "downloaded" / name))
+    return {path: digest for path, digest in found.items() if not path.endswith(SOURCE)}
+
+
+def test_results_at_an_address_are_those_in_a_folder_byte_for_byte(bucket, slides, tmp_path):  # noqa: F811
+    run(tmp_path / "slides", tmp_path / "local", zarr=True)
+    found = run(slides, f"s3://{bucket.name}/out", zarr=True)
+    assert (statuses(found), found.exit_code) == (["done", "done"], 0)
+    assert found.as_dict()["out"] == f"s3://{bucket.name}/out"
+    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
+    assert len(ntrm.read_results(tmp_path / "downloaded" / "out").slides) == 2
+    # Nothing that was sent stays here but locks.
+    assert [path for path in found.out.rglob("*") if path.is_file() and "lock" not in path.name] == [
+        found.out / "run.json"
+    ]
+
+
+def test_either_end_may_be_a_folder(bucket, slides, tmp_path):  # noqa: F811
+    run(tmp_path / "slides", tmp_path / "local")
+    run(slides, tmp_path / "fetched")
+    expected = fingerprints(tmp_path / "local")
+    assert {key: value for key, value in fingerprints(tmp_path / "fetched").items() if SOURCE not in key} == expected
+    run([tmp_path / "slides" / "a.tif", f"{slides}/b.tif"], f"s3://{bucket.name}/out")
+    assert downloaded(bucket, tmp_path) == expected
+
+
+def test_another_machine_keeps_what_is_done_and_fetches_no_slide_of_it(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+    out = f"s3://{bucket.name}/out"
+    first = run(f"{slides}/a.tif", out, cache=tmp_path / "one")
+    assert statuses(first) == ["done"]
+    fetched = []
+    real = ObjectStore.fetch
+    monkeypatch.setattr(ObjectStore, "fetch", lambda *given: (fetched.append(given[1].name), real(*given)))
+    again = run(slides, out, cache=tmp_path / "two")
+    assert statuses(again) == ["kept", "done"]
+    assert [name for name in fetched if name.endswith("a.tif")] == []
+    run(tmp_path / "slides", tmp_path / "local")
+    before = downloaded(bucket, tmp_path)
+    assert before == fingerprints(tmp_path / "local")
+    assert statuses(run(slides, out, cache=tmp_path / "three")) == ["kept", "kept"]
+    assert downloaded(bucket, tmp_path, "again") == before
+
+
+def test_a_slide_that_was_replaced_is_refused_and_other_options_do_not_mix(bucket, slides, tmp_path, random):  # noqa: F811
+    out = f"s3://{bucket.name}/out"
+    run(slides, out)
+    with pytest.raises(RefusedError, match="another run"):
+        run(slides, out, batch=3, cache=tmp_path / "other")
+    bucket.put("slides/a.tif", write_slide(tmp_path / "new.tif", paint(random, width=140)))
+    refused = run(slides, out, cache=tmp_path / "another")
+    assert statuses(refused) == ["failed", "kept"]
+    assert "another file" in refused.slides[0].reason
+    assert "failed" in bucket.get("out/slides.csv").decode()
+    bucket.put("slides/a.tif", tmp_path / "slides" / "a.tif")
+    assert statuses(run(slides, out)) == ["kept", "kept"]
+    assert "out/a/.ntrm/failed.json" not in bucket.keys("out/a")
+    assert "failed" not in bucket.get("out/slides.csv").decode()
+
+
+def test_an_address_of_something_else_is_left_alone(bucket, slides):  # noqa: F811
+    bucket.put("mine/notes.txt", b"mine")
+    with pytest.raises(RefusedError, match="holds no results"):
+        run(slides, f"s3://{bucket.name}/mine")
+    assert bucket.keys("mine") == ["mine/notes.txt"]
+
+
+def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, tmp_path):  # noqa: F811
+    table = tmp_path / "list.csv"
+    table.write_text(f"slide,slide_id\n{slides}/a.tif,a\n{slides}/Jane Doe.tif,n\n")
+    found = run(table, tmp_path / "out")
+    assert statuses(found) == ["done", "failed"]
+    assert found.slides[1].reason.startswith("nothing is at n")
+    bucket.deny("s3:GetObject")
+    denied = run(f"{slides}/b.tif", tmp_path / "denied")
+    assert "denied" in denied.slides[0].reason
+    with pytest.raises(UsageError, match="bucket"):
+        run(f"{slides}/b.tif", "s3://there-is-no-such-bucket/out")
+    with pytest.raises(DataError, match="denied"):
+        run(tmp_path / "slides", f"s3://{bucket.name}/out")
+
+
+def test_results_that_could_not_be_sent_are_sent_by_the_next_run(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+    out = f"s3://{bucket.name}/out"
+    real = ObjectStore.send
+
+    def broken(self, file, address):
+        if address.name == "graph.json":
+            raise DataError(f"the storage of {address} does not answer")
+        real(self, file, address)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectStore, "send", broken)
+        assert statuses(run(slides, out)) == ["failed", "failed"]
+    assert not [key for key in bucket.keys("out") if key.endswith("done.json")]
+    assert "does not answer" in bucket.get("out/slides.csv").decode()
+    assert statuses(run(slides, out)) == ["kept", "kept"]
+    run(tmp_path / "slides", tmp_path / "local")
+    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
+
+
+def test_only_the_last_shard_writes_the_tables(bucket, slides, tmp_path):  # noqa: F811
+    out = f"s3://{bucket.name}/out"
+    first = run(slides, out, shard="1/2", cache=tmp_path / "one")
+    assert "no tables yet: 1 of 2 slides" in first.notes[-1]
+    assert "out/slides.csv" not in bucket.keys("out")
+    run(slides, out, shard="2/2", cache=tmp_path / "two")
+    run(tmp_path / "slides", tmp_path / "local")
+    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
+
+
+def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+    from ntrm.storage.slide_cache import SlideCache
+
+    held = []
+    real = SlideCache.holding
+
+    def noted(self, slide, *stopped):
+        held.append((slide.address.name, bool(stopped)))
+        return real(self, slide, *stopped)
+
+    monkeypatch.setattr(SlideCache, "holding", noted)
+    run(slides, tmp_path / "out")
+    assert held[:2] == [("a.tif", False), ("b.tif", True)]
+    assert ("b.tif", False) in held
+
+
+def test_a_cache_for_one_slide_only_still_serves_all(bucket, slides, tmp_path):  # noqa: F811
+    largest = max(path.stat().st_size for path in (tmp_path / "slides").iterdir())
+    found = run(slides, tmp_path / "out", cache=tmp_path / "cache", cache_gb=1.05 * largest / 1e9)
+    assert statuses(found) == ["done", "done"]
+    assert len([path for path in (tmp_path / "cache" / "slides").iterdir() if path.is_dir()]) == 1
+
+
+KILLED = """
+import os, signal, sys
+import torch; torch.set_num_threads(1)
+from tests.evaluation.small import ByColour
+from tests.pipeline.small import InProcess
+from ntrm.wsi import isolated
+from ntrm.pipeline.batch import segment_slides
+from ntrm.storage.object_store import ObjectStore
+
+def dying(function):
+    def wrapped(*given):
+        global times
+        times -= 1
+        if times < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*given)
+    return wrapped
+
+isolated.ReadingProcess = InProcess
+slides, out, cache, *moments = sys.argv[1:]
+for moment in moments:
+    child = os.fork()
+    if child == 0:
+        times = int(moment)
+        ObjectStore.fetch, ObjectStore.send = dying(ObjectStore.fetch), dying(ObjectStore.send)
+        segment_slides(slides, out=out, model=ByColour(), device="cpu", batch=2, cache=f"{cache}/{moment}")
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_killed_at_any_transfer_another_machine_ends_with_the_same_bytes(bucket, slides, tmp_path, random):  # noqa: F811
+    out = f"s3://{bucket.name}/out"
+    # A slide is one fetch and eleven sends; every attempt has a cache of its own, as another machine would.
+    moments = sorted(int(moment) for moment in random.choice(np.arange(24), 4, replace=False))
+    command = [sys.executable, "-c", KILLED, slides, out, str(tmp_path / "caches"), *map(str, moments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == str(-signal.SIGKILL), done.stderr
+    finished = {key.split("/")[1] for key in bucket.keys("out") if key.endswith("done.json")}
+    found = run(slides, out, cache=tmp_path / "last")
+    assert {slide.slide_id for slide in found.slides if slide.status == "kept"} == finished
+    run(tmp_path / "slides", tmp_path / "local")
+    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local"), moments
+
+
+def test_secrets_reach_no_file_no_child_and_no_word(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
+    ByColour().describe(name="mine").save_pretrained(tmp_path / "model")
+    words = ["segment", slides, "--model", str(tmp_path / "model"), "--out", f"s3://{bucket.name}/out", "-v"]
+    said = CliRunner().invoke(app, [*words, "--progress", "none", "--device", "cpu"])
+    assert said.exit_code == 0, said.output
+    assert f"written: s3://{bucket.name}/out" in said.output
+    assert SECRET not in said.output
+    bucket.download("out", tmp_path / "out")
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
+    assert SECRET not in json.dumps(module_environment())
+
+
+def test_keys_and_caches_are_paths(bucket, slides, tmp_path):  # noqa: F811
+    for more in ({"pseudonymise": "s3://bucket/key.csv"}, {"cache": "s3://bucket/cache"}):
+        with pytest.raises(UsageError, match="on a disk of this machine"):
+            run(slides, tmp_path / "out", **more)
+    with pytest.raises(UsageError, match="cannot be a path"):
+        run(Path(slides), tmp_path / "out")
+    with pytest.raises(RefusedError, match="credentials"):
+        run(slides, "s3://key:secret@bucket/out")

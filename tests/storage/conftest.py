@@ -1,0 +1,18 @@
+import pytest
+from tests.storage.server import Bucket, environment, served
+
+
+@pytest.fixture(scope="session")
+def endpoint():
+    with served() as (_, address):
+        yield address
+
+
+@pytest.fixture
+def bucket(endpoint, monkeypatch, request, tmp_path):
+    """A bucket of the test's own, whose storage the environment names."""
+    for name, value in environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("ntrm.storage.object_store.PAUSES_S", (0.01, 0.01))
+    return Bucket(endpoint, f"b{abs(hash(request.node.nodeid))}")

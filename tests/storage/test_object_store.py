@@ -1,0 +1,125 @@
+import logging
+import sys
+
+import pytest
+from tests.storage.server import environment, served
+
+from ntrm.core.errors import DataError, UsageError
+from ntrm.storage import object_store
+from ntrm.storage.addresses import Address
+from ntrm.storage.object_store import NoSuchObjectError, ObjectStore, RemoteFile
+
+
+@pytest.fixture
+def store(bucket):
+    return ObjectStore("s3")
+
+
+@pytest.fixture
+def at(bucket):
+    return Address.parse(f"s3://{bucket.name}")
+
+
+def test_objects_are_listed_with_sizes_and_versions(store, at, bucket):
+    bucket.put("slides/b.svs", b"12345")
+    bucket.put("slides/sub/a.svs", b"")
+    bucket.put("other.svs", b"1")
+    # MD5 of the content, by md5sum.
+    versions = "827ccb0eea8a706c4c34a16891f84e7b", "d41d8cd98f00b204e9800998ecf8427e"
+    expected = [RemoteFile("b.svs", 5, versions[0]), RemoteFile("sub/a.svs", 0, versions[1])]
+    assert store.files_under(at / "slides") == expected
+    assert store.stat(at / "slides/b.svs") == expected[0]
+    assert store.stat(at / "slides") is None
+    assert store.names_in(at, folders=True) == ["slides"]
+    assert store.names_in(at, folders=False) == ["other.svs"]
+
+
+def test_keys_that_lead_out_of_their_folder_are_left_out(store, at, bucket):
+    for key in ("slides/../../evil.svs", "slides/./a.svs", "slides//b.svs", "slides/c\\d.svs", "slides/e.svs"):
+        bucket.put(key, b"1")
+    assert [file.name for file in store.files_under(at / "slides")] == ["e.svs"]
+
+
+def test_an_object_is_created_once_and_removed_as_often_as_asked(store, at, bucket):
+    assert store.create(b"first", at / "x")
+    assert not store.create(b"second", at / "x")
+    assert store.read(at / "x") == bucket.get("x") == b"first"
+    store.remove(at / "x")
+    store.remove(at / "x")
+    assert store.read(at / "x") is None
+
+
+def test_what_is_missing_is_told_at_once(store, at):
+    for address in (at / "nothing", Address.parse("s3://no-such-bucket-here/a")):
+        with pytest.raises(NoSuchObjectError, match="nothing is at") as caught:
+            store.stat(address)
+        assert caught.value.exit_code == 2
+    with pytest.raises(NoSuchObjectError, match="bucket"):
+        store.files_under(Address.parse("s3://no-such-bucket-here/a"))
+
+
+def test_who_may_not_read_is_told_so(store, at, bucket):
+    bucket.put("a.svs", b"1")
+    bucket.deny("s3:GetObject")
+    with pytest.raises(DataError, match="denied") as caught:
+        store.read(at / "a.svs")
+    assert "credentials" in caught.value.hint
+
+
+def test_without_credentials_nothing_is_tried(at, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with pytest.raises(UsageError, match="no credentials") as caught:
+        ObjectStore("s3").read(at / "a.svs")
+    assert "aws configure" in caught.value.hint
+
+
+def test_a_server_that_comes_back_is_found_again_and_one_that_does_not_is_told(monkeypatch):
+    monkeypatch.setattr(object_store, "PAUSES_S", (0.0, 0.0, 0.0))
+    with served() as (server, endpoint):
+        for name, value in environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        store, at = ObjectStore("s3"), Address.parse("s3://some-bucket/Jane Doe.svs")
+        assert store.read(at) is None
+        server.kill()
+        server.wait()
+        with pytest.raises(DataError, match="does not answer") as caught:
+            store.read(at)
+        assert "4 attempts" in caught.value.got
+        assert "Jane" not in caught.value.got
+        pauses = []
+
+        def come_back(seconds):
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                again.__enter__()
+
+        again = served(endpoint.rpartition(":")[2])
+        monkeypatch.setattr(object_store.time, "sleep", come_back)
+        try:
+            assert store.read(at) is None
+        finally:
+            again.__exit__(None, None, None)
+        assert len(pauses) == 2
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    known = pytest.importorskip("fsspec.registry")._registry
+    monkeypatch.delitem(known, "s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(UsageError, match="needs an extra") as caught:
+        ObjectStore("s3")
+    assert caught.value.hint == 'pip install "ntrm[cloud]"'
+    with pytest.raises(UsageError, match="unknown kind of address") as caught:
+        ObjectStore("s33")
+    assert caught.value.hint == "did you mean s3?"
+
+
+def test_storage_libraries_log_no_signed_requests(store, at, caplog):
+    logging.getLogger().setLevel(logging.DEBUG)
+    try:
+        store.read(at / "a")
+    finally:
+        logging.getLogger().setLevel(logging.WARNING)
+    assert "nobody" not in caplog.text
+    assert "Signature" not in caplog.text

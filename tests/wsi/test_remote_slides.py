@@ -1,0 +1,86 @@
+from pathlib import PurePosixPath
+
+import pytest
+from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.storage.addresses import Address
+from ntrm.storage.slide_cache import SlideCache
+from ntrm.wsi.inputs import find_inputs
+from ntrm.wsi.remote_slides import RemoteSlides
+from ntrm.wsi.slide_ids import slide_ids, without_name
+from ntrm.wsi.slide_names import belongs_to
+
+KEYS = [
+    "slides/b.svs", "slides/a.mrxs", "slides/a/Slidedat.ini", "slides/a/Data0000.dat", "slides/ab/Data0000.dat",
+    "slides/d/2.dcm", "slides/d/1.dcm", "slides/notes.txt", "slides/.hidden/x.svs", "slides/10x/Images/s.png",
+    "slides/10x/Masks/s.png", "slides/out/r/overlay.png",
+]  # fmt: skip
+
+
+@pytest.fixture
+def remote(bucket, tmp_path):  # noqa: F811
+    for key in KEYS:
+        bucket.put(key, key.encode())
+    cache = SlideCache(tmp_path / "cache", 10**6)
+    return RemoteSlides(lambda: cache, Address.parse(f"s3://{bucket.name}/slides/out"))
+
+
+def test_the_slides_of_an_address_are_those_of_the_same_folder_on_a_disk(remote, bucket, tmp_path):  # noqa: F811
+    local = bucket.download("slides/", tmp_path / "slides")
+    on_disk = find_inputs([local], out=local / "out")
+    there = find_inputs([f"s3://{bucket.name}/slides"], out=tmp_path / "work", remote=remote)
+    assert [slide.name for slide in there] == [slide.name for slide in on_disk]
+    assert [slide.name for slide in there] == ["10x/Images/s.png", "a.mrxs", "b.svs", "d/1.dcm"]
+    assert slide_ids(there) == slide_ids(on_disk)
+    files = {slide.name: [file.name for file in slide.remote.files] for slide in there}
+    assert files["a.mrxs"] == ["a.mrxs", "a/Data0000.dat", "a/Slidedat.ini"]
+    assert files["d/1.dcm"] == ["1.dcm", "2.dcm"]
+    for slide in there:
+        with remote.cache.holding(slide.remote):
+            for file in slide.remote.files:
+                expected = (local / slide.name).parent / file.name
+                assert (slide.path.parent / file.name).read_bytes() == expected.read_bytes()
+
+
+def test_a_slide_may_be_named_itself(remote, bucket):  # noqa: F811
+    names = ["a.mrxs", "b.svs"]
+    found = find_inputs([f"s3://{bucket.name}/slides/{name}" for name in names], remote=remote)
+    assert [slide.name for slide in found] == names
+    assert [len(slide.remote.files) for slide in found] == [3, 1]
+    below = find_inputs([f"s3://{bucket.name}/slides"], remote=remote)
+    assert {slide.path for slide in found} < {slide.path for slide in below}
+    with pytest.raises(UsageError, match="nothing is at"):
+        find_inputs([f"s3://{bucket.name}/slides/none.svs"], remote=remote)
+    with pytest.raises(RefusedError, match="folder of the results"):
+        find_inputs([f"s3://{bucket.name}/slides/out/r/overlay.png"], remote=remote)
+
+
+def test_tables_may_name_addresses_and_lie_at_one(remote, bucket, tmp_path):  # noqa: F811
+    (tmp_path / "here.svs").touch()
+    rows = f"slide,slide_id,age\nhere.svs,h,1\ns3://{bucket.name}/slides/b.svs,b,2\ns3://{bucket.name}/no.svs,n,3\n"
+    (tmp_path / "list.csv").write_text(rows)
+    here, there, missing = find_inputs([tmp_path / "list.csv"], remote=remote)
+    assert (here.remote, there.covariates, missing.remote.files) == (None, {"age": "2"}, ())
+    bucket.put("slides/list.csv", b"slide\nb.svs\na.mrxs\n")
+    found = find_inputs([f"s3://{bucket.name}/slides/list.csv"], remote=remote)
+    assert found[0].path == there.path
+    assert [len(slide.remote.files) for slide in found] == [1, 3]
+    (tmp_path / "list.csv").write_text("slide\ns3://key:secret@bucket/a.svs\n")
+    with pytest.raises(RefusedError, match=r"list.csv, row 2: .*credentials") as caught:
+        find_inputs([tmp_path / "list.csv"], remote=remote)
+    assert "secret" not in str(caught.value)
+
+
+def test_pseudonyms_are_explained_by_addresses_and_names_stay_out_of_reasons(remote, bucket, tmp_path):  # noqa: F811
+    bucket.put("slides/Jane Doe.svs", b"1")
+    (slide,) = find_inputs([f"s3://{bucket.name}/slides/Jane Doe.svs"], remote=remote)
+    (name,) = slide_ids([slide], key_file=tmp_path / "key.csv", out=tmp_path / "out")
+    assert f"{name},s3://{bucket.name}/slides/Jane Doe.svs" in (tmp_path / "key.csv").read_text()
+    assert "Jane" not in without_name(f"nothing is at {slide.remote.address}", slide, name)
+
+
+def test_files_beside_a_hamamatsu_slide_belong_to_it():
+    slide = PurePosixPath("x/a.vms")
+    assert belongs_to(slide, PurePosixPath("x/a(1,0).jpg"))
+    assert not belongs_to(slide, PurePosixPath("x/y/a.jpg"))

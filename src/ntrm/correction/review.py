@@ -15,8 +15,8 @@ from ntrm.correction.graph import RegionGraph
 def middle_parts(graph: RegionGraph) -> Ints:
     """(R,) of each region the part nearest to its centre; slivers, below half of the largest part, are passed over."""
     count, weight = int(graph.region.max(initial=-1)) + 1, graph.pixels.astype(np.float64)
-    centre = np.stack([np.bincount(graph.region, weight * axis, count) for axis in graph.centroid.T], axis=1)
-    centre /= np.bincount(graph.region, weight, count)[:, None]
+    total = np.bincount(graph.region, weight, count)
+    centre = np.stack([np.bincount(graph.region, weight * axis, count) / total for axis in graph.centroid.T], axis=1)
     largest = np.zeros(count)
     np.maximum.at(largest, graph.region, weight)
     away = np.hypot(*(graph.centroid - centre[graph.region]).T)

@@ -25,10 +25,10 @@ from tests.service.browser.correcting import (
     wait_for_version,
 )
 from tests.service.browser.driving import Watched, call, until
-from tests.service.browser.looking import PANE, home_place, large_region
+from tests.service.browser.looking import PANE, home_place, large_region, yellow_pixels
 
 RESTARTED = "restart"
-PICKED = ("accept", "out", "undo", "conflict", "lasso", "whole", "refused", "versions", "stale")
+PICKED = ("accept", "out", "undo", "conflict", "lasso", "whole", "refused", "versions", "shown", "stale")
 SLIDES = (*PICKED, "brush", "divide", RESTARTED)
 
 
@@ -285,6 +285,29 @@ def test_both_versions_are_compared_read_and_downloaded(correct_page, service):
     with page.expect_download() as download:
         page.get_by_role("menuitem", name="Corrected mask").click()
     assert download.value.path().read_bytes() == service.ask("GET", f"/v1/slides/{service.slide}/corrected/mask")[1]
+
+
+def test_border_and_region_are_those_of_the_version_that_is_shown(correct_page, service):
+    page = correct_page("shown").page
+    measured, place = large_region(service, "BCC")
+    body = {"version": 0, "points": [place], "tissue": "SCC", "whole_regions": True, "spread": False}
+    assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
+    until(lambda: corrections(service, service.slide)["corrected"])
+    page.keyboard.press("e")
+    with page.expect_request(lambda request: "/tiles/interface/" in request.url and "v=1" in request.url) as asked:
+        page.get_by_role("tab", name="Relations").click()
+        page.locator('[data-edge*="SCC"] .hit').first.dispatch_event("click")
+    assert "SCC" in asked.value.url
+    until(lambda: yellow_pixels(page) > 50)
+    page.mouse.click(*home_place(page, service, *place))
+    facts = page.get_by_role("tabpanel", name="Region")
+    facts.get_by_role("heading", name="Squamous cell carcinoma").wait_for()
+    assert "Named by a person" in facts.inner_text()
+    page.get_by_role("tab", name="Tissues").click()
+    page.get_by_role("radio", name="Tissue", exact=True).click()
+    page.get_by_role("tab", name="Region").click()
+    facts.get_by_role("heading", name="Basal cell carcinoma").wait_for()
+    assert f"{measured['Area mm^2']:.2f} mm²" in facts.inner_text()
 
 
 def test_a_slide_is_divided_into_parts_the_first_time(correct_page, service):

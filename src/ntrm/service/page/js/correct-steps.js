@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { isInside } from "./correct-drawing.js";
-import { partText } from "./correct-words.js";
+import { capital, partText } from "./correct-words.js";
 import { area } from "./format.js";
 
 const FARTHEST = 20000; // steps of one pixel of the mask until the other side of a region is given up
@@ -46,14 +46,18 @@ export function makeSteps({ id, stage, geometry, store, choice }) {
     const whole = choice.look(place, true);
     const [part, region] = await Promise.all([choice.takesWhole ? whole : choice.look(place), whole]);
     choice.pick(part, more);
-    return { place, box: boxOf(region.outline), outline: region.outline, says: says(part) };
+    const where = part.whole ? place : insideOf(part);
+    return { place: where, box: boxOf(region.outline), outline: region.outline, says: says(part, region) };
   }
 
   async function toRegion(by, more) {
     const next = await review.step(by);
     if (!next) return { says: review.regions.length ? "A person has named every region." : "There are no regions." };
     const { x, y, number, count } = next;
-    return picked([x, y], more, (part) => `Region ${number} of ${count}: ${partText(part)}.`);
+    return picked([x, y], more, (part, region) => {
+      const picks = part.whole ? "" : " The part in its middle is picked.";
+      return `Region ${number} of ${count}: ${partText(region)}.${picks}`;
+    });
   }
 
   /** From one part that would follow to the next, the largest first; those that were taken out are among them. */
@@ -67,7 +71,7 @@ export function makeSteps({ id, stage, geometry, store, choice }) {
     const { x, y, network_tissue: tissue, area_mm2: mm2, why } = all[index];
     follower = [x, y];
     const what = `Part ${index + 1} of ${all.length} that would follow: ${tissue}, ${area(mm2)}`;
-    return { place: follower, box: around(follower), outline: [], says: `${what}. ${why ?? "Taken out"}.` };
+    return { place: follower, box: around(follower), outline: [], says: `${what}. ${capital(why ?? "taken out")}.` };
   }
 
   /** What touches the last thing that was picked, in a direction of the screen. */

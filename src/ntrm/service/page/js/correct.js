@@ -164,8 +164,10 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   }
 
   async function toggleAt(place) {
+    const before = choice.out.length;
     try {
       if (!(await choice.toggle(place))) tell("Nothing follows here.");
+      else tell(choice.out.length > before ? "Taken out." : "Taken in again.");
     } catch (error) {
       refused(error, false);
     }

@@ -2,8 +2,10 @@
 
     python bench/correction_curves.py choose --kept curves/v3
     python bench/correction_curves.py curves --kept curves/v3 --sets report,own,skin-pas-A1-1 --out tables
+    python bench/correction_curves.py review --kept curves/v3 --sets report,own,renders
     python bench/correction_curves.py speed
 
+``review`` counts the regions that are mostly wrong among the first that a person steps to, by three orders.
 ``choose`` shows the sections for choosing by some settings. ``curves`` simulates clicks with every arm
 (``bench/simulated_clicks.py``), prints a row for each arm and score, means over the sections, and writes everything as
 ``SET-ORDER.json``. Differences between arms have intervals by bootstrap over sections; a phantom section in two stains
@@ -33,12 +35,15 @@ from ntrm.core.io import write_json
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import level_resolution
 from ntrm.correction.graph import RegionGraph
+from ntrm.correction.review import likely_errors, middle_parts
 from ntrm.correction.spread import ARMS, Settings, spread
 
 REPEATS = 6
 """Simulations of a single section that differ in their random draws; of several sections, and without draws, one."""
 WIDTHS = (0.8, 1.0, 1.25)
 """Factors for the width of the kernel that ``choose`` shows."""
+FIRST = (5, 10, 20)
+"""Regions that ``review`` looks at."""
 MAIN = ("part", "looks", "looks and relations")
 """Arms that are tried with random and mistaken clicks, too."""
 PAIRS = (("looks", "part"), ("looks and relations", "part"), ("looks and relations", "looks"))
@@ -126,6 +131,30 @@ def difference(values: Floats, groups: Sequence[str]) -> str:
     return f"{row_of([values.mean()])} ({row_of([low])}, {row_of([high])})"
 
 
+def review(folder: Path, which: str, schema: LabelSchema) -> None:
+    """Mostly wrong regions among the first of a section: by area, by area times doubt, and as the page has them."""
+    found: dict[str, list[list[float]]] = {"area": [], "area × doubt": [], "area × doubt²": []}
+    for section in sections_of(folder, which, schema).values():
+        graph, (pixels, wrong) = section.graph, wrong_regions(section)
+        glass = graph.tissue[middle_parts(graph)] == schema.background_index
+        squared = likely_errors(graph)
+        keys = np.where(glass, 0, pixels), np.sqrt(squared * pixels), squared
+        for name, key in zip(found, keys, strict=True):
+            order = np.argsort(-key, kind="stable")
+            found[name].append([float(wrong[order[:first]].sum()) for first in FIRST])
+    for name, counts in found.items():
+        cells = " | ".join(f"{count:.1f}" for count in np.mean(counts, axis=0))
+        print(f"| {which} | {len(counts)} | {name} | {cells} |", flush=True)
+
+
+def wrong_regions(section: Section) -> tuple[Floats, NDArray[np.bool_]]:
+    """Pixels of each region of the mask, and whether most of what is known of it is wrong."""
+    graph = section.graph
+    wrong = (section.pixels * ~section.truth.right[:, graph.tissue].T).sum(axis=1)
+    of_region = [np.bincount(graph.region, each) for each in (graph.pixels, wrong, section.pixels.sum(axis=1))]
+    return of_region[0], 2 * of_region[1] > of_region[2]
+
+
 def speed(nodes: int = 10_000, clicks: int = 32) -> None:
     """Seconds for one spreading over a random graph."""
     random, side = np.random.default_rng(0), round(nodes**0.5)
@@ -158,7 +187,7 @@ SIZES = {"related": 64, "last": 16, "colour": 6}
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("choose", "curves", "speed"))
+    parser.add_argument("what", choices=("choose", "curves", "review", "speed"))
     parser.add_argument("--kept", type=Path, default=Path("curves"), help="folder with the graphs of a model")
     parser.add_argument("--sets", default="report", help="names of sets or sections, with commas between")
     parser.add_argument("--orders", default="largest", help=f"of clicks: {', '.join(ORDERS)}")
@@ -170,6 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         speed()
     elif asked.what == "choose":
         choose(asked.kept, schema)
+    elif asked.what == "review":
+        for which in asked.sets.split(","):
+            review(asked.kept, which, schema)
     else:
         for which in asked.sets.split(","):
             for order in asked.orders.split(","):

@@ -25,6 +25,7 @@ LONGEST = (
     "service/test_serve.py",
     "service/test_serve_corrections.py",
     "service/browser/test_correct_view.py",
+    "service/browser/test_correct_keys.py",
     "training/test_resume.py",
     "cli/test_demo.py",
 )

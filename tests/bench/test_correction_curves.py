@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from bench.correction_curves import group_of, interval, row_of
+from bench.correction_curves import group_of, interval, row_of, wrong_regions
 from bench.correction_learning import Carrying, Prepared, clicked, learn
 from bench.simulated_clicks import Section, Truth
+from tests.correction.test_graph import made
+from tests.correction.test_parts import blocks
 from tests.correction.test_spread import BCC, EPI, RET, random_graph
 
 from bench import correction_learning
+from ntrm.core.labels import IGNORE
 from ntrm.correction.spread import PROBABILITIES, Settings, spread
 
 
@@ -22,6 +25,18 @@ def test_intervals_are_over_sections_whatever_the_number_of_stains(random):
 def test_a_phantom_section_in_two_stains_is_one():
     names = ["report-BCC_1-0", "report-BCC_1-1", "report-BCC_2-0", "renders-BCC_11"]
     assert [group_of(name) for name in names] == ["report-BCC_1", "report-BCC_1", "report-BCC_2", "renders-BCC_11"]
+
+
+def test_a_region_is_wrong_if_most_of_what_is_known_of_it_is(random):
+    mask, truth = blocks(random), blocks(random)
+    section = Section(made(mask), Truth.of_phantom(truth))
+    pixels, wrong = wrong_regions(section)
+    regions = np.append(section.graph.region, -1)[section.graph.runs.dense()]
+    known = (truth != IGNORE) & (mask != IGNORE)
+    for region in range(len(pixels)):
+        own = regions == region
+        assert pixels[region] == own.sum()
+        assert wrong[region] == (2 * (own & known & (mask != truth)).sum() > (own & known).sum())
 
 
 def test_rows_are_written_without_the_zero_before_the_point():

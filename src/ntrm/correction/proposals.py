@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Ints, Runs
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.correction.corrections import Corrections
@@ -110,6 +111,27 @@ def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Propo
     moved = np.flatnonzero(result.tissue != without.tissue)
     kept = np.concatenate([nodes, _nodes(graph, (*corrections.left_out, *click.left_out), missing_ok=True)])
     return _following(graph, corrections, click, nodes, named, np.setdiff1d(moved, kept), result)
+
+
+def region_step(regions: Regions, places: Sequence[Place], tissue: str, origin: str, by: str | None = None) -> Step:
+    """Names the connected ``regions`` at these places, where no region graph is known: nothing follows."""
+    flat = np.array([row * regions.runs.shape[1] + column for row, column in places], dtype=np.int64)
+    found = regions.region[regions.runs.at(flat)]
+    if (found < 0).any():
+        row, column = places[int(np.argmin(found))]
+        raise UsageError("no region is known here", got=f"row {row}, column {column}", hint="choose another place")
+    named = PixelSet.of_runs(regions.runs, np.isin(regions.region, found))
+    return Step(
+        action=NAME,
+        tissue=tissue,
+        places=tuple(places),
+        whole_regions=True,
+        named=named.text,
+        regions=len(np.unique(found)),
+        area_mm2=named.pixels * regions.table.resolution.pixel_area_um2 / 1e6,
+        origin=origin,
+        by=by,
+    )
 
 
 def propose_elsewhere(

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ntrm.analysis.regions import scan_mask
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, did_you_mean
 from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph
-from ntrm.correction.log import DRAW, NAME, REDO, UNDO, Log, Place, Step, append, completed
+from ntrm.correction.log import DRAW, REDO, UNDO, Log, Step, append, completed
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, propose, propose_elsewhere
+from ntrm.correction.proposals import Click, propose, propose_elsewhere, region_step
 from ntrm.correction.spread import DEFAULT
-from ntrm.pipeline.corrected_outputs import read_pieces, write_corrected
+from ntrm.pipeline.corrected_outputs import write_corrected
 from ntrm.pipeline.correcting import (
     SlideMask,
     corrections_in,
@@ -30,6 +29,7 @@ from ntrm.pipeline.correcting import (
     same_model,
 )
 from ntrm.pipeline.drawn_areas import painted_areas, read_areas
+from ntrm.pipeline.kept_pieces import find_pieces_again, has_pieces, read_pieces
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.paths import SUMMARY
 from ntrm.results.run_record import read_run
@@ -117,6 +117,8 @@ class Corrector:
             raise self._unknown(slide_id)
         if slide_id not in self._open:
             mask = open_mask(self.out / slide_id)
+            if not has_pieces(mask) and self.options.slides:
+                find_pieces_again(mask, self._original(mask))
             read_pieces(mask)  # before a step is taken that nothing could be made of
             self._open[slide_id] = _Slide(mask, *corrections_in(mask))
         return self._open[slide_id]
@@ -147,7 +149,7 @@ class Corrector:
             raise choices_error("the model does not know this tissue", tissue, there.mask.schema.names)
         click = Click(((y, x),), tissue, whole_region, DEFAULT if spread else None, reach)
         if whole_region and not spread and region_graph_in(there.mask) is None:
-            return [self._take(slide_id, _region_step(there.mask, (y, x), tissue))]
+            return [self._take(slide_id, region_step(there.mask.regions(), [(y, x)], tissue, COMMAND))]
         before, proposal = there.corrections, propose(self._graph(slide_id), there.corrections, click)
         own = self._take(slide_id, proposal.step(COMMAND))
         if not (all_slides and spread):
@@ -295,25 +297,6 @@ def _check_place(mask: SlideMask, x: int, y: int) -> None:
             got=f"x {x}, y {y}",
             expected=f"x 0 to {width - 1}, y 0 to {height - 1}, in pixels of mask.ome.tif",
         )
-
-
-def _region_step(mask: SlideMask, place: Place, tissue: str) -> Step:
-    """Names the connected region of the network's mask at a place, without a region graph."""
-    regions = scan_mask(mask.labels(), replace(mask.schema, background=None), mask.resolution)
-    region = regions.region[regions.runs.at(np.array([place[0] * mask.shape[1] + place[1]]))[0]]
-    if region < 0:
-        raise UsageError("no region is known here", got=f"x {place[1]}, y {place[0]}", hint="choose another place")
-    named = PixelSet.of_runs(regions.runs, regions.region == region)
-    return Step(
-        action=NAME,
-        tissue=tissue,
-        places=(place,),
-        whole_regions=True,
-        named=named.text,
-        regions=1,
-        area_mm2=float(regions.table.area_mm2[region]),
-        origin=COMMAND,
-    )
 
 
 def _drawn_step(mask: SlideMask, inside: Any, tissue: str) -> Step:

@@ -25,6 +25,7 @@ from ntrm.correction.log import Log
 from ntrm.correction.pixels import union
 from ntrm.data.tiles import Window
 from ntrm.pipeline.correcting import SlideMask, corrections_in
+from ntrm.pipeline.kept_pieces import read_pieces
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
@@ -38,7 +39,6 @@ from ntrm.results.paths import (
     HIDDEN,
     MASK,
     PICTURE,
-    PIECES,
     REPORT,
 )
 from ntrm.results.run_record import Run
@@ -183,12 +183,6 @@ def _read_network(mask: SlideMask) -> _Network:
         )
     confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
     return _Network(labels, regions, confidence, pieces, state)
-
-
-def read_pieces(mask: SlideMask) -> PieceMap:
-    """The pieces of the segmentation; results of earlier versions did not keep them, and cannot be corrected."""
-    earlier = f"the results are of an earlier version, which kept no {PIECES}: segment the slide again"
-    return PieceMap.read(mask.folder / HIDDEN / PIECES, hint=earlier)
 
 
 def network_regions(mask: SlideMask) -> Regions:

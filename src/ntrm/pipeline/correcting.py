@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, sha256_of
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -64,6 +65,10 @@ class SlideMask:
         """(H, W) classes, 255 where nothing is known."""
         with opened_mask(self.folder) as stored:
             return labels_in(stored, self.shape)
+
+    def regions(self) -> Regions:
+        """Its connected regions, glass included."""
+        return scan_mask(self.labels(), replace(self.schema, background=None), self.resolution)
 
 
 def open_mask(folder: Path) -> SlideMask:
@@ -176,14 +181,14 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
 
     labels = mask.labels()
     with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
-        grid = _grid(mask, slide, reader)
+        grid = slide_grid(mask, slide, reader)
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
         pooled = _pooled(mask, grid, parts, labels, predictor, progress)
     return graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
 
 
-def _grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
+def slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
     """The slide on the grid of the mask."""
     from ntrm.wsi.grid import SlideGrid
 

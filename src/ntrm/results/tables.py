@@ -114,7 +114,7 @@ def read_results(out: str | Path) -> Results:
     """The tables that ``ntrm segment --out OUT`` wrote."""
     folder = Path(out)
     run = read_run(folder)
-    return Results(run.as_dict(), *(_read(folder / table_file(name), run.covariates) for name in COLUMNS))
+    return Results(run.as_dict(), *(read_table(folder / table_file(name), run.covariates) for name in COLUMNS))
 
 
 def slide_row(summary: Summary) -> dict[str, Cell]:
@@ -216,7 +216,8 @@ def _text(cell: Cell) -> str:
     return f"{cell:.9g}" if isinstance(cell, float) else str(cell)
 
 
-def _read(path: Path, covariates: Sequence[str]) -> Table:
+def read_table(path: Path, covariates: Sequence[str] = ()) -> Table:
+    """One table; ``covariates`` are the user's own columns, in which only plain numbers are numbers."""
     columns, rows = read_columns(path, ("slide_id",), strip=False)
     known = {column: [row[column] for row in rows if _is_known(column, row[column])] for column in columns}
     kinds = {column: _kind(column, cells, covariates) for column, cells in known.items()}

@@ -1,6 +1,8 @@
 import pytest
 from tests.helpers import PATIENCE
+from tests.service.browser import correcting
 from tests.service.browser.driving import Watched, find_chromium, until, write_results, write_slide
+from tests.service.browser.looking import set_opacity
 from tests.service.running import Running
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
@@ -91,6 +93,46 @@ def slide_page(open_page, service):
         return watched
 
     return open_slide
+
+
+@pytest.fixture(scope="module")
+def corrected_folder(request, chromium, tmp_path_factory):
+    """Slides to be corrected, as the module's ``SLIDES`` names them."""
+    assert chromium
+    pytest.importorskip("fastapi", reason="the extra serve is not installed")
+    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+    folder = tmp_path_factory.mktemp("corrected")
+    correcting.write_slides(folder, request.module.SLIDES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corrected_service(corrected_folder):
+    """``service.slide`` is the one that the test corrects."""
+    with correcting.serve(corrected_folder) as running:
+        running.ids = correcting.find_slides(running)
+        yield running
+
+
+@pytest.fixture
+def correct_page(open_page, service):
+    """A slide under opaque tissues, with the mode on."""
+
+    def open_slide(slide, **more):
+        service.slide = service.ids[slide]
+        watched = open_page(f"/#/slide/{service.slide}", **more)
+        prepare(watched.page)
+        return watched
+
+    return open_slide
+
+
+def prepare(page):
+    """Opaque tissues, and the mode on."""
+    page.wait_for_selector(".legend li")
+    set_opacity(page, 100)
+    correcting.begin(page)
+    settled(page)
 
 
 SETTLED = """() => [...document.querySelectorAll(".pane:not([hidden])")].every((pane) => {

@@ -6,6 +6,7 @@ import shutil
 from tests.helpers import wait_for
 from tests.service.browser.driving import until, write_slide
 from tests.service.browser.looking import PANE, classes, difference, home_place
+from tests.service.running import Running
 
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
@@ -21,17 +22,32 @@ KEYS = dict(zip(("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER", "BCC"),
 """Keys of the skin's tissues, as the page shows them."""
 
 
-def write_slides(folder, names, fresh, lost):
-    """One section under many names: each test corrects its own.
+FRESH, LOST = "fresh", "lost"
+"""A slide that has no region graph yet, and one whose original is nowhere."""
 
-    ``fresh`` has no region graph yet, and the original of ``lost`` is nowhere.
-    """
+
+def serve(folder):
+    return Running(folder / "out", "bundled", "--root", str(folder / "root"))
+
+
+def find_slides(running):
+    """Their ids by name, once the originals are found."""
+
+    def found():
+        slides = {slide["slide_id"]: slide for slide in running.json("/v1/slides")["slides"]}
+        return slides if all(slide["has_image"] for key, slide in slides.items() if key != LOST) else None
+
+    return {key: slide["id"] for key, slide in until(found).items()}
+
+
+def write_slides(folder, names):
+    """One section under many names: each test corrects its own; and ``FRESH`` and ``LOST``."""
     (folder / "root").mkdir()
-    path = write_slide(folder / "root" / f"{fresh}.tif", copies=1)
+    path = write_slide(folder / "root" / f"{FRESH}.tif", copies=1)
     done = segment_slides(path, out=folder / "out", device="cpu")
     assert done.exit_code == 0, done.slides
-    first = folder / "out" / fresh
-    gone = shutil.copytree(first, folder / "out" / lost) / ".ntrm" / "done.json"
+    first = folder / "out" / FRESH
+    gone = shutil.copytree(first, folder / "out" / LOST) / ".ntrm" / "done.json"
     document = json.loads(gone.read_text())
     document["plan"]["source"] = "0" * 64
     gone.write_text(json.dumps(document))
@@ -115,6 +131,29 @@ def keep_ignorant(page, old):
 
     page.on("response", note)
     page.route("**/corrections", answer)
+
+
+def to_review(service):
+    """Regions in the order in which the keyboard steps through them."""
+    return service.json(f"/v1/slides/{service.slide}/corrections/regions")
+
+
+def says(page, text):
+    """Wait until a screen reader is told something that begins so, and it is seen, too."""
+    until(lambda: page.locator("#says").inner_text().startswith(text))
+    told(page, text)
+
+
+def drawn(page, kind):
+    """Points of what is drawn, in pixels of the slide."""
+    path = page.locator(f".corrections {kind}").first.get_attribute("d")
+    return [tuple(map(float, point.split())) for point in path.replace("M", "").replace("Z", "L").split("L") if point]
+
+
+def inside_drawn(page, kind, place):
+    """Whether the box of what is drawn holds a place."""
+    columns = zip(*drawn(page, kind), strict=True)
+    return all(min(values) <= at <= max(values) for values, at in zip(columns, place, strict=True))
 
 
 CENTRE = """([x, y, width]) => {

@@ -7,80 +7,34 @@ import numpy as np
 import pytest
 from shapely.geometry import Point, Polygon
 from tests.service.browser import correcting
-from tests.service.browser.conftest import patient, settled
+from tests.service.browser.conftest import patient, prepare, settled
 from tests.service.browser.correcting import (
-    CENTRE,
-    begin,
+    FRESH,
+    LOST,
     corrections,
+    find_slides,
     hold_tiles,
     keep_ignorant,
     name,
     pick,
     preview,
+    serve,
     shows,
-    shows_in_the_middle,
     steps,
     told,
     wait_for_version,
 )
 from tests.service.browser.driving import Watched, call, until
-from tests.service.browser.looking import PANE, home_place, large_region, set_opacity
-from tests.service.running import Running
+from tests.service.browser.looking import PANE, home_place, large_region, yellow_pixels
 
-FRESH, LOST = "fresh", "lost"
-PICKED = ("accept", "out", "undo", "conflict", "lasso", "keys", "whole", "refused", "versions", "stale")
-DRAWN = ("brush", "divide", "stroke")
 RESTARTED = "restart"
+PICKED = ("accept", "out", "undo", "conflict", "lasso", "whole", "refused", "versions", "shown", "stale")
+SLIDES = (*PICKED, "brush", "divide", RESTARTED)
 
 
 @pytest.fixture(scope="module")
-def folder(chromium, tmp_path_factory):
-    assert chromium
-    pytest.importorskip("fastapi", reason="the extra serve is not installed")
-    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
-    folder = tmp_path_factory.mktemp("corrected")
-    correcting.write_slides(folder, (*PICKED, *DRAWN, RESTARTED), FRESH, LOST)
-    return folder
-
-
-def serve(folder):
-    return Running(folder / "out", "bundled", "--root", str(folder / "root"))
-
-
-@pytest.fixture(scope="module")
-def service(folder):
-    """``service.slide`` is the one that the test corrects."""
-    with serve(folder) as running:
-        running.ids = find_slides(running)
-        yield running
-
-
-def find_slides(running):
-    def found():
-        slides = {slide["slide_id"]: slide for slide in running.json("/v1/slides")["slides"]}
-        return slides if all(slide["has_image"] for key, slide in slides.items() if key != LOST) else None
-
-    return {key: slide["id"] for key, slide in until(found).items()}
-
-
-@pytest.fixture
-def correct_page(open_page, service):
-    """A slide under opaque tissues, with the mode on."""
-
-    def open_slide(slide, **more):
-        service.slide = service.ids[slide]
-        watched = open_page(f"/#/slide/{service.slide}", **more)
-        prepare(watched.page)
-        return watched
-
-    return open_slide
-
-
-def prepare(page):
-    page.wait_for_selector(".legend li")
-    set_opacity(page, 100)
-    begin(page)
-    settled(page)
+def service(corrected_service):
+    return corrected_service
 
 
 def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
@@ -157,10 +111,10 @@ def test_steps_are_undone_and_done_again(correct_page, service):
     assert page.get_by_role("button", name="Undo (z)").is_disabled()
 
 
-def test_after_a_restart_everything_is_as_it_was(browser, folder, tmp_path):
-    shutil.copytree(folder / "out" / RESTARTED, tmp_path / "out" / RESTARTED)
-    shutil.copy(folder / "out" / "run.json", tmp_path / "out")
-    shutil.copytree(folder / "root", tmp_path / "root")
+def test_after_a_restart_everything_is_as_it_was(browser, corrected_folder, tmp_path):
+    shutil.copytree(corrected_folder / "out" / RESTARTED, tmp_path / "out" / RESTARTED)
+    shutil.copy(corrected_folder / "out" / "run.json", tmp_path / "out")
+    shutil.copytree(corrected_folder / "root", tmp_path / "root")
     with serve(tmp_path) as first:
         first.slide = slide = find_slides(first)[RESTARTED]
         _, place = large_region(first, "BCC")
@@ -279,52 +233,6 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
     assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
 
 
-def test_the_keyboard_alone_corrects(correct_page, service):
-    page = correct_page("keys").page
-    page.keyboard.press("?")
-    sheet = page.get_by_role("dialog").inner_text()
-    assert "Name what is picked" in sheet
-    assert "A tissue on or off" not in sheet, "these keys do something else now"
-    page.keyboard.press("Escape")
-    page.keyboard.press("+")
-    page.keyboard.press("ArrowRight")
-    settled(page)
-    page.keyboard.press("Enter")
-    page.locator(".corrections .picked.over").wait_for(state="attached")
-    assert page.locator(".cross").count() == 1
-    name(page, "FOL")
-    page.keyboard.press(".")
-    until(lambda: page.locator(".correct-tools output").first.inner_text() == "× 1.2")
-    until(lambda: page.get_by_role("button", name="Accept").is_enabled())
-    page.keyboard.press("Enter")
-    now = wait_for_version(service, service.slide, 1)
-    assert now["steps"][0]["reach"] == pytest.approx(2**0.25)
-    told(page, "Written. Hair follicle")
-    assert "Written. Hair follicle" in page.locator("#says").inner_text()
-    page.keyboard.press("z")
-    wait_for_version(service, service.slide, 2)
-    page.keyboard.press("Escape")
-    page.locator(".stage.correcting").wait_for(state="detached")
-
-
-def test_a_stroke_is_drawn_by_keyboard(correct_page, service):
-    page = correct_page("stroke").page
-    _, (x, y) = large_region(service, "BCC")
-    page.keyboard.press("f")
-    page.keyboard.press(correcting.KEYS["SCC"])
-    page.evaluate(CENTRE, [x, y, service.json(f"/v1/slides/{service.slide}/tiles")["width"]])
-    settled(page)
-    page.keyboard.press("Space")
-    page.keyboard.press("ArrowRight")
-    settled(page)
-    page.keyboard.press("Space")
-    page.keyboard.press("Enter")
-
-    now = wait_for_version(service, service.slide, 1)
-    assert now["steps"][0]["action"] == "draw"
-    until(lambda: shows_in_the_middle(page, service, "SCC"))
-
-
 @pytest.mark.parametrize("number", range(3))
 def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
     random = np.random.default_rng(number)
@@ -377,6 +285,29 @@ def test_both_versions_are_compared_read_and_downloaded(correct_page, service):
     with page.expect_download() as download:
         page.get_by_role("menuitem", name="Corrected mask").click()
     assert download.value.path().read_bytes() == service.ask("GET", f"/v1/slides/{service.slide}/corrected/mask")[1]
+
+
+def test_border_and_region_are_those_of_the_version_that_is_shown(correct_page, service):
+    page = correct_page("shown").page
+    measured, place = large_region(service, "BCC")
+    body = {"version": 0, "points": [place], "tissue": "SCC", "whole_regions": True, "spread": False}
+    assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
+    until(lambda: corrections(service, service.slide)["corrected"])
+    page.keyboard.press("e")
+    with page.expect_request(lambda request: "/tiles/interface/" in request.url and "v=1" in request.url) as asked:
+        page.get_by_role("tab", name="Relations").click()
+        page.locator('[data-edge*="SCC"] .hit').first.dispatch_event("click")
+    assert "SCC" in asked.value.url
+    until(lambda: yellow_pixels(page) > 50)
+    page.mouse.click(*home_place(page, service, *place))
+    facts = page.get_by_role("tabpanel", name="Region")
+    facts.get_by_role("heading", name="Squamous cell carcinoma").wait_for()
+    assert "Named by a person" in facts.inner_text()
+    page.get_by_role("tab", name="Tissues").click()
+    page.get_by_role("radio", name="Tissue", exact=True).click()
+    page.get_by_role("tab", name="Region").click()
+    facts.get_by_role("heading", name="Basal cell carcinoma").wait_for()
+    assert f"{measured['Area mm^2']:.2f} mm²" in facts.inner_text()
 
 
 def test_a_slide_is_divided_into_parts_the_first_time(correct_page, service):

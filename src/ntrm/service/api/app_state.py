@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 from anyio import CapacityLimiter
 
 from ntrm.core.errors import NtrmError
@@ -217,6 +218,17 @@ class AppState:
         if version is not None and version > found[0]:
             raise missing("there is no such version", f"the newest is {found[0]}")
         return found
+
+    def corrected_value(self, slide: Slide, version: int, row: int, column: int, network: int | None) -> int:
+        """The value of the corrected mask at a pixel, where the network's is known: class + 1, 0 is nothing."""
+        _, corrections = self.corrections_at(slide, version)
+        # 0 is nothing, and becomes 255.
+        label = np.array([[network or 0]], dtype=np.uint8) - np.uint8(1)
+        return int(corrections.at(np.array([row]), np.array([column]), label)[0, 0] + np.uint8(1))
+
+    def corrected_regions(self, slide: Slide, version: int) -> RegionFinder | None:
+        """The regions of the corrected mask of this version; None until its files are made."""
+        return self.corrections.regions((slide.id, self.revision(slide)), self.folder(slide), version)
 
     def has_region_graph(self, slide: Slide) -> bool:
         """Whether parts can be named, and names carried on."""

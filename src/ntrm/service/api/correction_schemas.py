@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ntrm.correction.log import INITIALS, Log, Step
 from ntrm.service.corrections.changes import Change, Drawing, Pick, areas_before, followers
+from ntrm.service.corrections.reviewing import regions_to_review
 from ntrm.service.corrections.slide_corrections import SlideCorrections
 from ntrm.service.corrections.units import Units, outlines
 from ntrm.service.tiles.region_finder import Ring, thinned
@@ -18,6 +19,8 @@ MOST_POINTS = 10_000
 """Of a lasso or a drawing, and of an outline in an answer."""
 MOST_PARTS = 500
 """That follow and are listed singly."""
+MOST_REGIONS = 2000
+"""That a person steps through."""
 PREVIEW_POINTS = 40_000
 """Of all that follows together."""
 FAR = 2**24
@@ -126,6 +129,24 @@ class PartDocument(BaseModel):
     y: float
 
 
+class ReviewedRegion(BaseModel):
+    """A region to step to."""
+
+    x: float = Field(description="of a point in the part in its middle")
+    y: float
+    network_tissue: str
+    area_mm2: float
+    by_hand: bool = Field(description="whether a person named that part")
+
+
+class ReviewDocument(BaseModel):
+    """Regions of the network's mask in the order in which a person looks at them."""
+
+    version: int
+    order: Literal["likely errors", "area"] = Field(description="`area` until the region graph is there")
+    regions: list[ReviewedRegion] = Field(description=f"at most {MOST_REGIONS}")
+
+
 class NamedDocument(BaseModel):
     """What is named itself."""
 
@@ -203,6 +224,17 @@ def part_document(there: SlideCorrections, units: Units, unit: int, point: tuple
         x=x,
         y=y,
     )
+
+
+def review_document(there: SlideCorrections) -> ReviewDocument:
+    """The regions to step through."""
+    names, regions = there.mask.schema.names, []
+    for each in regions_to_review(there, MOST_REGIONS):
+        (x, y), area_mm2 = there.point(each.place), each.pixels * there.pixel_mm2
+        tissue = names[each.tissue]
+        regions.append(ReviewedRegion(x=x, y=y, network_tissue=tissue, area_mm2=area_mm2, by_hand=each.by_hand))
+    order: Literal["likely errors", "area"] = "area" if there.graph is None else "likely errors"
+    return ReviewDocument(version=there.log.version, order=order, regions=regions)
 
 
 def preview_document(there: SlideCorrections, change: Change) -> PreviewDocument:

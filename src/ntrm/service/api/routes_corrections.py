@@ -21,10 +21,12 @@ from ntrm.service.api.correction_schemas import (
     DrawBody,
     PartDocument,
     PreviewDocument,
+    ReviewDocument,
     UndoBody,
     history,
     part_document,
     preview_document,
+    review_document,
 )
 from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, body, problems
@@ -95,6 +97,12 @@ def part(
     if units is None:
         raise no_region_graph()
     return part_document(there, units, units.at(there.place((x, y))), (x, y))
+
+
+@router.get("/corrections/regions")
+def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
+    """Regions of the network's mask in the order in which a person looks at them: likely errors first."""
+    return review_document(app_state.corrections_of(slide, graph=True))
 
 
 @router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503), openapi_extra=_takes(ClickBody))

@@ -30,6 +30,7 @@ OUTLINE_POINTS = 10_000
 """Of a region: more than a screen shows, few enough to be drawn while the slide moves."""
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 Number = Annotated[int, Path(ge=1, le=2**31)]
+Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; 0: the network's own mask")]
 Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
 
 
@@ -142,23 +143,29 @@ def _small(path: FilePath) -> bytes:
 
 
 @router.get("/at")
-def at(app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate) -> PointDocument:
-    """What lies at a point, in pixels of the full resolution of the scanned area."""
+def at(app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, v: Version = None) -> PointDocument:
+    """What lies at a point, in pixels of the full resolution of the scanned area.
+
+    With ``v`` in the corrected mask; its region is known once the corrected files are made.
+    """
     names = () if app_state.model is None else app_state.model.schema.names
     with app_state.results(slide) as results:
         grid = results.layers.grid
         row, column = grid.mask_pixel(x, y)
-        final, coarse, confidence = (
+        network, coarse, confidence = (
             results.layers.at(name, row, column) for name in ("tissue", "coarse", "confidence")
         )
-        tissue = _name(names, final)
-        region = results.regions.find(tissue, (column + 0.5) * grid.sx, (row + 0.5) * grid.sy)
+        final = app_state.corrected_value(slide, v, row, column, network) if v else network
+        tissue, regions = _name(names, final), app_state.corrected_regions(slide, v) if v else results.regions
+        there = (column + 0.5) * grid.sx, (row + 0.5) * grid.sy
+        region = None if regions is None else regions.find(tissue, *there)
     return PointDocument(
         x=x,
         y=y,
         tissue=tissue,
         tissue_index=final - 1 if final else None,
-        confidence=None if confidence is None or not final else confidence / 255,
+        network_tissue=_name(names, network),
+        confidence=None if confidence is None or not final or final != network else confidence / 255,
         coarse_tissue=_name(names, coarse),
         coarse_index=coarse - 1 if coarse else None,
         piece=region["piece"] or None if region else None,
@@ -172,11 +179,17 @@ def _name(names: Sequence[str], value: int | None) -> str | None:
 
 
 @router.get("/regions/{number}")
-def region(app_state: Shared, slide: Requested, number: Number) -> RegionDocument:
-    """One region: its row of regions.csv, with bounds and outline in pixels of the full resolution."""
+def region(app_state: Shared, slide: Requested, number: Number, v: Version = None) -> RegionDocument:
+    """One region: its row of regions.csv, with bounds and outline in pixels of the full resolution.
+
+    With ``v`` of the corrected mask, whose regions have numbers of their own.
+    """
     with app_state.results(slide) as results:
-        row, outline = results.regions.row(number), results.regions.outline(number) or []
-    if row is None:
+        regions = app_state.corrected_regions(slide, v) if v else results.regions
+        row = None if regions is None else regions.row(number)
+        outline = (None if regions is None else regions.outline(number)) or []
+    # The files may have been made anew while they were read.
+    if row is None or (v and app_state.corrected_regions(slide, v) is not regions):
         raise missing("no such region", "ask for the region at a point first")
     shown = thinned(outline, OUTLINE_POINTS)
     return RegionDocument(

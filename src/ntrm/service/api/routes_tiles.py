@@ -88,8 +88,8 @@ async def tile(
     ``tissue`` and ``coarse``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
     ``only`` make classes transparent, the background always is unless ``only`` names it. ``confidence``: pixels are
     certainty times 255; ``palette`` viridis or grey. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
-    ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``. ``corrected``: as ``tissue``, with the
-    corrections up to step ``v``.
+    ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``, with ``v`` in the corrected mask.
+    ``corrected``: as ``tissue``, with the corrections up to step ``v``.
     """
     corrections = None
     column, row, kind = re.split(r"[_.]", place)
@@ -103,7 +103,7 @@ async def tile(
         look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
         # Colours are no part of the key: the pixels are compressed once for all palettes.
         key = (slide.id, await run_sync(app_state.revision, slide), look.layer, look.pair, *position)
-        if layer == "corrected":
+        if layer == "corrected" or (layer == "interface" and v):
             version, corrections = await run_sync(app_state.corrections_at, slide, v)
             # Two logs may have a step of this number, if somebody moved one of them away.
             key = (*key, version, *(step.when for step in corrections.steps))
@@ -135,6 +135,6 @@ def _layer_tile(
     with app_state.results(slide) as results:
         layers = results.layers
         level, box = position[0], layers.grid.zoom.tile(*position)
-        if corrections is not None:
+        if look.layer == "corrected" and corrections is not None:
             return packed(layers.corrected(corrections, level, box))
-        return packed(layers.pixels(look.layer, level, box, look.pair))
+        return packed(layers.pixels(look.layer, level, box, look.pair, corrections))

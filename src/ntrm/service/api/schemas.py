@@ -196,7 +196,8 @@ class PointDocument(BaseModel):
     y: float
     tissue: str | None
     tissue_index: int | None
-    confidence: float | None
+    network_tissue: str | None = Field(description="what the network said, also where a person named it otherwise")
+    confidence: float | None = Field(description="of the network; null where a person named it otherwise")
     coarse_tissue: str | None
     coarse_index: int | None
     piece: int | None

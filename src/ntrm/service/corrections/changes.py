@@ -14,9 +14,9 @@ import numpy as np
 from ntrm.analysis.runs import Floats
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.correction.drawing import area, divided, stroke
-from ntrm.correction.log import DRAW, NAME, Place, Step
+from ntrm.correction.log import DRAW, Place, Step
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, Proposal, propose
+from ntrm.correction.proposals import Click, Proposal, propose, region_step
 from ntrm.correction.spread import DEFAULT
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.slide_corrections import SlideCorrections
@@ -86,7 +86,8 @@ def picked(there: SlideCorrections, pick: Pick) -> Change:
         raise no_region_graph()
     places = _places(there, units, pick)
     if there.graph is None:
-        return _named_alone(there, units, places, pick)
+        step = region_step(there.opened.regions, places, pick.tissue, ORIGIN, pick.by)
+        return Change(step, units.pixels(np.array([units.at(place) for place in places])), step.regions)
     click = Click(
         places,
         pick.tissue,
@@ -111,23 +112,6 @@ def _places(there: SlideCorrections, units: Units, pick: Pick) -> tuple[Place, .
     if not places:
         raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
     return places
-
-
-def _named_alone(there: SlideCorrections, units: Units, places: tuple[Place, ...], pick: Pick) -> Change:
-    """Whole regions without a region graph: nothing follows."""
-    named = units.pixels(np.array([units.at(place) for place in places]))
-    step = Step(
-        action=NAME,
-        tissue=pick.tissue,
-        places=places,
-        whole_regions=True,
-        named=named.text,
-        regions=len(places),
-        area_mm2=named.pixels * there.pixel_mm2,
-        origin=ORIGIN,
-        by=pick.by,
-    )
-    return Change(step, named, len(places))
 
 
 def drawn(there: SlideCorrections, drawing: Drawing) -> Change:

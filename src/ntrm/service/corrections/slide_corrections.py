@@ -9,24 +9,27 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from ntrm.analysis.regions import Regions, scan_mask
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Ints
 from ntrm.core.errors import NtrmError
 from ntrm.core.labels import Mask
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph, is_kept
 from ntrm.correction.log import Log, Place, read_log
+from ntrm.pipeline.corrected_outputs import corrected_version
 from ntrm.pipeline.correcting import SlideMask, corrections_in, open_mask, region_graph_in
-from ntrm.results.paths import CORRECTIONS, HIDDEN, REGION_GRAPH
+from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, REGIONS, SUMMARY, table_file
+from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.corrections.units import Units
 from ntrm.service.tiles.caches import OpenPool
+from ntrm.service.tiles.region_finder import RegionFinder
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -103,8 +106,7 @@ class OpenedMask:
     @cached_property
     def regions(self) -> Regions:
         """Connected regions of the network's mask, glass included."""
-        schema = replace(self.mask.schema, background=None)
-        return scan_mask(self.mask.labels(), schema, self.mask.resolution)
+        return self.mask.regions()
 
     def close(self) -> None:
         """Nothing is open."""
@@ -178,6 +180,7 @@ class CorrectionStore:
         self._masks: OpenPool[OpenedMask] = OpenPool(OPEN_MASKS)
         self._graphs: OpenPool[Held[RegionGraph | None]] = OpenPool(OPEN_GRAPHS)
         self._logs: OpenPool[Held[tuple[Log, Corrections]]] = OpenPool(OPEN_MASKS)
+        self._regions: OpenPool[Held[RegionFinder | None]] = OpenPool(OPEN_MASKS)
         self._known: Recent[tuple[Key, tuple[int, ...]], Corrections] = Recent(KNOWN)
         self._counts: Recent[Path, tuple[Stamp, int | None]] = Recent(COUNTED)
         self._has_graph: Recent[Key, bool] = Recent(COUNTED)
@@ -200,6 +203,13 @@ class CorrectionStore:
         then = corrections_of(log, mask.schema, mask.shape, self._earlier(key))
         self._known.keep((key, _numbers(then)), then)
         return version, then
+
+    def regions(self, key: Key, folder: Path, version: int) -> RegionFinder | None:
+        """The regions of the corrected mask of this version; None where its files are of another, or not there."""
+        corrected = folder / CORRECTED
+        stamped = (*key, version, stamp_of(corrected / SUMMARY))
+        with self._regions.hold(stamped, lambda: Held(_read_regions(folder, version))) as held:
+            return held.value
 
     def has_graph(self, key: Key, folder: Path) -> bool:
         """Whether the region graph is there; it is read when it is needed."""
@@ -228,12 +238,12 @@ class CorrectionStore:
 
     def close_unused(self, idle_seconds: float) -> None:
         """Drop what nobody has asked for in a while."""
-        for pool in (self._masks, self._graphs, self._logs):
+        for pool in (self._masks, self._graphs, self._logs, self._regions):
             pool.close_unused(idle_seconds=idle_seconds)
 
     def forget(self, slide: str) -> None:
         """Drop what is kept of a slide."""
-        for pool in (self._masks, self._graphs, self._logs):
+        for pool in (self._masks, self._graphs, self._logs, self._regions):
             pool.close_unused(which=lambda key: key[0] == slide)
         self._known.drop(lambda key: key[0][0] == slide)
 
@@ -257,6 +267,14 @@ class CorrectionStore:
 
     def _earlier(self, key: Key) -> list[Corrections]:
         return self._known.where(lambda known: known[0] == key)
+
+
+def _read_regions(folder: Path, version: int) -> RegionFinder | None:
+    if corrected_version(folder) != version:
+        return None
+    table = read_table(folder / CORRECTED / table_file("regions"))
+    rows = [{name: cell for name, cell in row.items() if is_own_column(name) and name not in FOOT} for row in table]
+    return RegionFinder(rows, folder / CORRECTED / REGIONS)
 
 
 def _numbers(corrections: Corrections) -> tuple[int, ...]:

@@ -132,21 +132,31 @@ class MaskLayers:
         """Layers that can be shown."""
         return layers_with(self._files.keys())
 
-    def pixels(self, layer: str, level: int, box: Box, pair: tuple[int, int] | None = None) -> Labels:
-        """(height, width) indices into the layer's palette."""
+    def pixels(
+        self,
+        layer: str,
+        level: int,
+        box: Box,
+        pair: tuple[int, int] | None = None,
+        corrections: Corrections | None = None,
+    ) -> Labels:
+        """(height, width) indices into the layer's palette; borders on request with what people made of the tissue."""
         if layer not in self.names:
             raise missing(f"the slide has no layer {layer}")
         if layer == "interface":
-            return self._interface(level, box, pair or (0, 0))
+            return self._interface(level, box, pair or (0, 0), corrections)
         if layer == "improvement":
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
 
     def corrected(self, corrections: Corrections, level: int, box: Box) -> Labels:
         """The layer tissue with what people made of it."""
-        labels, scale = self.pixels("tissue", level, box), self.grid.zoom.scale(level)
-        rows = _nearest(box.top, box.height, scale, self.grid.sy)
-        columns = _nearest(box.left, box.width, scale, self.grid.sx)
+        return self._corrected(corrections, level, box)
+
+    def _corrected(self, corrections: Corrections, level: int, box: Box, margin: int = 0) -> Labels:
+        labels, scale = self._sampled("tissue", level, box, margin), self.grid.zoom.scale(level)
+        rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.grid.sy)
+        columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx)
         # 0 is nothing, and becomes 255.
         return np.asarray(corrections.at(rows, columns, labels - np.uint8(1)) + np.uint8(1))
 
@@ -162,8 +172,11 @@ class MaskLayers:
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx * 2**depth)
         return file.read(depth, rows, columns)
 
-    def _interface(self, level: int, box: Box, pair: tuple[int, int]) -> Labels:
-        labels = self._sampled("tissue", level, box, margin=BORDER)
+    def _interface(self, level: int, box: Box, pair: tuple[int, int], corrections: Corrections | None = None) -> Labels:
+        if corrections is None:
+            labels = self._sampled("tissue", level, box, margin=BORDER)
+        else:
+            labels = self._corrected(corrections, level, box, margin=BORDER)
         near = [_within(labels == index + 1, BORDER) for index in pair]
         return (near[0] & near[1]).astype(np.uint8)
 

@@ -93,8 +93,9 @@ export const slide = (id, signal) => json(of(id), { signal });
 export const summary = (id) => json(of(id, "/summary"));
 export const graph = (id) => json(of(id, "/graph"));
 export const tiles = (id) => json(of(id, "/tiles"));
-export const at = (id, x, y, signal) => json(of(id, `/at?x=${Math.floor(x)}&y=${Math.floor(y)}`), { signal });
-export const region = (id, number) => json(of(id, `/regions/${number}`));
+/** What lies at a place, and a region by its number: the network's with version 0, else those of the corrected mask. */
+export const at = (id, [x, y], version) => json(of(id, `/at?x=${Math.floor(x)}&y=${Math.floor(y)}&v=${version}`));
+export const region = (id, number, version) => json(of(id, `/regions/${number}?v=${version}`));
 export const cancel = (id) => json(of(id, "/cancel"), { method: "POST" });
 export const retry = (id, mpp = null) => json(of(id, "/retry"), mpp ? sending({ mpp }) : { method: "POST" });
 export const remove = (id) => request(of(id), { method: "DELETE" });
@@ -109,6 +110,7 @@ export const giveName = (id, click) => json(corrections(id), sending(click));
 export const draw = (id, shape) => json(corrections(id, "/draw"), sending(shape));
 /** `action` is undo or redo. */
 export const takeBack = (id, action, step) => json(corrections(id, `/${action}`), sending(step));
+export const regionsToReview = (id) => json(corrections(id, "/regions"));
 export const correctedSummary = (id) => json(of(id, "/corrected/summary"));
 export const correctedGraph = (id) => json(of(id, "/corrected/graph"));
 

@@ -21,6 +21,8 @@ export function correctBindings(correct, stage, shell) {
     }),
     shown: ["←", "↑", "→", "↓"],
   });
+  const beside = (name, x, y, says = null) =>
+    key([name], says, () => correct.stepBeside(x, y), { shift: true, shown: ["Shift", "←", "↑", "→", "↓"] });
   const further = (sign) => () => {
     if (settings.tool === "brush") acts.set({ width: clamp(settings.width + 10 * sign, WIDTHS) });
     else acts.set({ reach: clamp(settings.reach * 2 ** (sign / 4), REACH) });
@@ -29,14 +31,14 @@ export function correctBindings(correct, stage, shell) {
   function enter(event) {
     if (!stroke.isEmpty) stroke.finish();
     else if (choice.name) acts.accept();
-    else if (settings.tool === "pick" || choice.shape) correct.click(stage.middle, event.shiftKey);
+    else if (settings.tool === "pick" || choice.shape) correct.click(correct.place, event.shiftKey);
   }
 
   function space() {
-    stage.drawing.set({ cross: true });
+    stage.drawing.set({ cross: !correct.hasStepped });
     if (settings.tool === "brush") stroke.add(stage.middle);
-    else if (choice.preview) acts.toggleAt(stage.middle);
-    else correct.click(stage.middle, true);
+    else if (choice.preview) acts.toggleAt(correct.place);
+    else correct.click(correct.place, true);
   }
 
   return [
@@ -46,6 +48,14 @@ export function correctBindings(correct, stage, shell) {
       (event) => acts.name(named().find((tissue) => tissue.key === event.key).name),
       { shown: ["1", "…", "9", named()[9]?.key, named()[10]?.key, named()[11]?.key].filter(Boolean) },
     ),
+    key(["n"], "Next region, likely errors first; next part that would follow", () => correct.step(1)),
+    key(["p"], "The one before", () => correct.step(-1)),
+    key(["N"], "Add the next region, the one before", () => correct.step(1, true), { shown: ["N", "P"] }),
+    key(["P"], null, () => correct.step(-1, true)),
+    beside("ArrowLeft", -1, 0, "Pick what touches it on that side"),
+    beside("ArrowRight", 1, 0),
+    beside("ArrowUp", 0, -1),
+    beside("ArrowDown", 0, 1),
     key(["Enter"], "Accept; or pick what is in the middle, finish a line", enter),
     key([" "], "Add what is in the middle, take it out; next point of a line", space, { shown: ["Space"] }),
     key(["z"], "Undo", () => acts.writer.undo()),

@@ -62,11 +62,13 @@ export class CorrectionWriter {
   }
 
   async undo() {
+    await this.store.last; // a step that is on its way can be undone
     if (!this.store.document?.undo) this.tell("There is nothing to undo.");
     else if (await this.step("undo")) this.tell(`${lastStep(this.store)}.`);
   }
 
   async redo() {
+    await this.store.last;
     if (!this.store.document?.redo) this.tell("There is nothing to redo.");
     else if (await this.step("redo")) this.tell(`${lastStep(this.store)}.`);
   }

@@ -3,6 +3,7 @@
 import { Choice, strokeOf } from "./correct-choice.js";
 import { CorrectionDrawings, isInside } from "./correct-drawing.js";
 import { makeCorrectPanel } from "./correct-panel.js";
+import { makeSteps } from "./correct-steps.js";
 import { Stroke, WIDTHS } from "./correct-strokes.js";
 import { lastStep, partLine, partText, refusalWords, stepWords } from "./correct-words.js";
 import { CorrectionWriter } from "./correct-writer.js";
@@ -21,12 +22,14 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   let marked = null;
   let message = { text: "", strong: false };
   let settling = null;
+  let stepped = null; // the place that the keyboard stands at after a step; without one it is the crosshair
   let picking = null; // a key may be pressed before the server has said what was picked
 
   const choice = new Choice(id, store, settings, update, (error) => refused(error, false));
   const stroke = new Stroke(finished, paint);
   const writer = new CorrectionWriter(id, store, { tell, refused, changed: paint });
   const drawings = new CorrectionDrawings((version) => writer.sweep(version));
+  const steps = makeSteps({ id, stage, geometry, store, choice });
   const hover = new Hover((place) => choice.look(place, choice.takesWhole && !choice.preview), point);
   const acts = { name, nameFromList, accept, drop, set, mark, toggleAt, toggle, makeGraph, writer };
   const panel = makeCorrectPanel({ settings, choice, store, acts });
@@ -44,7 +47,8 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
       ...(pointed && settings.tool === "pick" ? [{ kind: "hover", rings: pointed.outline }] : []),
       ...(stroke.isEmpty ? [] : [strokeOf(line, settings.brush ? colourOf(settings.brush) : UNNAMED)]),
       ...(choice.shape?.side ? [{ kind: "mark", point: choice.shape.side }] : []),
-      ...(marked ? [{ kind: "mark", point: marked }] : []),
+      ...(stepped?.outline.length ? [{ kind: "hover", rings: stepped.outline }] : []),
+      ...[marked, stepped?.place].filter(Boolean).map((point) => ({ kind: "mark", point })),
     ];
     drawings.show(shapes);
   }
@@ -102,6 +106,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   async function click(place, more = false) {
     stage.focus();
     hush();
+    stepped = null;
     if (settings.tool === "pick") await (picking = pick(place, more));
     else if (choice.shape?.kind === "divide") {
       choice.shape.side = place;
@@ -125,9 +130,44 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     update();
   }
 
+  /** Goes where `steps` says, and picks what is there. */
+  function go(asked) {
+    const mine = (async () => {
+      await picking;
+      try {
+        const found = await asked();
+        stepped = found.place ? found : null;
+        pointed = null;
+        if (stepped) {
+          stage.drawing.set({ cross: false });
+          stage.reveal(stepped.box, stepped.place);
+        }
+        tell(found.says);
+      } catch (error) {
+        refused(error, false);
+      }
+    })();
+    picking = mine;
+    return mine;
+  }
+
+  /** To the next region or the one before; while there is something that would follow, from one such part to the next. */
+  function step(by, more) {
+    if (settings.tool !== "pick") set({ tool: "pick" });
+    return go(() => steps.step(by, more));
+  }
+
+  /** To what touches what is picked, in a direction of the screen. */
+  function stepBeside(x, y) {
+    if (settings.tool !== "pick") set({ tool: "pick" });
+    return go(() => steps.beside(x, y));
+  }
+
   async function toggleAt(place) {
+    const before = choice.out.length;
     try {
       if (!(await choice.toggle(place))) tell("Nothing follows here.");
+      else tell(choice.out.length > before ? "Taken out." : "Taken in again.");
     } catch (error) {
       refused(error, false);
     }
@@ -164,6 +204,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   async function accept() {
     if (!choice.name) return;
     pointed = null;
+    stepped = null;
     if (choice.isAsking) tell("What would follow is being worked out.");
     else if (await choice.write(writer)) tell(`Written. ${lastStep(store)}.`);
     update();
@@ -176,6 +217,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
       stroke.drop();
       choice.clear();
       pointed = null;
+      stepped = null;
     }
     if ("reach" in change) choice.askSoon();
     if ("only" in change && choice.name) choice.call(choice.name);
@@ -193,6 +235,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     hush();
     const named = stroke.drop() || choice.drop();
     if (!named && choice.isEmpty && !settings.brush) return false;
+    stepped = null;
     if (!named) {
       choice.clear();
       settings.brush = null;
@@ -205,6 +248,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   /** What lies under the crosshair, once the slide stands still. */
   function look() {
     stage.drawing.set({ cross: true });
+    stepped = null;
     clearTimeout(settling);
     settling = setTimeout(() => hover.move(stage.middle), SETTLES);
   }
@@ -228,8 +272,17 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     acts,
     click,
     look,
+    step,
+    stepBeside,
     toggle,
     update,
+    get hasStepped() {
+      return stepped !== null;
+    },
+    /** Where Space and Enter act. */
+    get place() {
+      return stepped?.place ?? stage.middle;
+    },
     get isOn() {
       return isOn;
     },

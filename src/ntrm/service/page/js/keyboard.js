@@ -17,7 +17,8 @@ document.addEventListener("keydown", (event) => {
   )
     return;
   const held = event.ctrlKey || event.metaKey;
-  const fits = ({ keys, ctrl = false, when }) => keys.includes(event.key) && ctrl === held && (!when || when(event));
+  const fits = ({ keys, ctrl = false, shift = event.shiftKey, when }) =>
+    keys.includes(event.key) && ctrl === held && shift === event.shiftKey && (!when || when(event));
   const found = bindings.find(fits);
   if (!found) return;
   event.preventDefault();
@@ -27,7 +28,7 @@ document.addEventListener("keydown", (event) => {
 /**
  * Takes over the keys of a view; returns how to give them back. A binding is
  * `{ keys: ["t"], says: "Tissue on or off", group: "View", act }`; with `ctrl` it is meant with Ctrl or ⌘ held, with
- * `when` only while that holds. The first that fits acts.
+ * `shift` with Shift or without it, with `when` only while that holds. The first that fits acts.
  */
 export function bind(list) {
   bindings = list;
@@ -41,9 +42,9 @@ export function bound() {
   const taken = new Set();
   return bindings
     .filter(({ when }) => !when || when())
-    .filter(({ keys, ctrl = false, says }) => {
-      const free = keys.filter((key) => !taken.has(`${ctrl} ${key}`));
-      for (const key of free) taken.add(`${ctrl} ${key}`);
+    .filter(({ keys, ctrl = false, shift = "any", says }) => {
+      const free = keys.filter((key) => !taken.has(`${ctrl} ${shift} ${key}`));
+      for (const key of free) taken.add(`${ctrl} ${shift} ${key}`);
       return says && free.length;
     });
 }

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { area, confidence, length } from "./format.js";
+import { area, confidence, length, share } from "./format.js";
 import { colourOf, titleOf } from "./palette.js";
 import { facts } from "./relations-panel.js";
 
@@ -50,25 +50,27 @@ export class Hover {
 }
 
 /** One line about a place. */
-export function readingLine(answer, isCorrected = false) {
+export function readingLine(answer) {
   if (!answer?.tissue) return [];
+  const renamed = answer.network_tissue !== answer.tissue;
   const changed = answer.coarse_tissue && answer.coarse_tissue !== answer.tissue;
   return [
     h("span", { class: "dot", style: { background: colourOf(answer.tissue) } }),
-    isCorrected ? h("span", { class: "muted" }, "network:") : null,
     h("strong", {}, titleOf(answer.tissue)),
+    renamed ? h("span", { class: "muted" }, `network: ${answer.network_tissue ?? "nothing"}`) : null,
     answer.confidence === null || answer.confidence === undefined
       ? null
       : h("span", { class: "number muted" }, `confidence ${confidence(answer.confidence)}`),
-    changed ? h("span", { class: "muted" }, `coarse: ${answer.coarse_tissue}`) : null,
+    changed && !renamed ? h("span", { class: "muted" }, `coarse: ${answer.coarse_tissue}`) : null,
   ].filter(Boolean);
 }
 
 /**
- * The panel, `show(place)` and `clear()`; `found(region)` is told the region with its outline, or null, and
- * `noteOn(region)` says what must be known about it.
+ * The panel, `show(place)`, `clear()` and `update()`, which reads the place again where another version is shown.
+ * `found(region)` is told the region with its outline, or null, `noteOn(region)` says what must be known about it, and
+ * `shown()` the version of the corrections that is shown, 0 for the network's, and whether its numbers are written.
  */
-export function makeRegion(id, found, noteOn) {
+export function makeRegion(id, found, noteOn, shown) {
   const body = h("div", { role: "status" });
   const element = h("section", {}, h("div", { class: "panel-head" }, h("h2", {}, "Region")), body);
   const hint = h(
@@ -78,6 +80,7 @@ export function makeRegion(id, found, noteOn) {
   );
   body.append(hint);
   let asked = 0; // answers to earlier questions may come later
+  let last = null; // the place that was read, and what was shown then
 
   function tell(text) {
     body.replaceChildren(h("p", { class: "muted" }, text));
@@ -86,6 +89,7 @@ export function makeRegion(id, found, noteOn) {
 
   function clear() {
     asked += 1;
+    last = null;
     body.replaceChildren(hint);
     found(null);
   }
@@ -93,25 +97,30 @@ export function makeRegion(id, found, noteOn) {
   async function show(place) {
     asked += 1;
     const mine = asked;
+    const { version, isWritten } = shown();
+    last = { place, key: keyOf(shown()) };
     let at;
     let region = null;
     try {
-      at = await api.at(id, ...place);
-      if (at.region) region = await api.region(id, at.region);
+      at = await api.at(id, place, version);
+      if (at.region) region = await api.region(id, at.region, version);
     } catch (error) {
       if (mine === asked) tell(error.status ? "This place is not on the slide." : "The server does not answer.");
       return;
     }
     if (mine !== asked) return;
     if (!region) {
-      tell(at.tissue ? `${titleOf(at.tissue)}; no region is measured here.` : "Nothing was segmented here.");
+      const why = isWritten ? "no region is measured here" : "its region is measured when the corrections are written";
+      tell(at.tissue ? `${titleOf(at.tissue)}; ${why}.` : "Nothing was segmented here.");
       return;
     }
     const rows = [
       ["Area", area(region.area_mm2)],
       ["Perimeter", length(region.perimeter_mm)],
       ["Mean confidence", confidence(region.mean_confidence)],
+      ...(version ? personRows(region) : []),
       ["Confidence here", confidence(at.confidence)],
+      ...(version ? [["Network here", at.network_tissue ?? "–"]] : []),
       ["Coarse prediction here", at.coarse_tissue ?? "–"],
       ["Piece", region.piece ?? at.piece ?? "–"],
       ["Number", at.region],
@@ -134,5 +143,17 @@ export function makeRegion(id, found, noteOn) {
     found(region);
   }
 
-  return { element, show, clear };
+  function update() {
+    if (last && last.key !== keyOf(shown())) show(last.place);
+  }
+
+  return { element, show, clear, update };
 }
+
+const keyOf = ({ version, isWritten }) => `${version} ${isWritten}`;
+
+/** What a person has done to a region of the corrected mask. */
+const personRows = ({ corrected_by_hand: hand, corrected_followed: followed }) => [
+  ["Named by a person", share(hand ?? 0)],
+  ["Followed", share(followed ?? 0)],
+];

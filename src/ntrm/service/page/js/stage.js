@@ -8,7 +8,8 @@ import { SlideViewer } from "./viewer.js";
 
 const LONGEST_BAR = 140;
 const READING = "Slide. Arrow keys move, plus and minus zoom, Enter reads the region in the middle.";
-const CORRECTING = "Slide, to be corrected. Arrow keys move, Enter picks the middle, a tissue's key names it.";
+const CORRECTING =
+  "Slide, to be corrected. n goes to the next region, arrow keys move, Enter picks the middle, a tissue's key names it.";
 
 /**
  * `on` has read(place, more), hover(place or null) and up(), called as the pointer and the buttons say; `more` is true
@@ -189,6 +190,12 @@ export class Stage {
   fitBox(box, room) {
     this.lead();
     this.viewer.fitBox(box, room);
+  }
+
+  /** Moves so that a box is seen, or at least a place in it. */
+  reveal(box, place) {
+    this.lead();
+    this.viewer.reveal(box, place);
   }
 
   rotateTo(degrees) {

@@ -38,8 +38,9 @@ export function makePaint(view, geometry, store) {
       layer === "none" ? null : layer,
       tissue ? query(layer === "corrected" ? store.version : 0) : safe,
     );
-    // Borders are those of the network's mask: on the corrected one they would lie in the wrong place.
-    const drawn = interfaceOn && layer !== "corrected" && geometry.layers.includes("interface");
-    viewer.showInterface(drawn ? [view.highlight.a, view.highlight.b] : null);
+    const drawn = interfaceOn && geometry.layers.includes("interface");
+    // Over a layer that is no mask they are those of the version whose numbers are shown.
+    const corrected = (tissue ? layer : view.version) === "corrected" && store.active.length;
+    viewer.showInterface(drawn ? [view.highlight.a, view.highlight.b] : null, corrected ? store.version : 0);
   };
 }

@@ -59,9 +59,11 @@ export async function openView(root, slide, tools) {
   const isCorrected = () => view.version === "corrected" && store.active.length > 0;
   /** The numbers of the version that is shown; those of the network until the corrected ones are written. */
   const shown = () => (isCorrected() && store.measured ? store.measured : { summary, graph });
+  const shownVersion = () =>
+    isCorrected() ? { version: store.version, isWritten: store.isMeasured } : { version: 0, isWritten: true };
   const hover = new Hover(
-    (place) => api.at(id, ...place),
-    (answer) => stage.show(readingLine(answer, isCorrected())),
+    (place) => api.at(id, place, shownVersion().version),
+    (answer) => stage.show(readingLine(answer)),
   );
   const correct = makeCorrect({ id, stage, geometry, view, store, apply, select: (tab) => shell.select(tab) });
   const layers = makeLayers(geometry.layers, view, store, refresh);
@@ -80,7 +82,7 @@ export async function openView(root, slide, tools) {
     stage.fitBox(lineBox(line), 1.5);
   });
   const outlined = (found) => stage.drawing.set({ outline: found ? outlineOf(found) : null });
-  const region = makeRegion(id, outlined, (found) => regionNote(summary, found));
+  const region = makeRegion(id, outlined, (found) => regionNote(summary, found), shownVersion);
   const shell = makeShell(slide, tools, {
     stage: stage.element,
     tabs: [
@@ -109,6 +111,7 @@ export async function openView(root, slide, tools) {
     legend.update(amounts(read.summary, view.piece));
     relations.update(read.graph);
     measures.update(read.summary);
+    region.update();
     shell.update(view, {
       cancers: Object.entries(read.summary.cancers).map(([name, found]) => ({ name, ...found })),
       words: isCorrected() ? correctedWords(store) : "",

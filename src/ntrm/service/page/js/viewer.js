@@ -5,6 +5,9 @@ import { tiledImage } from "./geometry.js";
 import { Layer } from "./layers.js";
 
 const { OpenSeadragon } = window;
+const EDGE = 24; // screen pixels from the edge to where something is well seen
+const TINY = 14; // screen pixels of what is hardly seen
+const AROUND = 4; // sides of a tiny thing that are shown around it
 const GESTURES = {
   clickToZoom: false,
   dblClickToZoom: true,
@@ -77,13 +80,13 @@ export class SlideViewer {
     else this.overlay.show(`${layer}?${query}`, (...at) => tileAddress(this.id, layer, query, ...at));
   }
 
-  /** The border of two tissues. */
-  showInterface(pair) {
+  /** The border of two tissues: the network's, or with a version of the corrections that of the corrected mask. */
+  showInterface(pair, version = 0) {
     if (!pair) {
       this.mark.show(null);
       return;
     }
-    const query = new URLSearchParams({ a: pair[0], b: pair[1] }).toString();
+    const query = new URLSearchParams({ a: pair[0], b: pair[1], ...(version ? { v: version } : {}) }).toString();
     this.mark.show(`interface?${query}`, (...at) => tileAddress(this.id, "interface", query, ...at));
   }
 
@@ -110,16 +113,38 @@ export class SlideViewer {
   }
 
   /** Shows a box of the slide's pixels with some room around it. */
-  fitBox({ left, top, width, height }, room = 0.08) {
+  fitBox(box, room = 0.08) {
+    this.osd.viewport.fitBounds(this.roomy(box, room));
+  }
+
+  /** A box in the viewer's unit, with some room around it. */
+  roomy({ left, top, width, height }, room) {
     const side = this.geometry.width;
     const margin = Math.max(width, height) * room;
-    const box = new OpenSeadragon.Rect(
+    return new OpenSeadragon.Rect(
       (left - margin) / side,
       (top - margin) / side,
       (width + 2 * margin) / side,
       (height + 2 * margin) / side,
     );
-    this.osd.viewport.fitBounds(box);
+  }
+
+  /** Moves so that a box is seen, or `place` in it where it is larger than the screen; zooms in on what is tiny. */
+  reveal({ left, top, width, height }, place) {
+    const { viewport } = this.osd;
+    const size = viewport.getContainerSize();
+    const corners = [0, 1].flatMap((right) => [0, 1].map((down) => [left + right * width, top + down * height]));
+    const points = corners.map(([x, y]) => viewport.pixelFromPoint(this.point(x, y)));
+    const spans = ["x", "y"].map((axis) => {
+      const values = points.map((point) => point[axis]);
+      return [Math.min(...values), Math.max(...values), size[axis]];
+    });
+    const longest = Math.max(...spans.map(([first, last]) => last - first));
+    const fits = spans.every(([first, last, all]) => last - first <= all - 2 * EDGE);
+    const seen = spans.every(([first, last, all]) => first >= EDGE && last <= all - EDGE);
+    if (longest < TINY) viewport.fitBounds(this.roomy({ left, top, width, height }, AROUND));
+    else if (!fits) viewport.panTo(this.point(...place));
+    else if (!seen) viewport.panTo(this.point(left + width / 2, top + height / 2));
   }
 
   zoomBy(factor) {

@@ -1,0 +1,38 @@
+"""In which order a person looks at the regions of a slide, and which part stands for each of them.
+
+Likely errors first: a region's area times the square of the network's mean doubt in it. Area alone begins with large
+regions that are nearly always right, and doubt alone with crumbs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ntrm.analysis.runs import Floats, Ints
+from ntrm.correction.graph import RegionGraph
+
+
+def middle_parts(graph: RegionGraph) -> Ints:
+    """(R,) of each region the part nearest to its centre; slivers, below half of the largest part, are passed over."""
+    count, weight = int(graph.region.max(initial=-1)) + 1, graph.pixels.astype(np.float64)
+    total = np.bincount(graph.region, weight, count)
+    centre = np.stack([np.bincount(graph.region, weight * axis, count) / total for axis in graph.centroid.T], axis=1)
+    largest = np.zeros(count)
+    np.maximum.at(largest, graph.region, weight)
+    away = np.hypot(*(graph.centroid - centre[graph.region]).T)
+    away[weight < largest[graph.region] / 2] = np.inf
+    order = np.lexsort((away, graph.region))
+    return np.asarray(order[np.searchsorted(graph.region[order], np.arange(count))])
+
+
+def likely_errors(graph: RegionGraph) -> Floats:
+    """(R,) pixels of each region times the square of the mean doubt in it; doubt is 1 − probability of its class."""
+    count = int(graph.region.max(initial=-1)) + 1
+    sure = graph.probabilities[np.arange(len(graph)), graph.tissue]
+    pixels, doubt = (np.bincount(graph.region, graph.pixels * by, count) for by in (np.ones(len(graph)), 1.0 - sure))
+    return np.asarray(doubt**2 / pixels)
+
+
+def parts_to_review(graph: RegionGraph) -> Ints:
+    """(R,) the middle part of each region, in the order in which a person looks at them."""
+    return np.asarray(middle_parts(graph)[np.argsort(-likely_errors(graph), kind="stable")])

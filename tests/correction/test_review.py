@@ -1,0 +1,41 @@
+"""The order of regions, and the part in the middle of each, against loops."""
+
+import numpy as np
+from tests.correction.test_graph import made
+from tests.correction.test_parts import blocks
+
+from ntrm.core.labels import SKIN
+from ntrm.correction.graph import RegionGraph
+from ntrm.correction.review import likely_errors, middle_parts, parts_to_review
+
+
+def with_probabilities(graph, random):
+    wild = random.random((len(graph), len(SKIN))).astype(np.float32)
+    return RegionGraph(**{**vars(graph), "probabilities": wild / wild.sum(axis=1, keepdims=True)})
+
+
+def test_the_middle_of_a_region_is_its_part_nearest_to_the_centre_that_is_no_sliver(random):
+    graph = made(blocks(random))
+    nodes = graph.runs.dense()
+    for region, found in enumerate(middle_parts(graph).tolist()):
+        parts = np.flatnonzero(graph.region == region)
+        centre = np.argwhere(np.isin(nodes, parts)).mean(axis=0)
+        sizes = {part: int((nodes == part).sum()) for part in parts.tolist()}
+        large = [part for part, size in sizes.items() if size >= max(sizes.values()) / 2]
+        away = {part: np.linalg.norm(np.argwhere(nodes == part).mean(axis=0) - centre) for part in large}
+        assert found in large
+        assert away[found] <= min(away.values()) + 1e-9
+
+
+def test_regions_come_by_area_times_squared_doubt(random):
+    graph = with_probabilities(made(blocks(random)), random)
+    expected = []
+    for region in range(graph.region.max() + 1):
+        parts = np.flatnonzero(graph.region == region).tolist()
+        pixels = sum(int(graph.pixels[part]) for part in parts)
+        sure = sum(graph.pixels[part] * graph.probabilities[part, graph.tissue[part]] for part in parts) / pixels
+        expected.append(pixels * (1 - sure) ** 2)
+    np.testing.assert_allclose(likely_errors(graph), expected, rtol=1e-5)
+    seen = [expected[graph.region[part]] for part in parts_to_review(graph)]
+    assert len(seen) > 3
+    np.testing.assert_allclose(seen, sorted(expected, reverse=True), rtol=1e-5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file
-from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
+from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
 from ntrm.core.png import photo_png
@@ -76,39 +78,50 @@ def write_familiarity_map(
             partial.write_bytes(jpeg(familiarity_map(small, familiarity.windows, mask_shape), 85))
 
 
-def write_overlays(
-    folder: Path,
-    picture: Image,
-    labels: NDArray[np.uint8],
-    schema: LabelSchema,
-    resolution: Resolution,
-    summary: Summary,
-) -> None:
+@dataclass(frozen=True, eq=False)
+class TintedSlide:
+    """A slide with the tissues' colours over it: all of an overlay that needs no measurement."""
+
+    large: Image
+    small: Image
+    schema: LabelSchema
+    mask_shape: tuple[int, int]
+    seen: Mapping[str, RGB]
+    """Mean colours of the tissues that are there."""
+
+    @classmethod
+    def of(cls, picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> TintedSlide:
+        """``labels`` are the whole mask, which may lie on disk."""
+        large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+        # Read from disk once; the smaller picture is sampled from this.
+        labels_seen = sampled(labels, large.shape).astype(np.uint8)
+        mixed = overlay(large, labels_seen, schema)
+        means = dict(zip(schema.names, mean_colours(mixed, labels_seen, len(schema)), strict=True))
+        seen = {name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()}
+        small = overlay(resized(picture, 1, THUMBNAIL_SIDE), labels_seen, schema)
+        return cls(mixed, small, schema, (labels.shape[0], labels.shape[1]), seen)
+
+
+def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``labels`` are the whole mask, ``resolution`` its µm/px, ``summary`` what was measured.
+    ``resolution`` is the mask's µm/px, ``summary`` what was measured.
     """
     from ntrm.report.overlay_drawing import annotated
 
-    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
-    # Read from disk once; the smaller picture is sampled from this.
-    seen = sampled(labels, large.shape).astype(np.uint8)
-    mixed = overlay(large, seen, schema)
-    means = dict(zip(schema.names, mean_colours(mixed, seen, len(schema)), strict=True))
     drawn = annotated(
-        mixed,
-        schema,
-        (labels.shape[0], labels.shape[1]),
+        tinted.large,
+        tinted.schema,
+        tinted.mask_shape,
         resolution.x,
         pieces=summary.pieces,
         fractions=summary.tissue_fractions,
-        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
+        seen=tinted.seen,
         note="" if summary.corrected is None else summary.corrected.text,
     )
     write_png(folder / OVERLAY, drawn)
-    small = resized(picture, 1, THUMBNAIL_SIDE)
     with whole_file(folder / THUMBNAIL) as partial:
-        partial.write_bytes(small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
+        partial.write_bytes(small_jpeg(tinted.small, THUMBNAIL_BYTES))
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:

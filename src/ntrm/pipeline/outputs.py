@@ -169,8 +169,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     summary.write(folder)
     overlays = start(_write_overlays, begun.tinted, to, summary)
     report = start(_write_report, folder, (*written, shown)) if to.options.report else None
-    more = start(_write_more, prediction, files, to.options)
-    pieces_map.save(folder / HIDDEN / PIECES)
+    more = start(_write_more, prediction, pieces_map, files, to.options)
     tables = files.tables(summary, regions, pieces)
     for future in (*written, shown, early, polygons, overlays, report, more):
         if future is not None:
@@ -210,8 +209,9 @@ def _summarise(
     )
 
 
-def _write_more(prediction: SlidePrediction, files: SlideFiles, options: Options) -> None:
-    """The files on request."""
+def _write_more(prediction: SlidePrediction, pieces: PieceMap, files: SlideFiles, options: Options) -> None:
+    """The pieces, for corrections, and the files on request."""
+    pieces.save(files.folder / HIDDEN / PIECES)
     folder, schema, resolution = files.folder, files.schema, files.grid.resolution
     labels, metadata = prediction.array(LABELS), files.metadata()
     named: dict[str, Any] = {"name": files.slide_id, "metadata": metadata}

@@ -107,9 +107,9 @@ def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
     """Averages of the pixels that count (1 of 0 and 1), and of them only."""
-    weight = np.maximum(blurred(counted, um, scale), LEAST_WEIGHT)
-    averages = thread_map(lambda plane: blurred(plane, um, scale) / weight, planes)
-    return [np.asarray(average, dtype=np.float32) for average in averages]
+    counts, *sums = thread_map(lambda plane: blurred(plane, um, scale), [counted, *planes])
+    weight = np.maximum(counts, LEAST_WEIGHT)
+    return [np.asarray(plane / weight, dtype=np.float32) for plane in sums]
 
 
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:

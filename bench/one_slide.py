@@ -55,7 +55,7 @@ STAGES = {
     "stream": ("ntrm.pipeline.slide", "stream"),
     "network's calls": ("ntrm.inference.predictor", "Predictor.probabilities"),
     "reading": ("ntrm.inference.wsi_inference", "read_tile"),
-    "blending": ("ntrm.inference.blending", "Blender.add"),
+    "blending": ("ntrm.inference.blending", "Blender.add_all"),
     "blocks packed": ("ntrm.inference.wsi_inference", "Writer.pack"),
     "blocks written": ("ntrm.inference.wsi_inference", "Writer.put"),
     "checkpoints": ("ntrm.inference.wsi_inference", "Writer.save"),

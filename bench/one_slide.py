@@ -3,14 +3,15 @@
     python bench/one_slide.py --device cuda --batch 128 [--sizes 12288x12288,1810x1625] [--workers 8] [--out FILE]
 
 Slides are sheets of drawn sections, uncompressed tiled TIFF at ``--mpp`` (by default the model's), read from memory
-rather than from a disk since they were just written. The network is loaded and has seen one slide before the first is
-timed; each slide is segmented ``--repeats`` times into a new folder, and the table has the repeat of median time. A
-stage's *clock* is how long it lasted, *began* and *ended* when, in seconds from the opening of the slide; stages that
-run beside each other overlap. *Thread* is the processor time of the thread that did it, without its helpers. *Tables*
-is what a run does once at its end.
+rather than from a disk since they were just written; with ``--picture`` they are made of that picture and its mirror
+images, which takes no time. The network is loaded and has seen one slide before the first is timed; each slide is
+segmented ``--repeats`` times into a new folder, and the table has the repeat of median time. A stage's *clock* is how
+long it lasted, *began* and *ended* when, in seconds from the opening of the slide; stages that run beside each other
+overlap. *Thread* is the processor time of the thread that did it, without its helpers. *Tables* is what a run does once
+at its end.
 
-With ``--workers`` as many processes then segment slides of the first size at the same time (``bench/many_workers.py``),
-each with its share of the cores. Where Jinja2 is missing, no pages are written.
+With ``--workers`` as many processes then segment slides of ``--side`` pixels at the same time
+(``bench/many_workers.py``), each with its share of the cores. Where Jinja2 is missing, no pages are written.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import many_workers, segment_speed
 from ntrm.core.threads import most_threads
+from ntrm.data.image_files import read_image
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
@@ -145,20 +147,22 @@ class Clock:
                 stage.ended = max(stage.ended, ended - self._zero)
 
 
-def write_sheet(path: Path, sections: list[np.ndarray], height: int, width: int, mpp: float) -> Path:
-    """Drawn sections side by side on glass."""
+def write_sheet(path: Path, pixels: np.ndarray, mpp: float) -> Path:
+    """As a slide."""
     import tifffile
 
-    pixels = many_workers.sheet(sections, max(height, width), 0)[:height, :width]
-    tifffile.imwrite(
-        path,
-        np.ascontiguousarray(pixels),
-        tile=(256, 256),
-        photometric="rgb",
-        resolution=(1e4 / mpp, 1e4 / mpp),
-        resolutionunit="CENTIMETER",
-    )
+    kept = {"tile": (256, 256), "photometric": "rgb", "resolutionunit": "CENTIMETER"}
+    tifffile.imwrite(path, np.ascontiguousarray(pixels), resolution=(1e4 / mpp, 1e4 / mpp), **kept)
     return path
+
+
+def sheet_of(asked: argparse.Namespace, folder: Path) -> Callable[[int, int], np.ndarray]:
+    """A function that gives a picture of any size: drawn sections side by side, or a given picture and its mirrors."""
+    if asked.picture is not None:
+        picture = read_image(asked.picture)
+        return lambda height, width: many_workers.mirrored(picture, height, width)
+    sections = many_workers.drawn_sections(folder / "skin", asked.seed)
+    return lambda height, width: many_workers.sheet(sections, max(height, width), 0)[:height, :width]
 
 
 def one(segmenter: Segmenter, readers: ReaderPool, slide: Path, slide_id: str) -> dict[str, Any]:
@@ -184,29 +188,34 @@ def one(segmenter: Segmenter, readers: ReaderPool, slide: Path, slide_id: str) -
 
 
 def study(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All sizes, one worker."""
+    """All sizes, one worker; the smallest once before, so that the device's kernels are there."""
     options = Options(report=find_spec("jinja2") is not None)
     subject = open_subject(asked.model)
     mpp = asked.mpp or float(subject.config.mpp or 0)
     # By its name where it can be: a network alone does not know what slides it was trained on.
     model = asked.model if asked.mpp is None else subject.network.describe(mpp=mpp)
-    sections = many_workers.drawn_sections(folder / "skin", asked.seed)
-    report = {"device": asked.device, "batch": asked.batch, "threads": most_threads(), "mpp": mpp}
+    report: dict[str, Any] = {"device": asked.device, "batch": asked.batch, "threads": most_threads(), "mpp": mpp}
     report |= {"pages": options.report, "sizes": {}}
-    sizes = [tuple(int(side) for side in size.split("x")) for size in asked.sizes.split(",")]
-    slides = {size: write_sheet(folder / f"{size[0]}x{size[1]}.tif", sections, *size, mpp) for size in sizes}
-    with closing(ReaderPool(2 * len(slides) * asked.repeats + 2)) as readers:
-        for number, (size, slide) in enumerate(slides.items()):
-            rounds = []
-            for repeat in range(asked.repeats + 1):
-                out = folder / f"out{number}-{repeat}"
-                segmenter = Segmenter(model, out, options, device=asked.device, batch=asked.batch)
-                segmenter.claim()
-                time.sleep(asked.pause)  # the child that reads starts meanwhile
-                rounds.append(one(segmenter, readers, slide, "slide"))
-            # The first one was the warming up.
-            report["sizes"][f"{size[0]} x {size[1]}"] = rounds[1:]
+    sizes = [(*map(int, size.split("x")),) for size in asked.sizes.split(",")]
+    sheet = sheet_of(asked, folder)
+    slides = {size: write_sheet(folder / f"{size[0]}x{size[1]}.tif", sheet(*size), mpp) for size in sizes}
+    plan = [min(sizes), *(size for size in sizes for _ in range(asked.repeats))]
+    with closing(ReaderPool(len(plan))) as readers:
+        for number, size in enumerate(plan):
+            segmenter = Segmenter(model, folder / f"out{number}", options, device=asked.device, batch=asked.batch)
+            segmenter.claim()
+            time.sleep(asked.pause)  # the child that reads starts meanwhile
+            found = one(segmenter, readers, slides[size], "slide")
+            print(f"{size[0]} x {size[1]}: {found['whole']:.2f} s{'' if number else ' (to warm up)'}", flush=True)
+            if number:
+                report["sizes"].setdefault(f"{size[0]} x {size[1]}", []).append(found)
+                save(asked.out, report)
     return report
+
+
+def save(path: Path | None, report: dict[str, Any]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(report, indent=1))
 
 
 def table(report: dict[str, Any]) -> str:
@@ -226,12 +235,21 @@ def table(report: dict[str, Any]) -> str:
 
 
 def several(asked: argparse.Namespace) -> None:
-    """The first size with several workers, each with its share of the cores."""
-    side = asked.sizes.split("x")[0]
+    """Slides of ``--side`` pixels with several workers, each with its share of the cores."""
     threads = max(1, len(os.sched_getaffinity(0)) // asked.workers)
-    words = [sys.executable, str(Path(__file__).with_name("many_workers.py")), "--side", side, "--each", "2"]
-    words += ["--workers", f"1,{asked.workers}", "--device", asked.device, "--batch", str(asked.batch)]
-    subprocess.run([*words, "--threads", str(threads), "--seconds", "280"], check=False)
+    words = [sys.executable, str(Path(__file__).with_name("many_workers.py")), "--each", "2"]
+    words += [
+        "--side",
+        str(asked.side),
+        "--workers",
+        f"{asked.workers}",
+        "--device",
+        asked.device,
+        "--batch",
+        str(asked.batch),
+    ]
+    words += [] if asked.picture is None else ["--picture", str(asked.picture)]
+    subprocess.run([*words, "--threads", str(threads), "--seconds", str(asked.seconds)], check=False)
 
 
 def main() -> None:
@@ -241,17 +259,18 @@ def main() -> None:
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--pause", type=float, default=4.0, help="seconds before each slide")
+    parser.add_argument("--repeats", type=int, default=3, help="of each size")
+    parser.add_argument("--pause", type=float, default=3.0, help="seconds before each slide")
     parser.add_argument("--workers", type=int, default=0, help="processes at the same time, afterwards")
+    parser.add_argument("--side", type=int, default=12288, help="pixels of their slides")
+    parser.add_argument("--seconds", type=float, default=280, help="which they may take")
+    parser.add_argument("--picture", type=Path, default=None, help="a picture to make slides of, not drawn sections")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         report = study(asked, Path(place))
     print(table(report), flush=True)
-    if asked.out is not None:
-        asked.out.write_text(json.dumps(report, indent=1))
     if asked.workers:
         several(asked)
 

@@ -7,7 +7,16 @@ from bench import one_slide
 
 def test_a_slide_is_timed_stage_by_stage(tmp_path):
     asked = argparse.Namespace(
-        sizes="300x260", mpp=None, model="bundled", device="cpu", batch=4, repeats=1, pause=0.0, seed=1
+        sizes="300x260",
+        mpp=None,
+        model="bundled",
+        device="cpu",
+        batch=4,
+        repeats=1,
+        pause=0.0,
+        picture=None,
+        seed=1,
+        out=None,
     )
     report = one_slide.study(asked, tmp_path)
     (found,) = report["sizes"]["300 x 260"]

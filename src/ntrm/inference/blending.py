@@ -132,7 +132,7 @@ class Blender:
         weights = weights[:, None].expand(-1, count, -1)  # (high, B, S)
         # What a window shares with the one before comes after all of that: each sum has the order of the windows.
         for begin, columns in ((left + shared, slice(shared, side)), (left, slice(0, shared))):
-            target = self._strip[:, :high, begin : begin + count * away].unflatten(2, (count, away))
+            target = self._strip[:, :high, begin : begin + count * away].view(-1, high, count, away)
             target = target[..., : columns.stop - columns.start]  # (C + 1, high, B, columns)
             target[:-1] += weighted[..., columns]
             target[-1] += weights[..., columns]

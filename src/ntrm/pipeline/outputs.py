@@ -27,7 +27,15 @@ from ntrm.pipeline.assessment import refuse_unfamiliar
 from ntrm.pipeline.measurements import PieceFindings, is_simple, measure_pieces, scan_slide
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
-from ntrm.pipeline.pictures import TintedSlide, write_familiarity_map, write_overlays, write_plain
+from ntrm.pipeline.pictures import (
+    LARGEST_MAP,
+    SMALLEST_MAP,
+    TintedSlide,
+    resized,
+    write_familiarity_map,
+    write_overlays,
+    write_plain,
+)
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Summary
@@ -89,6 +97,8 @@ class BegunOutputs:
 
     scanned: Future[tuple[PieceMap, Regions]]
     tinted: Future[TintedSlide]
+    pale: Future[Bytes]
+    """The slide as small as the map of windows."""
     written: tuple[Future[None], ...]
     """The mask and the slide alone; none of a strict run, which writes nothing before it is sure of the slide."""
 
@@ -126,7 +136,8 @@ def begin_outputs(maps: Mapping[str, DiskArray], to: SlideOutput) -> BegunOutput
     labels, picture = prediction.array(LABELS), to.overview.picture
     scanned = start(_scan, prediction, to)
     written = () if to.options.strict else _write_first(labels, to)
-    return BegunOutputs(scanned, start(TintedSlide.of, picture, labels, to.schema), written)
+    pale = start(resized, picture, SMALLEST_MAP, LARGEST_MAP)
+    return BegunOutputs(scanned, start(TintedSlide.of, picture, labels, to.schema), pale, written)
 
 
 def _scan(prediction: SlidePrediction, to: SlideOutput) -> tuple[PieceMap, Regions]:
@@ -160,7 +171,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     refuse_unfamiliar(familiarity, to.options)
     written = begun.written or _write_first(prediction.array(LABELS), to)
     shape = (grid.height, grid.width)
-    shown = start(write_familiarity_map, folder, overview.picture, familiarity, shape)
+    shown = start(write_familiarity_map, folder, begun.pale.result(), familiarity, shape)
     # Those of an unfamiliar slide are written again, with the warning.
     polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
     network = None if prediction.network is None else prediction.network.as_dict()

@@ -69,13 +69,15 @@ def write_plain(folder: Path, picture: Image) -> None:
 def write_familiarity_map(
     folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, int]
 ) -> None:
-    """Write where the slide is like and unlike what the model knows; nothing where no window was judged."""
+    """Write where the slide is like and unlike what the model knows; nothing where no window was judged.
+
+    ``picture`` is the slide's, ``resized`` to the size of the map.
+    """
     from ntrm.report.familiarity_map import familiarity_map
 
     if familiarity.windows:
-        small = resized(picture, SMALLEST_MAP, LARGEST_MAP)
         with whole_file(folder / FAMILIARITY_MAP) as partial:
-            partial.write_bytes(jpeg(familiarity_map(small, familiarity.windows, mask_shape), 85))
+            partial.write_bytes(jpeg(familiarity_map(picture, familiarity.windows, mask_shape), 85))
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,7 @@ import tifffile
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from ntrm.data.image_files import read_image
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import Segmented, segment_slides
@@ -78,13 +79,24 @@ def drawn_sections(folder: Path, seed: int) -> list[np.ndarray]:
     return [tifffile.imread(path) for path in sorted((folder / "10x" / "Images").iterdir())]
 
 
-def write_slides(folder: Path, sections: Sequence[np.ndarray], side: int, slides: int, mpp: float) -> list[Path]:
-    """Different slides of about the same work."""
+def mirrored(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """A picture as large as that: the small one and its mirror images again and again."""
+    wide = np.concatenate([picture, picture[:, ::-1]], axis=1)
+    whole = np.concatenate([wide, wide[::-1]])
+    times = [-(-size // side) for size, side in zip((height, width), whole.shape[:2], strict=True)]
+    return np.tile(whole, (*times, 1))[:height, :width]
+
+
+def write_slides(
+    folder: Path, sections: Sequence[np.ndarray], side: int, slides: int, mpp: float, *, mirror: bool = False
+) -> list[Path]:
+    """Different slides of about the same work: sections side by side, or with ``mirror`` the first again and again."""
     paths = [folder / f"sheet{number:02d}.tif" for number in range(slides)]
     for number, path in enumerate(paths):
+        moved = np.roll(sections[0], 97 * number, axis=1) if mirror else sections[0]
         tifffile.imwrite(
             path,
-            sheet(sections, side, number),
+            mirrored(moved, side, side) if mirror else sheet(sections, side, number),
             tile=(256, 256),
             photometric="rgb",
             resolution=(1e4 / mpp, 1e4 / mpp),
@@ -270,7 +282,9 @@ def _a_kernel_runs() -> bool:
 def study(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     until = time.time() + asked.seconds
     mpp = float(open_subject(asked.model).config.mpp or 0)
-    sheets = write_slides(folder, drawn_sections(folder / "skin", asked.seed), asked.side, asked.each, mpp)
+    given = None if asked.picture is None else [read_image(asked.picture)]
+    sections = given or drawn_sections(folder / "skin", asked.seed)
+    sheets = write_slides(folder, sections, asked.side, asked.each, mpp, mirror=given is not None)
     report = {
         "device": asked.device,
         "cores": len(os.sched_getaffinity(0)),
@@ -364,6 +378,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="OMP_NUM_THREADS of each worker")
     parser.add_argument("--mps", action="store_true", help="start NVIDIA's daemon for sharing a card, and end it")
     parser.add_argument("--seconds", type=float, default=170, help="no longer than this")
+    parser.add_argument("--picture", type=Path, default=None, help="a picture to make slides of, not drawn sections")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()

@@ -58,6 +58,25 @@ def test_blocks_are_the_sums_over_the_whole_section_to_the_last_bit(random, shar
         assert torch.equal(found, literal(windows, values, weights, 2, height, width))
 
 
+@pytest.mark.parametrize("share", [1.0, 0.7])
+def test_windows_added_together_have_the_sums_of_one_after_the_other_to_the_last_bit(random, share):
+    for _ in range(15):
+        height, width = (int(n) for n in random.integers(1, 700, 2))
+        stitching = Stitching(64, int(random.integers(0, 40)))
+        windows, weights = some_of(random, stitching.windows(height, width), share), stitching.weights()
+        values = torch.from_numpy(random.random((len(windows), 2, 64, 64), dtype=np.float32))
+        blender = blender_for(windows, weights, 2, height, width, block=int(random.integers(64, 300)))
+        blender.together = True
+        tops, blocks = np.array([window.top for window in windows]), []
+        for top in np.unique(tops):
+            index = np.flatnonzero(tops == top)
+            # A row of windows may come in two batches.
+            for part in np.array_split(index, 2):
+                blocks += blender.add_all([windows[k] for k in part], values[torch.from_numpy(part)])
+        found = put_together([*blocks, *blender.finish()], 2, height, width)
+        assert torch.equal(found, literal(windows, values, weights, 2, height, width))
+
+
 def test_what_no_window_has_touched_costs_no_values(random):
     windows = [window for window in Stitching(64, 16).windows(600, 600) if window.top > 200 and 100 < window.left < 200]
     blender = blender_for(windows, Stitching(64, 16).weights(), 1, 600, 600)

@@ -1,5 +1,6 @@
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -301,3 +302,20 @@ def test_a_full_disk_is_an_error_of_ours_and_the_last_one_stays(tmp_path, random
             store.save(draw(random, top))
     assert_same(Checkpoints(tmp_path, "plan").load(100), first)
     assert [path.name for path in tmp_path.iterdir()] == [mask_store.CHECKPOINT_FILES[0]]
+
+
+def test_rows_of_a_growing_map_are_waited_for(tmp_path, rows):
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store, ThreadPoolExecutor(1) as pool:
+        fill(store, rows, [0, 20])
+        growing = store.map("confidence", growing=True)
+        np.testing.assert_array_equal(growing[5:20, 3:9], rows[1, 5:20, 3:9])
+        late = pool.submit(lambda: growing[10:40])
+        fill(store, rows, [20, 35])
+        assert not late.done()
+        fill(store, rows, [35, 45])
+        np.testing.assert_array_equal(late.result(60), rows[1, 10:40])
+        never = pool.submit(lambda: growing[49])
+        store.end()
+        with pytest.raises(DataError, match="was not finished"):
+            never.result(60)
+        np.testing.assert_array_equal(growing[44], rows[1, 44])

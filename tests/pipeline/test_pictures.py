@@ -10,6 +10,7 @@ from ntrm.core.pixels import OPACITY
 from ntrm.pipeline.pictures import (
     SMALLEST_SIDE,
     THUMBNAIL_BYTES,
+    TintedSlide,
     overlay,
     resized,
     small_jpeg,
@@ -74,7 +75,7 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
     summary = SimpleNamespace(pieces=(), tissue_fractions=shares, corrected=None)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
+        write_overlays(tmp_path / name, TintedSlide.of(picture, labels, SKIN), Resolution.square(10.0), summary)
         write_plain(tmp_path / name, picture)
     for name in (OVERLAY, PICTURE, THUMBNAIL):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()

@@ -8,7 +8,8 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, write_slide
 
 from ntrm.core.errors import DataError
-from ntrm.pipeline import outputs, slide_files
+from ntrm.inference.mask_store import BandStore
+from ntrm.pipeline import measurements, outputs, slide_files
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Segmenter
@@ -121,8 +122,8 @@ def test_large_slides_are_finished_before_the_next_and_measured_before_their_pol
 
     monkeypatch.setattr(outputs, "measure_pieces", measuring)
     monkeypatch.setattr(slide_files, "write_geojson", writing)
-    for module in (outputs, one_slide):
-        monkeypatch.setattr(module, "TOGETHER", 0)
+    monkeypatch.setattr(measurements, "TOGETHER", 0)
+    monkeypatch.setattr(one_slide, "BEHIND", 0)
     assert run(slides, tmp_path / "out").exit_code == 0
     each = [["opened", f"files of {name}", "measured", "polygons", f"end of {name}"] for name in "abc"]
     assert steps.seen == [what for some in each for what in some]
@@ -142,3 +143,36 @@ def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
         assert found.slides[0].status == "failed", function
         assert "no room" in found.slides[0].reason, function
     assert run(slides[:1], tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_files_begun_while_the_network_works_have_the_same_bytes_whatever_the_threads(
+    tmp_path, slides, expected, monkeypatch, threads
+):
+    monkeypatch.setattr(one_slide.Work, "works_ahead", True)
+    monkeypatch.setattr("ntrm.core.threads.cores_given", lambda: 4)
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    # Parts of a mask that threads work on.
+    monkeypatch.setattr("ntrm.export.pyramid.BAND_PIXELS", 2000)
+    monkeypatch.setattr("ntrm.pipeline.pictures.ROWS", 32)
+    assert run(slides, tmp_path / "out").exit_code == 0
+    assert fingerprints(tmp_path / "out") == expected
+
+
+def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slides, expected, monkeypatch):
+    monkeypatch.setattr(one_slide.Work, "works_ahead", True)
+    with monkeypatch.context() as patched:
+        append, calls = BandStore.append, iter(range(99))
+
+        def failing(self, *arguments):
+            if next(calls) == 1:
+                raise DataError("no room")
+            append(self, *arguments)
+
+        patched.setattr(BandStore, "append", failing)
+        found = run(slides, tmp_path / "out")
+    assert [each.status for each in found.slides] == ["failed", "done", "done"]
+    assert "no room" in found.slides[0].reason
+    assert not (tmp_path / "out" / "a" / "mask.ome.tif").exists()
+    assert run(slides, tmp_path / "out").exit_code == 0
+    assert fingerprints(tmp_path / "out") == expected

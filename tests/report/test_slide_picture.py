@@ -13,7 +13,7 @@ from tests.report.segmented import document
 from ntrm.core.errors import DataError
 from ntrm.core.pixels import OPACITY
 from ntrm.report.html import render
-from ntrm.report.slide_picture import SIDE, class_colours, layer_png, read_pictures, stage
+from ntrm.report.slide_picture import SIDE, class_colours, layer_pngs, read_pictures, stage
 from ntrm.results.documents import read_slide
 
 
@@ -62,7 +62,7 @@ def test_a_large_mask_is_sampled_from_a_coarser_level(results, random):
 
 def test_a_layer_shows_tissues_alone(random):
     labels = random.integers(0, 5, (30, 40)).astype(np.uint8)
-    with Image.open(BytesIO(layer_png(labels, COLOURS, clear=(2,)))) as stored:
+    with Image.open(BytesIO(layer_pngs(labels, [COLOURS], clear=(2,))[0])) as stored:
         shown = np.asarray(stored.convert("RGBA"))
     for index, rgb in enumerate(COLOURS):
         here = shown[labels == index + 1]

@@ -31,6 +31,8 @@ PARTIAL = ".partial-"
 _UMASK = threading.Lock()
 _FORMULA = "=+-@\t\r\n＝＋－＠"
 """First characters that make a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
+_SUSPECT = {*_FORMULA, "'"}
+"""A cell that begins otherwise is what it says."""
 _HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
 """Numbers, and grades such as ``++``, in which there is nothing to compute."""
 
@@ -195,7 +197,8 @@ def guarded(text: str) -> str:
     >>> [guarded(text) for text in ("=1+1", "-1.5", "++", "BCC", "'=1+1", "'tis")]
     ["'=1+1", '-1.5', '++', 'BCC', "''=1+1", "'tis"]
     """
-    return f"'{text}" if _computes(text.lstrip("'")) else text
+    # Nearly all cells begin with something else, and a table may have millions.
+    return f"'{text}" if text[:1] in _SUSPECT and _computes(text.lstrip("'")) else text
 
 
 def original(cell: str) -> str:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 OPACITY = 0.45
 """Of the tissue colours over the slide's own."""
+ROWS = 256
+"""Looked at together: as indices, a picture takes eight times its memory."""
 
 
 def size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:
@@ -33,8 +35,14 @@ def sampled(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 def mean_colours(picture: NDArray[np.uint8], labels: NDArray[np.uint8], count: int) -> NDArray[np.float64]:
     """(count, 3) mean colours of the pixels of each label below ``count``; NaN where there are none."""
-    pixels = np.bincount(labels.ravel(), minlength=count)[:count, None]
-    sums = [np.bincount(labels.ravel(), weights=picture[..., k].ravel(), minlength=count)[:count] for k in range(3)]
+    # How often each value is there, by label: counting is quicker than adding up, and as exact.
+    counts = np.zeros((3, 256, 256), dtype=np.int64)
+    for top in range(0, len(labels), ROWS):
+        code = labels[top : top + ROWS].astype(np.intp) << 8
+        for k in range(3):
+            values = (code + picture[top : top + ROWS, :, k]).ravel()
+            counts[k] += np.bincount(values, minlength=1 << 16).reshape(256, 256)
+    sums, pixels = (counts[:, :count] @ np.arange(256)).T, counts[0, :count].sum(axis=1)[:, None]
     means = np.full((count, 3), np.nan)
-    np.divide(np.stack(sums, axis=1), pixels, out=means, where=pixels > 0)
+    np.divide(sums, pixels, out=means, where=pixels > 0)
     return means

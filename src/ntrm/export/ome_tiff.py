@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.core.threads import most_threads
 from ntrm.export.pyramid import MEANING, Level, Rows, byte_pyramid, label_pyramid
 from ntrm.version import __version__
 
@@ -85,6 +86,7 @@ def _write(path: Path, levels: Sequence[Level], resolution: Resolution, xml: str
                 tile=(TILE, TILE),
                 compression="zlib",
                 buffersize=BUFFER,
+                maxworkers=most_threads(),
                 # In pixels per centimetre.
                 resolution=(10_000 / (resolution.x * factor), 10_000 / (resolution.y * factor)),
                 resolutionunit="CENTIMETER",
@@ -102,7 +104,8 @@ def _tiles(level: Level) -> Iterator[NDArray[np.uint8]]:
     for _, band in level.bands(TILE):
         for left in range(0, level.width, TILE):
             tile = band[:, left : left + TILE]
-            yield np.pad(tile, ((0, TILE - tile.shape[0]), (0, TILE - tile.shape[1])))
+            missing = [(0, TILE - size) for size in tile.shape]
+            yield np.pad(tile, missing) if tile.shape != (TILE, TILE) else np.ascontiguousarray(tile)
 
 
 def _colour_map(schema: LabelSchema) -> NDArray[np.uint16]:

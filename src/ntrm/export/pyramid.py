@@ -6,6 +6,7 @@ most of its four pixels have; of equally frequent ones the first in reading orde
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -19,13 +20,16 @@ from numpy.typing import NDArray
 from ntrm.core.errors import DataError
 from ntrm.core.io import writing
 from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.threads import most_threads, thread_map
 
 SMALLEST = 256
 """Levels are added until one fits into a square of this side."""
 BAND = 512
 """Rows worked on together at most, even."""
-BAND_PIXELS = 1 << 22
-"""Pixels worked on together, about."""
+BAND_PIXELS = 1 << 20
+"""Pixels that a thread works on together, about."""
+MOST_AHEAD = 1 << 26
+"""Pixels of bands that are read ahead at most."""
 
 Labels = NDArray[np.uint8]
 Rows = NDArray[np.uint8] | Iterable[NDArray[np.uint8]]
@@ -36,24 +40,33 @@ MEANING = "pixel = class index + 1; 0 = nothing"
 
 @dataclass(frozen=True)
 class Level:
-    """One level; ``read`` gives rows ``top`` to ``bottom`` of it, or to its end."""
+    """One level; ``read`` gives rows ``top`` to ``bottom`` of it, or to its end, to any thread."""
 
     height: int
     width: int
     read: Callable[[int, int], Labels]
 
     def bands(self, rows: int) -> Iterator[tuple[int, Labels]]:
-        """The level from top to bottom, ``rows`` at a time."""
-        return ((top, self.read(top, top + rows)) for top in range(0, self.height, rows))
+        """The level from top to bottom, ``rows`` at a time, read ahead."""
+        return self.mapped(rows, lambda band: band)
+
+    def mapped(self, rows: int, work: Callable[[Labels], Labels]) -> Iterator[tuple[int, Labels]]:
+        """What ``work`` makes of bands of ``rows``, from top to bottom; it works in several threads."""
+        threads = max(1, min(most_threads(), MOST_AHEAD // max(rows * self.width, 1)))
+        tops = range(0, self.height, rows)
+        bands = thread_map(lambda top: work(self.read(top, top + rows)), tops, threads)
+        return zip(tops, bands, strict=True)
 
 
 def label_pyramid(rows: Rows, schema: LabelSchema, folder: Path) -> AbstractContextManager[tuple[Level, ...]]:
     """Levels of a mask from fine to coarse, each half the one before, in nameless files on ``folder``'s disk."""
 
     def stored(band: Labels) -> Labels:
-        check_classes(band, schema)
         # 255 + 1 overflows to 0 in a byte, which stands for nothing.
-        return band + np.uint8(1)
+        shifted: Labels = band + np.uint8(1)
+        if shifted.max(initial=0) > len(schema):
+            check_classes(band, schema)
+        return shifted
 
     return _pyramid(rows, stored, halve, folder)
 
@@ -96,23 +109,31 @@ def _copied(rows: Rows, stored: Callable[[Labels], Labels], stream: IO[bytes]) -
         _check_band(band, width if height else None)
         stream.write(stored(band).tobytes())
         height, width = height + band.shape[0], band.shape[1]
+    stream.flush()
     _check_size(height, width)
     return Level(height, width, _reader(stream, height, width))
 
 
 def _coarser(finer: Level, halved: Callable[[Labels], Labels], stream: IO[bytes]) -> Level:
     rows = max(2, min(BAND, BAND_PIXELS // finer.width) // 2 * 2)
-    for _, band in finer.bands(rows):
-        stream.write(halved(band).data)
+    for _, band in finer.mapped(rows, halved):
+        stream.write(band.data)
+    stream.flush()
     height, width = -(-finer.height // 2), -(-finer.width // 2)
     return Level(height, width, _reader(stream, height, width))
 
 
 def _reader(stream: IO[bytes], height: int, width: int) -> Callable[[int, int], Labels]:
     def read(top: int, bottom: int) -> Labels:
-        stream.seek(top * width)
-        content = stream.read((min(bottom, height) - top) * width)
-        return np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
+        band = np.empty((min(bottom, height) - top, width), dtype=np.uint8)
+        left, offset = band.reshape(-1).data, top * width
+        while left:
+            # At a place of its own: several threads read at the same time.
+            got = os.preadv(stream.fileno(), [left], offset)
+            if got <= 0:
+                raise OSError("a temporary file has become shorter")
+            left, offset = left[got:], offset + got
+        return band
 
     return read
 
@@ -146,13 +167,29 @@ def halve(labels: Labels) -> Labels:
     >>> halve(np.array([[1, 2, 5], [2, 0, 5]], dtype=np.uint8)).tolist()
     [[2, 5]]
     """
+    # Two neighbours at a time, the left one in the lower byte.
+    pairs = np.ascontiguousarray(_even(labels)).view("<u2")
+    upper, lower = pairs[::2], pairs[1::2]
+    halved: Labels = upper.astype(np.uint8)
+    # Nearly everywhere all four are equal; only the others need a vote.
+    differ = (upper != lower) | (upper != halved * np.uint16(257))
+    halved[differ] = _voted(upper[differ], lower[differ])
+    return halved
+
+
+def _even(labels: Labels) -> Labels:
+    """With an odd last row or column twice."""
     height, width = labels.shape
-    even = np.pad(labels, ((0, height % 2), (0, width % 2)), mode="edge")
-    a, b, c, d = even[::2, ::2], even[::2, 1::2], even[1::2, ::2], even[1::2, 1::2]
+    odd = height % 2 or width % 2
+    return np.pad(labels, ((0, height % 2), (0, width % 2)), mode="edge") if odd else labels
+
+
+def _voted(upper: NDArray[np.uint16], lower: NDArray[np.uint16]) -> Labels:
+    """What most of two pairs have."""
+    a, b, c, d = ((pair >> shift).astype(np.uint8) for pair in (upper, lower) for shift in (0, 8))
     # b wins with a second vote that a lacks, c with d only if neither a nor b has one.
     later = np.where((b == c) | (b == d), b, np.where(c == d, c, a))
-    halved: Labels = np.where((a == b) | (a == c) | (a == d), a, later)
-    return halved
+    return np.where((a == b) | (a == c) | (a == d), a, later)
 
 
 def halve_mean(values: Labels) -> Labels:

@@ -75,12 +75,72 @@ class Blender:
         self._strip = torch.zeros(channels + 1, self._tall, min(self._block + side, width), device=device)
         self._weighted = torch.empty(channels, side, side, device=device)
         self._clean = True
+        self.together = False
+        """Whether windows are added together on a processor, too, where one by one is quicker."""
         self._carried: dict[int, Tensor] = {}
         self._reach: dict[int, int] = {}
         """The row to which the windows of a block reach."""
 
     def add(self, window: Window, values: Tensor) -> Iterator[Block]:
         """Blend in ``values`` (C, S, S) of a window; yields the blocks that are finished by this."""
+        yield from self._go_to(window)
+        inside = (..., slice(window.height), slice(window.width))
+        left = window.left - self._at * self._block
+        target = self._strip[:, : window.height, left : left + window.width]
+        # Not in one step with the sum: a fused one may round differently elsewhere in the strip.
+        target[:-1] += torch.mul(values[inside], self._weights[inside], out=self._weighted[inside])
+        target[-1] += self._weights[inside]
+        self._reached(window)
+
+    def add_all(self, windows: Sequence[Window], values: Tensor) -> Iterator[Block]:
+        """As ``add`` for windows of one row in their order, ``values`` (B, C, S, S), with the same sums.
+
+        A device that waits for orders gets few of them: windows at equal distances are added together.
+        """
+        alone = values.device.type == "cpu" and not self.together
+        steps = [range(k, k + 1) for k in range(len(windows))] if alone else self._at_equal_distances(windows)
+        for step in steps:
+            if len(step) == 1:
+                yield from self.add(windows[step.start], values[step.start])
+            else:
+                yield from self._go_to(windows[step.start])
+                self._add_together(windows[step.start : step.stop], values[step.start : step.stop])
+
+    def _at_equal_distances(self, windows: Sequence[Window]) -> Iterator[range]:
+        """Windows that begin in one block, each as far from the one before, and none over more than one other."""
+        side, start = len(self._weights), 0
+        while start < len(windows):
+            first, stop = windows[start], start + 1
+            away = windows[stop].left - first.left if stop < len(windows) else 0
+            while (
+                side <= 2 * away <= 2 * side
+                and stop < len(windows)
+                and windows[stop].left - windows[stop - 1].left == away
+                and windows[stop].left // self._block == first.left // self._block
+                and (windows[stop].height, windows[stop].width) == (first.height, side)
+            ):
+                stop += 1
+            yield range(start, stop)
+            start = stop
+
+    def _add_together(self, windows: Sequence[Window], values: Tensor) -> None:
+        first, last, count = windows[0], windows[-1], len(windows)
+        away, high, side = windows[1].left - first.left, first.height, len(self._weights)
+        shared, left = side - away, first.left - self._at * self._block
+        weights = self._weights[:high]
+        weighted = (values[:, :, :high] * weights).permute(1, 2, 0, 3)  # (C, high, B, S)
+        weights = weights[:, None].expand(-1, count, -1)  # (high, B, S)
+        # What a window shares with the one before comes after all of that: each sum has the order of the windows.
+        for begin, columns in ((left + shared, slice(shared, side)), (left, slice(0, shared))):
+            target = self._strip[:, :high, begin : begin + count * away].view(-1, high, count, away)
+            target = target[..., : columns.stop - columns.start]  # (C + 1, high, B, columns)
+            target[:-1] += weighted[..., columns]
+            target[-1] += weights[..., columns]
+        for window in (first, last):
+            self._reached(window)
+
+    def _go_to(self, window: Window) -> Iterator[Block]:
+        """Have the strip where the window lies."""
         if window.top != self.row:
             self._check_follows(window)
             yield from self.finish_row()
@@ -91,12 +151,8 @@ class Blender:
             raise UsageError("windows must come from left to right", got=window, expected="a window further right")
         while window.left >= (self._at + 1) * self._block:
             yield self._finish_block(window.top)
-        inside = (..., slice(window.height), slice(window.width))
-        left = window.left - self._at * self._block
-        target = self._strip[:, : window.height, left : left + window.width]
-        # Not in one step with the sum: a fused one may round differently elsewhere in the strip.
-        target[:-1] += torch.mul(values[inside], self._weights[inside], out=self._weighted[inside])
-        target[-1] += self._weights[inside]
+
+    def _reached(self, window: Window) -> None:
         self._clean = False
         for block in range(window.left // self._block, (window.left + window.width - 1) // self._block + 1):
             self._reach[block] = window.top + window.height

@@ -15,9 +15,10 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,11 +66,14 @@ class DiskArray:
     # numpy must not take it for a scalar: what is not indexing is refused.
     __array_ufunc__ = None
 
-    def __init__(self, path: Path, height: int, width: int, *, less: int = 0) -> None:
+    def __init__(
+        self, path: Path, height: int, width: int, *, less: int = 0, wait: Callable[[int], None] | None = None
+    ) -> None:
+        """``wait``, for a file that still grows, returns once rows up to its argument are there."""
         self.shape = height, width
-        self._less = np.uint8(less)
+        self._less, self._wait = np.uint8(less), wait
         self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        if os.fstat(self._file).st_size < height * width:
+        if wait is None and os.fstat(self._file).st_size < height * width:
             self.close()
             raise DataError("a map on disk is too short", expected=f"{height} × {width} bytes", hint="run again")
 
@@ -102,6 +106,8 @@ class DiskArray:
         out: Bytes = np.empty((len(rows), len(columns)), dtype=np.uint8)
         if out.size == 0:
             return out
+        if self._wait is not None:
+            self._wait(rows.stop)
         # Rows over the full width are contiguous in the file.
         contiguous = len(columns) == self.shape[1]
         for target, row in [(out, rows.start)] if contiguous else zip(out, rows, strict=True):
@@ -160,6 +166,8 @@ class BandStore:
         self._head = {"format": FORMAT, "height": height, "width": width, "maps": [*names], "plan": fingerprint(plan)}
         self._streams: dict[str, BinaryIO] = {}
         self._maps: list[DiskArray] = []
+        self._growth = threading.Condition()
+        self._ended = False
 
     @classmethod
     @contextmanager
@@ -198,14 +206,33 @@ class BandStore:
                 line[name] = zlib.crc32(content.data)
                 _write(self._streams[name], content)
             self._write_journal(line)
-        self.done += rows
+        with self._growth:
+            self.done += rows
+            self._growth.notify_all()
 
-    def map(self, name: str) -> DiskArray:
-        """One map of the slide; labels are class indices, 255 for nothing. It closes with the store."""
-        if not self.complete:
+    def map(self, name: str, *, growing: bool = False) -> DiskArray:
+        """One map of the slide; labels are class indices, 255 for nothing. It closes with the store.
+
+        Of a map that is ``growing``, rows that are not there yet are waited for.
+        """
+        if not growing and not self.complete:
             raise DataError("the slide is not finished", got=f"{self.done} rows", expected=f"{self.height}")
-        self._maps.append(DiskArray(self.path(name), self.height, self.width, less=OFFSETS.get(name, 0)))
-        return self._maps[-1]
+        wait = self._wait_for if growing else None
+        new = DiskArray(self.path(name), self.height, self.width, less=OFFSETS.get(name, 0), wait=wait)
+        self._maps.append(new)
+        return new
+
+    def end(self) -> None:
+        """No more rows will come: whoever waits for some gets an error."""
+        with self._growth:
+            self._ended = True
+            self._growth.notify_all()
+
+    def _wait_for(self, rows: int) -> None:
+        with self._growth:
+            self._growth.wait_for(lambda: self.done >= rows or self._ended)
+        if self.done < rows:
+            raise DataError("the slide was not finished", got=f"{self.done} rows", expected=rows, hint="run again")
 
     def path(self, name: str) -> Path:
         """The file of a map."""

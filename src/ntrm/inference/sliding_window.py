@@ -159,8 +159,7 @@ def blended_blocks(
                 graphs(TissueGraph(*(values[row] for values in out.graph)), first + row.start)
             if observe is not None:
                 observe(batch[row], tiles[row], out.final[row])
-            for window, values in zip(batch[row], maps[row], strict=True):
-                yield from blender.add(window, values)
+            yield from blender.add_all(batch[row], maps[row])
             if following < len(todo) and todo[following].top != top:
                 yield from blender.finish_row()
                 yield RowEnd(blender.carry(), start if row.stop == len(batch) else first)

@@ -27,7 +27,7 @@ from ntrm.data.tiles import Window
 from ntrm.pipeline.correcting import SlideMask, corrections_in
 from ntrm.pipeline.kept_pieces import read_pieces
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
-from ntrm.pipeline.pictures import write_overlays
+from ntrm.pipeline.pictures import TintedSlide, write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.results.documents import AGAIN, Correction, read_summary
 from ntrm.results.paths import (
@@ -132,7 +132,7 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
     for name in (PICTURE, FAMILIARITY_MAP):
         if (mask.folder / name).is_file():
             shutil.copyfile(mask.folder / name, folder / name)
-    write_overlays(folder, _picture(mask), labels, mask.schema, mask.resolution, found)
+    write_overlays(folder, TintedSlide.of(_picture(mask), labels, mask.schema), mask.resolution, found)
     if (mask.folder / REPORT).is_file():
         _write_report(folder)
 

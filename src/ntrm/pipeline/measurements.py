@@ -21,6 +21,7 @@ from ntrm.analysis.outline import Outline, stride_for, trace_thinned
 from ntrm.analysis.regions import Regions, RegionTable, scan_mask
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
 from ntrm.inference.mask_store import FULL
 from ntrm.metrics.cancer_rule import CancerFinding
@@ -32,6 +33,11 @@ from ntrm.wsi.pieces import Piece, PieceMap
 Bytes = NDArray[np.uint8]
 EDGE_UM = 20.0
 """A body nearer than this to the scan's edge is taken to be cut off by it."""
+TOGETHER = 1 << 22
+"""Runs of a mask up to which its pieces are measured at the same time, and its polygons made: that takes memory by the
+runs."""
+MOST_THREADS = 4
+"""That measure: much of it is Python's own work, of which one thread does some at a time."""
 MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
 
 
@@ -69,11 +75,19 @@ def scan_slide(
 
 
 def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> Iterator[PieceFindings]:
-    """Measure each of the pieces of a slide whose regions are known."""
+    """Measure each of the pieces of a slide whose regions are known, several at a time where they are small."""
     resolution = regions.table.resolution
-    for piece in pieces.pieces:
-        window = piece.window(pieces.mpp, resolution, regions.runs.shape)
-        yield _measure(piece, window, regions, schema)
+
+    def measure(piece: Piece) -> PieceFindings:
+        return _measure(piece, piece.window(pieces.mpp, resolution, regions.runs.shape), regions, schema)
+
+    threads = min(MOST_THREADS, most_threads()) if is_simple(regions) else 1
+    return thread_map(measure, pieces.pieces, threads)
+
+
+def is_simple(regions: Regions) -> bool:
+    """Whether a slide is so simple that several things can be made of its regions at the same time."""
+    return len(regions.runs) <= TOGETHER
 
 
 def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema) -> PieceFindings:

@@ -19,14 +19,23 @@ from ntrm.analysis.graph import NetworkRelations
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.core.labels import LabelSchema
+from ntrm.core.threads import most_threads
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.assessment import refuse_unfamiliar
-from ntrm.pipeline.measurements import PieceFindings, measure_pieces, scan_slide
+from ntrm.pipeline.measurements import PieceFindings, is_simple, measure_pieces, scan_slide
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
-from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_plain
+from ntrm.pipeline.pictures import (
+    LARGEST_MAP,
+    SMALLEST_MAP,
+    TintedSlide,
+    resized,
+    write_familiarity_map,
+    write_overlays,
+    write_plain,
+)
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Summary
@@ -39,14 +48,17 @@ from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.quality.checks import Quality
 
 Bytes = NDArray[np.uint8]
-TOGETHER = 1 << 26
-"""Pixels of a slide up to which it is measured while its polygons are made: each of the two takes memory."""
+MOST_THREADS = 6
+"""That write files of one slide at the same time."""
 
 
 @contextmanager
-def background_worker() -> Iterator[Executor]:
-    """A thread that does one task after the other; tasks that have not begun when the block ends are dropped."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix="ntrm-background")
+def background_worker(threads: int = 1) -> Iterator[Executor]:
+    """A thread, or several, that do one task after the other in their order.
+
+    So a task may wait for those before it. Tasks that have not begun when the block ends are dropped.
+    """
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="ntrm-background")
     try:
         yield pool
     finally:
@@ -80,6 +92,18 @@ def without_reference(*_: object) -> SlideFamiliarity:
 
 
 @dataclass(frozen=True, eq=False)
+class BegunOutputs:
+    """What needs nothing but a slide's picture and its labels, perhaps under way while the network still works."""
+
+    scanned: Future[tuple[PieceMap, Regions]]
+    tinted: Future[TintedSlide]
+    pale: Future[Bytes]
+    """The slide as small as the map of windows."""
+    written: tuple[Future[None], ...]
+    """The mask and the slide alone; none of a strict run, which writes nothing before it is sure of the slide."""
+
+
+@dataclass(frozen=True, eq=False)
 class SlideOutput:
     """A slide's folder of results, and what its files say about the slide and the run."""
 
@@ -90,7 +114,10 @@ class SlideOutput:
     schema: LabelSchema
     run: Run
     options: Options
+    background: Executor
+    """Of at least two threads; it ends before the slide's maps are closed."""
     judge: Judge = without_reference
+    begun: BegunOutputs | None = None
 
     @property
     def files(self) -> SlideFiles:
@@ -98,44 +125,78 @@ class SlideOutput:
         return SlideFiles(self.folder, self.slide_id, self.grid.record(), self.schema, self.run)
 
 
+def slide_threads() -> int:
+    """Threads that write a slide's files, beside the one that measures."""
+    return max(2, min(MOST_THREADS, most_threads()))
+
+
+def begin_outputs(maps: Mapping[str, DiskArray], to: SlideOutput) -> BegunOutputs:
+    """Begin with what needs no measurement; the maps may still grow."""
+    prediction, start = SlidePrediction(maps), to.background.submit
+    labels, picture = prediction.array(LABELS), to.overview.picture
+    scanned = start(_scan, prediction, to)
+    written = () if to.options.strict else _write_first(labels, to)
+    pale = start(resized, picture, SMALLEST_MAP, LARGEST_MAP)
+    return BegunOutputs(scanned, start(TintedSlide.of, picture, labels, to.schema), pale, written)
+
+
+def _scan(prediction: SlidePrediction, to: SlideOutput) -> tuple[PieceMap, Regions]:
+    labels, overview = prediction.array(LABELS), to.overview
+    pieces = PieceMap.of(overview.tissue_of(labels, to.schema, to.options), overview.resolution)
+    confidence, resolution = prediction.array(CONFIDENCE), to.grid.resolution
+    return pieces, scan_slide(labels, confidence, pieces, schema=to.schema, resolution=resolution)
+
+
+def _write_first(labels: Bytes, to: SlideOutput) -> tuple[Future[None], ...]:
+    """The files that need nothing else."""
+    start = to.background.submit
+    return start(to.files.write_mask, labels), start(write_plain, to.folder, to.overview.picture)
+
+
 def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     """Write all files of a slide; returns the rows of the tables.
 
-    A thread writes mask, polygons and report while this one measures and draws.
+    Threads write files while this one measures.
     """
-    folder, grid, schema, overview, files = to.folder, to.grid, to.schema, to.overview, to.files
-    labels, resolution = prediction.array(LABELS), grid.resolution
-    pieces_map = PieceMap.of(overview.tissue_of(labels, schema, to.options), overview.resolution)
-    with background_worker() as background:
-        # A strict run writes nothing before it is sure that the slide is not refused.
-        ahead = not to.options.strict
-        masks = background.submit(_write_masks, prediction, files, to.options) if ahead else None
-        regions = scan_slide(labels, prediction.array(CONFIDENCE), pieces_map, schema=schema, resolution=resolution)
+    folder, grid, files, overview, start = to.folder, to.grid, to.files, to.overview, to.background.submit
+    begun = to.begun or begin_outputs(prediction.maps, to)
+    pieces_map, regions = begun.scanned.result()
 
-        def write_polygons(familiarity: SlideFamiliarity | None = None) -> Future[None]:
-            return background.submit(files.write_polygons, regions, familiarity)
+    def write_polygons(familiarity: SlideFamiliarity | None = None) -> Future[None]:
+        return start(files.write_polygons, regions, familiarity)
 
-        early = write_polygons() if ahead and grid.height * grid.width <= TOGETHER else None
-        pieces = [*measure_pieces(regions, pieces_map, schema=schema)]
-        familiarity = to.judge(prediction, pieces_map, regions, pieces)
-        refuse_unfamiliar(familiarity, to.options)
-        masks = masks or background.submit(_write_masks, prediction, files, to.options)
-        pieces_map.save(folder / HIDDEN / PIECES)
-        # Those of an unfamiliar slide are written again, with the warning.
-        polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
-        network = None if prediction.network is None else prediction.network.as_dict()
-        files.write_graph(regions, pieces, familiarity, network)
-        summary = _summarise(files, regions, pieces, familiarity, overview.quality, prediction.removed)
-        summary.write(folder)
-        write_plain(folder, overview.picture)
-        write_familiarity_map(folder, overview.picture, familiarity, (grid.height, grid.width))
-        # All that it reads is there once the mask is, which comes before it in that thread.
-        report = background.submit(write_slide_report, folder) if to.options.report else None
-        write_overlays(folder, overview.picture, labels, schema, resolution, summary)
-        for future in (masks, early, polygons, report):
-            if future is not None:
-                future.result()
-        return files.tables(summary, regions, pieces)
+    early = write_polygons() if not to.options.strict and is_simple(regions) else None
+    pieces = [*measure_pieces(regions, pieces_map, schema=to.schema)]
+    familiarity = to.judge(prediction, pieces_map, regions, pieces)
+    refuse_unfamiliar(familiarity, to.options)
+    written = begun.written or _write_first(prediction.array(LABELS), to)
+    shape = (grid.height, grid.width)
+    shown = start(write_familiarity_map, folder, begun.pale.result(), familiarity, shape)
+    # Those of an unfamiliar slide are written again, with the warning.
+    polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
+    network = None if prediction.network is None else prediction.network.as_dict()
+    files.write_graph(regions, pieces, familiarity, network)
+    summary = _summarise(files, regions, pieces, familiarity, overview.quality, prediction.removed)
+    summary.write(folder)
+    overlays = start(_write_overlays, begun.tinted, to, summary)
+    report = start(_write_report, folder, (*written, shown)) if to.options.report else None
+    more = start(_write_more, prediction, pieces_map, files, to.options)
+    tables = files.tables(summary, regions, pieces)
+    for future in (*written, shown, early, polygons, overlays, report, more):
+        if future is not None:
+            future.result()
+    return tables
+
+
+def _write_overlays(tinted: Future[TintedSlide], to: SlideOutput, summary: Summary) -> None:
+    write_overlays(to.folder, tinted.result(), to.grid.resolution, summary)
+
+
+def _write_report(folder: Path, needed: Sequence[Future[None]]) -> None:
+    """Once the files are there that it shows."""
+    for future in needed:
+        future.result()
+    write_slide_report(folder)
 
 
 def _summarise(
@@ -159,11 +220,11 @@ def _summarise(
     )
 
 
-def _write_masks(prediction: SlidePrediction, files: SlideFiles, options: Options) -> None:
-    """The mask, and the files on request."""
+def _write_more(prediction: SlidePrediction, pieces: PieceMap, files: SlideFiles, options: Options) -> None:
+    """The pieces, for corrections, and the files on request."""
+    pieces.save(files.folder / HIDDEN / PIECES)
     folder, schema, resolution = files.folder, files.schema, files.grid.resolution
     labels, metadata = prediction.array(LABELS), files.metadata()
-    files.write_mask(labels)
     named: dict[str, Any] = {"name": files.slide_id, "metadata": metadata}
     if options.zarr:
         write_labels_zarr(folder / LABELS_ZARR, labels, schema, resolution, metadata=metadata)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -9,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file
-from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
+from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
+from ntrm.core.png import photo_png
+from ntrm.core.threads import thread_map
 from ntrm.results.documents import Summary
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
@@ -23,9 +27,8 @@ SMALLEST_MAP, LARGEST_MAP = 500, 900
 """Longer side of the map of windows, which are coarse."""
 THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
 """A page may show a thousand thumbnails."""
-PNG_LEVEL = 4
-"""Of compression: half the time of the usual 6, and 2 % more bytes."""
 ROWS = 256
+"""Coloured at a time."""
 
 Image = NDArray[np.uint8]
 
@@ -33,14 +36,28 @@ Image = NDArray[np.uint8]
 def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> Image:
     """The slide's picture with the tissues' colours over it; background and unpredicted pixels stay as they are."""
     seen = sampled(labels, picture.shape).astype(np.uint8)
-    background = IGNORE if schema.background_index is None else schema.background_index
-    mixed = picture.copy()
-    # In bands: as floats, a large picture takes eight times its memory.
-    for top in range(0, len(picture), ROWS):
-        band, shown = seen[top : top + ROWS], mixed[top : top + ROWS]
-        tissue = (band != IGNORE) & (band != background)
-        shown[tissue] = np.rint((1 - OPACITY) * shown[tissue] + OPACITY * schema.colourise(band[tissue]))
+    tables, mixed = _mixtures(schema), np.empty_like(picture)
+
+    def mix(top: int) -> None:
+        rows = slice(top, top + ROWS)
+        code = seen[rows].astype(np.intp) << 8
+        for channel, table in enumerate(tables):
+            mixed[rows, :, channel] = table[code + picture[rows, :, channel]]
+
+    # In bands: as indices, a large picture takes eight times its memory.
+    for _ in thread_map(mix, range(0, len(picture), ROWS)):
+        pass
     return mixed
+
+
+def _mixtures(schema: LabelSchema) -> NDArray[np.uint8]:
+    """(3, 256 · 256) a channel's value under every label, by label · 256 + value."""
+    values = np.arange(256)[:, None]
+    mixed = (1 - OPACITY) * values + OPACITY * schema.colourise(np.arange(256))[:, None]  # (label, value, channel)
+    tables = np.rint(mixed).astype(np.uint8)
+    clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
+    tables[clear] = values
+    return np.ascontiguousarray(tables.transpose(2, 0, 1)).reshape(3, -1)
 
 
 def write_plain(folder: Path, picture: Image) -> None:
@@ -52,48 +69,61 @@ def write_plain(folder: Path, picture: Image) -> None:
 def write_familiarity_map(
     folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, int]
 ) -> None:
-    """Write where the slide is like and unlike what the model knows; nothing where no window was judged."""
+    """Write where the slide is like and unlike what the model knows; nothing where no window was judged.
+
+    ``picture`` is the slide's, ``resized`` to the size of the map.
+    """
     from ntrm.report.familiarity_map import familiarity_map
 
     if familiarity.windows:
-        small = resized(picture, SMALLEST_MAP, LARGEST_MAP)
         with whole_file(folder / FAMILIARITY_MAP) as partial:
-            partial.write_bytes(jpeg(familiarity_map(small, familiarity.windows, mask_shape), 85))
+            partial.write_bytes(jpeg(familiarity_map(picture, familiarity.windows, mask_shape), 85))
 
 
-def write_overlays(
-    folder: Path,
-    picture: Image,
-    labels: NDArray[np.uint8],
-    schema: LabelSchema,
-    resolution: Resolution,
-    summary: Summary,
-) -> None:
+@dataclass(frozen=True, eq=False)
+class TintedSlide:
+    """A slide with the tissues' colours over it: all of an overlay that needs no measurement."""
+
+    large: Image
+    small: Image
+    schema: LabelSchema
+    mask_shape: tuple[int, int]
+    seen: Mapping[str, RGB]
+    """Mean colours of the tissues that are there."""
+
+    @classmethod
+    def of(cls, picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> TintedSlide:
+        """``labels`` are the whole mask, which may lie on disk."""
+        large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+        # Read from disk once; the smaller picture is sampled from this.
+        labels_seen = sampled(labels, large.shape).astype(np.uint8)
+        mixed = overlay(large, labels_seen, schema)
+        means = dict(zip(schema.names, mean_colours(mixed, labels_seen, len(schema)), strict=True))
+        seen = {name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()}
+        small = overlay(resized(picture, 1, THUMBNAIL_SIDE), labels_seen, schema)
+        return cls(mixed, small, schema, (labels.shape[0], labels.shape[1]), seen)
+
+
+def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``labels`` are the whole mask, ``resolution`` its µm/px, ``summary`` what was measured.
+    ``resolution`` is the mask's µm/px, ``summary`` what was measured.
     """
     from ntrm.report.overlay_drawing import annotated
 
-    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
-    # Read from disk once; the smaller picture is sampled from this.
-    seen = sampled(labels, large.shape).astype(np.uint8)
-    mixed = overlay(large, seen, schema)
-    means = dict(zip(schema.names, mean_colours(mixed, seen, len(schema)), strict=True))
     drawn = annotated(
-        mixed,
-        schema,
-        (labels.shape[0], labels.shape[1]),
+        tinted.large,
+        tinted.schema,
+        tinted.mask_shape,
         resolution.x,
         pieces=summary.pieces,
         fractions=summary.tissue_fractions,
-        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
+        seen=tinted.seen,
         note="" if summary.corrected is None else summary.corrected.text,
     )
     write_png(folder / OVERLAY, drawn)
-    small = resized(picture, 1, THUMBNAIL_SIDE)
     with whole_file(folder / THUMBNAIL) as partial:
-        partial.write_bytes(small_jpeg(overlay(small, seen, schema), THUMBNAIL_BYTES))
+        partial.write_bytes(small_jpeg(tinted.small, THUMBNAIL_BYTES))
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:
@@ -129,7 +159,5 @@ def small_jpeg(picture: Image, most: int) -> bytes:
 
 def write_png(path: Path, picture: Image) -> None:
     """A whole PNG file or none; nothing but pixels in it."""
-    from PIL import Image as Pillow
-
     with whole_file(path) as partial:
-        Pillow.fromarray(picture).save(partial, format="PNG", compress_level=PNG_LEVEL)
+        partial.write_bytes(photo_png(picture))

@@ -19,7 +19,15 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
 from ntrm.pipeline.measurements import PieceFindings
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import TOGETHER, Judge, SlideOutput, SlidePrediction, background_worker, write_outputs
+from ntrm.pipeline.outputs import (
+    Judge,
+    SlideOutput,
+    SlidePrediction,
+    background_worker,
+    begin_outputs,
+    slide_threads,
+    write_outputs,
+)
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.transfer import Transfer, check_objects, remember_objects
@@ -32,6 +40,9 @@ from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.readers.reader import SlideReader
+
+BEHIND = 1 << 28
+"""Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
 Rest = Callable[[], tuple[str, Row]]
 """Finishes a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
@@ -55,6 +66,12 @@ class Work:
     def model_mpp(self) -> float:
         """µm/px of the masks."""
         return float(self.run.model["mpp"])
+
+    @property
+    def works_ahead(self) -> bool:
+        """Whether files are begun while the network works: a network on processors has all of them."""
+        # Without small regions, labels are known only once all of them are.
+        return self.predictor.device.type != "cpu" and not self.options.min_area_um2
 
 
 def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> Rest:
@@ -86,7 +103,7 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
             work.transfer.deliver(slide_id)
         return "done", state.row
 
-    if prediction.maps[LABELS].size <= TOGETHER:
+    if prediction.maps[LABELS].size <= BEHIND:
         return rest
     ended = rest()
     return lambda: ended
@@ -139,6 +156,13 @@ def _predict(
         bands = folder / HIDDEN / BANDS
         names = (*MAPS, COARSE) if options.maps and work.predictor.has_coarse else MAPS
         store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, asdict(plan), names=names))
+        tasks = stack.enter_context(background_worker(slide_threads()))
+        # Before the end of the tasks, some of which may wait for rows.
+        stack.callback(store.end)
+        output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
+        if work.works_ahead:
+            growing = {name: store.map(name, growing=True) for name in store.names}
+            output = replace(output, begun=begin_outputs(growing, output))
         schema, trained = config.schema, work.predictor.trains_edge_weights
         means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
         windows = overview.windows(grid, options, config.window)
@@ -161,7 +185,6 @@ def _predict(
             pass
     grid.forget()
     prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result(windows))
-    output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.run, options)
     if work.reference is not None and observer is not None:
         blocks = SlideBlocks.of(windows, observer.state(), config.window)
         output = replace(output, judge=_judge(blocks, work.reference, output))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +35,21 @@ def familiarity_map(picture: Picture, windows: Windows, mask_shape: tuple[int, i
     Where windows overlap, the geometric mean of their p-values counts.
     """
     p_values = window_values(windows, mask_shape, (picture.shape[0], picture.shape[1]))
-    shown = np.repeat(picture.mean(axis=2, keepdims=True), 3, axis=2)
-    lower = 0.0
-    for upper, colour, _ in STEPS:
-        inside = (p_values >= lower) & (p_values < upper)
-        shown[inside] = (1 - TINT) * shown[inside] + TINT * np.array(colour)
-        lower = upper
-    canvas = Image.fromarray(np.rint(shown).astype(np.uint8))
+    # The step of each pixel, the first of them where no window lies; NaN is not below anything.
+    step = np.zeros(p_values.shape, dtype=np.intp)
+    for number, (lower, upper) in enumerate(pairwise([0.0, *(upper for upper, _, _ in STEPS)]), start=1):
+        step[(p_values >= lower) & (p_values < upper)] = number
+    total = picture[..., 0].astype(np.intp) + picture[..., 1] + picture[..., 2]
+    canvas = Image.fromarray(_tints()[step, total])
     entries = [(text, colour, colour) for _, colour, text in STEPS]
     return np.asarray(with_legend(canvas, entries, 1.7 * font_size(canvas.width, canvas.height)))
+
+
+def _tints() -> NDArray[np.uint8]:
+    """(steps + 1, 766, 3) the colour of a pixel by its step, 0 for none, and by the sum of its channels."""
+    grey = np.arange(3 * 255 + 1)[:, None] / 3
+    tinted = [(1 - TINT) * grey + TINT * np.array(colour) for _, colour, _ in STEPS]
+    return np.rint(np.stack([np.repeat(grey, 3, axis=1), *tinted])).astype(np.uint8)
 
 
 def window_values(windows: Windows, mask_shape: tuple[int, int], shape: tuple[int, int]) -> NDArray[np.float64]:

@@ -173,15 +173,23 @@ def _best_label(text: str, start: Point, end: Point, frame: Frame, taken: Sequen
     width, height = LETTER_WIDTH * frame.font * len(text), LINE_HEIGHT * frame.font
     # Rather away from the start, where the tumour is.
     along = ((0.5, 0.0), (1.0, 0.05), (0.0, 1.5))
-    candidates: list[tuple[float, Box]] = []
+    candidates: list[tuple[float, float, Box]] = []
     for near, (fraction, penalty), eighth in product((0.7, 1.6, 3.0), along, range(8)):
         x, y = _between(start, end, fraction)
         right, below = math.cos(eighth * math.pi / 4), math.sin(eighth * math.pi / 4)
         reach = near * frame.font
         middle = x + right * (reach + width / 2), y + below * (reach + height / 2)
         box = Box(middle[0] - width / 2, middle[1] - height / 2, width, height)
-        candidates.append((_cost(box, frame, taken, points) + near / 10 + penalty, box))
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+        candidates.append((near, penalty, box))
+    # What no candidate reaches adds nothing to any of them.
+    margin = 0.2 * frame.font
+    first = np.array([(box.left, box.top) for *_, box in candidates]).min(axis=0) - margin
+    last = np.array([(box.left + width, box.top + height) for *_, box in candidates]).max(axis=0) + margin
+    around = Box(*first, *(last - first))
+    near_boxes = [other for other in taken if around.overlap(other)]
+    near_points = points[((points >= first - 1) & (points <= last + 1)).all(axis=1)]
+    costs = [_cost(box, frame, near_boxes, near_points) + near / 10 + penalty for near, penalty, box in candidates]
+    return candidates[costs.index(min(costs))][2]
 
 
 def _cost(box: Box, frame: Frame, taken: Sequence[Box], points: Points) -> float:

@@ -15,6 +15,7 @@ from PIL import Image
 from ntrm.core.errors import DataError
 from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
+from ntrm.core.png import palette_pngs
 from ntrm.report.html import data_uri
 from ntrm.report.overlay_drawing import Box, Frame, font_size, line_marks, measures_of, piece_badges, scale_bar, ticks
 from ntrm.results.documents import AGAIN, Slide
@@ -90,21 +91,19 @@ def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[n
     return content, pixels
 
 
-def layer_png(labels: Labels, palette: Sequence[RGB], clear: Sequence[int]) -> bytes:
-    """Labels (index + 1) in the colours of a palette; nothing and the classes ``clear`` are transparent."""
-    image = Image.fromarray(labels)
-    image.putpalette([channel for colour in ((0, 0, 0), *palette) for channel in colour])
-    alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palette)))
-    stream = BytesIO()
-    image.save(stream, format="PNG", transparency=alpha)
-    return stream.getvalue()
+def layer_pngs(labels: Labels, palettes: Sequence[Sequence[RGB]], clear: Sequence[int]) -> list[bytes]:
+    """Labels (index + 1) in the colours of each palette; nothing and the classes ``clear`` are transparent."""
+    alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palettes[0])))
+    return palette_pngs(labels, [((0, 0, 0), *palette) for palette in palettes], alpha)
 
 
 def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     """What ``stage.html`` shows: the slide, its tissues in one or two palettes, and what was measured."""
     schema = pictures.schema
     clear = () if schema.background_index is None else (schema.background_index,)
-    palettes = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
+    every = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
+    palettes = {name: palette for name, palette in every.items() if palette is not None}
+    layers = zip(palettes, layer_pngs(pictures.labels, [*palettes.values()], clear), strict=True)
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
@@ -116,11 +115,7 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
         "width": width,
         "height": height,
         "plain": data_uri(pictures.plain, "jpeg"),
-        "tints": {
-            name: data_uri(layer_png(pictures.labels, palette, clear), "png")
-            for name, palette in palettes.items()
-            if palette is not None
-        },
+        "tints": {name: data_uri(layer, "png") for name, layer in layers},
         "frame": frame,
         # A line too short to be seen has no ends, and is drawn as a ring.
         "lines": [(mark, ticks(mark, 0.7 * frame.font)) for mark in marks],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import holding, remove_partials, write_json
+from ntrm.core.io import holding, remove_partials, whole_file, write_json
 from ntrm.results.documents import AGAIN
 from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
 from ntrm.results.typed_json import DAMAGES, read_as
@@ -21,6 +21,8 @@ from ntrm.results.typed_json import DAMAGES, read_as
 Row = dict[str, Any]
 Tables = Mapping[str, tuple[Row, ...]]
 """Rows by the name of their table."""
+
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class BusyError(RefusedError):
@@ -77,9 +79,21 @@ def alone(folder: Path) -> Iterator[None]:
 
 def remember(folder: Path, state: SlideState) -> None:
     """The slide is finished: this comes last of all its files."""
-    # Not asdict of all: the rows of a large slide would be copied one by one.
-    write_json(folder / HIDDEN / DONE, vars(state) | {"plan": state.plan and asdict(state.plan)})
+    head = {"plan": state.plan and asdict(state.plan), "covariates": dict(state.covariates)}
+    path = folder / HIDDEN / DONE
+    with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
+        stream.writelines(_lines(head, state.tables))
     forget_failure(folder)
+
+
+def _lines(head: Mapping[str, Any], tables: Tables) -> Iterator[str]:
+    """The record as JSON, a row on a line: a large slide has a hundred thousand, and none needs another."""
+    yield f'{_json(head)[:-1]}, "tables": {{'
+    for number, (name, rows) in enumerate(tables.items()):
+        yield f"{',' if number else ''}\n{_json(name)}: ["
+        yield from (f"{',' if place else ''}\n{_json(row)}" for place, row in enumerate(rows))
+        yield "]"
+    yield "}}\n"
 
 
 def forget_failure(folder: Path) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ntrm.core.errors import RefusedError, check_number
 from ntrm.core.labels import WHITE
 from ntrm.core.mpp import Resolution
+from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.resample import interval_weights, shrunk_length
 from ntrm.results.documents import Grid
 from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, ArrayCache, Pixels, SlideInfo, SlideReader
@@ -34,6 +35,8 @@ MAX_ROWS = 2**15
 """Most rows that are read at once."""
 THUMBNAIL_MPP = 13.4
 """µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
+THUMBNAIL_THREADS = 4
+"""That make a thumbnail."""
 LEAST_FACTOR = 0.5
 """A slide more than twice as coarse as the model lacks what the model has learnt to see."""
 SUBPIXELS = 64
@@ -198,6 +201,11 @@ class SlideGrid:
         return same_pixels and 3 * self.height * self.width <= CACHE_BYTES
 
     @property
+    def block_rows(self) -> int:
+        """Rows of a block: what is read in bands of so many is read once."""
+        return self._block[0]
+
+    @property
     def _step(self) -> tuple[float, float]:
         """Pixels of the level that is read per pixel of the grid: rows, columns."""
         sx, sy = self.reader.info.scale(self.level)
@@ -279,10 +287,18 @@ def thumbnail(grid: SlideGrid, mpp: float) -> tuple[Pixels, Resolution]:
     """The scanned area at ``mpp``, or at the slide's own µm/px where that is coarser, and its exact µm/px."""
     reader = _CachedReader(grid) if grid.caches_level else grid.reader
     coarse = SlideGrid(reader, max(mpp, grid.source.x, grid.source.y), grid.source)
-    rows = min(MAX_ROWS, max(1, BLOCK_PIXELS // coarse.width))
+    rows = coarse.block_rows
     tops = range(0, coarse.height, rows)
-    bands = [coarse.read(top, 0, min(rows, coarse.height - top), coarse.width) for top in tops]
-    return np.concatenate(bands), coarse.resolution
+    picture = np.empty((coarse.height, coarse.width, 3), dtype=np.uint8)
+
+    def read(top: int) -> None:
+        band = picture[top : top + rows]
+        band[:] = coarse.read(top, 0, len(band), coarse.width)
+
+    # While the reader, which does one thing at a time, reads one band, those before are scaled down.
+    for _ in thread_map(read, tops, min(THUMBNAIL_THREADS, most_threads())):
+        pass
+    return picture, coarse.resolution
 
 
 def credible_resolution(info: SlideInfo) -> Resolution:

@@ -23,6 +23,7 @@ from scipy import ndimage
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.core.threads import thread_map
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
     BoolMask,
@@ -37,7 +38,7 @@ from ntrm.wsi.quality.morphology import (
     without_holes,
     without_small_regions,
 )
-from ntrm.wsi.quality.thumbnail import Thumbnail
+from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, green_density
 
 STRONG = 0.04
 """Colour (a difference of optical densities) of what is plainly tissue."""
@@ -106,20 +107,15 @@ def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
     """Averages of the pixels that count (1 of 0 and 1), and of them only."""
-    weight = np.maximum(blurred(counted, um, scale), LEAST_WEIGHT)
-    return [np.asarray(blurred(plane, um, scale) / weight, dtype=np.float32) for plane in planes]
+    counts, *sums = thread_map(lambda plane: blurred(plane, um, scale), [counted, *planes])
+    weight = np.maximum(counts, LEAST_WEIGHT)
+    return [np.asarray(plane / weight, dtype=np.float32) for plane in sums]
 
 
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     """What lies on the glass and is neither dirt nor plainly tissue, even if it is nearly white."""
-    rest = ~excluded & ~pen
-    # Readers paint what was never scanned pure white.
-    red, green, blue = (thumbnail.picture[..., k] for k in range(3))
-    unscanned = np.minimum(np.minimum(red, green), blue) == 255
-    if unscanned.any():
-        rest &= downsampled(unscanned, thumbnail.factors) == 0
-    clipped = np.clip(thumbnail.density[..., 1], -CLIPPED, CLIPPED)
-    moments = (downsampled(clipped, thumbnail.factors), downsampled(clipped * clipped, thumbnail.factors))
+    unscanned, *moments = thumbnail.means(lambda band: _unscanned_and_moments(band, thumbnail.glass))
+    rest = ~excluded & ~pen & (unscanned == 0)
     counted = rest.astype(np.float32)
     planes = [plane * counted for plane in (*thumbnail.planes, *moments)]
     *averages, mean, square = _masked_averages(planes, counted, AVERAGED_UM, thumbnail.coarse)
@@ -128,6 +124,13 @@ def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     texture = np.sqrt(np.maximum(square - mean * mean, 0))
     textured = _is_textured(thumbnail, texture, rest) & _no_dirt(thumbnail, rest)
     return np.asarray(rest & (coloured | textured))
+
+
+def _unscanned_and_moments(band: Picture, glass: NDArray[np.float32]) -> tuple[BoolMask, Floats, Floats]:
+    """Where readers painted what was never scanned pure white; the green density, within limits, and its square."""
+    red, green, blue = (band[..., k] for k in range(3))
+    clipped = np.clip(green_density(band, glass), -CLIPPED, CLIPPED)
+    return np.minimum(np.minimum(red, green), blue) == 255, clipped, clipped * clipped
 
 
 def _is_textured(thumbnail: Thumbnail, texture: Floats, rest: BoolMask) -> BoolMask:

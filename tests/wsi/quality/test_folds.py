@@ -3,7 +3,7 @@ from tests.wsi.pictures import BKG, MPP, creased, folded, skin_mask, undisturbed
 
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import render
-from ntrm.wsi.quality.folds import find_folds
+from ntrm.wsi.quality.folds import _strongest, find_folds
 from ntrm.wsi.quality.morphology import blurred, downsampled
 from ntrm.wsi.quality.thumbnail import AVERAGED_UM, optical_density
 
@@ -111,3 +111,14 @@ def test_a_picture_of_a_few_pixels_has_no_fold():
     found = folds(np.full((3, 5, 3), 0.2, dtype=np.float32), np.ones((3, 5), dtype=bool))
     assert found.shape == (2, 3)
     assert not found.any()
+
+
+def test_bands_of_rows_have_the_bands_of_the_whole(random, monkeypatch):
+    planes = tuple(random.random((90, 70), dtype=np.float32) for _ in range(3))
+    found = {}
+    for rows in (7, 40, 1000):
+        monkeypatch.setattr("ntrm.wsi.quality.folds.ROWS", rows)
+        found[rows] = _strongest(planes, COARSE)
+    for rows in (7, 40):
+        for values, expected in zip(found[rows], found[1000], strict=True):
+            np.testing.assert_array_equal(values, expected)

@@ -2,6 +2,7 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
+from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.morphology import (
     blurred,
     bounding_box,
@@ -98,3 +99,13 @@ def test_means_of_blocks_against_the_loop(random):
         for x in range(7):
             assert np.isclose(found[y, x], padded[3 * y : 3 * y + 3, 2 * x : 2 * x + 2].mean(), atol=1e-6)
     assert upsampled(found > 0.5, (3, 2), (11, 13)).shape == (11, 13)
+
+
+def test_pixels_inside_are_counted_for_every_rectangle(random):
+    for _ in range(20):
+        height, width = (int(n) for n in random.integers(1, 60, 2))
+        mask = random.random((height, width)) < 0.4
+        top, bottom = np.sort(random.integers(0, height + 1, (2, 30)), axis=0)
+        left, right = np.sort(random.integers(0, width + 1, (2, 30)), axis=0)
+        expected = [mask[a:b, c:d].sum() for a, b, c, d in zip(top, bottom, left, right, strict=True)]
+        np.testing.assert_array_equal(morphology.pixels_inside(mask, top, bottom, left, right), expected)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
+from ntrm.core.threads import thread_map
 from ntrm.wsi.quality.morphology import BoolMask, Floats, Indices, bounding_box, label_regions
 
 ORIENTATIONS = 12
@@ -44,6 +45,9 @@ BORDER_UM, MOST_BORDER = 420.0, 0.8
 """A band of which more than this fraction has glass so near on one side only follows the skin's surface: epidermis."""
 LEAST_LENGTH_UM, LEAST_MM2 = 900.0, 0.12
 """Shorter and smaller bands are something else."""
+
+ROWS = 256
+"""Rows that a thread works on together."""
 
 Planes = tuple[Floats, Floats, Floats]
 _Shift = Callable[[int, int], Floats]
@@ -81,6 +85,21 @@ def _strongest(planes: Planes, scale: Resolution) -> tuple[Floats, NDArray[np.ui
     """The highest contrast of any orientation at each pixel, and the number of that orientation."""
     red, green, _ = planes
     logs, hue = np.log(green + np.float32(NO_DENSITY)), red / (green + np.float32(NO_DENSITY))
+    height, around = len(green), math.ceil((max(FLANKS_UM) + HALF_LENGTH_UM) / scale.y) + 2
+
+    def band(top: int) -> tuple[Floats, NDArray[np.uint8]]:
+        # With as much around it as its pixels are compared with.
+        first, last = max(0, top - around), min(height, top + ROWS + around)
+        found = _strongest_of(green[first:last], logs[first:last], hue[first:last], scale)
+        own = slice(top - first, top - first + ROWS)
+        return found[0][own], found[1][own]
+
+    strongest, numbers = zip(*thread_map(band, range(0, height, ROWS)), strict=True)
+    return np.concatenate(strongest), np.concatenate(numbers)
+
+
+def _strongest_of(green: Floats, logs: Floats, hue: Floats, scale: Resolution) -> tuple[Floats, NDArray[np.uint8]]:
+    """The same for some rows."""
     # Next to glass nothing is a band: as if the glass were infinitely dense.
     flanks = _shifts(np.where(green < LEAST_FLANK, np.float32(9), logs), max(FLANKS_UM), scale, beyond=9.0)
     hues = _shifts(hue + np.float32(BLUER), max(FLANKS_UM), scale, beyond=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,12 +135,23 @@ def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) 
 
 
 def pixels_inside(mask: BoolMask, top: Indices, bottom: Indices, left: Indices, right: Indices) -> Indices:
-    """Pixels of the mask in each of many rectangles, from one table of sums; the arrays broadcast.
+    """Pixels of the mask in each of many rectangles; the arrays broadcast.
+
+    The table of sums has only the rows and columns at which a rectangle begins or ends.
 
     >>> pixels_inside(np.ones((4, 4), dtype=bool), *(np.array([k]) for k in (1, 3, 0, 4))).tolist()
     [8]
     """
-    sums = np.zeros((mask.shape[0] + 1, mask.shape[1] + 1), dtype=np.int64)
-    np.cumsum(mask, axis=0, out=sums[1:, 1:])
-    np.cumsum(sums[1:, 1:], axis=1, out=sums[1:, 1:])
+    rows, columns = (_edges(*both, size) for both, size in zip(((top, bottom), (left, right)), mask.shape, strict=True))
+    bands = [mask[first:last].sum(axis=0, dtype=np.int32) for first, last in pairwise(rows.tolist())]
+    cells = np.add.reduceat(np.stack(bands), columns[:-1], axis=1, dtype=np.int64)
+    sums = np.zeros((len(rows), len(columns)), dtype=np.int64)
+    np.cumsum(np.cumsum(cells, axis=0), axis=1, out=sums[1:, 1:])
+    top, bottom = (np.searchsorted(rows, at) for at in (top, bottom))
+    left, right = (np.searchsorted(columns, at) for at in (left, right))
     return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left])
+
+
+def _edges(first: Indices, last: Indices, size: int) -> Indices:
+    """Where rectangles begin and end along an axis, and its own ends, each once and rising."""
+    return np.unique(np.concatenate([np.ravel(first), np.ravel(last), [0, size]]))

@@ -38,8 +38,8 @@ def slides(before, tmp_path):
     return before._replace(slides=tmp_path / "slides", results=tmp_path / "out")
 
 
-def written(slides, out, **options):
-    return write_training_data(corrected_slides(slides.results), slides.slides, out, **options)
+def written(slides, out, trust="hand", **options):
+    return write_training_data(corrected_slides(slides.results), slides.slides, out, trust=trust, **options)
 
 
 def mask_of(out, name="a"):

@@ -63,7 +63,7 @@ def known(tmp_path, random):
 
 
 def learn(slides, init, out, data=None, **settings):
-    settings = {"recipe": FINETUNE, "device": "cpu", "pictures": False, **settings}
+    settings = {"recipe": FINETUNE, "device": "cpu", "pictures": False, "trust": "hand", **settings}
     return train(data, out, init=init, corrections=slides.results, slides=slides.slides, **settings)
 
 
@@ -80,6 +80,27 @@ def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, 
     before, after = (load_file(folder / "model.safetensors") for folder in (init, result.model))
     assert any(not torch.equal(before[key], after[key]) for key in before)
     assert not (result.model / "reference.json").exists()
+
+
+def test_whole_corrected_masks_count_unless_told_otherwise(slides, init, tmp_path):
+    said = []
+    whole = train(
+        None,
+        tmp_path / "whole",
+        init=init,
+        corrections=slides.results,
+        slides=slides.slides,
+        recipe=FINETUNE,
+        device="cpu",
+        pictures=False,
+        say=said.append,
+    )
+    corrections = whole.provenance["corrections"]
+    assert corrections["trust"] == "all"
+    assert [sum(slide["pixels"].values()) for slide in corrections["slides"]] == [SHAPE[0] * SHAPE[1]] * 2
+    assert not any("--trust" in line for line in said)
+    learn(slides, init, tmp_path / "hand", say=said.append)
+    assert any(line.startswith("--trust hand learns from corrected places alone") for line in said)
 
 
 def test_network_and_options_are_those_of_the_model_to_start_from(slides, init, tmp_path):
@@ -132,7 +153,7 @@ def test_a_run_is_not_resumed_with_other_corrections(init, tmp_path):
 
 
 def test_windows_in_which_nothing_is_known_are_left_out(slides, tmp_path):
-    given = open_training_data(None, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
+    given = open_training_data(None, tmp_path, corrections=CorrectedResults(slides.results, slides.slides, "hand"))
     windows = given.windows(small_recipe())
     every = TileDataset(given.corrected, size=64, overlap=16)
     known = [index for index in range(len(every)) if (every[index].mask != IGNORE).any()]

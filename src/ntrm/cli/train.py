@@ -80,9 +80,9 @@ def train(
         typer.Option(
             "--trust",
             metavar="WHAT",
-            help="What counts in corrected slides: hand (what a person named), followed (also what followed) or all.",
+            help="What counts in corrected slides: all, followed (what a person named and what followed) or hand.",
         ),
-    ] = "hand",
+    ] = "all",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN; begin it if there is none.")
     ] = False,

@@ -131,7 +131,7 @@ def write_training_data(
     sources: Path | None,
     out: Path,
     *,
-    trust: str = HAND,
+    trust: str = ALL,
     schema: LabelSchema | None = None,
     progress: Progress = SILENT,
 ) -> dict[str, Any]:

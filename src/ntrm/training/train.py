@@ -20,7 +20,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.training_data import HAND
+from ntrm.correction.training_data import ALL
 from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
@@ -60,7 +60,7 @@ def train(
     init: str | Path | None = None,
     corrections: str | Path | None = None,
     slides: str | Path | None = None,
-    trust: str = HAND,
+    trust: str = ALL,
     sections: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -93,7 +93,8 @@ def train(
             person clicked on, since these are the places where the network was wrong: the last ones are kept, unless
             the slides' table has put some into the split ``val``. Such a model has no reference.
         slides: folder below which the files of these slides lie.
-        trust: what counts in them: ``hand``, what a person named or drew; ``followed``, also what followed; ``all``.
+        trust: what counts in them: ``all``, whole corrected masks; ``followed``, what a person named or drew and what
+            followed; ``hand``, without the latter.
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.
@@ -311,6 +312,11 @@ def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:
     """The recipe, which keeps the last weights where none can be chosen."""
     if given.corrected is not None:
         say(given.corrected_pixels())
+        if (trust := (given.record or {}).get("trust")) != ALL:
+            say(
+                f"--trust {trust} learns from corrected places alone, which made models worse than before when it "
+                "was measured; --trust all learns from whole corrected masks"
+            )
     if given.chooses:
         return recipe
     if given.validation is None and (recipe.schedule == "plateau" or recipe.early_stopping is not None):

@@ -11,7 +11,7 @@ from typing import Any
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.training_data import HAND, corrected_slides, write_training_data
+from ntrm.correction.training_data import ALL, corrected_slides, write_training_data
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, Split, SplitRow, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
@@ -30,7 +30,7 @@ class CorrectedResults:
     """What ``ntrm segment`` wrote, with corrections."""
     slides: Path | None = None
     """Folder below which the slides' files lie."""
-    trust: str = HAND
+    trust: str = ALL
     """What counts, see ``ntrm.correction.training_data.TRUSTS``."""
 
 

@@ -67,7 +67,7 @@ class PieceGrid(NamedTuple):
 
     def at(self, row: Ints, column: Ints) -> NDArray[np.uint16]:
         """The pieces of some pixels."""
-        return self.numbers[self.rows[row], self.columns[column]].astype(np.uint16)
+        return np.asarray(self.numbers[self.rows[row], self.columns[column]], dtype=np.uint16)
 
 
 def strip_rows(width: int) -> int:

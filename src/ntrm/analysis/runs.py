@@ -262,25 +262,44 @@ def sides_of(runs: Runs, key: NDArray[Any]) -> tuple[Ints, Ints]:
 
 def dilated(runs: Runs, step: Floats, radius: float, *, value: bool = True) -> Runs:
     """The mask (bool) of pixels within ``radius`` of those with ``value``; ``step`` is a pixel's (height, width)."""
-    chosen = runs.value == value
-    row, left, right = runs.row[chosen], runs.left[chosen], (runs.left + runs.length)[chosen]
     most, (height, width) = int(radius / step[0] + 1e-9), runs.shape
     away = np.arange(-most, most + 1)
     # The disc's half width at each height; the 1e-9 is for radii of whole pixels.
     half = (np.sqrt(np.maximum(radius**2 - (away * step[0]) ** 2, 0.0)) / step[1] + 1e-9).astype(np.int64)
-    before = np.searchsorted(row, np.arange(height + 1))  # runs in earlier rows
-    rows = max(1, STRETCHES * height // max(len(row) * len(away), 1))
+    seeds = [_seeds(runs, runs.value == value, way) for way in (-1, 0, 1)]
+    stretches = sum(len(start) for start, _ in seeds) * most + 1
+    rows = max(1, STRETCHES * height // stretches)
     starts, values = [], []
     for top in range(0, height, rows):
         tall = min(rows, height - top)
-        # At each vertical distance, only these runs reach the strip.
-        first, last = before[np.clip([top - away, top + tall - away], 0, height)]
-        index = ranges(first, last - first)
-        down, reach = (np.repeat(of, last - first) for of in (away - top, half))
-        strip = covering((tall, width), row[index] + down, left[index] - reach, right[index] + reach)
+        row, left, right = [], [], []
+        for (start, length), ways in zip(seeds, (away < 0, away == 0, away > 0), strict=True):
+            # At each vertical distance, only these stretches reach the strip.
+            ends = np.clip([top - away[ways], top + tall - away[ways]], 0, height) * width
+            first, last = np.searchsorted(start, ends)
+            index = ranges(first, last - first)
+            down, reach = (np.repeat(of[ways], last - first) for of in (away - top, half))
+            at, begin = np.divmod(start.take(index), width)
+            row.append(at + down)
+            left.append(begin - reach)
+            right.append(begin + length.take(index) + reach)
+        strip = covering((tall, width), *map(np.concatenate, (row, left, right)))
         starts.append(strip.start + top * width)
         values.append(strip.value)
     return Runs(runs.shape, np.concatenate(starts), np.concatenate(values))
+
+
+def _seeds(runs: Runs, chosen: Where, way: int) -> tuple[Ints, Ints]:
+    """First pixels and lengths of the stretches from which the disc must be laid up (-1), along (0) or down (1).
+
+    A pixel with a chosen neighbour on its way need not be: what it reaches there, the neighbour reaches as well.
+    """
+    if way == 0:
+        return runs.start[chosen], runs.length[chosen]
+    above, below, start, length = runs.overlaps
+    own, beyond = (above, below) if way > 0 else (below, above)
+    ends = chosen.take(own) & ~chosen.take(beyond)
+    return start[ends] - (runs.shape[1] if way > 0 else 0), length[ends]
 
 
 def covering(shape: tuple[int, int], row: Ints, left: Ints, right: Ints) -> Runs:
@@ -288,9 +307,12 @@ def covering(shape: tuple[int, int], row: Ints, left: Ints, right: Ints) -> Runs
     height, width = shape
     left, right = np.maximum(left, 0), np.minimum(right, width)
     inside = (row >= 0) & (row < height) & (left < right)
-    start, stop = row[inside] * width + left[inside], row[inside] * width + right[inside]
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(stop[order])
+    start, length = row[inside] * width + left[inside], (right - left)[inside]
+    # Sorted as one number, with the length in the lower bits.
+    bits = int(width).bit_length()
+    both = np.sort(start << bits | length, kind="stable")
+    start = both >> bits
+    reach = np.maximum.accumulate(start + (both & ((1 << bits) - 1)))
     first = np.append(True, start[1:] > reach[:-1])[: len(start)]
     start, stop = start[first], reach[np.append(first[1:], True)[: len(reach)]]
     cut = distinct(np.concatenate([np.arange(height, dtype=np.int64) * width, start, stop[stop < height * width]]))

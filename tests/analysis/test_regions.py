@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from ntrm.analysis import regions as module
-from ntrm.analysis.regions import BACKGROUND, NOTHING, scan, scan_mask
+from ntrm.analysis.regions import BACKGROUND, NOTHING, PieceGrid, scan, scan_mask
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 
@@ -34,7 +34,7 @@ def draw(random, height=40, width=30):
 
 def scanned(mask, pieces, confidence, rows=None):
     options = {"outside": [BKG], "confidence": confidence, "full": 255.0, "rows": rows}
-    return scan(mask, MPP, pieces=lambda top, height: pieces[top : top + height], **options)
+    return scan(mask, MPP, pieces=PieceGrid(pieces, *map(np.arange, mask.shape)), **options)
 
 
 def test_the_height_of_the_strips_does_not_matter(random):
@@ -47,6 +47,19 @@ def test_the_height_of_the_strips_does_not_matter(random):
         np.testing.assert_array_equal(found.region, at_once.region)
         for name in at_once.table.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(found.table, name), getattr(at_once.table, name), name)
+
+
+def test_pieces_on_a_coarser_grid_are_those_of_the_pixels(random):
+    """Rows and columns of the coarse mask may repeat, and be left out."""
+    numbers = random.integers(0, 3, (7, 9)).astype(np.uint16)
+    rows, columns = (np.sort(random.integers(0, size, count)) for size, count in ((7, 40), (9, 30)))
+    dense, grid = numbers[np.ix_(rows, columns)], PieceGrid(numbers, rows, columns)
+    row, column = np.indices(dense.shape)
+    np.testing.assert_array_equal(grid.at(row, column), dense)
+    for top, height in ((0, 40), (13, 20), (39, 1)):
+        strip = dense[top : top + height]
+        changed = np.flatnonzero(np.diff(strip, axis=1, prepend=strip[:, :1]))
+        np.testing.assert_array_equal(grid.changes(top, height), changed)
 
 
 def test_a_piece_is_the_mask_without_all_others(random):

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ntrm.core import io as module
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import (
     PARTIAL,
@@ -87,6 +88,31 @@ def test_files_get_the_mode_of_the_users_umask(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o640
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+)
+
+
+@settings(deadline=None)
+@given(document=JSON, rows=st.lists(st.dictionaries(st.text(), st.text() | st.floats(0, 1)), min_size=1))
+def test_json_is_indented_as_the_library_does_it(tmp_path_factory, document, rows):
+    path = tmp_path_factory.getbasetemp() / "indented.json"
+    for each in (document, rows, {"rows": tuple(rows), "all": [document, rows]}):
+        write_json(path, each)
+        assert path.read_text(encoding="utf-8") == json.dumps(each, indent=2, ensure_ascii=False) + "\n"
+
+
+def test_many_rows_are_indented_as_the_library_does_it(tmp_path, monkeypatch):
+    rows = [{"name": f"}},\n  {{{number}", "µm": number / 7, "last": None} for number in range(25)]
+    for together in (1, 7, 25, 1000):
+        monkeypatch.setattr(module, "_ROWS", together)
+        write_json(tmp_path / "a.json", {"rows": rows})
+        assert json.loads((tmp_path / "a.json").read_text()) == {"rows": rows}
+        wanted = json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
+        assert (tmp_path / "a.json").read_text() == wanted
 
 
 def test_json_refuses_nan_and_keeps_order(tmp_path):

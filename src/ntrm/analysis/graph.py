@@ -7,6 +7,7 @@ two tissues is a pair of their regions that share at least one pixel side.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -112,9 +113,9 @@ class TissueGraph:
         nodes = [self._tissue_node(tissue, int(counts[tissue])) for tissue in self.present]
         if self.boundary_mm[-1].any():
             nodes.append({"id": OUTSIDE, "kind": OUTSIDE})
-        nodes += [self._region_node(region) for region in range(len(self.regions))]
+        nodes += self._region_nodes()
         edges = [self._tissue_edge(i, j) for i, j in self.interfaces]
-        edges += [self._region_edge(contact) for contact in range(len(self.regions.contacts))]
+        edges += self._region_edges()
         return {"directed": False, "multigraph": False, "graph": about, "nodes": nodes, "edges": edges}
 
     def _tissue_node(self, tissue: int, regions: int) -> dict[str, Any]:
@@ -128,23 +129,25 @@ class TissueGraph:
             "regions": regions,
         }
 
-    def _region_node(self, region: int) -> dict[str, Any]:
-        table, number = self.regions, int(self.regions.number[region])
-        node = {
-            "id": f"region {number}",
-            "kind": "region",
-            "number": number,
-            "tissue": self.schema.names[table.tissue[region]],
-            "area_mm2": _round(table.area_mm2[region]),
-            "perimeter_mm": _round(table.perimeter_mm[region]),
-            "row_px": round(float(table.centroid[region, 0]), 1),
-            "column_px": round(float(table.centroid[region, 1]), 1),
+    def _region_nodes(self) -> list[dict[str, Any]]:
+        table, names = self.regions, self.schema.names
+        columns: dict[str, list[Any]] = {
+            "number": table.number.tolist(),
+            "tissue": [names[tissue] for tissue in table.tissue.tolist()],
+            "area_mm2": _rounded(table.area_mm2),
+            "perimeter_mm": _rounded(table.perimeter_mm),
+            "row_px": _rounded(table.centroid[:, 0], 1),
+            "column_px": _rounded(table.centroid[:, 1], 1),
         }
-        if table.confidence is not None and not np.isnan(table.confidence[region]):
-            node["confidence"] = _round(table.confidence[region])
+        rows = zip(*columns.values(), strict=True)
+        nodes = [{"id": f"region {row[0]}", "kind": "region", **dict(zip(columns, row, strict=True))} for row in rows]
+        if table.confidence is not None:
+            for node, confidence in zip(nodes, _rounded(table.confidence), strict=True):
+                node.update({} if math.isnan(confidence) else {"confidence": confidence})
         if table.person is not None:
-            node |= {"by_hand": _round(table.person[region, 0]), "followed": _round(table.person[region, 1])}
-        return node
+            for node, by_hand, followed in zip(nodes, *map(_rounded, table.person.T), strict=True):
+                node.update(by_hand=by_hand, followed=followed)
+        return nodes
 
     def _tissue_edge(self, i: int, j: int) -> dict[str, Any]:
         return {
@@ -157,10 +160,12 @@ class TissueGraph:
             "contacts": int(self.contact_counts[i, j]),
         }
 
-    def _region_edge(self, contact: int) -> dict[str, Any]:
-        one, other = self.regions.number[self.regions.contacts[contact]].tolist()
-        length = _round(self.regions.contact_mm[contact])
-        return {"source": f"region {one}", "target": f"region {other}", "kind": "contact", "boundary_mm": length}
+    def _region_edges(self) -> list[dict[str, Any]]:
+        ends = self.regions.number[self.regions.contacts].tolist()
+        return [
+            {"source": f"region {one}", "target": f"region {other}", "kind": "contact", "boundary_mm": length}
+            for (one, other), length in zip(ends, _rounded(self.regions.contact_mm), strict=True)
+        ]
 
     def sentences(self, *, tumours: bool = True) -> tuple[str, ...]:
         """The most frequent tissues, and each tumour with its neighbours, in plain words.
@@ -243,6 +248,11 @@ def _by_tissue(regions: RegionTable, classes: int, contacts: Floats, outside: Fl
 
 def _round(value: float) -> float:
     return round(float(value), DIGITS)
+
+
+def _rounded(values: Floats, digits: int = DIGITS) -> list[float]:
+    """As Python rounds, which numpy does not in every last digit."""
+    return [round(value, digits) for value in values.tolist()]
 
 
 def _list(words: list[str]) -> str:

@@ -12,6 +12,7 @@ outline and a hole or into two holes that touch in a point, which are valid poly
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ CORNERS = 1 << 20
 """Corners linked together, about."""
 
 EAST, SOUTH, WEST, NORTH = range(4)
+ALL_SIDES = 15
+"""Borders go from a corner in all four directions."""
 
 Ring = NDArray[np.int32]
 """Corners of a closed outline, (n, 2) as x, y in pixel edges of the mask; the last equals the first."""
@@ -114,18 +117,23 @@ def _around(runs: Runs, top: int, bottom: int) -> tuple[Ids, Ids, NDArray[np.int
     """
     height, width = runs.shape
     first, last = max(top - 1, 0), min(bottom, height)
-    in_rows = slice(*np.searchsorted(runs.start, [first * width, last * width]))
-    row = runs.start[in_rows] // width
+    rows = np.arange(first, last)
+    begins = np.searchsorted(runs.start, np.arange(first, last + 1) * width)
+    own = slice(begins[0], begins[-1])
     # One more column, which is outside: then the run before the first of a row is outside, too.
     wide, shift = width + 1, top - 1
-    ends = (np.arange(top - 1, bottom) - shift) * wide + width
-    missing = np.array([at for at, gone in ((0, top == 0), (bottom - 1 - shift, bottom > height)) if gone], dtype=int)
-    start = np.concatenate([runs.start[in_rows] + row - shift * wide, ends, missing * wide])
-    value = np.concatenate([runs.value[in_rows], np.full(len(ends) + len(missing), -1, dtype=np.int32)])
-    order = np.argsort(start, kind="stable")
-    local = Runs((bottom - shift, wide), start[order], value[order])
+    at = begins[1:] - begins[0]
+    start = np.insert(
+        runs.start[own] + np.repeat(rows, np.diff(begins)) - shift * wide, at, (rows - shift) * wide + width
+    )
+    value = np.insert(runs.value[own], at, np.int32(-1))
+    # A row that is missing is outside from its first pixel on.
+    above, below = [0] * (top == 0), [(bottom - 1 - shift) * wide] * (bottom > height)
+    start = np.concatenate([np.array(above, dtype=np.int64), start, np.array(below, dtype=np.int64)])
+    value = np.pad(value, (len(above), len(below)), constant_values=-1)
+    local = Runs((bottom - shift, wide), start, value)
     pairs = overlaps(local, 1, local.shape[0])
-    right = local.value[pairs.above], local.value[pairs.below]
+    right = local.value.take(pairs.above), local.value.take(pairs.below)
     left = [np.append(np.int32(-1), side[:-1]) for side in right]
     y = pairs.start // wide
     return (
@@ -141,59 +149,83 @@ def _turns(x: Ids, y: Ids, around: NDArray[np.int32]) -> Corners:
     up, down = upper_left != upper_right, lower_left != lower_right
     left, right = upper_left != lower_left, upper_right != lower_right
     corners = np.flatnonzero((up | down) & (left | right))
-    x, y, around = x[corners], y[corners], around[:, corners]
-    up, down, left, right = up[corners], down[corners], left[corners], right[corners]
-    alone = (up & left, up & right, down & left, down & right)
-    two_sides = up.astype(np.int8) + down + left + right == 2
-    at, arrive, leave, region = [], [], [], []
-    for pixel, opposite in enumerate((3, 2, 1, 0)):
-        ours = around[pixel] >= 0
-        convex = np.flatnonzero(ours & alone[pixel])
-        own = around[pixel][convex]
+    sides = (each.view(np.uint8) << bit for bit, each in enumerate((up, down, left, right)))
+    code = reduce(np.bitwise_or, sides).take(corners)
+    around, crossing = around.take(corners, axis=1), np.flatnonzero(code == ALL_SIDES)
+    # At a point, each direction is taken by one outline at most, which brings the corners into order without sorting.
+    region, arrive = np.full(len(corners) * 4, -1, dtype=np.int32), np.zeros(len(corners) * 4, dtype=np.int8)
+    for pixel, (arriving, leaving) in enumerate(_turns_by_sides()):
+        own, leave = around[pixel], leaving.take(code)
         # If the pixel diagonally opposite belongs to the same region, the two outlines cross over.
-        crossing = np.where(own == around[opposite][convex], _CONVEX[opposite][1], _CONVEX[pixel][1])
-        # The three pixels but the opposite one are of one region.
-        concave = np.flatnonzero(ours & alone[opposite] & two_sides)
-        at += [convex, concave]
-        arrive += [np.full(len(convex), _CONVEX[pixel][0]), np.full(len(concave), _CONCAVE[pixel][0])]
-        leave += [crossing, np.full(len(concave), _CONCAVE[pixel][1])]
-        region += [own, around[pixel][concave]]
-    index, out = np.concatenate(at), np.concatenate(leave)
-    order = np.argsort(index * 4 + out, kind="stable")
-    index = index[order]
-    directions = (np.concatenate(arrive)[order].astype(np.int8), out[order].astype(np.int8))
-    return Corners(x[index], y[index], *directions, np.concatenate(region)[order])
+        same = own.take(crossing) == around[3 - pixel].take(crossing)
+        leave[crossing[same]] = _CONVEX[3 - pixel][1]
+        turning = np.flatnonzero((leave >= 0) & (own >= 0))
+        place = turning * 4 + leave.take(turning)
+        region[place], arrive[place] = own.take(turning), arriving.take(code.take(turning))
+    taken = np.flatnonzero(region >= 0)
+    point = corners.take(taken >> 2)
+    return Corners(x.take(point), y.take(point), arrive.take(taken), (taken & 3).astype(np.int8), region.take(taken))
+
+
+@cache
+def _turns_by_sides() -> tuple[tuple[NDArray[np.int8], NDArray[np.int8]], ...]:
+    """For each pixel around a corner how its outline arrives and leaves, (16,) by the borders at the corner; -1 if not.
+
+    The borders go up, down, left and right from it, and are bits of the index. A pixel between two of them turns; so
+    do the three others as one, the opposite one of them standing for all, if these are the only borders.
+    """
+    found = np.full((4, 2, 16), -1, dtype=np.int8)
+    beside = (0b0101, 0b1001, 0b0110, 0b1010)  # the borders of each pixel
+    for pixel, borders in enumerate(beside):
+        alone = np.arange(16) & borders == borders
+        found[pixel, :, alone] = _CONVEX[pixel]
+        found[pixel, :, beside[3 - pixel]] = _CONCAVE[pixel]
+    return tuple((arrive, leave) for arrive, leave in found)
 
 
 def _linked(corners: Corners) -> Outlines:
     """The rings of the regions from 0 on whose corners these are."""
-    order, ring = follow_rings(_successors(corners))
-    points = np.stack([corners.x[order], corners.y[order]], axis=1)
-    first = np.flatnonzero(np.diff(ring, prepend=-1))
-    owner = corners.region[order[first]]
-    lengths = np.diff(first, append=len(order))
+    begin, end, following = _edges(corners)
+    order, ring = follow_rings(following)
+    path = np.stack([begin.take(order), end.take(order)], axis=1).ravel()
+    edges = np.flatnonzero(np.diff(ring, prepend=-1))
+    first, lengths = 2 * edges, 2 * np.diff(edges, append=len(order))
+    # Rings begin with their first corner in reading order, which in a hole is the end of an edge to the west.
+    turned = (path[first + 1] < path[first]).astype(np.int64)
+    owner = corners.region[path[first]]
     # In each region the outline, which begins first in reading order, before the holes.
     rings = np.argsort(owner, kind="stable")
+    first, lengths, turned = first[rings], lengths[rings], turned[rings]
     # Every ring with its first point once more at the end.
-    begins = np.append(0, np.cumsum(lengths[rings] + 1))
-    index = ranges(first[rings], lengths[rings] + 1)
-    index[begins[1:] - 1] = first[rings]
+    begins = np.append(0, np.cumsum(lengths + 1))
+    index = ranges(first + turned, lengths + 1)
+    index[begins[1:] - 1] = first + turned
+    index[begins[1:][turned == 1] - 2] = first[turned == 1]
+    path = path.take(index)
     breaks = np.append(np.flatnonzero(np.diff(owner[rings], prepend=-1)), len(rings))
-    return Outlines(points[index], begins, breaks)
+    return Outlines(np.stack([corners.x.take(path), corners.y.take(path)], axis=1), begins, breaks)
 
 
-def _successors(corners: Corners) -> NDArray[np.int32]:
-    """The next corner of the outline after each."""
-    following = np.empty(len(corners.x), dtype=np.int32)
+def _edges(corners: Corners) -> tuple[Ints, Ints, NDArray[np.int32]]:
+    """The horizontal edges of outlines in reading order: the corners where they begin and end, and the next of each.
+
+    Horizontal and vertical edges take turns in an outline, so that half of them suffice to follow it.
+    """
+    begin, end, following = np.empty((3, len(corners.x) // 2), dtype=np.int64)
+    # The edge of each corner: edges are numbered by their left ends.
+    edge = np.cumsum((corners.leave == EAST) | (corners.arrive == WEST)) - 1
+    for direction in (EAST, WEST):
+        begins, ends = np.flatnonzero(corners.leave == direction), np.flatnonzero(corners.arrive == direction)
+        number = edge[begins if direction == EAST else ends]
+        begin[number], end[number] = begins, ends
+        edge[begins] = edge[ends] = number
     # Sixteen bits are sorted by counting.
     x = corners.x.astype(np.uint16) if len(corners.x) and corners.x.max() < 1 << 16 else corners.x
-    for direction in range(4):
-        begins = np.flatnonzero(corners.leave == direction)
-        ends = np.flatnonzero(corners.arrive == direction)
-        if direction in (SOUTH, NORTH):  # the corners are in reading order; these edges run along columns
-            begins, ends = (index[np.argsort(x[index], kind="stable")] for index in (begins, ends))
-        following[begins] = ends
-    return following
+    for direction in (SOUTH, NORTH):  # the corners are in reading order; these edges run along columns
+        begins, ends = np.flatnonzero(corners.leave == direction), np.flatnonzero(corners.arrive == direction)
+        begins, ends = (index[np.argsort(x.take(index), kind="stable")] for index in (begins, ends))
+        following[edge.take(begins)] = edge.take(ends)
+    return begin, end, following.astype(np.int32)
 
 
 def follow_rings(following: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -12,10 +12,10 @@ docs/decisions/0019-one-region-engine.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,12 @@ from ntrm.analysis.runs import (
     Runs,
     Where,
     components,
+    connected,
     distinct,
-    overlaps,
+    ranges,
     run_starts,
     sides_of,
-    strips_of,
+    split_overlaps,
 )
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -38,9 +39,35 @@ from ntrm.core.mpp import Resolution
 
 STRIP_PIXELS = 1 << 20
 """Pixels of a mask that are read together."""
-PieceNumbers = Callable[[int, int], NDArray[np.integer[Any]]]
+SIDES = 1 << 18
+"""Places where runs meet that are counted together."""
 BACKGROUND, NOTHING = -1, -2
 """In place of a region: background, and pixels that are ignored or lie beyond the mask."""
+
+
+class PieceGrid(NamedTuple):
+    """The piece of each pixel, told by a coarser mask: pixel (r, c) has ``numbers[rows[r], columns[c]]``."""
+
+    numbers: NDArray[np.integer[Any]]
+    rows: NDArray[np.integer[Any]]
+    """(H,) rising."""
+    columns: NDArray[np.integer[Any]]
+    """(W,)"""
+
+    def changes(self, top: int, height: int) -> Ints:
+        """Flattened indices, within some rows, of the pixels that have another piece than their left neighbours."""
+        rows, step = self.rows[top : top + height], np.flatnonzero(np.diff(self.columns))
+        first = int(rows[0])
+        coarse = self.numbers[first : int(rows[-1]) + 1]
+        row, index = np.nonzero(coarse[:, self.columns[step]] != coarse[:, self.columns[step + 1]])
+        before = np.searchsorted(row, np.arange(len(coarse) + 1))
+        begin, count = before[rows - first], np.diff(before)[rows - first]
+        along = step[index[ranges(begin, count)]] + 1
+        return np.asarray(along + np.repeat(np.arange(len(rows)) * len(self.columns), count), dtype=np.int64)
+
+    def at(self, row: Ints, column: Ints) -> NDArray[np.uint16]:
+        """The pieces of some pixels."""
+        return np.asarray(self.numbers[self.rows[row], self.columns[column]], dtype=np.uint16)
 
 
 def strip_rows(width: int) -> int:
@@ -199,7 +226,7 @@ def scan_mask(
     *,
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
-    pieces: PieceNumbers | None = None,
+    pieces: PieceGrid | None = None,
 ) -> Regions:
     """``scan`` with the background of ``schema`` outside; refuses what is no label mask of this schema."""
     if mask.ndim != 2 or mask.dtype != np.uint8:
@@ -224,38 +251,61 @@ def scan(
     outside: Collection[int] = (),
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
-    pieces: PieceNumbers | None = None,
+    pieces: PieceGrid | None = None,
     rows: int | None = None,
 ) -> Regions:
     """The regions of a mask (H, W) that may lie on disk; it is read once, in strips of ``rows``.
 
     Labels in ``outside`` and ignored pixels make no regions. A ``confidence`` (H, W) of ``full`` is certainty.
-    ``pieces(top, height)`` gives the piece of each pixel of some rows; without it, all have piece 0.
+    Without ``pieces``, all pixels have piece 0.
     """
+    runs, sums = _read(mask, confidence, pieces, rows)
+    piece = np.zeros(len(runs), dtype=np.uint16) if pieces is None else pieces.at(runs.row, runs.left)
+    is_outside = np.zeros(256, dtype=bool)
+    is_outside[[IGNORE, *outside]] = True
+    inside = ~is_outside[runs.value]
+    keyed = Runs(runs.shape, runs.start, piece.astype(np.uint32) << 8 | runs.value)
+    links, borders = split_overlaps(keyed, inside)
+    region, count = connected(links, inside)
+    region[region < 0] = np.where(runs.value[region < 0] == IGNORE, NOTHING, BACKGROUND)
+    table = region_table(runs, piece, region, count, sums, full, resolution, borders)
+    # New runs: the cached rows and lengths of those above need not be kept.
+    return Regions(Runs(runs.shape, runs.start, runs.value), piece, region, table)
+
+
+def region_sizes(mask: Mask, rows: int | None = None) -> tuple[Runs, NDArray[np.int32], Ints]:
+    """The runs of a mask, the region of each (-1 for ignored pixels), and (R,) the pixels of each region.
+
+    The regions are those of ``scan``, without pieces and with nothing outside.
+    """
+    runs, _ = _read(mask, None, None, rows)
+    region, count = components(runs, runs.value != IGNORE)
+    return runs, region, _summed(region, runs.length, count)
+
+
+def _read(
+    mask: Mask, confidence: NDArray[np.number[Any]] | None, pieces: PieceGrid | None, rows: int | None
+) -> tuple[Runs, Floats | None]:
+    """The runs of a mask, cut where the piece changes, and the sums of confidences over each of them."""
     width = mask.shape[1]
     height, step = mask.shape[0] if width else 0, rows or strip_rows(width)
-    starts, labels, numbers, sums = [], [], [], []
+    starts, labels, sums = [], [], []
     for top in range(0, height, step):
         strip = np.ascontiguousarray(mask[top : top + step])
-        layers = [strip] if pieces is None else [strip, np.ascontiguousarray(pieces(top, len(strip)))]
-        start = run_starts(*layers)
+        start = run_starts(strip, also=None if pieces is None else pieces.changes(top, len(strip)))
         starts.append(start + top * width)
-        labels.append(strip.ravel()[start])
-        number = np.zeros(len(start)) if pieces is None else layers[1].ravel()[start]
-        numbers.append(number.astype(np.uint16))
+        labels.append(strip.ravel().take(start))
         if confidence is not None:
-            values = np.ascontiguousarray(confidence[top : top + step]).ravel()
-            sums.append(np.add.reduceat(values, start, dtype=np.float64))
-    start, label, piece = _joined(starts, np.int64), _joined(labels, np.uint8), _joined(numbers, np.uint16)
-    shape, is_outside = (height, width), np.zeros(256, dtype=bool)
-    is_outside[[IGNORE, *outside]] = True
-    keyed = Runs(shape, start, piece.astype(np.uint32) << 8 | label)
-    region, count = components(keyed, ~is_outside[label])
-    region[region < 0] = np.where(label[region < 0] == IGNORE, NOTHING, BACKGROUND)
-    by_run = None if confidence is None else _joined(sums, np.float64)
-    table = region_table(Runs(shape, start, label), piece, region, count, by_run, full, resolution)
-    # New runs: the cached rows and lengths of those above need not be kept.
-    return Regions(Runs(shape, start, label), piece, region, table)
+            sums.append(_sums(confidence[top : top + step], start))
+    runs = Runs((height, width), _joined(starts, np.int64), _joined(labels, np.uint8))
+    return runs, None if confidence is None else _joined(sums, np.float64)
+
+
+def _sums(confidence: NDArray[np.number[Any]], start: Ints) -> Floats:
+    """Sums over the runs of a strip. Those of bytes along a row are whole numbers, which are quicker than floats."""
+    whole = confidence.dtype == np.uint8 and confidence.shape[1] < 1 << 24
+    values = np.ascontiguousarray(confidence).ravel()
+    return np.add.reduceat(values, start, dtype=np.uint32 if whole else np.float64).astype(np.float64, copy=False)
 
 
 def _joined(arrays: list[Any], dtype: Any) -> Any:
@@ -273,33 +323,40 @@ def region_table(
     sums: Floats | None,
     full: float,
     resolution: Resolution,
+    borders: NDArray[np.int32] | None = None,
 ) -> RegionTable:
-    """The table of ``count`` regions, given the region of each run; ``sums`` are of confidences over each run."""
-    own = np.flatnonzero(region >= 0)
-    of, start, length = region[own], runs.start[own], runs.length[own]
-    row, left = runs.row[own], runs.left[own]
-    first, last = np.zeros((2, count), dtype=np.int64)
+    """The table of ``count`` regions, given the region of each run; ``sums`` are of confidences over each run.
+
+    ``borders`` (3, n) are the runs above and below where regions may meet, and the sides that they share, if known.
+    """
+    # What is no region comes first, and is dropped at the end.
+    of, size, every = region.astype(np.int64) + 2, count + 2, np.arange(len(runs))
+    row, left, length = runs.row, runs.left, runs.length
+    first, last = np.zeros((2, size), dtype=np.int64)
     # Of several values for one index the last one stays.
-    first[of[::-1]], last[of] = np.arange(len(own))[::-1], np.arange(len(own))
-    low, high = np.full(count, runs.shape[1]), np.zeros(count, dtype=np.int64)
+    first[of[::-1]], last[of] = every[::-1], every
+    low, high = np.full(size, runs.shape[1]), np.zeros(size, dtype=np.int64)
     np.minimum.at(low, of, left)
     np.maximum.at(high, of, left + length)
-    pixels = np.bincount(of, length, count)
-    middle = [np.bincount(of, at * length, count) / pixels for at in (row, left + (length - 1) / 2)]
-    background, nothing, pairs, shared = _contacts(runs, piece, region, count)
+    first, last, low, high = first[2:], last[2:], low[2:], high[2:]
+    pixels = np.bincount(of, length, size)[2:]
+    middle = [np.bincount(of, at * length, size)[2:] / pixels for at in (row, left + (length - 1) / 2)]
+    if borders is None:
+        borders = split_overlaps(Runs(runs.shape, runs.start, region), np.zeros(len(runs), dtype=bool))[1]
+    background, nothing, pairs, shared = _contacts(runs, piece, region, count, borders)
     outline = background + nothing + _edges(runs, region, count)
     for end in (0, 1):
         np.add.at(outline, pairs[:, end], shared)
     return RegionTable(
         resolution,
         number=np.arange(1, count + 1),
-        tissue=runs.value[own[first]].astype(np.int64),
-        piece=piece[own[first]].astype(np.int64),
+        tissue=runs.value[first].astype(np.int64),
+        piece=piece[first].astype(np.int64),
         pixels=pixels.astype(np.int64),
-        first=start[first],
+        first=runs.start[first],
         centroid=np.stack(middle, axis=1),
         box=np.stack([row[first], low, row[last] - row[first] + 1, high - low], axis=1),
-        confidence=None if sums is None else np.bincount(of, sums[own], count) / pixels / full,
+        confidence=None if sums is None else np.bincount(of, sums, size)[2:] / pixels / full,
         outline=outline,
         background=background,
         nothing=nothing,
@@ -310,46 +367,64 @@ def region_table(
 
 def _edges(runs: Runs, region: NDArray[np.int32], count: int) -> Ints:
     """(R, 2) sides at the edge of the mask."""
-    (height, width), sides = runs.shape, np.zeros((count, 2), dtype=np.int64)
-    edges = ((runs.row == 0, 0), (runs.row == height - 1, 0), (runs.left == 0, 1), (runs.stop % width == 0, 1))
-    for at_edge, direction in edges:
-        index = np.flatnonzero(at_edge & (region >= 0))
-        np.add.at(sides[:, direction], region[index], 1 if direction else runs.length[index])
-    return sides
+    begins = np.flatnonzero(runs.left == 0)
+    if not len(begins):
+        return np.zeros((count, 2), dtype=np.int64)
+    ends = np.append(begins[1:], len(runs)) - 1
+    rows = (np.arange(ends[0] + 1), np.arange(begins[-1], len(runs)))
+    along = [_summed(region[row], runs.length[row], count) for row in rows]
+    across = [_summed(region[column], np.ones(len(column)), count) for column in (begins, ends)]
+    return np.stack([along[0] + along[1], across[0] + across[1]], axis=1)
+
+
+def _summed(region: NDArray[Any], values: NDArray[Any], count: int, which: Where | None = None) -> Ints:
+    """(R,) sums by region, of all values or of some; what belongs to no region is left out."""
+    own = np.flatnonzero(region >= 0 if which is None else which & (region >= 0))
+    return np.bincount(region.take(own), values.take(own), count).astype(np.int64)
 
 
 def _contacts(
-    runs: Runs, piece: NDArray[np.uint16], region: NDArray[np.int32], count: int
+    runs: Runs, piece: NDArray[np.uint16], region: NDArray[np.int32], count: int, borders: NDArray[np.int32]
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Sides to background and to nothing, (R, 2) each; pairs of regions (C, 2) and the sides that they share."""
     background, nothing = np.zeros((2, count, 2), dtype=np.int64)
     codes, lengths = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
-    for one, other, length, direction in _sides_between(runs):
+    for one, other, length, direction in _sides_between(runs, borders):
+        here, there = region[one], region[other]
+        low, high = np.minimum(here, there), np.maximum(here, there)
         # To a region, other pieces are nothing.
         apart = piece[one] != piece[other]
-        here, there = region[one], region[other]
-        for own, beyond in ((here, there), (there, here)):
-            outer = np.where(apart, NOTHING, beyond)
-            for sides, kind in ((background, BACKGROUND), (nothing, NOTHING)):
-                border = (own >= 0) & (outer == kind)
-                np.add.at(sides[:, direction], own[border], length[border])
-        border = ~apart & (here != there) & (here >= 0) & (there >= 0)
-        low, high = np.minimum(here, there)[border].astype(np.int64), np.maximum(here, there)[border]
-        code, index = np.unique(low * count + high, return_inverse=True)
+        for sides, which in ((background, ~apart & (low == BACKGROUND)), (nothing, apart | (low == NOTHING))):
+            sides[:, direction] += _summed(high, length, count, which)
+        nothing[:, direction] += _summed(low, length, count, apart)
+        border = np.flatnonzero(~apart & (low >= 0) & (low < high) & (length > 0))
+        code, shared = _by_pair(low.take(border), high.take(border), length.take(border), count)
         codes.append(code)
         lengths.append(np.zeros((len(code), 2), dtype=np.int64))
-        lengths[-1][:, direction] = np.bincount(index, length[border], len(code))
+        lengths[-1][:, direction] = shared
     code, index = np.unique(np.concatenate(codes), return_inverse=True)
-    shared = np.zeros((len(code), 2), dtype=np.int64)
-    np.add.at(shared, index, np.concatenate(lengths))
-    return background, nothing, np.stack(np.divmod(code, max(count, 1)), axis=1), shared
+    together = np.zeros((len(code), 2), dtype=np.int64)
+    np.add.at(together, index, np.concatenate(lengths))
+    return background, nothing, np.stack(np.divmod(code, max(count, 1)), axis=1), together
 
 
-def _sides_between(runs: Runs) -> Iterator[tuple[Ints, Ints, Ints, int]]:
-    """Pairs of runs, the number of sides between them, and their direction (0 horizontal, 1 vertical), by strips."""
-    for top, bottom in strips_of(runs):
-        in_rows = slice(*np.searchsorted(runs.start, [top * runs.shape[1], bottom * runs.shape[1]]))
-        left = np.flatnonzero(runs.left[in_rows][1:] != 0) + in_rows.start
-        yield left, left + 1, np.ones(len(left), dtype=np.int64), 1
-        pairs = overlaps(runs, max(top, 1), max(bottom, 1))
-        yield pairs.above, pairs.below, pairs.length, 0
+def _by_pair(low: NDArray[np.int32], high: NDArray[np.int32], length: NDArray[Any], count: int) -> tuple[Ints, Ints]:
+    """Each pair of regions once, as ``low`` · ``count`` + ``high``, and the sum of its lengths."""
+    from scipy.sparse import coo_array
+
+    # A matrix adds up equal places by counting, which is quicker than sorting the pairs.
+    matrix = coo_array((length.astype(np.int64), (low, high)), (count, count)).tocsr()
+    rows = np.repeat(np.arange(count), np.diff(matrix.indptr))
+    return rows * count + matrix.indices, matrix.data
+
+
+def _sides_between(runs: Runs, borders: NDArray[np.int32]) -> Iterator[tuple[Any, Any, NDArray[Any], int]]:
+    """Pairs of runs, the number of sides between them, and their direction (0 horizontal, 1 vertical), some at a time.
+
+    The runs are indices or slices. The last run of a row has no side to the next.
+    """
+    for begin in range(0, len(runs) - 1, SIDES):
+        end = min(begin + SIDES, len(runs) - 1)
+        yield slice(begin, end), slice(begin + 1, end + 1), (runs.left[begin + 1 : end + 1] != 0).astype(np.int64), 1
+    for begin in range(0, borders.shape[1], SIDES):
+        yield *borders[:, begin : begin + SIDES], 0

@@ -118,14 +118,19 @@ def runs_of(mask: NDArray[Any]) -> Runs:
     return Runs((mask.shape[0], mask.shape[1]), start, np.ascontiguousarray(mask).ravel()[start])
 
 
-def run_starts(*masks: NDArray[Any]) -> Ints:
-    """Flattened indices at which a row begins or any of the masks changes."""
+def run_starts(*masks: NDArray[Any], also: Ints | None = None) -> Ints:
+    """Flattened indices at which a row begins or any of the masks changes, and those given by ``also``."""
     changes = np.zeros(masks[0].size, dtype=bool)
-    for mask in masks:
+    for number, mask in enumerate(masks):
         flat = np.ascontiguousarray(mask).ravel()
-        changes[1:] |= flat[1:] != flat[:-1]
+        if number:
+            changes[1:] |= flat[1:] != flat[:-1]
+        else:
+            np.not_equal(flat[1:], flat[:-1], out=changes[1:])
     changes[:: max(masks[0].shape[1], 1)] = True
-    return np.flatnonzero(changes).astype(np.int64)
+    if also is not None:
+        changes[also] = True
+    return np.flatnonzero(changes).astype(np.int64, copy=False)
 
 
 def overlaps(runs: Runs, top: int, bottom: int) -> Overlaps:
@@ -133,15 +138,16 @@ def overlaps(runs: Runs, top: int, bottom: int) -> Overlaps:
     width = runs.shape[1]
     rows = np.array([top - 1, bottom - 1, top, bottom]) * width
     first_above, last_above, first_below, last_below = np.searchsorted(runs.start, rows).tolist()
-    both = np.concatenate([runs.start[first_above:last_above] + width, runs.start[first_below:last_below]])
-    # Two rising sequences, which a stable sort merges. Rows begin with a run in each.
-    order = np.argsort(both, kind="stable")
-    cut, is_below = both[order], order >= last_above - first_above
-    below, above = np.cumsum(is_below) + (first_below - 1), np.cumsum(~is_below) + (first_above - 1)
-    # Where a run begins in both rows, the second of the two entries has both indices.
+    # Two rising sequences, which a stable sort merges; the lowest bit marks the lower row. Each row begins with a run.
+    above, below = runs.start[first_above:last_above] + width, runs.start[first_below:last_below]
+    both = np.concatenate([above << 1, below << 1 | 1])
+    both.sort(kind="stable")
+    cut = both >> 1
+    # Where a run begins in both rows, the second of the two entries counts both.
     last = np.flatnonzero(np.diff(cut, append=-1))
-    cut = cut[last]
-    return Overlaps(above[last], below[last], cut, np.diff(cut, append=bottom * width))
+    cut, begun = cut.take(last), np.cumsum(both & 1).take(last)
+    length = np.diff(cut, append=bottom * width)
+    return Overlaps(last - begun + first_above, begun + (first_below - 1), cut, length)
 
 
 def strips_of(runs: Runs) -> Iterator[tuple[int, int]]:
@@ -156,27 +162,58 @@ def components(runs: Runs, inside: Where) -> tuple[NDArray[np.int32], int]:
 
     Runs that are not ``inside`` have -1.
     """
+    return connected(split_overlaps(runs, inside)[0], inside)
+
+
+def split_overlaps(runs: Runs, inside: Where) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Which runs belong together and where different ones meet: neighbours over pixel sides, found in strips.
+
+    (2, n) pairs of runs ``inside`` of one value, the earlier first; then (3, m) runs above and below of different
+    values, and the sides that they share. Neighbours along a row have different values, unless a caller cut runs: these
+    are among the former only.
+    """
+    value = runs.value
+    left = np.flatnonzero((value[1:] == value[:-1]) & (runs.left[1:] != 0) & inside[:-1])
+    links, borders = [np.array([left, left + 1], np.int32)], [np.zeros((3, 0), dtype=np.int32)]
+    for top, bottom in strips_of(runs):
+        above, below, _, length = overlaps(runs, max(top, 1), max(bottom, 1))
+        same = value.take(above) == value.take(below)
+        linked, border = np.flatnonzero(same & inside.take(above)), np.flatnonzero(~same)
+        links.append(np.array([above.take(linked), below.take(linked)], np.int32))
+        borders.append(np.array([above.take(border), below.take(border), length.take(border)], np.int32))
+    return np.concatenate(links, axis=1), np.concatenate(borders, axis=1)
+
+
+def connected(links: NDArray[np.int32], inside: Where) -> tuple[NDArray[np.int32], int]:
+    """``components`` given the links between runs.
+
+    Nearly every run has one link back at most. Following these leads to the first run of a stretch of rows, in steps
+    that double; only the other links, where two stretches join, need a search.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    left = runs.with_next
-    left = left[inside[left] & (runs.value[left] == runs.value[left + 1])]
-    # int32 indices, or the library copies them.
-    pairs = [np.stack([left, left + 1]).astype(np.int32)]
-    for top, bottom in strips_of(runs):
-        touching = overlaps(runs, max(top, 1), max(bottom, 1))
-        same = inside[touching.above] & (runs.value[touching.above] == runs.value[touching.below])
-        pairs.append(np.stack([touching.above[same], touching.below[same]]).astype(np.int32))
-    one, other = np.concatenate(pairs, axis=1)
-    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (len(runs), len(runs)))
-    component: NDArray[np.int32] = connected_components(graph, directed=False)[1]
-    first = np.full(len(runs) + 1, len(runs))
-    own = np.flatnonzero(inside)[::-1]
-    first[component[own]] = own  # the first run of a region is written last
-    real = np.flatnonzero(first < len(runs))
-    number = np.full(len(runs) + 1, -1, dtype=np.int32)
-    number[real[np.argsort(first[real])]] = np.arange(len(real))
-    return np.where(inside, number[component], np.int32(-1)), len(real)
+    before, after = links
+    origin = np.arange(len(inside))
+    origin[after] = before
+    joining = np.flatnonzero(origin.take(after) != before)
+    further = origin.take(origin)
+    while not np.array_equal(further, origin):
+        origin, further = further, further.take(further)
+    roots = np.flatnonzero((origin == np.arange(len(inside))) & inside)
+    index = np.full(len(inside), -1, dtype=np.int32)
+    index[roots] = np.arange(len(roots))
+    one, other = (index[origin[end[joining]]] for end in (before, after))
+    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (len(roots), len(roots)))
+    count, component = connected_components(graph, directed=False)
+    first = np.empty(count, dtype=np.int64)
+    first[component[::-1]] = np.arange(len(roots))[::-1]  # the first root of a region is written last
+    number = np.empty(count, dtype=np.int32)
+    number[np.argsort(first)] = np.arange(count)
+    # The last entry is for runs that are not inside.
+    return np.append(number[component], np.int32(-1)).take(np.where(inside, index.take(origin), -1), mode="wrap"), int(
+        count
+    )
 
 
 def ranges(first: Ints, length: Ints) -> Ints:
@@ -225,25 +262,44 @@ def sides_of(runs: Runs, key: NDArray[Any]) -> tuple[Ints, Ints]:
 
 def dilated(runs: Runs, step: Floats, radius: float, *, value: bool = True) -> Runs:
     """The mask (bool) of pixels within ``radius`` of those with ``value``; ``step`` is a pixel's (height, width)."""
-    chosen = runs.value == value
-    row, left, right = runs.row[chosen], runs.left[chosen], (runs.left + runs.length)[chosen]
     most, (height, width) = int(radius / step[0] + 1e-9), runs.shape
     away = np.arange(-most, most + 1)
     # The disc's half width at each height; the 1e-9 is for radii of whole pixels.
     half = (np.sqrt(np.maximum(radius**2 - (away * step[0]) ** 2, 0.0)) / step[1] + 1e-9).astype(np.int64)
-    before = np.searchsorted(row, np.arange(height + 1))  # runs in earlier rows
-    rows = max(1, STRETCHES * height // max(len(row) * len(away), 1))
+    seeds = [_seeds(runs, runs.value == value, way) for way in (-1, 0, 1)]
+    stretches = sum(len(start) for start, _ in seeds) * most + 1
+    rows = max(1, STRETCHES * height // stretches)
     starts, values = [], []
     for top in range(0, height, rows):
         tall = min(rows, height - top)
-        # At each vertical distance, only these runs reach the strip.
-        first, last = before[np.clip([top - away, top + tall - away], 0, height)]
-        index = ranges(first, last - first)
-        down, reach = (np.repeat(of, last - first) for of in (away - top, half))
-        strip = covering((tall, width), row[index] + down, left[index] - reach, right[index] + reach)
+        row, left, right = [], [], []
+        for (start, length), ways in zip(seeds, (away < 0, away == 0, away > 0), strict=True):
+            # At each vertical distance, only these stretches reach the strip.
+            ends = np.clip([top - away[ways], top + tall - away[ways]], 0, height) * width
+            first, last = np.searchsorted(start, ends)
+            index = ranges(first, last - first)
+            down, reach = (np.repeat(of[ways], last - first) for of in (away - top, half))
+            at, begin = np.divmod(start.take(index), width)
+            row.append(at + down)
+            left.append(begin - reach)
+            right.append(begin + length.take(index) + reach)
+        strip = covering((tall, width), *map(np.concatenate, (row, left, right)))
         starts.append(strip.start + top * width)
         values.append(strip.value)
     return Runs(runs.shape, np.concatenate(starts), np.concatenate(values))
+
+
+def _seeds(runs: Runs, chosen: Where, way: int) -> tuple[Ints, Ints]:
+    """First pixels and lengths of the stretches from which the disc must be laid up (-1), along (0) or down (1).
+
+    A pixel with a chosen neighbour on its way need not be: what it reaches there, the neighbour reaches as well.
+    """
+    if way == 0:
+        return runs.start[chosen], runs.length[chosen]
+    above, below, start, length = runs.overlaps
+    own, beyond = (above, below) if way > 0 else (below, above)
+    ends = chosen.take(own) & ~chosen.take(beyond)
+    return start[ends] - (runs.shape[1] if way > 0 else 0), length[ends]
 
 
 def covering(shape: tuple[int, int], row: Ints, left: Ints, right: Ints) -> Runs:
@@ -251,9 +307,12 @@ def covering(shape: tuple[int, int], row: Ints, left: Ints, right: Ints) -> Runs
     height, width = shape
     left, right = np.maximum(left, 0), np.minimum(right, width)
     inside = (row >= 0) & (row < height) & (left < right)
-    start, stop = row[inside] * width + left[inside], row[inside] * width + right[inside]
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(stop[order])
+    start, length = row[inside] * width + left[inside], (right - left)[inside]
+    # Sorted as one number, with the length in the lower bits.
+    bits = int(width).bit_length()
+    both = np.sort(start << bits | length, kind="stable")
+    start = both >> bits
+    reach = np.maximum.accumulate(start + (both & ((1 << bits) - 1)))
     first = np.append(True, start[1:] > reach[:-1])[: len(start)]
     start, stop = start[first], reach[np.append(first[1:], True)[: len(reach)]]
     cut = distinct(np.concatenate([np.arange(height, dtype=np.int64) * width, start, stop[stop < height * width]]))

@@ -17,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.regions import scan, strip_rows
+from ntrm.analysis.regions import region_sizes, strip_rows
 from ntrm.analysis.runs import Ints, Where, ranges
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE
-from ntrm.core.mpp import Resolution
 
 Bytes = NDArray[np.uint8]
 
@@ -98,11 +97,10 @@ def write_without_small_regions(path: Path, labels: Bytes, smallest: float, rows
 
 def find_small_regions(labels: Bytes, smallest: float, rows: int | None = None) -> tuple[_Stretches, _Stretches]:
     """The regions of less than ``smallest`` pixels, and all other labelled pixels."""
-    regions = scan(labels, Resolution.square(1.0), rows=rows)
-    runs, region = regions.runs, regions.region
+    runs, region, pixels = region_sizes(labels, rows)
     every = _Stretches(runs.start, runs.stop, runs.value, region)
     # The last entry is that of ignored pixels.
-    small = np.append(regions.table.pixels < smallest, False)[np.maximum(region, -1)]
+    small = np.append(pixels < smallest, False)[region]
     return every.chosen(small), every.chosen(~small & (region >= 0))
 
 

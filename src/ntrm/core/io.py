@@ -13,8 +13,9 @@ import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ PARTIAL = ".partial-"
 _UMASK = threading.Lock()
 _FORMULA = "=+-@\t\r\n＝＋－＠"
 """First characters that make a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
-_SUSPECT = {*_FORMULA, "'"}
+_SUSPECT = frozenset((*_FORMULA, "'"))
 """A cell that begins otherwise is what it says."""
 _HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
 """Numbers, and grades such as ``++``, in which there is nothing to compute."""
@@ -133,9 +134,64 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write a whole JSON file or nothing; keys keep their order."""
     # Streamed: the text of a large document takes more memory than the document.
-    with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
-        json.dump(document, stream, indent=2, ensure_ascii=False, allow_nan=False)
+    with whole_file(path) as partial, partial.open("w", encoding="utf-8", buffering=1 << 16) as stream:
+        stream.writelines(_indented(document, "\n"))
         stream.write("\n")
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_ROWS = 1000
+"""Rows that are encoded together."""
+_COMPACT: Any = {"ensure_ascii": False, "allow_nan": False}
+
+
+def _indented(value: Any, line: str) -> Iterator[str]:
+    """The text of ``json.dumps(value, indent=2)`` in parts; ``line`` begins a line as far in as the value stands.
+
+    The library indents in Python, value by value. Its fast encoder cannot, but it can be told what stands between the
+    values, and that is enough for a list or an object without others inside, such as the row of a table.
+    """
+    inner = line + "  "
+    if not value or not isinstance(value, dict | list | tuple):
+        yield json.dumps(value, **_COMPACT)
+    elif _is_plain(value):
+        text = _encoder(inner)(value)
+        yield f"{text[0]}{inner}{text[1:-1]}{line}{text[-1]}"
+    elif isinstance(value, dict):
+        for number, (key, each) in enumerate(value.items()):
+            # The library knows how a key is written that is no text.
+            yield ("," if number else "{") + inner + json.dumps({key: None}, **_COMPACT)[1:-5]
+            yield from _indented(each, inner)
+        yield line + "}"
+    elif all(isinstance(each, dict) and each and _is_plain(each) for each in value):
+        yield from _indented_rows(value, line)
+    else:
+        for number, each in enumerate(value):
+            yield ("," if number else "[") + inner
+            yield from _indented(each, inner)
+        yield line + "]"
+
+
+def _is_plain(value: dict[Any, Any] | Sequence[Any]) -> bool:
+    """Whether there are no lists and objects inside."""
+    return _PLAIN.issuperset(map(type, value.values() if isinstance(value, dict) else value))
+
+
+def _indented_rows(rows: Sequence[dict[Any, Any]], line: str) -> Iterator[str]:
+    """The same for a list of plain objects, many of them in one call of the encoder."""
+    row, cell = line + "  ", line + "    "
+    for begin in range(0, len(rows), _ROWS):
+        text = _encoder(cell)(rows[begin : begin + _ROWS])
+        # In a text a line break is escaped, so that this stands between two objects only.
+        text = text[2:-2].replace(f"}},{cell}{{", f"{row}}},{row}{{{cell}")
+        yield f"{',' if begin else '['}{row}{{{cell}{text}{row}}}"
+    yield line + "]"
+
+
+@cache
+def _encoder(line: str) -> Callable[[Any], str]:
+    """Encodes with a new line after each comma."""
+    return json.JSONEncoder(separators=(f",{line}", ": "), **_COMPACT).encode
 
 
 def read_json(path: Path, *, hint: str) -> Any:

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha1
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.polygons import outlines_of
+from ntrm.analysis.polygons import Outlines, outlines_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import CONNECTIVITY
 from ntrm.core.errors import UsageError, check_number
@@ -35,6 +36,9 @@ DECIMALS = 3
 """Of full-resolution pixels: far below a pixel of any mask."""
 BUFFER = 1 << 20
 SIMPLIFIED = "no point moved further than simplify_um; a region that would vanish keeps its exact outline"
+
+_MARK = "\ufdd0"
+"""Stands for what is filled in: this is no character, so that no text holds it."""
 
 Transform = tuple[float, float, float, float]
 
@@ -67,7 +71,7 @@ class Placement:
         factors, shifts = self._steps
         return [[_plain(x), _plain(y)] for x, y in (ring * factors + shifts).round(DECIMALS).tolist()]
 
-    def texts(self, height: int, width: int) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    def texts(self, height: int, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.bytes_]]:
         """JSON for the x of every column edge of a mask and for the y of every row edge: half a point each.
 
         An outline has its corners where edges cross: looking up their texts is far quicker than writing numbers.
@@ -76,8 +80,8 @@ class Placement:
             (np.arange(size + 1) * factor + shift).round(DECIMALS).tolist()
             for size, factor, shift in zip((width, height), *self._steps, strict=True)
         )
-        across, down = [f"[{_plain(x)}," for x in columns], [f"{_plain(y)}]," for y in rows]
-        return np.array(across, dtype=object), np.array(down, dtype=object)
+        across, down = [f"[{_plain(x)},".encode() for x in columns], [f"{_plain(y)}],".encode() for y in rows]
+        return np.array(across), np.array(down)
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,10 @@ def write_geojson(
     check_classes(regions.table.tissue, schema)
     features = _Features(regions, schema, placement, simplify_um, metadata, identity)
     with _stream(path, gzip) as write:
-        write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":[')
+        write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":['.encode())
         for number, feature in enumerate(features):
-            write((",\n" if number else "\n") + feature)
-        write("\n]}\n")
+            write((b",\n" if number else b"\n") + feature)
+        write(b"\n]}\n")
     counts = np.bincount(regions.table.tissue, regions.table.pixels, len(schema)).astype(np.int64).tolist()
     pixels = {name: count for name, count in zip(schema.names, counts, strict=True) if count}
     return WrittenRegions(path, len(regions.table), pixels, features.kept_exact)
@@ -144,37 +148,44 @@ class _Features:
     kept_exact: int = 0
     """Regions that would have vanished or broken, so far."""
 
-    def __iter__(self) -> Iterator[str]:
-        across, down = self.placement.texts(*self.regions.runs.shape)
-        first = 0
+    def __iter__(self) -> Iterator[bytes]:
+        written = _PointTexts(*self.placement.texts(*self.regions.runs.shape))
+        numbers, tissues = self.regions.table.number, self.regions.table.tissue
+        about, first = self._properties_by_tissue(), 0
         for outlines in outlines_of(self.regions):
-            points, last = outlines.points, first + len(outlines)
-            texts = (across[points[:, 0]] + down[points[:, 1]]).tolist()
-            for spans, (number, measurements, tissue) in zip(outlines.spans(), self._rows(first, last), strict=True):
-                simpler = self._simplified(points, spans) if self.simplify_um else None
-                coordinates = simpler or ",".join(f"[{''.join(texts[begin:end])[:-1]}]" for begin, end in spans)
-                corner = _corner(*points[spans[0][0]].tolist())
-                yield (
-                    f'{{"type":"Feature","id":"{_uuid(f"{self.identity}|{tissue.name}|{number}|{corner}")}",'
-                    f'"geometry":{{"type":"Polygon","coordinates":[{coordinates}]}},'
-                    f'"properties":{_json(_properties(tissue, number, measurements, self.metadata))}}}'
-                )
+            last, exact = first + len(outlines), written.rings(outlines)
+            corners = outlines.points[outlines.ring[outlines.region[:-1]]]
+            table = (column.tolist() for column in (numbers[first:last], tissues[first:last], corners))
+            for spans, measurements, number, tissue, corner in zip(
+                outlines.spans(), self._measurements(first, last), *table, strict=True
+            ):
+                rings = [next(exact) for _ in spans]
+                simpler = self._simplified(outlines.points, spans) if self.simplify_um else None
+                name, head, tail = about[tissue]
+                identity = _uuid(f"{self.identity}|{name}|{number}|{_corner(*corner)}")
+                before = f'{{"type":"Feature","id":"{identity}","geometry":{{"type":"Polygon","coordinates":['
+                behind = f']}},"properties":{head}{number}{tail[0]}{measurements}{tail[1]}}}'
+                yield b"".join((before.encode(), simpler or b",".join(rings), behind.encode()))
             first = last
 
-    def _rows(self, first: int, last: int) -> Iterator[tuple[int, dict[str, float], Tissue]]:
-        """Number, measurements (of the exact outline, simplified or not) and tissue of some regions."""
+    def _properties_by_tissue(self) -> list[tuple[str, str, list[str]]]:
+        """Name of each tissue, and the JSON of its properties before and after the number and the measurements."""
+        texts = [_json(_properties(tissue, _MARK, _MARK, self.metadata)) for tissue in self.schema.tissues]
+        # The measurements are an object, not a text.
+        cut = [text.replace(f'"{_MARK}"', _MARK).split(_MARK) for text in texts]
+        return [(tissue.name, head, tail) for tissue, (head, *tail) in zip(self.schema.tissues, cut, strict=True)]
+
+    def _measurements(self, first: int, last: int) -> Iterator[str]:
+        """JSON of the measurements of some regions, of the exact outline, simplified or not."""
         table = self.regions.table
         columns = {"Region": table.number, "Piece": table.piece, "Area mm^2": table.area_mm2}
         columns |= {"Perimeter mm": table.perimeter_mm}
         columns |= {} if table.confidence is None else {"Mean confidence": table.confidence}
         columns |= {} if table.person is None else {"By hand": table.person[:, 0], "Followed": table.person[:, 1]}
-        lists = [_digits(column[first:last]) for column in columns.values()]
-        for tissue, *numbers in zip(table.tissue[first:last].tolist(), *lists, strict=True):
-            # Of a region that a person named as a whole, the network has no confidence.
-            known = {name: value for name, value in zip(columns, numbers, strict=True) if not math.isnan(value)}
-            yield numbers[0], known, self.schema.tissues[tissue]
+        texts = (_cells(_json(name), column[first:last]) for name, column in columns.items())
+        return (f"{{{','.join(filter(None, row))}}}" for row in zip(*texts, strict=True))
 
-    def _simplified(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> str | None:
+    def _simplified(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> bytes | None:
         """Outline and holes as JSON, simplified; None if that leaves no area or no valid polygon."""
         import shapely
 
@@ -189,12 +200,38 @@ class _Features:
             self.kept_exact += 1
             return None
         rings = (shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors))
-        return ",".join(_json(self.placement.to_qupath(ring)) for ring in rings)
+        return ",".join(_json(self.placement.to_qupath(ring)) for ring in rings).encode()
 
 
-def _digits(values: NDArray[Any]) -> list[Any]:
-    """Six significant digits of what is no whole number."""
-    return values.tolist() if values.dtype.kind in "iu" else [float(f"{value:.6g}") for value in values.tolist()]
+class _PointTexts:
+    """Rings of corners as JSON, by looking up the texts of their coordinates."""
+
+    def __init__(self, across: NDArray[np.bytes_], down: NDArray[np.bytes_]) -> None:
+        self.across, self.down = across, down
+        self.widths, self.heights = np.strings.str_len(across), np.strings.str_len(down)
+        self.point = np.dtype([("x", across.dtype), ("y", down.dtype)])
+
+    def rings(self, outlines: Outlines) -> Iterator[bytes]:
+        """Every ring of the outlines."""
+        x, y = outlines.points.T
+        points = np.empty(len(x), dtype=self.point)
+        points["x"], points["y"] = self.across.take(x), self.down.take(y)
+        # Texts shorter than the longest end with zeros, which no text has.
+        text = points.tobytes().translate(None, b"\0")
+        sizes = np.cumsum(self.widths.take(x) + self.heights.take(y))
+        ends = [0, *sizes[outlines.ring[1:] - 1].tolist()]
+        # Without the comma after the last point.
+        return (b"[%b]" % text[begin : end - 1] for begin, end in pairwise(ends))
+
+
+def _cells(name: str, values: NDArray[Any]) -> list[str]:
+    """Name and value of a measurement as JSON: six significant digits of what is no whole number.
+
+    Empty for NaN: of a region that a person named as a whole, the network has no confidence.
+    """
+    if values.dtype.kind in "iu":
+        return [f"{name}:{value}" for value in values.tolist()]
+    return [f"{name}:{float(f'{value:.6g}')!r}" if not math.isnan(value) else "" for value in values.tolist()]
 
 
 def _uuid(name: str) -> str:
@@ -205,9 +242,7 @@ def _uuid(name: str) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _properties(
-    tissue: Tissue, number: int, measurements: Mapping[str, float], metadata: Mapping[str, str] | None
-) -> dict[str, Any]:
+def _properties(tissue: Tissue, number: str, measurements: str, metadata: Mapping[str, str] | None) -> dict[str, Any]:
     """What QuPath shows of an annotation; locked, so that a click does not move it."""
     return {
         "objectType": "annotation",
@@ -220,15 +255,15 @@ def _properties(
 
 
 @contextmanager
-def _stream(path: Path, gzip: bool) -> Iterator[Callable[[str], object]]:
-    """A function that appends text to a whole file."""
+def _stream(path: Path, gzip: bool) -> Iterator[Callable[[bytes], object]]:
+    """A function that appends to a whole file."""
     with whole_file(path) as partial, partial.open("wb", buffering=BUFFER) as raw:
         if not gzip:
-            yield lambda text: raw.write(text.encode())
+            yield raw.write
             return
         # Neither time nor name go into the header: the same content gives the same file.
         with gzip_module.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
-            yield lambda text: packed.write(text.encode())
+            yield packed.write
 
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from ntrm.analysis.cancers import cancers_of, confirmed_regions, is_tumour_confi
 from ntrm.analysis.graph import TissueGraph, graph_of
 from ntrm.analysis.measure import Measured, measurement_sentences, measurements
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
-from ntrm.analysis.regions import Regions, RegionTable, scan_mask
+from ntrm.analysis.regions import PieceGrid, Regions, RegionTable, scan_mask
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
@@ -67,11 +66,8 @@ def scan_slide(
     labels: Bytes, confidence: Bytes | None, pieces: PieceMap, *, schema: LabelSchema, resolution: Resolution
 ) -> Regions:
     """The regions of a slide's maps (H, W), which may lie on disk and are read once, in strips."""
-
-    def numbers(top: int, height: int) -> NDArray[np.integer[Any]]:
-        return pieces.on_grid(resolution, Window(top, 0, height, labels.shape[1]))
-
-    return scan_mask(labels, schema, resolution, confidence=confidence, full=FULL, pieces=numbers)
+    grid = PieceGrid(pieces.numbers, *pieces.cells(resolution, Window(0, 0, *labels.shape)))
+    return scan_mask(labels, schema, resolution, confidence=confidence, full=FULL, pieces=grid)
 
 
 def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> Iterator[PieceFindings]:

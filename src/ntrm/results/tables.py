@@ -200,7 +200,9 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
     """Write the four tables from the rows of each slide, in their order."""
     for name, first in COLUMNS.items():
         rows = [row for document in documents for row in document.get(name, ())]
-        known = {column: None for row in rows for column in row}
+        known: dict[str, Cell] = {}
+        for row in rows:
+            known.update(row)
         columns = (*first, *(column for column in known if BY_CLASS.fullmatch(column)), *covariates, *FOOT)
         with whole_file(out / table_file(name)) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
             write_rows(stream, [columns])
@@ -208,12 +210,14 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
 
 
 def _text(cell: Cell) -> str:
-    if cell is None:
-        return ""
+    if isinstance(cell, str):
+        return cell
+    # Nine digits hold every figure that an image can give, and the text is the same on every machine.
+    if isinstance(cell, float):
+        return f"{cell:.9g}"
     if isinstance(cell, bool):
         return "true" if cell else "false"
-    # Nine digits hold every figure that an image can give, and the text is the same on every machine.
-    return f"{cell:.9g}" if isinstance(cell, float) else str(cell)
+    return "" if cell is None else str(cell)
 
 
 def read_table(path: Path, covariates: Sequence[str] = ()) -> Table:

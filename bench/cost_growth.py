@@ -9,7 +9,9 @@
 
 The network costs nothing: its answers to some windows are computed beforehand, as in ``bench/segment_stages.py``. Each
 measurement is a process of its own, so that the peak of its memory is its own, above what it takes with the network
-loaded. The exponent is the slope of a line through the logarithms: 1 means that twice as much costs twice as much.
+(or the mask) loaded; it holds what a first small slide (or mask) needs, imports among it, which is not in its time.
+What the allocator kept of earlier work hides some of it, so that small figures are not exact. The exponent is the slope
+of a line through the logarithms: 1 means that twice as much costs twice as much.
 On a machine with many cores ``--workers 1,2,4,8`` asks for more of these; for a real network on a GPU there is
 ``bench/many_workers.py``.
 """
@@ -99,11 +101,13 @@ def of_slides(folder: Path, slides: list[tuple[Path, int]], picture: np.ndarray)
     answers = segment_stages.replayed(Predictor(network, "cpu", batch=segment_stages.BATCH), picture)
     options: dict[str, Any] = {"device": "cpu", "batch": segment_stages.BATCH}
     with mock.patch.object(Predictor, "probabilities", answers):
-        # What is imported and set up once for all is no cost of a slide.
+        # Memory counts from here: what a first slide leaves behind would hide what the others take.
+        before = forget_peak()
+        # What is imported and set up once for all is no time of a slide.
         warm = folder / "warm.tif"
         segment_stages.write_slide(warm, picture, SIDE)
         segment_slides(warm, out=folder / "warm", model=network, options=Options(tissue_mask=False), **options)
-        before, begun = forget_peak(), segment_speed.with_children()
+        begun = segment_speed.with_children()
         found = segment_slides(
             slides[0][0].parent, out=folder / "out", model=network, options=Options(tissue_mask=False), **options
         )
@@ -119,9 +123,10 @@ def of_regions(folder: Path, enlarged: int) -> Measured:
     patches = region_speed.confetti(MASK // enlarged, grain=GRAIN)
     stages = region_speed.stages_of(patches.repeat(enlarged, axis=0).repeat(enlarged, axis=1), folder)
     done: dict[str, Any] = {"measurements": []}
-    # What is imported and set up once is no cost of a mask.
+    before = forget_peak()
+    # What is imported and set up once is no time of a mask.
     region_speed.measured(region_speed.confetti(SIDE // 4, GRAIN), folder, rounds=1)
-    before, begun = forget_peak(), time.process_time()
+    begun = time.process_time()
     for name in ("regions", "polygons", "tables"):
         done[name] = stages[name](done)
     seconds = time.process_time() - begun

@@ -14,7 +14,7 @@ def test_exponents_are_those_of_powers():
 def test_finer_patches_are_more_regions(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "MASK", 128)
     monkeypatch.setattr(bench, "SIDE", 64)
-    coarse, fine = (bench.of_regions(tmp_path, grain) for grain in (8, 2))
+    coarse, fine = (bench.of_regions(tmp_path, enlarged) for enlarged in (4, 1))
     assert fine.amount > 4 * coarse.amount
     assert min(coarse.seconds, fine.seconds) > 0
 

@@ -116,7 +116,7 @@ def test_results_that_cannot_be_written_to_are_told(tmp_path, client, url, resul
 def test_every_route_of_corrections_asks_who_is_there(client, url):
     described = client.get("/openapi.json").json()["paths"]
     routes = {path: methods for path, methods in described.items() if "correct" in path}
-    assert len(routes) == 8
+    assert len(routes) == 9
     for path, methods in routes.items():
         place = path.replace("{id}", url.split("/")[3]).replace("{file}", "mask")
         for method in methods:

@@ -132,8 +132,9 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
 
   /** Goes where `steps` says, and picks what is there. */
   function go(asked) {
-    const mine = (async () => {
-      await picking;
+    if (settings.tool !== "pick") set({ tool: "pick" });
+    picking = (async (before) => {
+      await before;
       try {
         const found = await asked();
         stepped = found.place ? found : null;
@@ -146,20 +147,17 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
       } catch (error) {
         refused(error, false);
       }
-    })();
-    picking = mine;
-    return mine;
+    })(picking);
+    return picking;
   }
 
   /** To the next region or the one before; while there is something that would follow, from one such part to the next. */
   function step(by, more) {
-    if (settings.tool !== "pick") set({ tool: "pick" });
     return go(() => steps.step(by, more));
   }
 
   /** To what touches what is picked, in a direction of the screen. */
   function stepBeside(x, y) {
-    if (settings.tool !== "pick") set({ tool: "pick" });
     return go(() => steps.beside(x, y));
   }
 

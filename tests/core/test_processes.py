@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.helpers import wait_for
 from tests.service.small import settings_of
 
 from ntrm.core import processes
@@ -41,7 +42,8 @@ def test_modules_are_found_where_the_parent_finds_them(monkeypatch):
 
 def test_the_process_that_reads_slides_holds_no_secret():
     process = ReadingProcess()
-    environment = Path(f"/proc/{process._child.pid}/environ").read_bytes()
+    file = Path(f"/proc/{process._child.pid}/environ")
+    environment = wait_for("the environment of a program that has just begun", file.read_bytes)
     process.close()
     held = {entry.partition(b"=")[0].decode() for entry in environment.split(b"\0")}
     assert "PYTHONPATH" in held

@@ -17,7 +17,6 @@ With ``--workers`` as many processes then segment slides of ``--side`` pixels at
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import subprocess
@@ -26,12 +25,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -94,8 +92,10 @@ class Stage:
     ended: float = 0.0
 
 
-class Clock:
+class Clock(segment_speed.StageWatch):
     """What each stage takes, in any thread."""
+
+    places = STAGES
 
     def __init__(self) -> None:
         self.stages: dict[str, Stage] = {}
@@ -105,32 +105,9 @@ class Clock:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Time every stage as long as this lasts."""
-        with ExitStack() as stack:
-            for name, (module, path) in STAGES.items():
-                *owners, attribute = path.split(".")
-                owner: Any = importlib.import_module(module)
-                for part in owners:
-                    owner = getattr(owner, part)
-                stack.enter_context(mock.patch.object(owner, attribute, self._timed(name, getattr(owner, attribute))))
+        with super().watching():
             self._zero = time.perf_counter()
             yield
-
-    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any, **more: Any) -> Any:
-            with self._adding(name):
-                found = function(*arguments, **more)
-            return self._drawn(name, found) if isinstance(found, Iterator) else found
-
-        return timed
-
-    def _drawn(self, name: str, values: Iterator[Any]) -> Iterator[Any]:
-        """A generator's time is that of its steps."""
-        while True:
-            with self._adding(name):
-                value = next(values, self)
-            if value is self:
-                return
-            yield value
 
     @contextmanager
     def _adding(self, name: str) -> Iterator[None]:

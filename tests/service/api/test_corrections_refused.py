@@ -4,21 +4,11 @@ import errno
 import json
 
 import pytest
-from tests.service.correcting import SCC, click, middle_of
-from tests.service.small import error_of, only_slide, serving, settings_of, slide_bytes, upload
+from tests.service.correcting import SCC, click, client, middle_of, url
+from tests.service.small import error_of, slide_bytes, upload
 
+__all__ = ["client", "url"]
 pytestmark = pytest.mark.usefixtures("quick_readers")
-
-
-@pytest.fixture
-def client(tmp_path, results, model):
-    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
-        yield client
-
-
-@pytest.fixture
-def url(client):
-    return f"/v1/slides/{only_slide(client)['id']}/corrections"
 
 
 BAD_CLICKS = [

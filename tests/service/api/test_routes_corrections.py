@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.service.api.test_routes_tiles import image_of
-from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
-from tests.service.small import error_of, only_slide, serving, settings_of
+from tests.service.correcting import BKG, EPI, RET, SCC, click, client, middle_of, url
+from tests.service.small import error_of, only_slide
 
 from ntrm.correction.log import read_log
 from ntrm.correction.pixels import PixelSet
@@ -17,20 +17,10 @@ from ntrm.pipeline.correcting import make_region_graph, open_mask
 from ntrm.service.core.settings import AUDIT
 from ntrm.wsi.inputs import SlideInput
 
+__all__ = ["client", "url"]
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 PIXEL_MM2 = MPP**2 / 1e6
-
-
-@pytest.fixture
-def client(tmp_path, results, model):
-    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
-        yield client
-
-
-@pytest.fixture
-def url(client):
-    return f"/v1/slides/{only_slide(client)['id']}/corrections"
 
 
 class Unsure(ByColour):

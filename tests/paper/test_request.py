@@ -39,7 +39,7 @@ def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, t
     assert [variant.level for variant in plan.resolutions] == ["10x", "5x"]
     assert plan.notes == (
         "1x is left out: the paper has no results there (--resolutions takes it in).",
-        "Not in this dataset: 2x. `ntrm data resample` makes coarser levels from finer ones.",
+        "Not in this dataset: 2x. ntrm data resample makes coarser levels from finer ones.",
     )
     assert dry_run(request(data, tmp_path / "out", resolutions=("10x",))).plan.notes == ()
 
@@ -48,7 +48,7 @@ def test_a_split_that_nobody_gave_is_told(stripes, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(stripes, data)
     (data / "cases.csv").unlink()
-    said = "The dataset names no splits: it is divided by patient, 70, 15, 15 % (`ntrm data split`)."
+    said = "The dataset names no splits: it is divided by patient, 70, 15, 15 % (ntrm data split)."
     assert dry_run(request(data, tmp_path / "out")).plan.notes[0] == said
 
 

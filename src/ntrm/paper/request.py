@@ -117,14 +117,14 @@ class Request:
         notes = []
         if self.split_file is None and any(case.split is None for case in survey_dataset(self.data).cases):
             shares = ", ".join(f"{100 * share:.0f}" for share in FRACTIONS)
-            notes.append(f"The dataset names no splits: it is divided by patient, {shares} % (`ntrm data split`).")
+            notes.append(f"The dataset names no splits: it is divided by patient, {shares} % (ntrm data split).")
         present = present_levels(self.data)
         if self.resolutions or present == ("",):
             return notes
         if left := ", ".join(level for level in present if level not in levels):
             notes.append(f"{left} is left out: the paper has no results there (--resolutions takes it in).")
         if lacking := ", ".join(level for level in TABLE_2 if level not in present):
-            notes.append(f"Not in this dataset: {lacking}. `ntrm data resample` makes coarser levels from finer ones.")
+            notes.append(f"Not in this dataset: {lacking}. ntrm data resample makes coarser levels from finer ones.")
         return notes
 
     def run(self, job: Job) -> Path:

@@ -155,7 +155,9 @@ def test_two_pages_on_one_slide_see_each_other(correct_page, service):
     assert steps(page) == [[1, True]]
     until(lambda: page.get_by_role("button", name="Accept").is_enabled())
     page.keyboard.press("Enter")
-    wait_for_version(service, service.slide, 2)
+    # Its request goes through this process, which must listen to the page until it is answered.
+    until(lambda: steps(page) == [[2, True], [1, True]])
+    assert corrections(service, service.slide)["version"] == 2
 
 
 def test_what_would_follow_is_asked_again_after_others_corrected(correct_page, service):
@@ -259,6 +261,26 @@ def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, servi
     assert steps(page) == []
     assert page.locator(".names [aria-pressed=true]").get_attribute("data-name") == "SCC"
     assert corrections(service, service.slide)["version"] == 0
+
+
+ANSWERED_LATE = """async () => {
+  const { CorrectionStore } = await import("/page/js/correct-store.js");
+  const asked = [];
+  const real = window.fetch;
+  window.fetch = () => new Promise((answer) => asked.push(answer));
+  const store = new CorrectionStore("x");
+  const both = [store.refresh(), store.refresh()];
+  window.fetch = real;
+  asked[1](Response.json({ version: 2, steps: [] }));
+  await both[1];
+  asked[0](Response.json({ version: 1, steps: [] }));
+  await both[0];
+  return [asked.length, store.version];
+}"""
+
+
+def test_an_answer_that_comes_late_does_not_take_the_page_back(open_page):
+    assert open_page().page.evaluate(ANSWERED_LATE) == [2, 2]
 
 
 def test_both_versions_are_compared_read_and_downloaded(correct_page, service):

@@ -16,6 +16,8 @@ export class CorrectionStore extends EventTarget {
     this.measured = null;
     this.last = Promise.resolve();
     this.writing = 0;
+    this.asked = 0; // requests, in order
+    this.taken = 0; // the latest one whose answer is shown
   }
 
   /** Asks now and then, more often while the server is at work; resolves with the first answer. */
@@ -51,6 +53,7 @@ export class CorrectionStore extends EventTarget {
   }
 
   async refresh() {
+    const request = ++this.asked;
     let next;
     try {
       next = await api.corrected(this.id);
@@ -62,11 +65,13 @@ export class CorrectionStore extends EventTarget {
       throw error;
     }
     this.error = null;
-    await this.take(next, this.document !== null && next.version !== this.version);
+    await this.take(request, next, this.document !== null && next.version !== this.version);
   }
 
-  /** A new state; the results with it are fetched as soon as they are written. */
-  async take(next, elsewhere = false) {
+  /** A new state, unless a later request was answered before; its results are fetched as soon as they are written. */
+  async take(request, next, elsewhere = false) {
+    if (request < this.taken) return;
+    this.taken = request;
     const same = JSON.stringify(next) === JSON.stringify(this.document);
     this.document = next;
     if (!same) this.tell(elsewhere);
@@ -92,6 +97,7 @@ export class CorrectionStore extends EventTarget {
   }
 
   async sent(send) {
+    const request = ++this.asked;
     this.writing += 1;
     let next;
     try {
@@ -102,14 +108,14 @@ export class CorrectionStore extends EventTarget {
     } finally {
       this.writing -= 1;
     }
-    await this.take(next).catch(() => {}); // the step is written; its results are asked for again
+    await this.take(request, next).catch(() => {}); // the step is written; its results are asked for again
     this.polling?.now();
     return next;
   }
 
   /** Has the region graph made, where that is possible and not under way. */
   async makeGraph() {
-    if (this.document?.graph === "missing") await this.take(await api.makeGraph(this.id));
+    if (this.document?.graph === "missing") await this.take(++this.asked, await api.makeGraph(this.id));
     this.polling?.now();
   }
 

@@ -47,7 +47,10 @@ COUNTS = {
     "5x": {"train": 70, "val": 20, "varied": 35, "held-out": 8},
 }  # fmt: skip
 """Sections of each kind; at 5x, which takes four times as long to draw and to score, half of them."""
-SECOND = {"second": ((2001, 2002, 2003, 2004), 100), "second-val": ((2005,), 40)}
+SECOND = {
+    "10x": {"second": ((2001, 2002, 2003, 2004), 100), "second-val": ((2005,), 40)},
+    "5x": {"second": ((2001, 2002), 50), "second-val": ((2005,), 20)},
+}
 """Sections of the second version of the phantom, by kind: seeds of phantoms, and sections of each."""
 SECOND_NORMAL = 0.25
 WINDOW = 256
@@ -87,7 +90,7 @@ def plan_sheets(out: Path, levels: Sequence[str], kinds: Sequence[str] = ()) -> 
     second = [
         Sheet(kind, section, level, out, seed)
         for level in levels
-        for kind, (seeds, count) in SECOND.items()
+        for kind, (seeds, count) in SECOND[level].items()
         if not kinds or kind in kinds
         for seed in seeds
         for section in plan_sections(count, seed, SECOND_NORMAL)

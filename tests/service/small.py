@@ -15,7 +15,7 @@ from ntrm.pipeline.options import Options
 from ntrm.service.api.app import create_app
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
-from ntrm.service.jobs.database import PATH, QUEUED, Slide, new_id
+from ntrm.service.jobs.slide_record import PATH, QUEUED, Slide, new_id
 
 TOKEN = "a-token-for-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

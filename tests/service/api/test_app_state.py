@@ -9,7 +9,7 @@ from tests.service.small import only_slide, serving, settings_of, slide_bytes, u
 
 from ntrm.service.core.disk import RESERVE_BYTES
 from ntrm.service.core.settings import AUDIT, DATABASE, LOST, RESERVE, UPLOADS
-from ntrm.service.jobs.database import DONE, UPLOAD, Slide
+from ntrm.service.jobs.slide_record import DONE, UPLOAD, Slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -5,7 +5,7 @@ from tests.service.small import serving, settings_of
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.service.core.problems import document_of, missing, without_paths
-from ntrm.service.jobs.database import DONE, FOUND, Slide, new_id
+from ntrm.service.jobs.slide_record import DONE, FOUND, Slide, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

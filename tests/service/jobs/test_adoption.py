@@ -11,7 +11,7 @@ from ntrm.core.errors import DataError
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import INCOMING, UPLOADS
 from ntrm.service.jobs.adoption import adopt, facts_of, find_originals, forget_vanished
-from ntrm.service.jobs.database import FOUND
+from ntrm.service.jobs.slide_record import FOUND
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -7,19 +7,8 @@ import pytest
 from tests.service.small import refused
 
 from ntrm.core.errors import DataError
-from ntrm.service.jobs.database import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    MOST_ATTEMPTS,
-    MOST_DEATHS,
-    PATH,
-    QUEUED,
-    RUNNING,
-    JobStore,
-    Slide,
-    new_id,
-)
+from ntrm.service.jobs.database import MOST_ATTEMPTS, MOST_DEATHS, JobStore
+from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, PATH, QUEUED, RUNNING, Slide, new_id
 
 
 def slide(number=0, **more):

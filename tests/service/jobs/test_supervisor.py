@@ -10,7 +10,7 @@ from tests.helpers import wait_for
 from tests.service.small import add_queued, settings_of
 
 from ntrm.service.jobs import supervisor
-from ntrm.service.jobs.database import CANCELLED, QUEUED, RUNNING
+from ntrm.service.jobs.slide_record import CANCELLED, QUEUED, RUNNING
 
 DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
 

@@ -17,7 +17,7 @@ from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import settings_from, settings_to
 from ntrm.service.jobs import worker
-from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD
+from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD
 from ntrm.service.jobs.worker import FILES, MEASURED, READ, SEGMENTED, JobProgress, written
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.tiff import TiffReader

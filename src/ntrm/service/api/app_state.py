@@ -44,8 +44,9 @@ from ntrm.service.core.settings import (
 from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
 from ntrm.service.corrections.writer import CorrectedWriter
 from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
-from ntrm.service.jobs.database import DONE, FOUND, RUNNING, UPLOAD, JobStore, Slide
+from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING
+from ntrm.service.jobs.slide_record import DONE, FOUND, RUNNING, UPLOAD, Slide
 from ntrm.service.jobs.supervisor import Supervisor
 from ntrm.service.tiles.caches import OpenPool, TileStore
 from ntrm.service.tiles.geometry import DeepZoom

@@ -20,7 +20,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.core.disk import disk_full, write_all
 from ntrm.service.core.problems import ProblemError, conflict, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceLimits, upload_path
-from ntrm.service.jobs.database import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
+from ntrm.service.jobs.slide_record import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.wsi.grid import check_cost, credible_resolution
 from ntrm.wsi.inputs import source_fingerprint
 from ntrm.wsi.readers.reader import SlideInfo

@@ -33,8 +33,8 @@ from ntrm.service.api.routes_slides import Requested, Shared, body, problems
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.changes import ORIGIN, Change, drawn, no_region_graph, picked
 from ntrm.service.corrections.slide_corrections import SlideCorrections
-from ntrm.service.jobs.database import Slide
 from ntrm.service.jobs.graph_jobs import FAILED
+from ntrm.service.jobs.slide_record import Slide
 
 T = TypeVar("T")
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))

@@ -19,7 +19,7 @@ from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import PointDocument, RegionDocument
 from ntrm.service.core.problems import missing
 from ntrm.service.core.settings import THUMBNAILS
-from ntrm.service.jobs.database import Slide
+from ntrm.service.jobs.slide_record import Slide
 from ntrm.service.tiles.region_finder import thinned
 from ntrm.service.tiles.slide_tiles import encode_jpeg
 

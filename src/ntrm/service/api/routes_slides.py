@@ -15,7 +15,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.intake import check_name, file_under, receive, steadily, submit_path, submit_upload
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList, slide_document
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.jobs.database import Slide
+from ntrm.service.jobs.slide_record import Slide
 
 T = TypeVar("T", bound=BaseModel)
 router = APIRouter(prefix="/v1/slides", tags=["slides"])

@@ -14,7 +14,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import TileSource
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.database import DONE, Slide
+from ntrm.service.jobs.slide_record import DONE, Slide
 from ntrm.service.tiles.geometry import TILE, DeepZoom
 from ntrm.service.tiles.layer_colours import LayerLook, indexed_png, packed
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ntrm.service.jobs.database import QUEUED, Slide
+from ntrm.service.jobs.slide_record import QUEUED, Slide
 
 
 class ErrorBody(BaseModel):

@@ -12,7 +12,8 @@ from ntrm.core.errors import DataError
 from ntrm.results.documents import Summary, read_summary
 from ntrm.results.paths import FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import finished
-from ntrm.service.jobs.database import DONE, FOUND, JobStore, Slide, new_id
+from ntrm.service.jobs.database import JobStore
+from ntrm.service.jobs.slide_record import DONE, FOUND, Slide, new_id
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
 from ntrm.wsi.inputs import find_by_content
 

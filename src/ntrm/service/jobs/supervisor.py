@@ -21,8 +21,9 @@ from ntrm.core.processes import MODEL, module_command, module_environment
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
-from ntrm.service.jobs.database import JobStore, Slide
+from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import GraphJob
+from ntrm.service.jobs.slide_record import Slide
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5

@@ -35,8 +35,9 @@ from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
 from ntrm.service.jobs.adoption import facts_of
-from ntrm.service.jobs.database import CANCELLED, DONE, FAILED, QUEUED, JobStore, Slide, new_id
+from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING, GraphJob
+from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, Slide, new_id
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import Pixels, SlideReader

@@ -256,14 +256,18 @@ def test_errors_cross_process_borders_whole():
 @pytest.mark.parametrize(
     ("resources", "device", "workers", "expected"),
     [
-        ({"CPU": 2.0}, "auto", None, WorkerResources(1, "cpu", 2, 0.0)),
-        ({"CPU": 2.0}, "cpu", 2, WorkerResources(2, "cpu", 1, 0.0)),
-        ({"CPU": 64.0}, "auto", None, WorkerResources(32, "cpu", 2, 0.0)),
-        ({"CPU": 64.0}, "auto", 4, WorkerResources(4, "cpu", 2, 0.0)),
-        ({"CPU": 64.0, "GPU": 8.0}, "auto", None, WorkerResources(8, "cuda", 1, 1.0)),
-        ({"CPU": 64.0, "GPU": 8.0}, "cuda", 3, WorkerResources(3, "cuda", 1, 1.0)),
-        ({"CPU": 64.0, "GPU": 8.0}, "cpu", None, WorkerResources(32, "cpu", 2, 0.0)),
-        ({"GPU": 1.0}, "auto", 2, WorkerResources(2, "cuda", 1, 0.5)),
+        ([{"CPU": 2.0}], "auto", None, WorkerResources(1, "cpu", 2, 0.0)),
+        ([{"CPU": 2.0}], "cpu", 2, WorkerResources(2, "cpu", 1, 0.0)),
+        ([{"CPU": 64.0}], "auto", None, WorkerResources(32, "cpu", 2, 0.0)),
+        ([{"CPU": 64.0}], "auto", 4, WorkerResources(4, "cpu", 2, 0.0)),
+        ([{"CPU": 64.0, "GPU": 8.0}], "auto", None, WorkerResources(8, "cuda", 8, 1.0)),
+        ([{"CPU": 64.0, "GPU": 8.0}], "cuda", 3, WorkerResources(3, "cuda", 8, 1.0)),
+        ([{"CPU": 64.0, "GPU": 8.0}], "cpu", None, WorkerResources(32, "cpu", 2, 0.0)),
+        ([{"GPU": 1.0}], "auto", 2, WorkerResources(2, "cuda", 1, 0.5)),
+        ([{"CPU": 16.0, "GPU": 1.0}], "auto", 3, WorkerResources(3, "cuda", 5, 1 / 3)),
+        ([{"CPU": 96.0, "GPU": 2.0}, {"CPU": 12.0, "GPU": 4.0}], "auto", None, WorkerResources(6, "cuda", 3, 1.0)),
+        ([{"CPU": 96.0}, {"CPU": 2.0, "GPU": 1.0}], "auto", None, WorkerResources(1, "cuda", 2, 1.0)),
+        ([{"CPU": 6.0}, {"CPU": 2.0}], "auto", None, WorkerResources(4, "cpu", 2, 0.0)),
     ],
 )
 def test_a_worker_for_each_gpu_or_for_two_cores(resources, device, workers, expected):
@@ -273,18 +277,19 @@ def test_a_worker_for_each_gpu_or_for_two_cores(resources, device, workers, expe
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4, 8])
 def test_all_workers_fit_on_the_gpus(gpus):
     for workers in range(1, 30):
-        each = divide_resources({"CPU": 99, "GPU": gpus}, "auto", workers)
+        each = divide_resources([{"CPU": 99, "GPU": gpus}], "auto", workers)
         on_one_gpu = int(1 / each.gpus + 1e-9)
         assert on_one_gpu * gpus >= workers
+        assert each.cpus * on_one_gpu * gpus <= 99
 
 
 @pytest.mark.parametrize(
     ("resources", "device", "workers"),
     [
-        ({"CPU": 4}, "cuda", None),
-        ({"CPU": 4, "GPU": 2}, "cuda:1", None),
-        ({"CPU": 4}, "auto", 0),
-        ({"CPU": 4}, "mps", 1),
+        ([{"CPU": 4}], "cuda", None),
+        ([{"CPU": 4, "GPU": 2}], "cuda:1", None),
+        ([{"CPU": 4}], "auto", 0),
+        ([{"CPU": 4}], "mps", 1),
     ],
 )
 def test_what_cannot_be_divided_is_refused(resources, device, workers):

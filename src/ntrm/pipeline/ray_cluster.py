@@ -32,6 +32,8 @@ from ntrm.results.run_record import Run
 
 THREADS = 2
 """Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide."""
+MOST_CORES = 8
+"""Of a worker on a GPU: its files keep no more of them busy."""
 ADDRESS = "RAY_ADDRESS"
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for "the loopback interface alone", if it is 0; in spite of its name it works on Linux."""
@@ -65,12 +67,15 @@ class WorkerResources:
     gpus: float
 
 
-def divide_resources(resources: Mapping[str, float], device: str, workers: int | None) -> WorkerResources:
+def divide_resources(machines: Sequence[Mapping[str, float]], device: str, workers: int | None) -> WorkerResources:
     """A worker on each GPU, or several where more are asked for than there are; without GPUs one for two cores.
 
-    >>> divide_resources({"CPU": 32, "GPU": 4}, "auto", None)
-    WorkerResources(workers=4, device='cuda', cpus=1, gpus=1.0)
-    >>> divide_resources({"CPU": 32, "GPU": 4}, "auto", 6).gpus
+    ``machines`` are the resources of each. A worker on a GPU has its share of the cores beside it, for the files of a
+    slide: as many as there are on the machine with the fewest, so that it can start on every one.
+
+    >>> divide_resources([{"CPU": 32, "GPU": 4}, {"CPU": 16, "GPU": 4}, {"CPU": 64}], "auto", None)
+    WorkerResources(workers=8, device='cuda', cpus=4, gpus=1.0)
+    >>> divide_resources([{"CPU": 32, "GPU": 4}], "auto", 6).gpus
     0.5
     """
     if workers is not None:
@@ -79,13 +84,15 @@ def divide_resources(resources: Mapping[str, float], device: str, workers: int |
         raise UsageError(
             "on a cluster no single device can be chosen", got=device, expected="auto, cpu or cuda", hint="leave it out"
         )
-    gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
+    gpus, cpus = (int(sum(machine.get(kind, 0) for machine in machines)) for kind in ("GPU", "CPU"))
     if device == "cuda" and not gpus:
         raise UsageError("the cluster has no GPU", got="--device cuda", hint="take --device auto or cpu")
     if gpus and device != "cpu":
         count = workers or gpus
         # Equal fractions of a GPU: seven workers on four GPUs are two on each, not 1.75.
-        return WorkerResources(count, "cuda", 1, 1 / math.ceil(count / gpus))
+        on_each = math.ceil(count / gpus)
+        beside = min(machine.get("CPU", 0) / machine["GPU"] for machine in machines if machine.get("GPU"))
+        return WorkerResources(count, "cuda", min(MOST_CORES, max(1, int(beside / on_each))), 1 / on_each)
     count = workers or max(1, cpus // THREADS)
     return WorkerResources(count, "cpu", min(THREADS, max(1, cpus // count)), 0.0)
 
@@ -265,7 +272,7 @@ def segment_on_ray(
     tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
     with _connected(ray, workers), terminated_like_interrupted():
-        resources = divide_resources(ray.cluster_resources(), orders.device, workers)
+        resources = divide_resources(_machines(ray), orders.device, workers)
         pool = RayPool(ray, replace(orders, device=resources.device), resources)
         scheduler = Scheduler(pool, resources.workers, orders.out)
         try:
@@ -276,6 +283,11 @@ def segment_on_ray(
     if scheduler.made_with is None:
         raise WorkerLostError("no worker was ever ready")
     return [outcomes[task.slide_id] for task in tasks], scheduler.made_with
+
+
+def _machines(ray: Any) -> list[dict[str, float]]:
+    """What each machine of the cluster has."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _import_ray() -> Any:

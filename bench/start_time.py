@@ -1,0 +1,98 @@
+"""How long a command takes until its network first sees a window, beside the libraries that it cannot do without.
+
+    python bench/start_time.py [--repeats 5]
+
+Each measurement is a new process. Processor seconds are those of the command's own process, all threads together; the
+child that reads a slide starts beside it. The floor of `ntrm segment` is `import torch`; that of `ntrm train` is
+torch's first optimiser, for which it imports its compiler; that of `ntrm --help` is Typer with its help pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SRC = Path(__file__).parents[1] / "src"
+CLOCKS = """
+import json, sys, time
+def now():
+    return time.process_time(), time.perf_counter()
+begun = now()
+def tell():
+    print(json.dumps([end - begin for begin, end in zip(begun, now())]), file=sys.stderr)
+    sys.stderr.flush()
+"""
+COMMAND = """
+import torch
+called = torch.nn.Module.__call__
+def first(network, *given, **more):
+    torch.nn.Module.__call__ = called
+    tell()
+    return called(network, *given, **more)
+torch.nn.Module.__call__ = first
+sys.argv[0] = "ntrm"
+from ntrm.cli.main import main
+main()
+"""
+HELP = """
+import atexit
+atexit.register(tell)
+sys.argv[0] = "ntrm"
+from ntrm.cli.main import main
+main()
+"""
+FLOORS = {
+    "import torch": "import torch\ntell()",
+    "import torch, first optimiser": "import torch\ntorch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])\ntell()",
+    "import typer with its help pages": "import typer, typer.rich_utils\ntell()",
+}
+
+
+def measure(script: str, *words: str) -> tuple[float, float]:
+    """Processor seconds and seconds of the clock that a new process tells."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    done = subprocess.run(
+        [sys.executable, "-c", CLOCKS + script, *words], capture_output=True, text=True, env=environment, check=False
+    )
+    told = [line for line in done.stderr.splitlines() if line.startswith("[") and line.endswith("]")]
+    if not told:
+        raise SystemExit(f"{words} did not come so far:\n{done.stderr}")
+    processor, clock = json.loads(told[0])
+    return processor, clock
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        skin = folder / "skin"
+        words = [sys.executable, "-m", "ntrm", "phantom", str(skin), "--sections", "4", "--seed", "1"]
+        subprocess.run(words, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(SRC)})
+        section = next((skin / "10x" / "Images").iterdir())
+        few = [word for setting in ("steps=1", "batch=2", "workers=0") for word in ("--set", setting)]
+        print("| | processor s | clock s |\n|---|---|---|", flush=True)
+        for name, script, words in [
+            *((name, script, []) for name, script in FLOORS.items()),
+            ("`ntrm --help`", HELP, ["--help"]),
+            ("`ntrm segment`", COMMAND, ["segment", str(section), "--mpp", "6.7", "--out"]),
+            ("`ntrm train`", COMMAND, ["train", "--data", str(skin), *few, "--out"]),
+        ]:
+            out = words[-1:] == ["--out"]
+            found = [
+                measure(script, *words, *([str(folder / f"{words[0]}-{n}")] if out else []))
+                for n in range(asked.repeats)
+            ]
+            processor, clock = (statistics.median(each) for each in zip(*found, strict=True))
+            print(f"| {name} | {processor:.2f} | {clock:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

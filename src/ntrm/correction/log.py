@@ -26,6 +26,9 @@ from ntrm.version import __version__
 FORMAT = "ntrm-corrections/1"
 NAME, DRAW, UNDO, REDO = "name", "draw", "undo", "redo"
 ACTIONS = (NAME, DRAW, UNDO, REDO)
+HAND, FOLLOWED, ALL = "hand", "followed", "all"
+TRUSTS = (HAND, FOLLOWED, ALL)
+"""What counts for training: what a person named or drew; also what followed from it; the whole corrected mask."""
 INITIALS = 8
 """Characters that initials may have."""
 SET_ASIDE = "move it away; the network's mask is as it was"

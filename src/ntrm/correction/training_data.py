@@ -23,7 +23,7 @@ from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of
-from ntrm.correction.log import Log, check_mask, read_log
+from ntrm.correction.log import ALL, FOLLOWED, TRUSTS, Log, check_mask, read_log
 from ntrm.data.dataset import SPLITS
 from ntrm.data.image_files import write_image, write_indexed_mask
 from ntrm.data.tiles import Window
@@ -37,9 +37,6 @@ from ntrm.wsi.inputs import find_by_content
 from ntrm.wsi.isolated import open_isolated
 
 FORMAT = "ntrm-corrected-data/1"
-HAND, FOLLOWED, ALL = "hand", "followed", "all"
-TRUSTS = (HAND, FOLLOWED, ALL)
-"""What counts: what a person named or drew; also what followed from it; the whole corrected mask."""
 RECORD, LOCK = "corrections.json", ".lock"
 BLOCK = 4096
 """Longest side of the areas that a slide is divided into, in pixels."""

@@ -11,7 +11,7 @@ from typing import Any
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.training_data import ALL, corrected_slides, write_training_data
+from ntrm.correction.log import ALL
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, Split, SplitRow, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
@@ -31,7 +31,7 @@ class CorrectedResults:
     slides: Path | None = None
     """Folder below which the slides' files lie."""
     trust: str = ALL
-    """What counts, see ``ntrm.correction.training_data.TRUSTS``."""
+    """What counts, see ``ntrm.correction.log.TRUSTS``."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,9 @@ def open_training_data(
 def _with_corrections(
     known: DatasetSplits | None, folder: Path, corrections: CorrectedResults, mpp: float | None, progress: Progress
 ) -> TrainingData:
+    # They read slides, which most trainings do not.
+    from ntrm.correction.training_data import corrected_slides, write_training_data
+
     slides = corrected_slides(corrections.results)
     wanted = known.resolution if known is not None else None if mpp is None else Resolution.square(mpp)
     if wanted is not None and not slides[0].resolution.same_as(wanted):

@@ -25,6 +25,8 @@ TINT = 0.5
 LEAST_P = 1e-6
 """Smaller p-values count as this: one window must not outweigh all that overlap it."""
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Windows = Sequence[tuple[int, int, int, int, float]]
 """Top, left, height and width in pixels of the mask, and p-value."""
 
@@ -58,12 +60,31 @@ def window_values(windows: Windows, mask_shape: tuple[int, int], shape: tuple[in
     >>> window_values([(0, 0, 2, 2, 0.25), (0, 1, 2, 2, 0.01)], (2, 4), (1, 4)).round(3).tolist()
     [[0.25, 0.05, 0.01, nan]]
     """
-    sums, counts = np.zeros(shape), np.zeros(shape)
+    if not len(windows):
+        return np.full(shape, np.nan)
     down, across = shape[0] / mask_shape[0], shape[1] / mask_shape[1]
-    for top, left, height, width, p_value in windows:
-        rows = slice(round(top * down), max(round((top + height) * down), round(top * down) + 1))
-        columns = slice(round(left * across), max(round((left + width) * across), round(left * across) + 1))
-        sums[rows, columns] += math.log(max(p_value, LEAST_P))
-        counts[rows, columns] += 1
+    y, x, height, width, _ = np.array(windows, dtype=np.float64).T
+    top, bottom = _scaled(y, height, down, shape[0])
+    left, right = _scaled(x, width, across, shape[1])
+    sums = np.zeros(shape)
+    spans = (at.tolist() for at in (top, bottom, left, right))
+    for (*_, p_value), first, last, begin, end in zip(windows, *spans, strict=True):
+        sums[first:last, begin:end] += math.log(max(p_value, LEAST_P))
+    counts = _counts(top, bottom, left, right, shape)
     means = np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0)
     return np.asarray(np.exp(means))
+
+
+def _counts(top: Ints, bottom: Ints, left: Ints, right: Ints, shape: tuple[int, int]) -> Ints:
+    """(H, W) how many windows lie over each pixel: those that begin before it and have not ended."""
+    begun = np.zeros((shape[0] + 1, shape[1] + 1), dtype=np.int64)
+    for rows, columns, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
+        np.add.at(begun, (rows, columns), sign)
+    return np.asarray(begun.cumsum(axis=0).cumsum(axis=1)[:-1, :-1])
+
+
+def _scaled(start: Floats, length: Floats, factor: float, size: int) -> tuple[Ints, Ints]:
+    """(n,) first pixels, and those after the last, of stretches of at least one pixel on a grid of ``size`` pixels."""
+    first = np.rint(start * factor)
+    last = np.maximum(np.rint((start + length) * factor), first + 1)
+    return np.clip(first, 0, size).astype(np.int64), np.clip(last, 0, size).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
@@ -81,13 +81,16 @@ def as_document(value: Any) -> Any:
     >>> as_document({"boxes": (Box(1, 2, 3, 4),)})
     {'boxes': [{'top': 1, 'left': 2, 'height': 3, 'width': 4}]}
     """
-    if isinstance(value, str):
+    if type(value) in _PLAIN:
         return value
     if hasattr(value, "__dataclass_fields__"):
         return {name: as_document(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):
         return {name: as_document(each) for name, each in value.items()}
-    return [as_document(each) for each in value] if isinstance(value, Sequence) else value
+    return [as_document(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def number(value: Any) -> float:

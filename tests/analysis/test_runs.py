@@ -86,8 +86,8 @@ def winding(shape, random):
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_regions_that_wind_join_however_late(random, turned):
-    for mask in (winding((41, 60), random), random.random((60, 60)) < 0.6):
-        mask = mask.T if turned else mask
+    for drawn in (winding((41, 60), random), random.random((60, 60)) < 0.6):
+        mask = drawn.T if turned else drawn
         runs = runs_of(mask.astype(np.uint8))
         component, count = components(runs, runs.value != 0)
         expected, expected_count = ndimage.label(mask, FOUR)

@@ -25,6 +25,7 @@ from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.assessment import refuse_unfamiliar
 from ntrm.pipeline.measurements import PieceFindings, is_simple, measure_pieces, scan_slide
+from ntrm.pipeline.measuring_process import MeasuringPool
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import (
@@ -119,6 +120,8 @@ class SlideOutput:
     """Of at least two threads; it ends before the slide's maps are closed."""
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
+    measurers: MeasuringPool | None = None
+    """Children that measure its pieces; None where this process does."""
 
     @property
     def files(self) -> SlideFiles:
@@ -170,7 +173,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     shown = start(_write_familiarity_map, begun.pale, to, familiarity)
     stored = start(_read_stored, folder, shape, written) if to.options.report else None
     more = start(_write_more, prediction, pieces_map, files, to.options)
-    pieces = [*measure_pieces(regions, pieces_map, schema=to.schema)]
+    pieces = [*measure_pieces(regions, pieces_map, schema=to.schema, measurers=to.measurers)]
     polygons = polygons or start(files.write_polygons, regions, familiarity)
     summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed)
     summary.write(folder)

@@ -18,6 +18,7 @@ from ntrm.familiarity.reference import Reference
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
+from ntrm.pipeline.measuring_process import measuring_pool
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import (
     Judge,
@@ -159,7 +160,9 @@ def _predict(
         tasks = stack.enter_context(background_worker(slide_threads()))
         # Before the end of the tasks, some of which may wait for rows.
         stack.callback(store.end)
-        output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
+        measurers = stack.enter_context(measuring_pool(grid.height * grid.width))
+        about = (folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
+        output = SlideOutput(*about, measurers=measurers)
         if work.works_ahead:
             growing = {name: store.map(name, growing=True) for name in store.names}
             output = replace(output, begun=begin_outputs(growing, output))

@@ -200,7 +200,8 @@ def connected(links: NDArray[np.int32], inside: Where) -> tuple[NDArray[np.int32
     roots = np.flatnonzero((origin == np.arange(len(inside))) & inside)
     index = np.full(len(inside), -1, dtype=np.int32)
     index[roots] = np.arange(len(roots))
-    root = _joined(*(index.take(origin.take(end.take(joining))) for end in (before, after)), len(roots))
+    one, other = (index.take(origin.take(end.take(joining))) for end in (before, after))
+    root = _joined(one, other, len(roots))
     # A region's first run is the root that the others go back to, so that their order is that of the regions.
     first = root == np.arange(len(roots))
     number = (np.cumsum(first) - 1).astype(np.int32).take(root)
@@ -209,7 +210,7 @@ def connected(links: NDArray[np.int32], inside: Where) -> tuple[NDArray[np.int32
     return found, int(first.sum())
 
 
-def _joined(one: NDArray[np.int32], other: NDArray[np.int32], count: int) -> Ints:
+def _joined(one: NDArray[Any], other: NDArray[Any], count: int) -> Ints:
     """For each of ``count`` numbers the smallest that it is joined with, given pairs of them."""
     root = np.arange(count)
     while len(one):

@@ -94,7 +94,7 @@ def _commonest(numbers: NDArray[np.uint16]) -> NDArray[np.int64]:
     """(n,) the number that each row of (n, m) has most often, 0 aside; 0 where it has none."""
     # 0 wraps to the largest number: what is left is the least of the others.
     least, most = (numbers - np.uint16(1)).min(axis=1) + np.uint16(1), numbers.max(axis=1)
-    found = most.astype(np.int64)
+    found: NDArray[np.int64] = np.asarray(most, dtype=np.int64)
     for row in np.flatnonzero(least != most):
         counts = np.bincount(numbers[row])
         counts[0] = 0

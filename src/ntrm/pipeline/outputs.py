@@ -39,7 +39,7 @@ from ntrm.pipeline.pictures import (
 )
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_picture import StoredPictures, stored_pictures
-from ntrm.report.slide_report import write_slide_report
+from ntrm.report.slide_report import prepare_report, write_slide_report
 from ntrm.results.documents import Summary
 from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
@@ -178,7 +178,8 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed)
     summary.write(folder)
     overlays = start(_write_overlays, begun.tinted, to, summary)
-    files.write_graph(regions, pieces, familiarity, prediction.network and prediction.network.as_dict())
+    network = None if prediction.network is None else prediction.network.as_dict()
+    files.write_graph(regions, pieces, familiarity, network)
     report = start(_write_report, folder, stored, shown) if stored is not None else None
     tables = files.tables(summary, regions, pieces)
     for future in (*written, shown, stored, polygons, more, overlays, report):
@@ -193,6 +194,7 @@ def _write_familiarity_map(pale: Future[Bytes], to: SlideOutput, familiarity: Sl
 
 def _read_stored(folder: Path, shape: tuple[int, int], needed: Sequence[Future[None]]) -> StoredPictures:
     """What the report shows of the files that are ``needed`` for it."""
+    prepare_report()
     for future in needed:
         future.result()
     return stored_pictures(folder, shape)

@@ -52,7 +52,7 @@ def _tints() -> NDArray[np.uint8]:
     """((steps + 1) · ``GREYS``, 3) the colour of a pixel by its step, 0 for none, and by the sum of its channels."""
     grey = np.arange(GREYS)[:, None] / 3
     tinted = [(1 - TINT) * grey + TINT * np.array(colour) for _, colour, _ in STEPS]
-    return np.rint(np.concatenate([np.repeat(grey, 3, axis=1), *tinted])).astype(np.uint8)
+    return np.asarray(np.rint(np.concatenate([np.repeat(grey, 3, axis=1), *tinted])), dtype=np.uint8)
 
 
 def window_values(windows: Windows, mask_shape: tuple[int, int], shape: tuple[int, int]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph
-from ntrm.report.html import NONE, area_text, css_colours, data_uri, share_text, value_text, write_page
+from ntrm.report.html import NONE, area_text, css_colours, data_uri, prepare, share_text, value_text, write_page
 from ntrm.report.relations_used import relations_used
 from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
@@ -36,6 +36,11 @@ INTERFACES, RELATIONS = 12, 8
 
 Content = dict[str, Any]
 """What a template shows."""
+
+
+def prepare_report() -> None:
+    """Have the page's templates ready before its slide is measured."""
+    prepare("slide_report.html", "page.html", "parts.html", "graph.svg", "stage.html")
 
 
 def write_slide_report(folder: Path, stored: StoredPictures | None = None) -> Path:

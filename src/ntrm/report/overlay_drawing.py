@@ -230,17 +230,17 @@ def annotated(
     height, width = picture.shape[:2]
     size = font_size(width, height)
     frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
-    canvas = Image.fromarray(picture)
+    canvas, font = Image.fromarray(picture), _font(size)
     marks = line_marks(measures_of(pieces), frame)
     for mark in marks:
         _draw_mark(canvas, mark, size)
     for badge in piece_badges(pieces, frame):
-        _draw_badge(canvas, badge, size)
+        _draw_badge(canvas, badge, font)
     for mark in marks:
-        _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, size, mark.colour)
-    _draw_scale_bar(canvas, scale_bar(frame, mpp_x), size)
+        _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, font, mark.colour)
+    _draw_scale_bar(canvas, scale_bar(frame, mpp_x), font)
     if note:
-        _draw_text(canvas, (size, size / 2), note, size, INK)
+        _draw_text(canvas, (size, size / 2), note, font, INK)
     return np.asarray(with_legend(canvas, _tissues(schema, fractions, seen or {}), size))
 
 
@@ -261,9 +261,9 @@ def _font(size: float) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(Path(package.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf", size)
 
 
-def _draw_text(canvas: Image.Image, corner: Point, text: str, size: float, colour: str) -> None:
-    edge = max(1, round(size / 7))
-    ImageDraw.Draw(canvas).text(corner, text, font=_font(size), fill=colour, stroke_width=edge, stroke_fill=PAPER)
+def _draw_text(canvas: Image.Image, corner: Point, text: str, font: ImageFont.FreeTypeFont, colour: str) -> None:
+    edge = max(1, round(font.size / 7))
+    ImageDraw.Draw(canvas).text(corner, text, font=font, fill=colour, stroke_width=edge, stroke_fill=PAPER)
 
 
 def _draw_mark(canvas: Image.Image, mark: Mark, size: float) -> None:
@@ -293,19 +293,20 @@ def _draw_mark(canvas: Image.Image, mark: Mark, size: float) -> None:
         canvas.paste(colour, (left, top, right, bottom), cover.reduce(OVERSAMPLING))
 
 
-def _draw_badge(canvas: Image.Image, badge: Badge, size: float) -> None:
+def _draw_badge(canvas: Image.Image, badge: Badge, font: ImageFont.FreeTypeFont) -> None:
     draw = ImageDraw.Draw(canvas)
-    draw.circle(badge.centre, badge.radius, fill=INK, outline=PAPER, width=max(1, int(size / 9)))
-    draw.text(badge.centre, badge.text, font=_font(size), fill=PAPER, anchor="mm")
+    draw.circle(badge.centre, badge.radius, fill=INK, outline=PAPER, width=max(1, int(font.size / 9)))
+    draw.text(badge.centre, badge.text, font=font, fill=PAPER, anchor="mm")
 
 
-def _draw_scale_bar(canvas: Image.Image, bar: ScaleBar, size: float) -> None:
+def _draw_scale_bar(canvas: Image.Image, bar: ScaleBar, font: ImageFont.FreeTypeFont) -> None:
+    size = font.size
     draw, edge = ImageDraw.Draw(canvas), max(1, round(size / 9))
     left, bottom = size, canvas.height - size
     box = (left, bottom - 0.3 * size, left + bar.length, bottom)
     draw.rectangle((box[0] - edge, box[1] - edge, box[2] + edge, box[3] + edge), fill=PAPER)
     draw.rectangle(box, fill=INK)
-    _draw_text(canvas, (left, bottom - 1.75 * size), bar.text, size, INK)
+    _draw_text(canvas, (left, bottom - 1.75 * size), bar.text, font, INK)
 
 
 def _tissues(

@@ -73,6 +73,7 @@ STAGES = {
     "familiarity, map": ("ntrm.pipeline.outputs", "write_familiarity_map"),
     "graph": ("ntrm.pipeline.slide_files", "write_graph"),
     "overlays": ("ntrm.pipeline.outputs", "write_overlays"),
+    "report: pictures": ("ntrm.pipeline.outputs", "stored_pictures"),
     "report": ("ntrm.pipeline.outputs", "write_slide_report"),
     "rows": ("ntrm.pipeline.slide_files", "SlideFiles.tables"),
     "record": ("ntrm.pipeline.slide", "remember"),

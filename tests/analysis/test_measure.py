@@ -54,6 +54,21 @@ def test_the_distances_are_those_of_brute_force(random):
     assert mask[int(to_row), int(to_column)] == BKG
 
 
+@pytest.mark.parametrize("cancers", [(BCC,), (IEC,), (SCC, IEC), (BCC, SCC)])
+def test_depth_is_that_of_what_invades_beside_carcinoma_in_situ_or_without(random, cancers):
+    mask = block()
+    for at, cancer in enumerate(cancers):
+        row, column = random.integers(TOP + 6, 60), random.integers(LEFT + 3, 60) + 70 * at
+        mask[row : row + 12, column : column + 12] = cancer
+    found, scale = measure_piece(mask, SKIN, MPP), (6.7, 6.7)
+    invasive = np.argwhere(np.isin(mask, [BCC, SCC]))
+    if not len(invasive):
+        assert found.depth.reason == NOTHING_INVADES
+        return
+    expected = far_apart(invasive, found.outline.surface, scale).min(axis=1).max() / 1000
+    assert found.depth.value == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("turns", "facing"), [(0, 0.0), (3, 90.0), (2, 180.0), (1, 270.0)])
 def test_turning_the_picture_turns_the_direction_and_nothing_else(turns, facing):
     mask = block()

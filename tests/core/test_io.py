@@ -31,6 +31,7 @@ from ntrm.core.io import (
     rows_text,
     sha256_of,
     whole_file,
+    write_columns,
     write_json,
     write_text,
 )
@@ -227,6 +228,13 @@ def test_every_text_comes_back_and_none_begins_like_a_formula(rows):
     assert len(cells) == sum(map(len, rows))
     for cell in cells:
         assert cell[:1] not in STARTS or re.fullmatch(r"[+-]*[0-9.,]*([eE][+-]?[0-9]+)?", cell)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=4))
+def test_columns_are_written_as_their_rows(rows):
+    stream = io.StringIO()
+    write_columns(stream, [[row[0] for row in rows], [row[1] for row in rows]])
+    assert stream.getvalue() == rows_text(rows)
 
 
 @given(TEXTS)

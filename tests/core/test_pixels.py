@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from ntrm.core.pixels import mean_colours, sampled
 
@@ -14,9 +15,16 @@ def test_samples_are_the_pixels_in_the_middle(random):
     np.testing.assert_array_equal(sampled(labels, (37, 52)), labels)
 
 
+@pytest.mark.parametrize("height", [5, 260, 700, 2100])
+def test_samples_of_many_rows_are_those_of_each(random, height):
+    values = random.integers(0, 250, (800, 9), dtype=np.uint8)
+    rows = ((np.arange(height) + 0.5) * 800 / height).astype(int)
+    np.testing.assert_array_equal(sampled(values, (height, 9)), values[rows])
+
+
 def test_mean_colours_are_those_of_the_pixels(random):
-    picture = random.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    labels = random.integers(0, 3, (40, 50), dtype=np.uint8)
+    picture = random.integers(0, 256, (600, 50, 3), dtype=np.uint8)
+    labels = random.integers(0, 3, (600, 5), dtype=np.uint8).repeat(10, axis=1)
     found = mean_colours(picture, labels, 4)
     for index in range(3):
         np.testing.assert_allclose(found[index], picture[labels == index].mean(axis=0))

@@ -15,7 +15,7 @@ SMALL = Familiarity(TOO_SMALL, None, {}, ("0.2 mm² of tissue, and at least 1 is
 def judge_as(monkeypatch, slide, pieces=None, windows=()):
     """Have every slide judged like this from now on; pieces by number, else like their slide."""
 
-    def judge(_prediction, _pieces_map, _regions, _pieces):
+    def judge(_pieces_map, _regions):
         return SlideFamiliarity(slide, pieces or {}, tuple(windows))
 
     def write(prediction, to):

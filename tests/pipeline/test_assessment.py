@@ -8,6 +8,7 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY, judge_as
 from tests.pipeline.small import fingerprints, paint, write_slide
 
+from ntrm.pipeline import slide_files
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import WITHOUT_REFERENCE
@@ -98,6 +99,19 @@ def test_no_sentence_names_a_tumour_of_an_unfamiliar_slide(known, strange):
     # The graph itself is what the network says.
     before, after = (document(out, "graph.json")["pieces"] for out in (known, strange))
     assert [piece["graph"] for piece in before] == [piece["graph"] for piece in after]
+
+
+def test_polygons_of_an_unfamiliar_slide_are_written_once(tmp_path, slide, monkeypatch):
+    written, calls = slide_files.write_geojson, []
+
+    def writing(*given, **more):
+        calls.append(more["document"]["warnings"])
+        return written(*given, **more)
+
+    monkeypatch.setattr(slide_files, "write_geojson", writing)
+    judge_as(monkeypatch, STRANGE)
+    run(slide, tmp_path / "out")
+    assert calls == [[WARNING]]
 
 
 def test_the_warning_comes_first_in_every_list(tmp_path, slide, strange, monkeypatch):

@@ -12,6 +12,7 @@ from ntrm.inference.mask_store import BandStore
 from ntrm.pipeline import measurements, outputs, slide_files
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.measuring_process import MeasuringPool
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.wsi.inputs import SlideInput
 
@@ -176,3 +177,14 @@ def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slide
     assert not (tmp_path / "out" / "a" / "mask.ome.tif").exists()
     assert run(slides, tmp_path / "out").exit_code == 0
     assert fingerprints(tmp_path / "out") == expected
+
+
+def test_pieces_measured_in_child_processes_give_the_same_bytes(tmp_path, slides, expected, monkeypatch):
+    monkeypatch.setattr("ntrm.pipeline.measuring_process.LEAST_PIXELS", 0)
+    monkeypatch.setattr("ntrm.pipeline.measuring_process.most_threads", lambda: 8)
+    asked, measured = [], MeasuringPool.measure
+    monkeypatch.setattr(MeasuringPool, "measure", lambda pool, task: asked.append(task) or measured(pool, task))
+    assert run(slides[:1], tmp_path / "out").exit_code == 0
+    assert asked
+    found = fingerprints(tmp_path / "out" / slides[0].stem)
+    assert found == {name.removeprefix("a/"): each for name, each in expected.items() if name.startswith("a/")}

@@ -15,6 +15,13 @@ def measured(key, line, value=1.0):
     return key, Measure(value, "mm", "", line)
 
 
+def shared(one, other):
+    """Area that two boxes have in common."""
+    wide = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
+    high = min(one.top + one.height, other.top + other.height) - max(one.top, other.top)
+    return max(wide, 0.0) * max(high, 0.0)
+
+
 def test_scale_bars_are_round_and_true(random):
     for _ in range(200):
         across, mpp = 10 ** random.uniform(-2, 1), 10 ** random.uniform(-1, 2)
@@ -52,9 +59,9 @@ def test_labels_stay_in_the_picture_and_off_each_other(random):
         marks = line_marks([measured(key, line) for key, line in zip(keys, lines, strict=True)], frame)
         whole = Box(0, 0, 1000, 700)
         for at, mark in enumerate(marks):
-            assert mark.label.overlap(whole) == pytest.approx(mark.label.width * mark.label.height)
+            assert shared(mark.label, whole) == pytest.approx(mark.label.width * mark.label.height)
             for other in marks[:at]:
-                assert mark.label.overlap(other.label) < 0.2 * mark.label.width * mark.label.height
+                assert shared(mark.label, other.label) < 0.2 * mark.label.width * mark.label.height
 
 
 def test_a_label_gives_way_to_what_is_taken():
@@ -62,7 +69,38 @@ def test_a_label_gives_way_to_what_is_taken():
     line = ((500.0, 400.0), (500.0, 600.0))
     (free,) = line_marks([measured("invasion_depth", line)], frame)
     (moved,) = line_marks([measured("invasion_depth", line)], frame, [free.label])
-    assert free.label.overlap(moved.label) < free.label.overlap(free.label) / 4
+    assert shared(free.label, moved.label) < free.label.width * free.label.height / 4
+
+
+def price(box, frame, taken, ends):
+    """What is bad about a label's place, its distance from the line aside."""
+    area, margin = box.width * box.height, 0.2 * frame.font
+    outside = 1 - shared(box, Box(0, 0, frame.width, frame.height)) / area
+    covered = sum(shared(box, other) for other in taken) / area
+    points = [start + (end - start) * step / 24 for start, end in ends for step in range(25)]
+    near = (
+        box.left - margin <= x <= box.left + box.width + margin and -margin <= y - box.top <= box.height + margin
+        for x, y in points
+    )
+    return 50 * outside + 20 * covered + sum(near)
+
+
+def test_no_place_beside_the_end_of_a_line_is_better_than_the_labels_own(random):
+    frame = Frame(600.0, 400.0, 1.0, 1.0, 14.0)
+    lines = [tuple(map(tuple, random.uniform((0, 0), (400, 600), (2, 2)))) for _ in range(25)]
+    taken = [Box(*random.uniform((0, 0), (600, 400)).tolist(), 30.0, 30.0) for _ in range(8)]
+    marks = line_marks([measured("invasion_depth", line) for line in lines], frame, taken)
+    ends = [(np.array(mark.start), np.array(mark.end)) for mark in marks]
+    for at, mark in enumerate(marks):
+        others = [*taken, *(other.label for other in marks[:at])]
+        own, reach = price(mark.label, frame, others, ends), 0.7 * frame.font
+        for eighth in range(8):
+            right, below = math.cos(eighth * math.pi / 4), math.sin(eighth * math.pi / 4)
+            x = mark.end[0] + right * (reach + mark.label.width / 2) - mark.label.width / 2
+            y = mark.end[1] + below * (reach + mark.label.height / 2) - mark.label.height / 2
+            there = Box(x, y, mark.label.width, mark.label.height)
+            # The distance counts little: up to 0.3, and 0.05 at this end of the line.
+            assert price(there, frame, others, ends) + 0.12 > own
 
 
 def test_ticks_stand_across_the_ends(random):

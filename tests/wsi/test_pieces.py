@@ -35,6 +35,35 @@ def test_areas_boxes_and_labels_are_those_of_scipy(random):
         assert not piece.touches_edge
 
 
+@pytest.mark.parametrize("band_pixels", [1, 40_000, 1 << 20])
+def test_pieces_are_those_of_a_dense_labelling_whatever_the_bands(random, monkeypatch, band_pixels):
+    monkeypatch.setattr("ntrm.wsi.pieces.BAND_PIXELS", band_pixels)
+    mpp = Resolution(21.0, 17.0)
+    for _ in range(3):
+        tissue = ndimage.zoom(random.random((14, 16)), 30, order=1) > 0.7
+        near = ndimage.distance_transform_edt(~tissue, sampling=(mpp.y, mpp.x)) <= JOINED_UM / 2
+        expected = np.where(tissue, ndimage.label(near, np.ones((3, 3)))[0], 0)
+        areas = np.bincount(expected.ravel()) * (mpp.pixel_area_um2 / 1e6)
+        boxes = ndimage.find_objects(expected)
+        pieces, numbers = find_pieces(tissue, mpp)
+        large = [region for region in range(1, len(areas)) if areas[region] >= LEAST_MM2]
+        assert len(pieces) == len(large) > 1
+        for piece in pieces:
+            (region,) = np.unique(expected[numbers == piece.number])
+            assert ((expected == region) == (numbers == piece.number)).all()
+            assert piece.area_mm2 == round(areas[region], 6)
+            rows, columns = boxes[region - 1]
+            assert piece.bbox == (rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start)
+
+
+def test_fragments_that_touch_at_a_corner_when_grown_are_one_piece():
+    tissue = blank(120, 120)
+    tissue[10:50, 10:50] = tissue[62:100, 62:100] = True
+    # Along the diagonal, six pixels are 8.49: then (55, 55) and (56, 56) touch, and nothing else does.
+    assert len(find_pieces(tissue, Resolution.square(JOINED_UM / 2 / 8.6))[0]) == 1
+    assert len(find_pieces(tissue, Resolution.square(JOINED_UM / 2 / 8.4))[0]) == 2
+
+
 def test_fragments_join_within_the_gap_and_not_beyond():
     gap = int(JOINED_UM / MPP)
     for distance, count in ((gap - 2, 1), (gap + 3, 2)):

@@ -8,7 +8,7 @@ two tissues is a pair of their regions that share at least one pixel side.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.report.html import area_text
 from ntrm.results.documents import OUTSIDE, PURPOSE, StrongestWindows
+from ntrm.results.typed_json import as_document
 
 DIGITS = 6
 """Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact."""
@@ -53,7 +54,7 @@ class NetworkRelations:
             "attention": self.attention.round(DIGITS).tolist(),
             "edge_windows": self.edge_windows.tolist(),
             "edge_weight": None if self.edge_weight is None else self.edge_weight.round(DIGITS).tolist(),
-            "strongest_windows": [asdict(edge) for edge in self.strongest_windows],
+            "strongest_windows": as_document(self.strongest_windows),
             "windows": self.windows,
             "note": NOTE,
         }

@@ -142,7 +142,8 @@ def measurements(
     present: Collection[str] | None = None,
 ) -> PieceMeasurements:
     """The same for a piece whose regions and outline are known."""
-    tumour, invasive = (tumour_of(regions, schema, names, present) for names in (CANCERS, INVASIVE))
+    tumour = tumour_of(regions, schema, CANCERS, present)
+    invasive = _invasive(tumour, regions, schema, present)
     return PieceMeasurements(
         _clearance(outline, tumour, touches_edge),
         _depth(outline, invasive, touches_edge),
@@ -150,6 +151,15 @@ def measurements(
         outline,
         tumour.strays,
     )
+
+
+def _invasive(tumour: Tumour, regions: Regions, schema: LabelSchema, present: Collection[str] | None) -> Tumour:
+    """What of the tumour invades: all of it, where no region is of another cancer."""
+    known = [name for name in CANCERS if name in schema.names]
+    in_situ = [schema.index(name) for name in known if name not in INVASIVE]
+    if np.isin(regions.table.tissue, in_situ).any():
+        return tumour_of(regions, schema, INVASIVE, present)
+    return replace(tumour, known=len(known) > len(in_situ))
 
 
 def _not_assessed(name: str, reason: str, unit: str = "mm") -> Measured:

@@ -94,6 +94,8 @@ class Runs:
 
     def window(self, top: int, left: int, height: int, width: int, stride: int = 1) -> Runs:
         """Every ``stride``-th row and column of a rectangle of the mask."""
+        if (top, left, height, width, stride) == (0, 0, *self.shape, 1):
+            return self
         in_rows = slice(*np.searchsorted(self.start, [top * self.shape[1], (top + height) * self.shape[1]]))
         start, value = self.start[in_rows], self.value[in_rows]
         row = start // self.shape[1]
@@ -188,32 +190,45 @@ def connected(links: NDArray[np.int32], inside: Where) -> tuple[NDArray[np.int32
     """``components`` given the links between runs.
 
     Nearly every run has one link back at most. Following these leads to the first run of a stretch of rows, in steps
-    that double; only the other links, where two stretches join, need a search.
+    that double; only the other links, where two stretches join, need more than one round.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     before, after = links
     origin = np.arange(len(inside))
     origin[after] = before
     joining = np.flatnonzero(origin.take(after) != before)
-    further = origin.take(origin)
-    while not np.array_equal(further, origin):
-        origin, further = further, further.take(further)
+    origin = _followed(origin)
     roots = np.flatnonzero((origin == np.arange(len(inside))) & inside)
     index = np.full(len(inside), -1, dtype=np.int32)
     index[roots] = np.arange(len(roots))
-    one, other = (index[origin[end[joining]]] for end in (before, after))
-    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (len(roots), len(roots)))
-    count, component = connected_components(graph, directed=False)
-    first = np.empty(count, dtype=np.int64)
-    first[component[::-1]] = np.arange(len(roots))[::-1]  # the first root of a region is written last
-    number = np.empty(count, dtype=np.int32)
-    number[np.argsort(first)] = np.arange(count)
+    one, other = (index.take(origin.take(end.take(joining))) for end in (before, after))
+    root = _joined(one, other, len(roots))
+    # A region's first run is the root that the others go back to, so that their order is that of the regions.
+    first = root == np.arange(len(roots))
+    number = (np.cumsum(first) - 1).astype(np.int32).take(root)
     # The last entry is for runs that are not inside.
-    return np.append(number[component], np.int32(-1)).take(np.where(inside, index.take(origin), -1), mode="wrap"), int(
-        count
-    )
+    found = np.append(number, np.int32(-1)).take(np.where(inside, index.take(origin), -1), mode="wrap")
+    return found, int(first.sum())
+
+
+def _joined(one: NDArray[Any], other: NDArray[Any], count: int) -> Ints:
+    """For each of ``count`` numbers the smallest that it is joined with, given pairs of them."""
+    root = np.arange(count)
+    while len(one):
+        # Of two that join, the later one goes back to the earlier, or to the earliest of several.
+        np.minimum.at(root, np.maximum(one, other), np.minimum(one, other))
+        root = _followed(root)
+        one, other = root.take(one), root.take(other)
+        apart = np.flatnonzero(one != other)
+        one, other = one.take(apart), other.take(apart)
+    return root
+
+
+def _followed(origin: Ints) -> Ints:
+    """Where the way from each place to an earlier one ends, in steps that double."""
+    further = origin.take(origin)
+    while not np.array_equal(further, origin):
+        origin, further = further, further.take(further)
+    return origin
 
 
 def ranges(first: Ints, length: Ints) -> Ints:

@@ -290,6 +290,17 @@ def write_rows(stream: SupportsWrite[str], rows: Iterable[Iterable[object]]) -> 
     writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
 
 
+def write_columns(stream: SupportsWrite[str], columns: Sequence[Sequence[str]]) -> None:
+    """Write rows that are given as the texts of each column, guarded: quicker where there are many."""
+    writer = csv.writer(_Lines(stream), lineterminator="\r\n")
+    writer.writerows(zip(*map(_guarded_texts, columns), strict=True))
+
+
+def _guarded_texts(texts: Sequence[str]) -> Sequence[str]:
+    # Whole columns begin with nothing that could be a formula.
+    return texts if _SUSPECT.isdisjoint([text[:1] for text in texts]) else [guarded(text) for text in texts]
+
+
 def rows_text(rows: Iterable[Iterable[object]]) -> str:
     r"""Rows as ``write_rows`` writes them.
 
@@ -307,8 +318,9 @@ def read_rows(stream: Iterable[str], *, strip: bool = False) -> Iterator[list[st
     The stream must have been opened with ``newline=""``.
     """
     for row in csv.reader(stream):
-        if row:
-            yield [original(cell.strip() if strip else cell) for cell in row]
+        cells = [cell.strip() for cell in row] if strip else row
+        if cells:
+            yield [original(cell) if cell[:1] == "'" else cell for cell in cells]
 
 
 def by_column(columns: Sequence[str], row: Iterable[str]) -> dict[str, str]:

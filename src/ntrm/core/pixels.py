@@ -29,20 +29,30 @@ def sampled(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         return np.asarray(values[:])
     sizes = zip(shape[:2], values.shape[:2], strict=True)
     rows, columns = (((np.arange(size) + 0.5) * full / size).astype(np.int64) for size, full in sizes)
-    # Row by row: fancy indexing of both axes at once would read the whole map.
-    return np.stack([np.asarray(values[row])[columns] for row in rows])
+    return np.concatenate([_cells(values, rows[top : top + ROWS], columns) for top in range(0, len(rows), ROWS)])
+
+
+def _cells(values: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[Any]:
+    """Where these rows and columns of a map cross."""
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    if last - first <= 2 * len(rows):
+        return np.asarray(values[first:last]).take(rows - first, axis=0).take(columns, axis=1)
+    # Row by row, where most rows of a map that lies on disk need not be read.
+    return np.stack([np.asarray(values[row]).take(columns, axis=0) for row in rows])
 
 
 def mean_colours(picture: NDArray[np.uint8], labels: NDArray[np.uint8], count: int) -> NDArray[np.float64]:
     """(count, 3) mean colours of the pixels of each label below ``count``; NaN where there are none."""
-    # How often each value is there, by label: counting is quicker than adding up, and as exact.
-    counts = np.zeros((3, 256, 256), dtype=np.int64)
+    sums, pixels = np.zeros((256, 3)), np.zeros(256)
     for top in range(0, len(labels), ROWS):
-        code = labels[top : top + ROWS].astype(np.intp) << 8
+        flat = labels[top : top + ROWS].ravel()
+        # Tissue has long stretches of one label: what each of them adds is a whole number.
+        start = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
+        label = flat[start]
+        pixels += np.bincount(label, np.diff(start, append=len(flat)), 256)
         for k in range(3):
-            values = (code + picture[top : top + ROWS, :, k]).ravel()
-            counts[k] += np.bincount(values, minlength=1 << 16).reshape(256, 256)
-    sums, pixels = (counts[:, :count] @ np.arange(256)).T, counts[0, :count].sum(axis=1)[:, None]
-    means = np.full((count, 3), np.nan)
-    np.divide(sums, pixels, out=means, where=pixels > 0)
+            channel = np.ascontiguousarray(picture[top : top + ROWS, :, k]).ravel()
+            sums[:, k] += np.bincount(label, np.add.reduceat(channel, start, dtype=np.uint32), 256)
+    means, there = np.full((count, 3), np.nan), pixels[:count, None]
+    np.divide(sums[:count], there, out=means, where=there > 0)
     return means

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ from ntrm.results.documents import Document, Grid
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
 from ntrm.wsi.pieces import Piece, PieceMap
+
+if TYPE_CHECKING:
+    from ntrm.pipeline.measuring_process import MeasuringPool
 
 Bytes = NDArray[np.uint8]
 EDGE_UM = 20.0
@@ -70,15 +74,35 @@ def scan_slide(
     return scan_mask(labels, schema, resolution, confidence=confidence, full=FULL, pieces=grid)
 
 
-def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> Iterator[PieceFindings]:
-    """Measure each of the pieces of a slide whose regions are known, several at a time where they are small."""
-    resolution = regions.table.resolution
+class PieceTask(NamedTuple):
+    """A piece that is to be measured, with nothing of the others."""
+
+    piece: Piece
+    window: Window
+    regions: Regions
+    """Of the piece, in its window."""
+    shape: tuple[int, int]
+    """Of the slide's mask."""
+    schema: LabelSchema
+
+
+def measure_pieces(
+    regions: Regions, pieces: PieceMap, *, schema: LabelSchema, measurers: MeasuringPool | None = None
+) -> Iterator[PieceFindings]:
+    """Measure each of the pieces of a slide whose regions are known, several at a time where they are small.
+
+    They are measured in threads of this process, or by ``measurers``.
+    """
+    resolution, shape = regions.table.resolution, regions.runs.shape
+    measure_one = measure_task if measurers is None else measurers.measure
 
     def measure(piece: Piece) -> PieceFindings:
-        return _measure(piece, piece.window(pieces.mpp, resolution, regions.runs.shape), regions, schema)
+        window = piece.window(pieces.mpp, resolution, shape)
+        own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
+        return measure_one(PieceTask(piece, window, own, shape, schema))
 
-    threads = min(MOST_THREADS, most_threads()) if is_simple(regions) else 1
-    return thread_map(measure, pieces.pieces, threads)
+    threads = min(MOST_THREADS, most_threads()) if measurers is None else measurers.children
+    return thread_map(measure, pieces.pieces, threads if is_simple(regions) else 1)
 
 
 def is_simple(regions: Regions) -> bool:
@@ -86,9 +110,10 @@ def is_simple(regions: Regions) -> bool:
     return len(regions.runs) <= TOGETHER
 
 
-def _measure(piece: Piece, window: Window, regions: Regions, schema: LabelSchema) -> PieceFindings:
-    shape, resolution = regions.runs.shape, regions.table.resolution
-    own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
+def measure_task(task: PieceTask) -> PieceFindings:
+    """Measure one piece."""
+    piece, window, own, shape, schema = task
+    resolution = own.table.resolution
     stride = stride_for((window.height, window.width))
     thinned = own.runs.window(0, 0, window.height, window.width, stride)
     outline = trace_thinned(thinned, stride, schema, resolution)

@@ -25,6 +25,7 @@ from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
 from ntrm.pipeline.assessment import refuse_unfamiliar
 from ntrm.pipeline.measurements import PieceFindings, is_simple, measure_pieces, scan_slide
+from ntrm.pipeline.measuring_process import MeasuringPool
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import (
@@ -37,7 +38,8 @@ from ntrm.pipeline.pictures import (
     write_plain,
 )
 from ntrm.pipeline.slide_files import SlideFiles
-from ntrm.report.slide_report import write_slide_report
+from ntrm.report.slide_picture import StoredPictures, stored_pictures
+from ntrm.report.slide_report import prepare_report, write_slide_report
 from ntrm.results.documents import Summary
 from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
@@ -82,7 +84,7 @@ class SlidePrediction:
         return cast("Bytes", self.maps[name])
 
 
-Judge = Callable[[SlidePrediction, PieceMap, Regions, Sequence[PieceFindings]], SlideFamiliarity]
+Judge = Callable[[PieceMap, Regions], SlideFamiliarity]
 """Compares a slide and its pieces with what the model was trained on."""
 
 
@@ -118,6 +120,8 @@ class SlideOutput:
     """Of at least two threads; it ends before the slide's maps are closed."""
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
+    measurers: MeasuringPool | None = None
+    """Children that measure its pieces; None where this process does."""
 
     @property
     def files(self) -> SlideFiles:
@@ -158,45 +162,52 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
 
     Threads write files while this one measures.
     """
-    folder, grid, files, overview, start = to.folder, to.grid, to.files, to.overview, to.background.submit
+    folder, files, start, shape = to.folder, to.files, to.background.submit, (to.grid.height, to.grid.width)
     begun = to.begun or begin_outputs(prediction.maps, to)
     pieces_map, regions = begun.scanned.result()
-
-    def write_polygons(familiarity: SlideFamiliarity | None = None) -> Future[None]:
-        return start(files.write_polygons, regions, familiarity)
-
-    early = write_polygons() if not to.options.strict and is_simple(regions) else None
-    pieces = [*measure_pieces(regions, pieces_map, schema=to.schema)]
-    familiarity = to.judge(prediction, pieces_map, regions, pieces)
+    # Before all that says whether cancers are assessed, so that it is written once.
+    familiarity = to.judge(pieces_map, regions)
     refuse_unfamiliar(familiarity, to.options)
     written = begun.written or _write_first(prediction.array(LABELS), to)
-    shape = (grid.height, grid.width)
-    shown = start(write_familiarity_map, folder, begun.pale.result(), familiarity, shape)
-    # Those of an unfamiliar slide are written again, with the warning.
-    polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
-    network = None if prediction.network is None else prediction.network.as_dict()
-    files.write_graph(regions, pieces, familiarity, network)
-    summary = _summarise(files, regions, pieces, familiarity, overview.quality, prediction.removed)
+    polygons = start(files.write_polygons, regions, familiarity) if is_simple(regions) else None
+    shown = start(_write_familiarity_map, begun.pale, to, familiarity)
+    stored = start(_read_stored, folder, shape, written) if to.options.report else None
+    more = start(_write_more, prediction, pieces_map, files, to.options)
+    pieces = [*measure_pieces(regions, pieces_map, schema=to.schema, measurers=to.measurers)]
+    polygons = polygons or start(files.write_polygons, regions, familiarity)
+    summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed)
     summary.write(folder)
     overlays = start(_write_overlays, begun.tinted, to, summary)
-    report = start(_write_report, folder, (*written, shown)) if to.options.report else None
-    more = start(_write_more, prediction, pieces_map, files, to.options)
+    network = None if prediction.network is None else prediction.network.as_dict()
+    files.write_graph(regions, pieces, familiarity, network)
+    report = start(_write_report, folder, stored, shown) if stored is not None else None
     tables = files.tables(summary, regions, pieces)
-    for future in (*written, shown, early, polygons, overlays, report, more):
+    for future in (*written, shown, stored, polygons, more, overlays, report):
         if future is not None:
             future.result()
     return tables
+
+
+def _write_familiarity_map(pale: Future[Bytes], to: SlideOutput, familiarity: SlideFamiliarity) -> None:
+    write_familiarity_map(to.folder, pale.result(), familiarity, (to.grid.height, to.grid.width))
+
+
+def _read_stored(folder: Path, shape: tuple[int, int], needed: Sequence[Future[None]]) -> StoredPictures:
+    """What the report shows of the files that are ``needed`` for it."""
+    prepare_report()
+    for future in needed:
+        future.result()
+    return stored_pictures(folder, shape)
 
 
 def _write_overlays(tinted: Future[TintedSlide], to: SlideOutput, summary: Summary) -> None:
     write_overlays(to.folder, tinted.result(), to.grid.resolution, summary)
 
 
-def _write_report(folder: Path, needed: Sequence[Future[None]]) -> None:
+def _write_report(folder: Path, stored: Future[StoredPictures], needed: Future[None]) -> None:
     """Once the files are there that it shows."""
-    for future in needed:
-        future.result()
-    write_slide_report(folder)
+    needed.result()
+    write_slide_report(folder, stored.result())
 
 
 def _summarise(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ntrm.analysis.graph import graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
@@ -17,7 +18,7 @@ from ntrm.familiarity.reference import Reference
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
-from ntrm.pipeline.measurements import PieceFindings
+from ntrm.pipeline.measuring_process import measuring_pool
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import (
     Judge,
@@ -159,7 +160,9 @@ def _predict(
         tasks = stack.enter_context(background_worker(slide_threads()))
         # Before the end of the tasks, some of which may wait for rows.
         stack.callback(store.end)
-        output = SlideOutput(folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
+        measurers = stack.enter_context(measuring_pool(grid.height * grid.width))
+        about = (folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
+        output = SlideOutput(*about, measurers=measurers)
         if work.works_ahead:
             growing = {name: store.map(name, growing=True) for name in store.names}
             output = replace(output, begun=begin_outputs(growing, output))
@@ -193,13 +196,12 @@ def _predict(
 
 
 def _judge(blocks: SlideBlocks, reference: Reference, output: SlideOutput) -> Judge:
-    """Compares the slide with the model's training sections once its pieces are measured."""
+    """Compares the slide with the model's training sections once its regions are known."""
 
-    def judge(
-        _: SlidePrediction, pieces_map: PieceMap, __: Regions, pieces: Sequence[PieceFindings]
-    ) -> SlideFamiliarity:
-        graphs = {each.piece.number: each.graph for each in pieces}
-        return judge_slide(blocks, pieces_map, graphs, reference, output.schema, output.grid.resolution)
+    def judge(pieces: PieceMap, regions: Regions) -> SlideFamiliarity:
+        numbers = [piece.number for piece in pieces.pieces]
+        graphs = {number: graph_of(regions.table.of_piece(number), output.schema) for number in numbers}
+        return judge_slide(blocks, pieces, graphs, reference, output.schema, output.grid.resolution)
 
     return judge
 

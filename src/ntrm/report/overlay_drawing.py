@@ -36,8 +36,11 @@ OVERSAMPLING = 4
 
 Point = tuple[float, float]
 """x and y."""
+Floats = NDArray[np.float64]
 Points = NDArray[np.float64]
 """(N, 2) of these."""
+Boxes = NDArray[np.float64]
+"""(N, 4) left, top, width, height."""
 Picture = NDArray[np.uint8]
 
 
@@ -49,18 +52,6 @@ class Box:
     top: float
     width: float
     height: float
-
-    def count(self, points: Points, margin: float) -> int:
-        """How many of the points lie inside or nearer than ``margin``."""
-        first = np.array([self.left - margin, self.top - margin])
-        last = np.array([self.left + self.width + margin, self.top + self.height + margin])
-        return int(np.count_nonzero(((points >= first) & (points <= last)).all(axis=1)))
-
-    def overlap(self, other: Box) -> float:
-        """Area that two have in common."""
-        wide = min(self.left + self.width, other.left + other.width) - max(self.left, other.left)
-        high = min(self.top + self.height, other.top + other.height) - max(self.top, other.top)
-        return max(wide, 0.0) * max(high, 0.0)
 
 
 @dataclass(frozen=True)
@@ -171,32 +162,52 @@ def _between(start: Point, end: Point, fraction: float) -> Point:
 def _best_label(text: str, start: Point, end: Point, frame: Frame, taken: Sequence[Box], points: Points) -> Box:
     """The cheapest of the boxes around the line; the first one wins among equals."""
     width, height = LETTER_WIDTH * frame.font * len(text), LINE_HEIGHT * frame.font
+    boxes, distance, penalty = _candidates(start, end, width, height, frame.font)
+    margin = 0.2 * frame.font
+    low, high = boxes[:, :2] - margin, boxes[:, :2] + boxes[:, 2:] + margin  # (n, 2)
+    first, last = low.min(axis=0) - 1, high.max(axis=0) + 1
+    # What no candidate reaches adds nothing to any of them.
+    near = points[((points >= first) & (points <= last)).all(axis=1)]
+    beside = [box for box in taken if _meets(box, first, last)]
+    lines = ((near >= low[:, None]) & (near <= high[:, None])).all(axis=2).sum(axis=1)
+    inside = _overlaps([Box(0, 0, frame.width, frame.height)], boxes) / (width * height)
+    covered = _overlaps(beside, boxes) / (width * height)
+    cost = 50 * (1 - inside) + 20 * covered + lines + distance / 10 + penalty
+    return Box(*boxes[int(cost.argmin())].tolist())
+
+
+def _candidates(start: Point, end: Point, width: float, height: float, font: float) -> tuple[Boxes, Floats, Floats]:
+    """Boxes (n, 4) around a line, how far off each is (n,), and how bad its place along the line (n,)."""
     # Rather away from the start, where the tumour is.
     along = ((0.5, 0.0), (1.0, 0.05), (0.0, 1.5))
-    candidates: list[tuple[float, float, Box]] = []
-    for near, (fraction, penalty), eighth in product((0.7, 1.6, 3.0), along, range(8)):
+    every = [*product((0.7, 1.6, 3.0), along, _WAYS)]
+    boxes = []
+    for distance, (fraction, _), (right, below) in every:
         x, y = _between(start, end, fraction)
-        right, below = math.cos(eighth * math.pi / 4), math.sin(eighth * math.pi / 4)
-        reach = near * frame.font
+        reach = distance * font
         middle = x + right * (reach + width / 2), y + below * (reach + height / 2)
-        box = Box(middle[0] - width / 2, middle[1] - height / 2, width, height)
-        candidates.append((near, penalty, box))
-    # What no candidate reaches adds nothing to any of them.
-    margin = 0.2 * frame.font
-    first = np.array([(box.left, box.top) for *_, box in candidates]).min(axis=0) - margin
-    last = np.array([(box.left + width, box.top + height) for *_, box in candidates]).max(axis=0) + margin
-    around = Box(*first, *(last - first))
-    near_boxes = [other for other in taken if around.overlap(other)]
-    near_points = points[((points >= first - 1) & (points <= last + 1)).all(axis=1)]
-    costs = [_cost(box, frame, near_boxes, near_points) + near / 10 + penalty for near, penalty, box in candidates]
-    return candidates[costs.index(min(costs))][2]
+        boxes.append((middle[0] - width / 2, middle[1] - height / 2, width, height))
+    return np.array(boxes), np.array([one[0] for one in every]), np.array([one[1][1] for one in every])
 
 
-def _cost(box: Box, frame: Frame, taken: Sequence[Box], points: Points) -> float:
-    area = box.width * box.height
-    inside = box.overlap(Box(0, 0, frame.width, frame.height)) / area
-    covered = sum(box.overlap(other) for other in taken) / area
-    return 50 * (1 - inside) + 20 * covered + box.count(points, 0.2 * frame.font)
+_WAYS = [(math.cos(eighth * math.pi / 4), math.sin(eighth * math.pi / 4)) for eighth in range(8)]
+
+
+def _meets(box: Box, first: Floats, last: Floats) -> bool:
+    """Whether a box reaches into the rectangle from ``first`` to ``last``, both (x, y)."""
+    across = box.left <= last[0] and box.left + box.width >= first[0]
+    return bool(across and box.top <= last[1] and box.top + box.height >= first[1])
+
+
+def _overlaps(others: Sequence[Box], boxes: Boxes) -> Floats:
+    """(n,) area that each of ``boxes`` has in common with the others, added up."""
+    total = np.zeros(len(boxes))
+    left, top, width, height = boxes.T
+    for other in others:
+        wide = np.minimum(left + width, other.left + other.width) - np.maximum(left, other.left)
+        high = np.minimum(top + height, other.top + other.height) - np.maximum(top, other.top)
+        total += np.maximum(wide, 0.0) * np.maximum(high, 0.0)
+    return total
 
 
 def annotated(
@@ -219,17 +230,17 @@ def annotated(
     height, width = picture.shape[:2]
     size = font_size(width, height)
     frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
-    canvas = Image.fromarray(picture)
+    canvas, font = Image.fromarray(picture), _font(size)
     marks = line_marks(measures_of(pieces), frame)
     for mark in marks:
         _draw_mark(canvas, mark, size)
     for badge in piece_badges(pieces, frame):
-        _draw_badge(canvas, badge, size)
+        _draw_badge(canvas, badge, font)
     for mark in marks:
-        _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, size, mark.colour)
-    _draw_scale_bar(canvas, scale_bar(frame, mpp_x), size)
+        _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, font, mark.colour)
+    _draw_scale_bar(canvas, scale_bar(frame, mpp_x), font)
     if note:
-        _draw_text(canvas, (size, size / 2), note, size, INK)
+        _draw_text(canvas, (size, size / 2), note, font, INK)
     return np.asarray(with_legend(canvas, _tissues(schema, fractions, seen or {}), size))
 
 
@@ -250,9 +261,9 @@ def _font(size: float) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(Path(package.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf", size)
 
 
-def _draw_text(canvas: Image.Image, corner: Point, text: str, size: float, colour: str) -> None:
-    edge = max(1, round(size / 7))
-    ImageDraw.Draw(canvas).text(corner, text, font=_font(size), fill=colour, stroke_width=edge, stroke_fill=PAPER)
+def _draw_text(canvas: Image.Image, corner: Point, text: str, font: ImageFont.FreeTypeFont, colour: str) -> None:
+    edge = max(1, round(font.size / 7))
+    ImageDraw.Draw(canvas).text(corner, text, font=font, fill=colour, stroke_width=edge, stroke_fill=PAPER)
 
 
 def _draw_mark(canvas: Image.Image, mark: Mark, size: float) -> None:
@@ -282,19 +293,20 @@ def _draw_mark(canvas: Image.Image, mark: Mark, size: float) -> None:
         canvas.paste(colour, (left, top, right, bottom), cover.reduce(OVERSAMPLING))
 
 
-def _draw_badge(canvas: Image.Image, badge: Badge, size: float) -> None:
+def _draw_badge(canvas: Image.Image, badge: Badge, font: ImageFont.FreeTypeFont) -> None:
     draw = ImageDraw.Draw(canvas)
-    draw.circle(badge.centre, badge.radius, fill=INK, outline=PAPER, width=max(1, int(size / 9)))
-    draw.text(badge.centre, badge.text, font=_font(size), fill=PAPER, anchor="mm")
+    draw.circle(badge.centre, badge.radius, fill=INK, outline=PAPER, width=max(1, int(font.size / 9)))
+    draw.text(badge.centre, badge.text, font=font, fill=PAPER, anchor="mm")
 
 
-def _draw_scale_bar(canvas: Image.Image, bar: ScaleBar, size: float) -> None:
+def _draw_scale_bar(canvas: Image.Image, bar: ScaleBar, font: ImageFont.FreeTypeFont) -> None:
+    size = font.size
     draw, edge = ImageDraw.Draw(canvas), max(1, round(size / 9))
     left, bottom = size, canvas.height - size
     box = (left, bottom - 0.3 * size, left + bar.length, bottom)
     draw.rectangle((box[0] - edge, box[1] - edge, box[2] + edge, box[3] + edge), fill=PAPER)
     draw.rectangle(box, fill=INK)
-    _draw_text(canvas, (left, bottom - 1.75 * size), bar.text, size, INK)
+    _draw_text(canvas, (left, bottom - 1.75 * size), bar.text, font, INK)
 
 
 def _tissues(

@@ -48,13 +48,33 @@ class SlidePictures:
         return [rgb_of(colour) for colour in mixed]
 
 
-def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
-    """Read mask and picture; whatever is damaged in them is this slide's error."""
-    labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
-    schema = schema_of(folder, slide, colours, slide.titles)
+@dataclass(frozen=True, eq=False)
+class StoredPictures:
+    """What the mask's file and the slide's picture have to show; it is known before anything is measured."""
+
+    plain: bytes
+    """The slide as JPEG."""
+    labels: Labels
+    """(H, W) class index + 1, 0 for nothing, at most ``SIDE`` long."""
+    colours: Sequence[RGB]
+    """Of the classes, by index; there may be more than classes."""
+    seen: NDArray[np.float64]
+    """(256, 3) mean colours of the slide where each label lies; white for those that are not there."""
+
+
+def stored_pictures(folder: Path, shape: tuple[int, int]) -> StoredPictures:
+    """Read mask, of ``shape``, and picture; whatever is damaged in them is this slide's error."""
+    labels, colours = _read_mask(folder, shape)
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
-    seen = mean_colours(pixels, labels, len(schema) + 1)[1:]
-    return SlidePictures(plain, labels, schema, np.nan_to_num(seen, nan=255.0))
+    seen = mean_colours(pixels, labels, 256)
+    return StoredPictures(plain, labels, colours, np.nan_to_num(seen, nan=255.0))
+
+
+def read_pictures(folder: Path, slide: Slide, stored: StoredPictures | None = None) -> SlidePictures:
+    """The same with the classes that the slide's documents name; ``stored`` where it was read already."""
+    stored = stored or stored_pictures(folder, (slide.grid.height, slide.grid.width))
+    schema = schema_of(folder, slide, stored.colours, slide.titles)
+    return SlidePictures(stored.plain, stored.labels, schema, stored.seen[1 : len(schema) + 1])
 
 
 def class_colours(folder: Path) -> list[RGB]:

@@ -6,6 +6,7 @@ The names of fields are the keys of the files, in their order. Whatever is damag
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.paths import GRAPH, SUMMARY
-from ntrm.results.typed_json import DAMAGES, not_a_number, number, read_as
+from ntrm.results.typed_json import DAMAGES, as_document, not_a_number, number, read_as
 
 OUTSIDE = "outside"
 PURPOSE = "for research, not for diagnosis"
@@ -192,7 +193,7 @@ class Summary:
 
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
-        document = asdict(self)
+        document = as_document(self)
         if self.corrected is None:
             del document["corrected"]
         write_json(folder / SUMMARY, document)
@@ -379,15 +380,18 @@ def _read_document(path: Path) -> Document:
 
 def _read_graph(piece: Document) -> PieceGraph:
     nodes, edges = piece["graph"]["nodes"], piece["graph"]["edges"]
+    regions = defaultdict[str, list[Document]](list)
+    for node in nodes:
+        if node["kind"] == "region":
+            regions[node["tissue"]].append(node)
     return PieceGraph(
         text=read_as(tuple[str, ...], piece["text"]),
-        nodes=tuple(_read_node(node, nodes) for node in nodes if node["kind"] == "tissue"),
+        nodes=tuple(_read_node(node, regions[node["id"]]) for node in nodes if node["kind"] == "tissue"),
         edges=tuple(read_as(Edge, edge) for edge in edges if edge["kind"] == "boundary"),
     )
 
 
-def _read_node(node: Document, nodes: Sequence[Document]) -> Node:
-    regions = [other for other in nodes if other["kind"] == "region" and other["tissue"] == node["id"]]
+def _read_node(node: Document, regions: Sequence[Document]) -> Node:
     names = {"name": node["id"], "title": node.get("title") or node["id"], **_means(regions)}
     found: Node = read_as(Node, {**node, **names})
     return found
@@ -395,11 +399,12 @@ def _read_node(node: Document, nodes: Sequence[Document]) -> Node:
 
 def _means(regions: Sequence[Document]) -> Document:
     """Of a tissue, from its regions; what a person named is no part of the network's confidence."""
-    areas = [number(region["area_mm2"]) for region in regions]
-    person = [number(region.get("by_hand", 0)) + number(region.get("followed", 0)) for region in regions]
+    areas, person = [number(region["area_mm2"]) for region in regions], [0.0] * len(regions)
+    corrected = any("by_hand" in region for region in regions)
+    if corrected:
+        person = [number(region.get("by_hand", 0)) + number(region.get("followed", 0)) for region in regions]
     rows = [*zip(regions, areas, person, strict=True)]
     known = [(number(r["confidence"]), area * (1 - share)) for r, area, share in rows if "confidence" in r]
-    corrected = any("by_hand" in region for region in regions)
     return {"confidence": _mean(known), "by_person": _mean([*zip(person, areas, strict=True)]) if corrected else None}
 
 

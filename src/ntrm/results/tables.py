@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import RefusedError, choices_error
-from ntrm.core.io import whole_file, write_rows
+from ntrm.core.io import whole_file, write_columns, write_rows
 from ntrm.data.csv_tables import read_columns
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED, Familiarity
@@ -55,6 +55,11 @@ CORRECTED_COLUMN = "corrected_"
 
 CORRECTED_TOO = ("tissue_area_mm2", "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm")
 """Columns of ``slides`` that the corrected version has as well, beside those of classes and cancers."""
+
+DIGITS = 9
+"""They hold every figure that an image can give, and the text is the same on every machine."""
+TOGETHER = 1 << 12
+"""Rows that are written together, column by column."""
 
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
@@ -206,15 +211,24 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
         columns = (*first, *(column for column in known if BY_CLASS.fullmatch(column)), *covariates, *FOOT)
         with whole_file(out / table_file(name)) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
             write_rows(stream, [columns])
-            write_rows(stream, ([_text(row.get(column)) for column in columns] for row in rows))
+            for begin in range(0, len(rows), TOGETHER):
+                some = rows[begin : begin + TOGETHER]
+                write_columns(stream, [_texts([row.get(column) for row in some]) for column in columns])
+
+
+def _texts(cells: Sequence[Cell]) -> Sequence[str]:
+    """The cells of a column, most of which are of one kind."""
+    kinds = {*map(type, cells)}
+    if kinds == {float}:
+        return [f"{cell:.{DIGITS}g}" for cell in cells]
+    return [*map(str, cells)] if kinds <= {int, str} else [*map(_text, cells)]
 
 
 def _text(cell: Cell) -> str:
     if isinstance(cell, str):
         return cell
-    # Nine digits hold every figure that an image can give, and the text is the same on every machine.
     if isinstance(cell, float):
-        return f"{cell:.9g}"
+        return f"{cell:.{DIGITS}g}"
     if isinstance(cell, bool):
         return "true" if cell else "false"
     return "" if cell is None else str(cell)

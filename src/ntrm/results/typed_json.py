@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 DAMAGES = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What reading a document of other content raises."""
 
-_hints = functools.cache(get_type_hints)
+Read = Callable[[Any], Any]
 
 
 def read_as(kind: Any, value: Any) -> Any:
@@ -21,22 +21,76 @@ def read_as(kind: Any, value: Any) -> Any:
     >>> read_as(Cancer, {"present": True, "confidence": 1, "area_mm2": 0.5, "regions": 2, "reason": ""})
     Cancer(present=True, confidence=1.0, area_mm2=0.5, regions=2, reason='')
     """
+    return _reader(kind)(value)
+
+
+def _reader(kind: Any) -> Read:
+    """A function that reads values as ``kind``: a document has thousands of values and few kinds."""
     if hasattr(kind, "__dataclass_fields__"):
-        return kind(**{name: read_as(inner, value[name]) for name, inner in _hints(kind).items()})
+        return lambda value: kind(**{name: read(value[name]) for name, read in _fields(kind).items()})
     outer, inner = get_origin(kind) or kind, get_args(kind)
     if outer is UnionType:
-        as_it_is = (value is None or isinstance(value, bool)) and type(value) in inner
-        return value if as_it_is else read_as(inner[0], value)
+        return _either(inner)
     if outer is float:
-        return number(value)
-    if type(value) is not {tuple: list, Mapping: dict}.get(outer, outer):
-        raise TypeError(f"{str(value)[:60]!r} is no {outer.__name__}")
+        return number
     if outer is Mapping:
-        return {name: read_as(inner[1], each) for name, each in value.items()}
-    if outer is not tuple:
+        each = _reader(inner[1])
+        return lambda value: {name: each(item) for name, item in _checked(value, dict, outer).items()}
+    if outer is tuple:
+        return _several(inner)
+    return lambda value: _checked(value, outer, outer)
+
+
+@functools.cache
+def _fields(kind: Any) -> dict[str, Read]:
+    return {name: _reader(inner) for name, inner in get_type_hints(kind).items()}
+
+
+def _either(kinds: tuple[Any, ...]) -> Read:
+    """One kind, or None or a truth value where that is among the others."""
+    read = _reader(kinds[0])
+
+    def read_either(value: Any) -> Any:
+        return value if (value is None or isinstance(value, bool)) and type(value) in kinds else read(value)
+
+    return read_either
+
+
+def _several(kinds: tuple[Any, ...]) -> Read:
+    """A tuple of any length, or of so many values."""
+    readers = [_reader(each) for each in kinds if each is not ...]
+    if kinds[-1] is ...:
+        return lambda value: tuple(map(readers[0], _checked(value, list, tuple)))
+
+    def read_each(value: Any) -> Any:
+        return tuple(read(item) for read, item in zip(readers, _checked(value, list, tuple), strict=True))
+
+    return read_each
+
+
+def _checked(value: Any, kind: type, called: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{str(value)[:60]!r} is no {called.__name__}")
+    return value
+
+
+def as_document(value: Any) -> Any:
+    """A dataclass as an object of JSON, and all that is inside: ``dataclasses.asdict`` without copies of what is plain.
+
+    >>> from ntrm.results.documents import Box
+    >>> as_document({"boxes": (Box(1, 2, 3, 4),)})
+    {'boxes': [{'top': 1, 'left': 2, 'height': 3, 'width': 4}]}
+    """
+    if type(value) in _PLAIN:
         return value
-    kinds = inner[:1] * len(value) if inner[-1] is ... else inner
-    return tuple(read_as(each, item) for each, item in zip(kinds, value, strict=True))
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: as_document(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {name: as_document(each) for name, each in value.items()}
+    return [as_document(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def number(value: Any) -> float:

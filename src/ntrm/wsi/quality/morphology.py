@@ -3,19 +3,74 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
+from ntrm.core.threads import most_threads, thread_map
 
 BoolMask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
-_ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
+BAND_PIXELS = 1 << 19
+"""Pixels that a thread works on together at most, about: they stay in a processor's cache."""
+
+ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
+"""Diagonal neighbours connect, too."""
+_TRUNCATE = 3.0
+"""Standard deviations at which a Gaussian ends."""
+
+
+def in_bands(
+    work: Callable[..., Sequence[NDArray[Any]]], *planes: NDArray[Any], around: int = 0, step: int = 1
+) -> list[NDArray[Any]]:
+    """What ``work`` makes of the planes (H, W), one plane or several, by bands of rows in threads.
+
+    A pixel may depend on ``around`` rows on either side of it, and on which of each ``step`` rows it lies in.
+
+    >>> in_bands(lambda plane: [plane + 1], np.zeros((1, 2)))
+    [array([[1., 1.]])]
+    """
+    height, width = planes[0].shape
+    around = _multiple(around, step)
+    # So thick that what is worked on twice, around them, is a small part.
+    rows = _multiple(max(band_rows(height, width, BAND_PIXELS), 4 * around), step)
+    if rows >= height:
+        return [*work(*planes)]
+
+    def band(top: int) -> list[NDArray[Any]]:
+        first, last = max(0, top - around), min(height, top + rows + around)
+        own = slice(top - first, top - first + rows)
+        return [found[own] for found in work(*(plane[first:last] for plane in planes))]
+
+    return joined(thread_map(band, range(0, height, rows)), height)
+
+
+def band_rows(height: int, width: int, pixels: int) -> int:
+    """Rows of a band of at most so many ``pixels``, about: fewer where that leaves none for some threads."""
+    return max(1, min(pixels // width, -(-height // most_threads())))
+
+
+def joined(bands: Iterable[Sequence[NDArray[Any]]], height: int) -> list[NDArray[Any]]:
+    """Planes of ``height`` rows in all, put together from their bands as these come."""
+    planes: list[NDArray[Any]] = []
+    top = 0
+    for band in bands:
+        planes = planes or [np.empty((height, *part.shape[1:]), dtype=part.dtype) for part in band]
+        for plane, part in zip(planes, band, strict=True):
+            plane[top : top + len(part)] = part
+        top += len(band[0])
+    return planes
+
+
+def _multiple(number: int, step: int) -> int:
+    return -(-number // step) * step
 
 
 def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
@@ -27,7 +82,7 @@ def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     out = np.zeros_like(mask)
     box = bounding_box(mask, um, scale)
     if box is not None:
-        out[box] = _dilated(mask[box], um, scale)
+        (out[box],) = in_bands(lambda band: [_dilated(band, um, scale)], mask[box], around=int(um / scale.y))
     return out
 
 
@@ -57,11 +112,16 @@ def opened(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     if box is None:
         return np.zeros_like(mask)
     # Where not even the square inside a disc fits, no disc does. Beyond the picture's edge everything counts as inside.
-    squares = mask[box].view(np.uint8)
-    for axis, step in enumerate((scale.y, scale.x)):
-        side = 2 * int(um / math.sqrt(2) / step) + 1
-        squares = ndimage.minimum_filter1d(squares, side, axis=axis, mode="constant", cval=1)
-    return mask & dilated(~dilated(~mask, um, scale), um, scale) if squares.any() else np.zeros_like(mask)
+    halves = [int(um / math.sqrt(2) / step) for step in (scale.y, scale.x)]
+
+    def squares(band: BoolMask) -> list[NDArray[np.uint8]]:
+        fitting = band.view(np.uint8)
+        for axis, half in enumerate(halves):
+            fitting = ndimage.minimum_filter1d(fitting, 2 * half + 1, axis=axis, mode="constant", cval=1)
+        return [fitting]
+
+    (fitting,) = in_bands(squares, mask[box], around=halves[0])
+    return mask & dilated(~dilated(~mask, um, scale), um, scale) if fitting.any() else np.zeros_like(mask)
 
 
 def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, slice] | None:
@@ -80,7 +140,12 @@ def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Float
     """Average of (H, W) values with a Gaussian of standard deviation ``um``."""
     sigma = (um / scale.y, um / scale.x)
     values = np.asarray(values, dtype=np.float32)
-    return np.asarray(ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=3.0))
+    return np.asarray(ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=_TRUNCATE))
+
+
+def blurred_rows(um: float, scale: Resolution) -> int:
+    """Rows on either side that an average of ``blurred`` takes in."""
+    return int(_TRUNCATE * (um / scale.y) + 0.5)
 
 
 def without_small_regions(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
@@ -88,7 +153,7 @@ def without_small_regions(mask: BoolMask, mm2: float, scale: Resolution) -> Bool
     regions, sizes = label_regions(mask)
     kept = sizes * (scale.pixel_area_um2 / 1e6) >= mm2
     kept[0] = False
-    return np.asarray(kept[regions])
+    return chosen(kept, regions)
 
 
 def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
@@ -102,12 +167,18 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     filled = np.bincount(gaps.ravel()) * (scale.pixel_area_um2 / 1e6) <= mm2
     filled[np.unique(np.concatenate([gaps[0], gaps[-1], gaps[:, 0], gaps[:, -1]]))] = False
     filled[0] = True
-    return np.asarray(filled[gaps])
+    return chosen(filled, gaps)
+
+
+def chosen(kept: BoolMask, regions: NDArray[np.int32]) -> BoolMask:
+    """The regions of which ``kept`` (by number) says so."""
+    # Far quicker than an index.
+    return np.asarray(in_bands(lambda band: [kept.take(band)], regions)[0])
 
 
 def label_regions(mask: BoolMask) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Connected regions, numbered from 1 (diagonal neighbours connect), and the pixels of each; entry 0 is the rest."""
-    regions, _ = ndimage.label(mask, structure=_ALL_NEIGHBOURS)
+    regions, _ = ndimage.label(mask, structure=ALL_NEIGHBOURS)
     return regions, np.bincount(regions.ravel())
 
 
@@ -122,16 +193,19 @@ def downsampled(plane: NDArray[np.floating] | BoolMask, factors: tuple[int, int]
     if any(after for _, after in padding):
         full = np.pad(full, padding, mode="edge")
     down, across = factors
-    total = np.zeros_like(full[::down, ::across])
+    total = full[::down, ::across].copy()
     for row in range(down):
         for column in range(across):
-            total += full[row::down, column::across]
-    return total / np.float32(down * across)
+            if row or column:
+                total += full[row::down, column::across]
+    total /= np.float32(down * across)
+    return total
 
 
 def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) -> BoolMask:
     """The reverse for masks: every pixel of a block, cut to ``shape``."""
-    return mask.repeat(factors[0], axis=0)[: shape[0]].repeat(factors[1], axis=1)[:, : shape[1]]
+    # Along rows first: what follows copies whole rows.
+    return mask.repeat(factors[1], axis=1)[:, : shape[1]].repeat(factors[0], axis=0)[: shape[0]]
 
 
 def pixels_inside(mask: BoolMask, top: Indices, bottom: Indices, left: Indices, right: Indices) -> Indices:

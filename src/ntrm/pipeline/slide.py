@@ -37,7 +37,7 @@ from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Plan, Row, SlideState, Tables, alone, finished, forget_failure, remember
 from ntrm.wsi.grid import SlideGrid, check_cost
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
-from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.readers.reader import SlideReader
 
@@ -58,7 +58,7 @@ class Work:
     run: Run
     reference: Reference | None = field(default=None, repr=False)
     """What the model's training sections are like; None where it does not say."""
-    open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
+    open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
     transfer: Transfer = field(default_factory=Transfer, repr=False)
     """Of slides and results at an address."""
 

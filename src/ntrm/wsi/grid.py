@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ MAX_ROWS = 2**15
 """Most rows that are read at once."""
 THUMBNAIL_MPP = 13.4
 """µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
-THUMBNAIL_THREADS = 4
+THUMBNAIL_THREADS = 8
 """That make a thumbnail."""
 LEAST_FACTOR = 0.5
 """A slide more than twice as coarse as the model lacks what the model has learnt to see."""
@@ -53,6 +54,8 @@ PIXELS_PER_BYTE = 1000
 SEVERAL_FILES = ("mirax", "hamamatsu", "dicom", "trestle")
 """Formats whose pixels may lie in other files than the main one."""
 
+KEPT_BOXES = 512
+"""Boxes that are kept, since all blocks of a row or column of blocks have the same: some 20 kB each."""
 _BAND_VALUES = 4_000_000
 """Values that are turned into floats at a time."""
 
@@ -71,7 +74,7 @@ class Boxes:
         """Number of input pixels that are needed."""
         return int(self.weights.shape[1])
 
-    @property
+    @cached_property
     def block(self) -> int:
         """Input pixels of every box if the boxes are adjacent blocks, the last perhaps incomplete; otherwise 0."""
         weights = self.weights
@@ -85,6 +88,7 @@ class Boxes:
         return count if adjacent else 0
 
 
+@lru_cache(KEPT_BOXES)
 def box_weights(first: int, stop: int, step: float, origin: float, extent: float, length: int) -> Boxes:
     """Boxes of the output pixels ``first`` to ``stop - 1`` along an axis of ``length`` input pixels.
 
@@ -201,6 +205,16 @@ class SlideGrid:
         return same_pixels and 3 * self.height * self.width <= CACHE_BYTES
 
     @property
+    def at_once(self) -> int:
+        """Threads that can read at the same time; more would wait for each other."""
+        return int(getattr(self.reader, "at_once", 1))
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block."""
+        return 3 * self._block[0] * self._block[1]
+
+    @property
     def block_rows(self) -> int:
         """Rows of a block: what is read in bands of so many is read once."""
         return self._block[0]
@@ -229,14 +243,27 @@ class SlideGrid:
         if first_row >= bottom or first_column >= right:
             return out
         tall, wide = self._block
-        for row in range(first_row // tall, -(-bottom // tall)):
-            for column in range(first_column // wide, -(-right // wide)):
-                block = self._blocks.get((row, column), lambda r=row, c=column: self._read_block(r, c))  # type: ignore[misc]
-                y, x = row * tall, column * wide
-                y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
-                x0, x1 = max(first_column, x), min(right, x + block.shape[1])
-                out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
+        for row, column in self.blocks_under(first_row, first_column, bottom, right):
+            block = self.block(row, column)
+            y, x = row * tall, column * wide
+            y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
+            x0, x1 = max(first_column, x), min(right, x + block.shape[1])
+            out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
         return out
+
+    def blocks_under(self, top: int, left: int, bottom: int, right: int) -> list[tuple[int, int]]:
+        """Row and column of the blocks that a rectangle inside the grid touches."""
+        tall, wide = self._block
+        rows, columns = range(top // tall, -(-bottom // tall)), range(left // wide, -(-right // wide))
+        return [(row, column) for row in rows for column in columns]
+
+    def block(self, row: int, column: int) -> Pixels:
+        """A block, read if it is not cached."""
+        return self._blocks.get((row, column), lambda: self._read_block(row, column))
+
+    def has_block(self, row: int, column: int) -> bool:
+        """Whether a block is cached, or being read."""
+        return (row, column) in self._blocks
 
     def _read_block(self, row: int, column: int) -> Pixels:
         """A block of the grid, always computed from the same pixels of the slide."""

@@ -26,13 +26,11 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
-    ALL_NEIGHBOURS,
     BoolMask,
     Floats,
     Indices,
     blurred,
     blurred_rows,
-    chosen,
     dilated,
     downsampled,
     in_bands,
@@ -41,6 +39,7 @@ from ntrm.wsi.quality.morphology import (
     without_holes,
     without_small_regions,
 )
+from ntrm.wsi.quality.region_runs import RegionRuns
 from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, green_density
 
 STRONG = 0.04
@@ -174,11 +173,8 @@ def _no_dirt(planes: Sequence[Floats], rest: BoolMask, scale: Resolution) -> Boo
 
 def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
     """Regions of ``weak`` that hold a ``strong`` pixel."""
-    regions, count = ndimage.label(weak, structure=ALL_NEIGHBOURS)
-    kept = np.zeros(count + 1, dtype=bool)
-    kept[regions[strong]] = True
-    kept[0] = False
-    return chosen(kept, regions)
+    regions = RegionRuns.of(weak, diagonal=True)
+    return regions.painted(regions.holding(strong))
 
 
 def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:

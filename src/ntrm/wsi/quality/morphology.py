@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
+from ntrm.wsi.quality.region_runs import RegionRuns
 
 BoolMask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
@@ -21,8 +23,7 @@ Indices = NDArray[np.int64]
 BAND_PIXELS = 1 << 19
 """Pixels that a thread works on together at most, about: they stay in a processor's cache."""
 
-ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
-"""Diagonal neighbours connect, too."""
+_ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
 _TRUNCATE = 3.0
 """Standard deviations at which a Gaussian ends."""
 
@@ -49,7 +50,7 @@ def in_bands(
         own = slice(top - first, top - first + rows)
         return [found[own] for found in work(*(plane[first:last] for plane in planes))]
 
-    return joined(thread_map(band, range(0, height, rows)), height)
+    return joined(band, range(0, height, rows))
 
 
 def band_rows(height: int, width: int, pixels: int) -> int:
@@ -57,15 +58,21 @@ def band_rows(height: int, width: int, pixels: int) -> int:
     return max(1, min(pixels // width, -(-height // most_threads())))
 
 
-def joined(bands: Iterable[Sequence[NDArray[Any]]], height: int) -> list[NDArray[Any]]:
-    """Planes of ``height`` rows in all, put together from their bands as these come."""
+def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
+    """What ``work`` gives for bands of rows that begin at ``tops``, in threads: whole planes of ``tops.stop`` rows."""
     planes: list[NDArray[Any]] = []
-    top = 0
-    for band in bands:
-        planes = planes or [np.empty((height, *part.shape[1:]), dtype=part.dtype) for part in band]
-        for plane, part in zip(planes, band, strict=True):
+    lock = Lock()
+
+    def band(top: int) -> None:
+        parts = work(top)
+        with lock:
+            if not planes:
+                planes.extend(np.empty((tops.stop, *part.shape[1:]), dtype=part.dtype) for part in parts)
+        for plane, part in zip(planes, parts, strict=True):
             plane[top : top + len(part)] = part
-        top += len(band[0])
+
+    for _ in thread_map(band, tops):
+        pass
     return planes
 
 
@@ -150,10 +157,8 @@ def blurred_rows(um: float, scale: Resolution) -> int:
 
 def without_small_regions(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     """Without connected regions smaller than ``mm2``."""
-    regions, sizes = label_regions(mask)
-    kept = sizes * (scale.pixel_area_um2 / 1e6) >= mm2
-    kept[0] = False
-    return chosen(kept, regions)
+    regions = RegionRuns.of(mask, diagonal=True)
+    return regions.painted(regions.sizes * (scale.pixel_area_um2 / 1e6) >= mm2)
 
 
 def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
@@ -163,22 +168,14 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     >>> bool(without_holes(ring, 1.0, Resolution.square(10.0)).all())
     True
     """
-    gaps, _ = ndimage.label(~mask)
-    filled = np.bincount(gaps.ravel()) * (scale.pixel_area_um2 / 1e6) <= mm2
-    filled[np.unique(np.concatenate([gaps[0], gaps[-1], gaps[:, 0], gaps[:, -1]]))] = False
-    filled[0] = True
-    return chosen(filled, gaps)
-
-
-def chosen(kept: BoolMask, regions: NDArray[np.int32]) -> BoolMask:
-    """The regions of which ``kept`` (by number) says so."""
-    # Far quicker than an index.
-    return np.asarray(in_bands(lambda band: [kept.take(band)], regions)[0])
+    gaps = RegionRuns.of(~mask, diagonal=False)
+    small = gaps.sizes * (scale.pixel_area_um2 / 1e6) <= mm2
+    return mask | gaps.painted(small & ~gaps.at_edge())
 
 
 def label_regions(mask: BoolMask) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Connected regions, numbered from 1 (diagonal neighbours connect), and the pixels of each; entry 0 is the rest."""
-    regions, _ = ndimage.label(mask, structure=ALL_NEIGHBOURS)
+    regions, _ = ndimage.label(mask, structure=_ALL_NEIGHBOURS)
     return regions, np.bincount(regions.ravel())
 
 

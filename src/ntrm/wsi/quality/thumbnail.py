@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
-from ntrm.core.threads import thread_map
 from ntrm.wsi.quality.morphology import (
     BoolMask,
     Floats,
@@ -187,10 +186,10 @@ class Thumbnail:
 
     def _by_bands(self, work: Callable[[slice], Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
         """What ``work`` makes of bands of the picture's rows, in threads: rows of the coarser grid."""
-        down, _ = self.factors
-        rows = band_rows(-(-self.shape[0] // down), self.shape[1] * down, BAND_PIXELS) * down
-        tops = range(0, self.shape[0], rows)
-        return joined(thread_map(lambda top: work(slice(top, top + rows)), tops), -(-self.shape[0] // down))
+        (height, width), (down, _) = self.shape, self.factors
+        coarse = -(-height // down)
+        rows = band_rows(coarse, width * down, BAND_PIXELS)
+        return joined(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
 
     @cached_property
     def planes(self) -> tuple[Floats, Floats, Floats]:

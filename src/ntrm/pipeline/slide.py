@@ -35,11 +35,12 @@ from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Plan, Row, SlideState, Tables, alone, finished, forget_failure, remember
-from ntrm.wsi.grid import SlideGrid, check_cost
+from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.readers.reader import SlideReader
+from ntrm.wsi.slide_cost import check_cost
 
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""

@@ -104,11 +104,11 @@ def _serve(
         _send(pipe, {"info": asdict(reader.info)})
     elif reader is not None:
         pixels = np.ascontiguousarray(reader.read(*request["read"]))
-        through_memory = shared is not None and request["shared"]
-        if through_memory:
+        through_pipe = shared is None or not request["shared"]
+        if shared is not None and not through_pipe:
             os.pwrite(shared, pixels.data.cast("B"), 0)
         _send(pipe, {"pixels": list(pixels.shape)})
-        if not through_memory:
+        if through_pipe:
             pipe.send_bytes(pixels.data.cast("B"))
     return reader
 

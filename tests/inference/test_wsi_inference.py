@@ -13,13 +13,13 @@ from tests.wsi import making
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.data.tiles import Window
+from ntrm.data.tiles import Window, cut
 from ntrm.familiarity.recorder import BlockRecorder
 from ntrm.inference import wsi_inference
 from ntrm.inference.mask_store import MAPS, BandStore, Checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
-from ntrm.inference.wsi_inference import read_tile, reading_blocks, stream
+from ntrm.inference.wsi_inference import read_tile, reading_ahead, reading_blocks, stream
 from ntrm.models.registry import create
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.wsi import grid as grid_module
@@ -329,6 +329,17 @@ def test_a_child_that_dies_while_the_network_works_is_the_slides_error(tmp_path,
         reader.children[0].read = dying
         with pytest.raises(DataError, match="reading the slide failed"):
             run(tmp_path, predictor, grid)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4, 1), (3, 1, 5, 4), (13,), (1,) * 13])
+def test_tiles_come_in_their_order_however_many_are_asked_for(image, sizes):
+    windows = STITCHING.windows(*image.shape[:2]) * 2
+    with reading_ahead(ArrayGrid(image), windows, 4) as read:
+        start = 0
+        for size in sizes:
+            asked = windows[start : start + size]
+            start += size
+            np.testing.assert_array_equal(read(asked), np.stack([cut(image, window, fill=255) for window in asked]))
 
 
 def test_what_is_read_ahead_takes_no_more_than_its_part_of_the_cache(slide, small_blocks):

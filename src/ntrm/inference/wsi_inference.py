@@ -29,6 +29,8 @@ from ntrm.inference.sliding_window import RowEnd, Stitching, blended_blocks, mos
 from ntrm.models.base import TissueGraph
 from ntrm.wsi.grid import CACHE_BYTES, SlideGrid
 
+BATCHES_AHEAD = 2
+"""Batches of tiles that wait for the network."""
 MOST_WAITING = 8
 """Tasks that may wait: more would only fill the memory if the disk is the slowest."""
 
@@ -200,7 +202,7 @@ def stream(
         return
     todo = windows[0 if begin is None else begin.first :]
     writer = Writer(store, predictor, sink)
-    with reading_ahead(grid, todo, 2 * predictor.batch) as read, background_writer() as write:
+    with reading_ahead(grid, todo, predictor.batch) as read, background_writer() as write:
         events = blended_blocks(
             predictor,
             grid.height,
@@ -239,26 +241,40 @@ def _restored(last: Checkpoint | None, keepers: Mapping[str, Sums | Observer], s
 
 
 @contextmanager
-def reading_ahead(grid: SlideGrid, windows: Sequence[Window], ahead: int) -> Iterator[Callable[[Window], Image]]:
-    """A function that returns the windows' tiles in order, read ahead by a thread.
+def reading_ahead(
+    grid: SlideGrid, windows: Sequence[Window], batch: int
+) -> Iterator[Callable[[Sequence[Window]], Image]]:
+    """A function that returns the tiles (B, S, S, 3) of the next windows, read ahead by a thread.
 
-    Where several threads can read the slide, they read the blocks of which the tiles are made.
+    It is quickest for ``batch`` windows each time. Where several threads can read the slide, they read the blocks of
+    which the tiles are made.
     """
     waiting: deque[Future[Image]] = deque()
-    left = iter(enumerate(windows))
+    starts, held = iter(range(0, len(windows), batch)), [np.empty((0, 0, 0, 3), dtype=np.uint8)]
     with ExitStack() as stack:
         blocks = stack.enter_context(reading_blocks(grid, windows)) if grid.at_once > 1 else None
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="ntrm-read"))
 
-        def read(number: int, window: Window) -> Image:
+        def read(start: int) -> Image:
+            return np.stack([tile(start + number) for number in range(len(windows[start : start + batch]))])
+
+        def tile(number: int) -> Image:
             if blocks is not None:
                 blocks(number)
-            return read_tile(grid, window)
+            return read_tile(grid, windows[number])
 
-        def take(_: Window) -> Image:
-            while len(waiting) <= ahead and (following := next(left, None)) is not None:
-                waiting.append(pool.submit(read, *following))
+        def following() -> Image:
+            while len(waiting) <= BATCHES_AHEAD and (start := next(starts, None)) is not None:
+                waiting.append(pool.submit(read, start))
             return waiting.popleft().result()
+
+        def take(asked: Sequence[Window]) -> Image:
+            tiles = held.pop()
+            while len(tiles) < len(asked):
+                more = following()
+                tiles = np.concatenate([tiles, more]) if len(tiles) else more
+            held.append(tiles[len(asked) :])
+            return tiles[: len(asked)]
 
         try:
             yield take

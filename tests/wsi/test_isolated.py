@@ -1,5 +1,6 @@
 """A child process reads: the same pixels, and whatever kills it is one error of ours."""
 
+import errno
 import json
 import os
 import signal
@@ -58,10 +59,16 @@ def test_a_child_reads_what_this_process_would(slide, random):
     assert child(there).poll() is not None
 
 
-@pytest.mark.parametrize("missing", ["no such memory", "too little"])
+def no_large_files(*_):
+    raise OSError(errno.EFBIG, "File too large")
+
+
+@pytest.mark.parametrize("missing", ["no such memory", "too little", "not allowed"])
 def test_pixels_that_do_not_go_through_memory_go_through_the_pipe(slide, missing, monkeypatch):
     if missing == "too little":
         monkeypatch.setattr(isolated, "SHARED_BYTES", 4096)
+    elif missing == "not allowed":
+        monkeypatch.setattr(os, "ftruncate", no_large_files)
     else:
         monkeypatch.delattr(os, "memfd_create")
     with closing(open_isolated(slide)) as there:
@@ -248,6 +255,17 @@ def test_where_no_child_can_be_started_ahead_the_slide_tells(slide, monkeypatch)
     with closing(readers):
         assert readers.waiting == []
         readers.open(slide).close()
+
+
+def test_what_could_not_be_started_leaves_nothing_open(monkeypatch):
+    def fails(*_, **__):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr("subprocess.Popen", fails)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="no more processes"):
+        ReadingProcess()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 @pytest.fixture

@@ -72,8 +72,12 @@ class ReadingProcess:
         self._lock = Lock()
         self._pipe, theirs = Pipe()
         self._shared = _shared_memory()
-        with theirs:
-            self._child = _start(theirs, self._shared, self.limits)
+        try:
+            with theirs:
+                self._child = _start(theirs, self._shared, self.limits)
+        except OSError:
+            _close(self._pipe, self._shared)
+            raise
         self._fresh = True
         # A reader that nobody closed must not leave its child behind.
         self._finalizer = weakref.finalize(self, _finish, self._pipe, self._shared, self._child)
@@ -172,8 +176,13 @@ def _shared_memory() -> int | None:
     if not hasattr(os, "memfd_create"):
         return None
     descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, SHARED_BYTES)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    try:
+        os.ftruncate(descriptor, SHARED_BYTES)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except OSError:
+        # The largest file that this process may write counts here, too.
+        os.close(descriptor)
+        return None
     return descriptor
 
 
@@ -191,12 +200,16 @@ def _start(pipe: Connection, shared: int | None, limits: Limits) -> subprocess.P
 
 
 def _finish(pipe: Connection, shared: int | None, child: subprocess.Popen[bytes]) -> None:
-    pipe.close()
-    if shared is not None:
-        os.close(shared)
+    _close(pipe, shared)
     if child.poll() is None:
         child.kill()
     child.wait()
+
+
+def _close(pipe: Connection, shared: int | None) -> None:
+    pipe.close()
+    if shared is not None:
+        os.close(shared)
 
 
 def open_isolated(

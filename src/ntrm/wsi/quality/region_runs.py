@@ -94,15 +94,25 @@ def _edges(mask: BoolMask) -> Indices:
 
 def _connected(starts: Indices, stops: Indices, row: int, *, reach: int) -> tuple[NDArray[np.int32], int]:
     """The region of each run, and the number of regions; runs of neighbouring rows may lie ``reach`` apart."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
     # Runs of the row below, moved up by a row: those that end after a run begins, and begin before it ends.
     first = np.searchsorted(stops - row, starts - reach, side="right")
     last = np.searchsorted(starts - row, stops + reach, side="left")
     counts = np.maximum(last - first, 0)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    below = np.arange(ends[-1]) - np.repeat(ends[:-1] - first, counts)
-    graph = csr_array((np.ones(len(below), dtype=bool), below, ends), (len(starts), len(starts)))
-    count, regions = connected_components(graph, directed=False)
-    return regions, int(count)
+    above = np.repeat(np.arange(len(starts)), counts)
+    below = np.arange(len(above)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    origin = _first_of_each(above, below, len(starts))
+    is_first = origin == np.arange(len(origin))
+    return (np.cumsum(is_first, dtype=np.int32) - 1)[origin], int(is_first.sum())
+
+
+def _first_of_each(one: Indices, other: Indices, count: int) -> Indices:
+    """The first of those with which each of ``count`` is connected, given what is linked with what."""
+    origin = np.arange(count)
+    while len(one):
+        # The later origin of a link goes to the earlier one, and all follow to where that leads.
+        np.minimum.at(origin, np.maximum(origin[one], origin[other]), np.minimum(origin[one], origin[other]))
+        while not np.array_equal(further := origin[origin], origin):
+            origin = further
+        apart = origin[one] != origin[other]
+        one, other = one[apart], other[apart]
+    return origin

@@ -83,6 +83,11 @@ def literal(network, image, stitching, head="probabilities"):
     return total / divisor
 
 
+def tiles_of(image):
+    """Reads windows of an image in memory."""
+    return lambda windows: np.stack([cut(image, window, fill=255) for window in windows])
+
+
 def draw(random, height, width):
     return random.integers(0, 256, (height, width, 3), dtype=np.uint8)
 
@@ -257,7 +262,7 @@ def test_from_the_end_of_any_row_it_goes_on_to_the_same_bits(random, batch):
     predictor = Predictor(Position(), "cpu", batch=batch)
 
     def events(**more):
-        return [*blended_blocks(predictor, 260, 150, lambda w: cut(image, w, fill=255), **options, **more)]
+        return [*blended_blocks(predictor, 260, 150, tiles_of(image), **options, **more)]
 
     whole = events()
     for at, event in enumerate(whole):
@@ -283,7 +288,7 @@ def test_graphs_come_window_by_window_and_row_by_row(random):
         seen.append(graphs)
         numbers.extend(range(first, first + len(graphs.area)))
 
-    events = blended_blocks(predictor, 150, 120, lambda w: cut(image, w, fill=255), graphs=note)
+    events = blended_blocks(predictor, 150, 120, tiles_of(image), graphs=note)
     ends = [len(seen) for event in events if isinstance(event, RowEnd)]
     assert numbers == [*range(len(windows))]
     together = TissueGraph(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
@@ -295,7 +300,7 @@ def test_graphs_come_window_by_window_and_row_by_row(random):
     tops = [window.top for window in windows]
     assert counts == [tops.index(top) for top in sorted(set(tops))[1:]]
     bare = Predictor(Position(), "cpu")
-    list(blended_blocks(bare, 150, 120, lambda w: cut(image, w, fill=255), graphs=note))
+    list(blended_blocks(bare, 150, 120, tiles_of(image), graphs=note))
     assert len(numbers) == len(windows)
 
 

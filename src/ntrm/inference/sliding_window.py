@@ -107,7 +107,7 @@ def blended_blocks(
     predictor: NetworkRunner,
     height: int,
     width: int,
-    read: Callable[[Window], Image],
+    read: Callable[[Sequence[Window]], Image],
     *,
     stitching: Stitching | None = None,
     windows: Sequence[Window] | None = None,
@@ -122,7 +122,7 @@ def blended_blocks(
         predictor: the network; its ``batch`` is how many windows are predicted at a time.
         height: of the section.
         width: of the section.
-        read: returns the tile (S, S, 3) under a window, with glass beyond the section.
+        read: returns the tiles (B, S, S, 3) under windows, with glass beyond the section.
         stitching: default: windows of the network's own size that overlap by a quarter.
         windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
         coarse: also blend the coarse head's probabilities, as further channels.
@@ -147,7 +147,7 @@ def blended_blocks(
     while start < len(todo):
         batch, first = todo[start : start + predictor.batch], start
         start += len(batch)
-        tiles = predictor.on_device(np.stack([read(window) for window in batch]))
+        tiles = predictor.on_device(read(batch))
         out = predictor.probabilities(tiles, coarse=coarse, graph=graphs is not None)
         maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
@@ -186,10 +186,17 @@ def blended_rows(
     coarse: bool = False,
     observe: Observe | None = None,
 ) -> Iterator[Rows]:
-    """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory."""
+    """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory.
+
+    ``read`` returns the tile (S, S, 3) under a window.
+    """
     row: list[Block] = []
+
+    def read_all(batch: Sequence[Window]) -> Image:
+        return np.stack([read(window) for window in batch])
+
     for block in blended_blocks(
-        predictor, height, width, read, stitching=stitching, windows=windows, coarse=coarse, observe=observe
+        predictor, height, width, read_all, stitching=stitching, windows=windows, coarse=coarse, observe=observe
     ):
         if isinstance(block, Block):
             row.append(block)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from threading import Event
 from typing import Any, NamedTuple, Protocol
 
@@ -26,8 +27,10 @@ from ntrm.inference.mask_store import COARSE, CONFIDENCE, FULL, LABELS, BandStor
 from ntrm.inference.network_runner import GLASS, Image, NetworkRunner
 from ntrm.inference.sliding_window import RowEnd, Stitching, blended_blocks, most_probable, strongest
 from ntrm.models.base import TissueGraph
-from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.grid import CACHE_BYTES, SlideGrid
 
+BATCHES_AHEAD = 2
+"""Batches of tiles that wait for the network."""
 MOST_WAITING = 8
 """Tasks that may wait: more would only fill the memory if the disk is the slowest."""
 
@@ -199,7 +202,7 @@ def stream(
         return
     todo = windows[0 if begin is None else begin.first :]
     writer = Writer(store, predictor, sink)
-    with reading_ahead(grid, todo, 2 * predictor.batch) as read, background_writer() as write:
+    with reading_ahead(grid, todo, predictor.batch) as read, background_writer() as write:
         events = blended_blocks(
             predictor,
             grid.height,
@@ -238,21 +241,86 @@ def _restored(last: Checkpoint | None, keepers: Mapping[str, Sums | Observer], s
 
 
 @contextmanager
-def reading_ahead(grid: SlideGrid, windows: Sequence[Window], ahead: int) -> Iterator[Callable[[Window], Image]]:
-    """A function that returns the windows' tiles in order, read ahead by a thread."""
-    waiting: deque[Future[Image]] = deque()
-    left = iter(windows)
-    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-read") as pool:
+def reading_ahead(
+    grid: SlideGrid, windows: Sequence[Window], batch: int
+) -> Iterator[Callable[[Sequence[Window]], Image]]:
+    """A function that returns the tiles (B, S, S, 3) of the next windows, read ahead by a thread.
 
-        def take(_: Window) -> Image:
-            while len(waiting) <= ahead and (following := next(left, None)) is not None:
-                waiting.append(pool.submit(read_tile, grid, following))
+    It is quickest for ``batch`` windows each time. Where several threads can read the slide, they read the blocks of
+    which the tiles are made.
+    """
+    waiting: deque[Future[Image]] = deque()
+    starts, held = iter(range(0, len(windows), batch)), [np.empty((0, 0, 0, 3), dtype=np.uint8)]
+    with ExitStack() as stack:
+        blocks = stack.enter_context(reading_blocks(grid, windows)) if grid.at_once > 1 else None
+        pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="ntrm-read"))
+
+        def read(start: int) -> Image:
+            return np.stack([tile(start + number) for number in range(len(windows[start : start + batch]))])
+
+        def tile(number: int) -> Image:
+            if blocks is not None:
+                blocks(number)
+            return read_tile(grid, windows[number])
+
+        def following() -> Image:
+            while len(waiting) <= BATCHES_AHEAD and (start := next(starts, None)) is not None:
+                waiting.append(pool.submit(read, start))
             return waiting.popleft().result()
+
+        def take(asked: Sequence[Window]) -> Image:
+            tiles = held.pop()
+            while len(tiles) < len(asked):
+                more = following()
+                tiles = np.concatenate([tiles, more]) if len(tiles) else more
+            held.append(tiles[len(asked) :])
+            return tiles[: len(asked)]
 
         try:
             yield take
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def reading_blocks(grid: SlideGrid, windows: Sequence[Window]) -> Iterator[Callable[[int], None]]:
+    """A function to be called before each window is read: has the blocks of those that follow read by threads.
+
+    Blocks wait in the grid's cache, of which they take a quarter at most: what is still needed must stay in it.
+    """
+    most = max(1, CACHE_BYTES // 4 // grid.block_bytes)
+    needed, ahead = _blocks_needed(grid, windows), deque[int]()
+    reading: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(grid.at_once, thread_name_prefix="ntrm-block") as pool:
+
+        def go_on(number: int) -> None:
+            while reading and reading[0].done():
+                reading.popleft().result()
+            while ahead and ahead[0] <= number:
+                ahead.popleft()
+            while len(ahead) < most and (following := next(needed, None)) is not None:
+                first, block = following
+                if not grid.has_block(*block):
+                    ahead.append(first)
+                    reading.append(pool.submit(grid.block, *block))
+
+        try:
+            yield go_on
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _blocks_needed(grid: SlideGrid, windows: Sequence[Window]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Blocks in the order in which the windows need them, once for each row of windows, with the window's number."""
+    numbered = enumerate(windows)
+    for _, row in groupby(numbered, key=lambda item: item[1].top):
+        seen: set[tuple[int, int]] = set()
+        for number, window in row:
+            under = (window.top, window.left, window.top + window.height, window.left + window.width)
+            for block in grid.blocks_under(*under):
+                if block not in seen:
+                    seen.add(block)
+                    yield number, block
 
 
 def read_tile(grid: SlideGrid, window: Window) -> Image:

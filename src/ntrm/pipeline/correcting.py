@@ -209,8 +209,6 @@ def _pooled(
     mask: SlideMask, grid: SlideGrid, parts: Any, labels: Mask, predictor: Predictor, progress: Progress
 ) -> dict[str, Any]:
     """What the network saw in each part; taken up where an interrupted run stopped."""
-    import numpy as np
-
     from ntrm.correction.features import Pooling
     from ntrm.inference.mask_store import Checkpoint, Checkpoints, fingerprint
     from ntrm.inference.sliding_window import Stitching
@@ -224,7 +222,7 @@ def _pooled(
     begin = 0 if last is None else last.first
     if last is not None:
         pooling.restore(last.arrays)
-    with reading_ahead(grid, windows[begin:], 2 * batch) as read:
+    with reading_ahead(grid, windows[begin:], batch) as read:
         starts = range(0, len(windows), batch)
         for start in progress.track(starts, len(starts), mask.folder.name):
             if start < begin:
@@ -232,7 +230,7 @@ def _pooled(
             if start > begin and kept.due():
                 kept.save(Checkpoint(start, start, pooling.state()))
             these = windows[start : start + batch]
-            pooling.add(these, np.stack([read(window) for window in these]))
+            pooling.add(these, read(these))
     return pooling.means()
 
 

@@ -29,7 +29,7 @@ from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
 from ntrm.results.slide_state import BusyError, remember_failure
 from ntrm.wsi.inputs import SlideInput
-from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_ids import without_name
 
@@ -139,7 +139,7 @@ class Segmenter:
         *,
         device: str = "auto",
         batch: int = 16,
-        open_slide: OpenSlide = open_isolated,
+        open_slide: OpenSlide = open_in_children,
         transfer: Transfer | None = None,
     ) -> None:
         subject = open_subject(model)

@@ -36,11 +36,12 @@ from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Plan, Row, SlideState, Tables, alone, finished, forget_failure, remember
-from ntrm.wsi.grid import SlideGrid, check_cost
+from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
-from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.readers.reader import SlideReader
+from ntrm.wsi.slide_cost import check_cost
 
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
@@ -59,7 +60,7 @@ class Work:
     run: Run
     reference: Reference | None = field(default=None, repr=False)
     """What the model's training sections are like; None where it does not say."""
-    open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
+    open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
     transfer: Transfer = field(default_factory=Transfer, repr=False)
     """Of slides and results at an address."""
 

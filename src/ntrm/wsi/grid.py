@@ -1,4 +1,4 @@
-"""A slide on the model's grid: square pixels of the model's µm/px, whatever the scanner's; and what reading it costs.
+"""A slide on the model's grid: square pixels of the model's µm/px, whatever the scanner's.
 
 Pixel i of an axis is centred (i + ½)·f level-0 pixels from the edge of the scanned area, f = model µm/px over slide
 µm/px. It is the mean over max(f, 1) pixels of the best level around there: the exact area where the slide is finer than
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,24 +36,15 @@ MAX_ROWS = 2**15
 """Most rows that are read at once."""
 THUMBNAIL_MPP = 13.4
 """µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
-THUMBNAIL_THREADS = 4
+THUMBNAIL_THREADS = 8
 """That make a thumbnail."""
 LEAST_FACTOR = 0.5
 """A slide more than twice as coarse as the model lacks what the model has learnt to see."""
 SUBPIXELS = 64
 """Borders of boxes lie on this fraction of a pixel: all sums are integers."""
 
-MOST_OVERVIEW = 2**27
-"""Pixels of a thumbnail: 155 mm squared, more than any glass has."""
-MOST_READ = 2**36
-"""Pixels to be read: some ten to twenty minutes for the reading alone."""
-READ_ANYWAY = 2**30
-"""So many pixels are read however small the file is."""
-PIXELS_PER_BYTE = 1000
-"""Plain glass takes a byte for 350 pixels at best (deflate), tissue one for 10 or 20."""
-SEVERAL_FILES = ("mirax", "hamamatsu", "dicom", "trestle")
-"""Formats whose pixels may lie in other files than the main one."""
-
+KEPT_BOXES = 256
+"""Boxes that are kept, since all blocks of a row or column of blocks have the same: some 20 kB each."""
 _BAND_VALUES = 4_000_000
 """Values that are turned into floats at a time."""
 
@@ -71,7 +63,7 @@ class Boxes:
         """Number of input pixels that are needed."""
         return int(self.weights.shape[1])
 
-    @property
+    @cached_property
     def block(self) -> int:
         """Input pixels of every box if the boxes are adjacent blocks, the last perhaps incomplete; otherwise 0."""
         weights = self.weights
@@ -85,6 +77,7 @@ class Boxes:
         return count if adjacent else 0
 
 
+@lru_cache(KEPT_BOXES)
 def box_weights(first: int, stop: int, step: float, origin: float, extent: float, length: int) -> Boxes:
     """Boxes of the output pixels ``first`` to ``stop - 1`` along an axis of ``length`` input pixels.
 
@@ -201,6 +194,16 @@ class SlideGrid:
         return same_pixels and 3 * self.height * self.width <= CACHE_BYTES
 
     @property
+    def at_once(self) -> int:
+        """Threads that can read at the same time; more would wait for each other."""
+        return int(getattr(self.reader, "at_once", 1))
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block."""
+        return 3 * self._block[0] * self._block[1]
+
+    @property
     def block_rows(self) -> int:
         """Rows of a block: what is read in bands of so many is read once."""
         return self._block[0]
@@ -229,14 +232,27 @@ class SlideGrid:
         if first_row >= bottom or first_column >= right:
             return out
         tall, wide = self._block
-        for row in range(first_row // tall, -(-bottom // tall)):
-            for column in range(first_column // wide, -(-right // wide)):
-                block = self._blocks.get((row, column), lambda r=row, c=column: self._read_block(r, c))  # type: ignore[misc]
-                y, x = row * tall, column * wide
-                y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
-                x0, x1 = max(first_column, x), min(right, x + block.shape[1])
-                out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
+        for row, column in self.blocks_under(first_row, first_column, bottom, right):
+            block = self.block(row, column)
+            y, x = row * tall, column * wide
+            y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
+            x0, x1 = max(first_column, x), min(right, x + block.shape[1])
+            out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
         return out
+
+    def blocks_under(self, top: int, left: int, bottom: int, right: int) -> list[tuple[int, int]]:
+        """Row and column of the blocks that a rectangle inside the grid touches."""
+        tall, wide = self._block
+        rows, columns = range(top // tall, -(-bottom // tall)), range(left // wide, -(-right // wide))
+        return [(row, column) for row in rows for column in columns]
+
+    def block(self, row: int, column: int) -> Pixels:
+        """A block, read if it is not cached."""
+        return self._blocks.get((row, column), lambda: self._read_block(row, column))
+
+    def has_block(self, row: int, column: int) -> bool:
+        """Whether a block is cached, or being read."""
+        return (row, column) in self._blocks
 
     def _read_block(self, row: int, column: int) -> Pixels:
         """A block of the grid, always computed from the same pixels of the slide."""
@@ -348,60 +364,3 @@ def _block_shape(info: SlideInfo, level: int, width: int, step: tuple[float, flo
         return min(MAX_BLOCK, max(1, int(BLOCK_PIXELS / this.width / step[0]))), width
     rows, columns = (min(MAX_BLOCK, max(1, int(math.sqrt(BLOCK_PIXELS) / one))) for one in step)
     return rows, columns
-
-
-@dataclass(frozen=True)
-class SlideCost:
-    """What a slide will cost, judged from its header before anything is read; in pixels.
-
-    A header of a few kilobytes can promise any number of pixels. Tissue is looked for in a thumbnail, which is held in
-    memory and read from the coarsest level that is fine enough: of a slide without coarse levels, that is every pixel.
-    Then the network's windows are read where there is tissue, at worst everywhere.
-    """
-
-    overview: int
-    """Of the thumbnail."""
-    read: int
-    """Of the file, for thumbnail and network, or on the model's grid where that has more."""
-
-
-def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> SlideCost:
-    """The cost with a model of ``model_mpp`` µm/px."""
-    overview, overview_read = _pixels_at(info, mpp, max(THUMBNAIL_MPP, model_mpp, mpp.x, mpp.y))
-    grid, grid_read = _pixels_at(info, mpp, model_mpp)
-    return SlideCost(overview, max(overview_read, overview) + max(grid_read, grid))
-
-
-def _pixels_at(info: SlideInfo, mpp: Resolution, goal: float) -> tuple[int, int]:
-    """Pixels of the scanned area at ``goal`` µm/px, and those of the level that they are made of."""
-    fx, fy = goal / mpp.x, goal / mpp.y
-    sx, sy = info.scale(best_level(info, fx, fy))
-    _, _, width, height = info.area
-    return math.ceil(width / fx) * math.ceil(height / fy), math.ceil(width / sx) * math.ceil(height / sy)
-
-
-def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) -> None:
-    """Refuse a slide that costs too much, or far more than a file of ``size`` bytes can be worth."""
-    cost = cost_of(info, mpp, model_mpp)
-    pixels = f"{info.width:,} × {info.height:,} pixels"
-    if cost.overview > MOST_OVERVIEW:
-        raise RefusedError(
-            "the slide is larger than any glass",
-            got=f"{pixels} of {mpp}, {info.width * mpp.x / 1000:,.0f} × {info.height * mpp.y / 1000:,.0f} mm",
-            expected=f"at most {MOST_OVERVIEW * (THUMBNAIL_MPP / 1000) ** 2:,.0f} mm²",
-            hint="correct its µm/px, or cut it into parts",
-        )
-    if cost.read > MOST_READ:
-        raise RefusedError(
-            "the slide costs too much to read",
-            got=f"{pixels} in {len(info.levels)} levels: {cost.read:,} to read",
-            expected=f"at most {MOST_READ:,}",
-            hint="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",
-        )
-    if cost.read > max(READ_ANYWAY, PIXELS_PER_BYTE * size) and info.vendor not in SEVERAL_FILES:
-        raise RefusedError(
-            "the slide has far more pixels than its file can hold",
-            got=f"{pixels} in {size:,} bytes: {cost.read:,} to read",
-            expected=f"at most {PIXELS_PER_BYTE:,} for each byte",
-            hint="save only the part that was scanned, with coarser levels (as OME-TIFF from QuPath has)",
-        )

@@ -2,30 +2,44 @@
 
 The child answers in JSON and bare pixels. It dies with its parent (the pipe closes) and by itself when one request
 takes too long; it never gets more memory than stated.
+
+Pixels go through a piece of memory that both processes have open as a file, of fixed size, or through the pipe where
+they do not fit into it or a system has no such files. A pipe hands them over in many small parts, and each waits until
+no other thread runs Python.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any, Self
 
 import numpy as np
 
-from ntrm.core.errors import DataError, check_number
+from ntrm.core.errors import DataError, NtrmError, check_number
 from ntrm.core.processes import module_command, module_environment
+from ntrm.core.threads import most_threads
 from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
 from ntrm.wsi.readers.reading_process import rebuild_error, rebuild_info
 
+SHARED_BYTES = 16 * 2**20
+"""Memory through which pixels go: enough for a block of ``grid.BLOCK_PIXELS``."""
+LARGE = 1 << 26
+"""Pixels from which on several children read a slide, where there are cores for them."""
+MOST_CHILDREN, CORES_EACH = 4, 4
+"""Children that read one slide at most, and the cores for which there is one: most are the parent's."""
 _START_SECONDS = 120
 """A new process may wait for a busy machine before it can answer at all."""
 
@@ -57,11 +71,16 @@ class ReadingProcess:
         self.limits = limits or Limits()
         self._lock = Lock()
         self._pipe, theirs = Pipe()
-        with theirs:
-            self._child = _start(theirs, self.limits)
+        self._shared = _shared_memory()
+        try:
+            with theirs:
+                self._child = _start(theirs, self._shared, self.limits)
+        except OSError:
+            _close(self._pipe, self._shared)
+            raise
         self._fresh = True
         # A reader that nobody closed must not leave its child behind.
-        self._finalizer = weakref.finalize(self, _finish, self._pipe, self._child)
+        self._finalizer = weakref.finalize(self, _finish, self._pipe, self._shared, self._child)
 
     @property
     def alive(self) -> bool:
@@ -82,15 +101,22 @@ class ReadingProcess:
         """As ``SlideReader.read``, of the slide that is open."""
         check_request(self.info, width, height, level)
         pixels = np.empty((height, width, 3), dtype=np.uint8)
+        shared = self._shared is not None and pixels.nbytes <= SHARED_BYTES
         with self._lock:
-            answer = self._ask({"read": [int(x), int(y), width, height, level]})
+            answer = self._ask({"read": [int(x), int(y), width, height, level], "shared": shared})
             if answer.get("pixels") != [height, width, 3]:
                 raise self._failed("pixels of another shape")
             try:
-                self._pipe.recv_bytes_into(pixels.data.cast("B"))
+                self._receive(pixels.data.cast("B"), shared=shared)
             except (EOFError, OSError, ValueError) as error:
                 raise self._failed(self._cause_of_death()) from error
         return pixels
+
+    def _receive(self, pixels: memoryview, *, shared: bool) -> None:
+        if not shared or self._shared is None:
+            self._pipe.recv_bytes_into(pixels)
+        elif os.preadv(self._shared, [pixels], 0) != len(pixels):
+            raise EOFError("fewer pixels than there should be")
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if not self.alive:
@@ -130,6 +156,10 @@ class ReadingProcess:
             hint="the file is damaged or hostile; copy it again from the scanner, or convert it in QuPath to OME-TIFF",
         )
 
+    def kill(self) -> None:
+        """End the child, so that whoever waits for it gets an error; ``close`` does so where nobody waits."""
+        self._child.kill()
+
     def close(self) -> None:
         """End the child; twice does no harm."""
         self._finalizer()
@@ -141,10 +171,26 @@ class ReadingProcess:
         self.close()
 
 
-def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
+def _shared_memory() -> int | None:
+    """Descriptor of memory that a child can write to, and neither shrink nor grow; None where there is no such."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, SHARED_BYTES)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except OSError:
+        # The largest file that this process may write counts here, too.
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _start(pipe: Connection, shared: int | None, limits: Limits) -> subprocess.Popen[bytes]:
+    descriptors = [pipe.fileno(), *([] if shared is None else [shared])]
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        module_command("ntrm.wsi.readers.reading_process", pipe.fileno(), limits.memory_mb * 2**20, limits.seconds),
-        pass_fds=[pipe.fileno()],
+        module_command("ntrm.wsi.readers.reading_process", limits.memory_mb * 2**20, limits.seconds, *descriptors),
+        pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -153,11 +199,17 @@ def _start(pipe: Connection, limits: Limits) -> subprocess.Popen[bytes]:
     )
 
 
-def _finish(pipe: Connection, child: subprocess.Popen[bytes]) -> None:
-    pipe.close()
+def _finish(pipe: Connection, shared: int | None, child: subprocess.Popen[bytes]) -> None:
+    _close(pipe, shared)
     if child.poll() is None:
         child.kill()
     child.wait()
+
+
+def _close(pipe: Connection, shared: int | None) -> None:
+    pipe.close()
+    if shared is not None:
+        os.close(shared)
 
 
 def open_isolated(
@@ -183,37 +235,105 @@ def open_slide(path: str | Path) -> ReadingProcess:
     return open_isolated(Path(path))
 
 
+class ReadingGroup:
+    """One slide in several children: a ``SlideReader`` from which as many threads can read at the same time.
+
+    ``first`` has it open already. The others open it meanwhile, and help from then on; one that cannot is left out.
+    What a child runs into while it reads is an error, as it is for a slide with a single child.
+    """
+
+    def __init__(self, first: ReadingProcess, others: Sequence[ReadingProcess], path: Path, *, alone: bool) -> None:
+        self.info = first.info
+        self.children = (first, *others)
+        self._free: SimpleQueue[ReadingProcess] = SimpleQueue()
+        self._free.put(first)
+        self._opening = [Thread(target=self._open, args=(child, path, alone), daemon=True) for child in others]
+        for thread in self._opening:
+            thread.start()
+
+    @property
+    def at_once(self) -> int:
+        """Threads that need not wait for each other."""
+        return len(self.children)
+
+    def _open(self, child: ReadingProcess, path: Path, alone: bool) -> None:
+        with suppress(NtrmError):
+            if child.open(path, alone=alone) == self.info:
+                self._free.put(child)
+                return
+        child.close()
+
+    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
+        """As ``SlideReader.read``, in the child that has been free for longest."""
+        child = self._free.get()
+        try:
+            return child.read(x, y, width, height, level)
+        finally:
+            self._free.put(child)
+
+    def close(self) -> None:
+        """End the children; twice does no harm."""
+        for child in self.children:
+            child.kill()
+        for thread in self._opening:
+            thread.join()
+        for child in self.children:
+            child.close()
+
+
+def children_for(info: SlideInfo) -> int:
+    """How many are to read a slide: several where it is large and there are cores for them."""
+    return max(1, min(MOST_CHILDREN, most_threads() // CORES_EACH)) if info.width * info.height >= LARGE else 1
+
+
+def open_in_children(path: Path, *, alone: bool = False) -> ReadingProcess | ReadingGroup:
+    """Open a slide as ``open_isolated`` does, a large one in several children."""
+    return ReaderPool(0).open(path, alone=alone)
+
+
 class ReaderPool:
-    """Opens slides as ``open_isolated`` does, each in its own child; the next child is started ahead.
+    """Opens slides, each in a child of its own, large ones in several; those of the next slide are started ahead.
 
     Starting a child takes longer than opening a slide. ``slides`` is how many will be opened at most: no child is
-    started ahead for more. ``waiting`` is the child that was started ahead, if there is one.
+    started ahead for more. ``waiting`` are the children that were started ahead: as many as the slide before had.
     """
 
     def __init__(self, slides: int, limits: Limits | None = None) -> None:
         self._left = slides
         self._limits = limits
-        self.waiting: ReadingProcess | None = None
-        self._prepare()
+        self.waiting: list[ReadingProcess] = []
+        self._prepare(1)
 
-    def open(self, path: Path, *, alone: bool = False) -> ReadingProcess:
-        """Open a slide, and start the child of the next one."""
-        ready, self.waiting = self.waiting, None
+    def open(self, path: Path, *, alone: bool = False) -> ReadingProcess | ReadingGroup:
+        """Open a slide, and start the children of the next one."""
         self._left -= 1
-        # One that was killed while it waited is no fault of the slide.
-        process = ready if ready is not None and ready.alive else None
-        reader = open_isolated(path, self._limits, alone=alone, process=process)
-        self._prepare()
-        return reader
+        first = open_isolated(path, self._limits, alone=alone, process=self._take())
+        count = children_for(first.info)
+        others = [child for _ in range(count - 1) if (child := self._take() or self._started()) is not None]
+        self._prepare(count)
+        return ReadingGroup(first, others, path, alone=alone) if others else first
 
     def close(self) -> None:
-        """End the child that waits; twice does no harm."""
-        if self.waiting is not None:
-            self.waiting.close()
-        self.waiting, self._left = None, 0
+        """End the children that wait; twice does no harm."""
+        for child in self.waiting:
+            child.close()
+        self.waiting, self._left = [], 0
 
-    def _prepare(self) -> None:
-        if self._left > 0 and self.waiting is None:
-            # Where none can be started now, the slide that needs one will say so.
-            with suppress(OSError):
-                self.waiting = ReadingProcess(self._limits)
+    def _take(self) -> ReadingProcess | None:
+        """One that waits, if there is one; if it was killed while it waited, that is no fault of the slide."""
+        while self.waiting:
+            child = self.waiting.pop(0)
+            if child.alive:
+                return child
+            child.close()
+        return None
+
+    def _started(self) -> ReadingProcess | None:
+        # Where none can be started now, the slide that needs one will say so.
+        with suppress(OSError):
+            return ReadingProcess(self._limits)
+        return None
+
+    def _prepare(self, count: int) -> None:
+        while self._left > 0 and len(self.waiting) < count and (child := self._started()) is not None:
+            self.waiting.append(child)

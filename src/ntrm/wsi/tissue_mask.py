@@ -16,6 +16,7 @@ cells are pink, but few, and JPEG removes most of so faint a colour. Pen marks a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +24,22 @@ from scipy import ndimage
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
-from ntrm.core.threads import thread_map
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
     BoolMask,
     Floats,
     Indices,
     blurred,
+    blurred_rows,
     dilated,
     downsampled,
-    label_regions,
+    in_bands,
     pixels_inside,
     upsampled,
     without_holes,
     without_small_regions,
 )
+from ntrm.wsi.quality.region_runs import RegionRuns
 from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, green_density
 
 STRONG = 0.04
@@ -83,9 +85,7 @@ def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
     taken to be tissue where there is tissue on both sides of it.
     """
     scale = thumbnail.coarse
-    density, colour = _density_and_colour(thumbnail.averaged)
-    plain = (colour > STRONG) & (colour > LEAST_PURITY * density) & ~pen
-    dark = (density > DARK) & ~plain & ~pen
+    plain, dark = in_bands(_plain_and_dark, *thumbnail.averaged, pen)
     near_plain = dilated(plain, NEAR_UM, scale)
     excluded = near_plain | dilated(dark, NEAR_UM, scale)
     faint = _faint(thumbnail, excluded, pen)
@@ -98,6 +98,13 @@ def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
     return _widened(thumbnail.upsampled(tissue), thumbnail.scale)
 
 
+def _plain_and_dark(red: Floats, green: Floats, blue: Floats, pen: BoolMask) -> tuple[BoolMask, BoolMask]:
+    """What is plainly tissue, and what is plainly dark."""
+    density, colour = _density_and_colour((red, green, blue))
+    plain = (colour > STRONG) & (colour > LEAST_PURITY * density) & ~pen
+    return plain, (density > DARK) & ~plain & ~pen
+
+
 def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
     """The largest density of the channels, and its difference from the smallest: both (H, W)."""
     red, green, blue = planes
@@ -107,7 +114,7 @@ def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
     """Averages of the pixels that count (1 of 0 and 1), and of them only."""
-    counts, *sums = thread_map(lambda plane: blurred(plane, um, scale), [counted, *planes])
+    counts, *sums = (blurred(plane, um, scale) for plane in (counted, *planes))
     weight = np.maximum(counts, LEAST_WEIGHT)
     return [np.asarray(plane / weight, dtype=np.float32) for plane in sums]
 
@@ -115,15 +122,18 @@ def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     """What lies on the glass and is neither dirt nor plainly tissue, even if it is nearly white."""
     unscanned, *moments = thumbnail.means(lambda band: _unscanned_and_moments(band, thumbnail.glass))
-    rest = ~excluded & ~pen & (unscanned == 0)
-    counted = rest.astype(np.float32)
-    planes = [plane * counted for plane in (*thumbnail.planes, *moments)]
-    *averages, mean, square = _masked_averages(planes, counted, AVERAGED_UM, thumbnail.coarse)
-    density, colour = _density_and_colour(averages)
-    coloured = (colour > WEAK) & (colour > LEAST_PURITY * density)
-    texture = np.sqrt(np.maximum(square - mean * mean, 0))
-    textured = _is_textured(thumbnail, texture, rest) & _no_dirt(thumbnail, rest)
-    return np.asarray(rest & (coloured | textured))
+    scale = thumbnail.coarse
+    wider = WIDER_STEP * blurred_rows(WIDER_UM, scale.downsampled(WIDER_STEP))
+
+    def examined(pen: BoolMask, excluded: BoolMask, unscanned: Floats, *planes: Floats) -> list[NDArray[Any]]:
+        rest = ~excluded & ~pen & (unscanned == 0)
+        coloured, texture = _colour_and_texture(planes, rest, scale)
+        return [rest, coloured, texture, _is_glass(planes[:3], rest), _no_dirt(planes[:3], rest, scale)]
+
+    around = max(blurred_rows(AVERAGED_UM, scale), wider)
+    planes = (pen, excluded, unscanned, *thumbnail.planes, *moments)
+    rest, coloured, texture, glass, clean = in_bands(examined, *planes, around=around, step=WIDER_STEP)
+    return np.asarray(rest & (coloured | (_is_textured(texture, glass) & clean)))
 
 
 def _unscanned_and_moments(band: Picture, glass: NDArray[np.float32]) -> tuple[BoolMask, Floats, Floats]:
@@ -133,30 +143,38 @@ def _unscanned_and_moments(band: Picture, glass: NDArray[np.float32]) -> tuple[B
     return np.minimum(np.minimum(red, green), blue) == 255, clipped, clipped * clipped
 
 
-def _is_textured(thumbnail: Thumbnail, texture: Floats, rest: BoolMask) -> BoolMask:
-    red, green, blue = (np.abs(plane) for plane in thumbnail.planes)
-    glass = rest & (np.maximum(np.maximum(red, green), blue) < GLASS_DENSITY)
+def _colour_and_texture(planes: Sequence[Floats], rest: BoolMask, scale: Resolution) -> tuple[BoolMask, Floats]:
+    """Where the rest has colour, and the standard deviation of its density."""
+    counted = rest.astype(np.float32)
+    *averages, mean, square = _masked_averages([plane * counted for plane in planes], counted, AVERAGED_UM, scale)
+    density, colour = _density_and_colour(averages)
+    return (colour > WEAK) & (colour > LEAST_PURITY * density), np.sqrt(np.maximum(square - mean * mean, 0))
+
+
+def _is_glass(planes: Sequence[Floats], rest: BoolMask) -> BoolMask:
+    red, green, blue = (np.abs(plane) for plane in planes)
+    return np.asarray(rest & (np.maximum(np.maximum(red, green), blue) < GLASS_DENSITY))
+
+
+def _is_textured(texture: Floats, glass: BoolMask) -> BoolMask:
     noise = float(np.median(texture[glass])) if glass.any() else 0.0
     return np.asarray(texture > np.clip(NOISE_FACTOR * noise, *FAINT))
 
 
-def _no_dirt(thumbnail: Thumbnail, rest: BoolMask) -> BoolMask:
+def _no_dirt(planes: Sequence[Floats], rest: BoolMask, scale: Resolution) -> BoolMask:
     # So wide an average needs no fine grid.
-    scale, factors = thumbnail.coarse.downsampled(WIDER_STEP), (WIDER_STEP, WIDER_STEP)
+    factors = (WIDER_STEP, WIDER_STEP)
     counted = rest.astype(np.float32)
-    planes = [downsampled(plane * counted, factors) for plane in thumbnail.planes]
-    averages = _masked_averages(planes, downsampled(counted, factors), WIDER_UM, scale)
+    sums = [downsampled(plane * counted, factors) for plane in planes]
+    averages = _masked_averages(sums, downsampled(counted, factors), WIDER_UM, scale.downsampled(WIDER_STEP))
     density, colour = _density_and_colour(averages)
     return upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, rest.shape)
 
 
 def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
     """Regions of ``weak`` that hold a ``strong`` pixel."""
-    regions, sizes = label_regions(weak)
-    kept = np.zeros(len(sizes), dtype=bool)
-    kept[regions[strong]] = True
-    kept[0] = False
-    return np.asarray(kept[regions])
+    regions = RegionRuns.of(weak, diagonal=True)
+    return regions.painted(regions.holding(strong))
 
 
 def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:

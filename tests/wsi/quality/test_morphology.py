@@ -5,9 +5,11 @@ from ntrm.core.mpp import Resolution
 from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.morphology import (
     blurred,
+    blurred_rows,
     bounding_box,
     dilated,
     downsampled,
+    in_bands,
     label_regions,
     opened,
     upsampled,
@@ -32,6 +34,27 @@ def test_dilation_reaches_all_pixels_within_the_distance(random):
     for um in (45.0, 130.0, 9.0):
         assert np.array_equal(dilated(some, um, SCALE), distance <= um)
     assert not dilated(np.zeros((3, 3), dtype=bool), 1e9, SCALE).any()
+
+
+def test_work_in_bands_is_that_on_the_whole(random, monkeypatch):
+    values, mask = random.random((127, 40), dtype=np.float32), random.random((127, 40)) < 0.02
+    um = 70.0
+    around = blurred_rows(um, SCALE)
+
+    def work(plane, some):
+        return [blurred(plane, um, SCALE), dilated(some, um, SCALE), downsampled(plane, (2, 1)).repeat(2, axis=0)]
+
+    whole = in_bands(work, values[:126], mask[:126], around=around, step=2)
+    monkeypatch.setattr(morphology, "BAND_PIXELS", 80)
+    seen = []
+    found = in_bands(
+        lambda *bands: seen.append(len(bands[0])) or work(*bands), values[:126], mask[:126], around=around, step=2
+    )
+    assert len(seen) > 1
+    assert max(seen) < 126
+    for one, other in zip(whole, found, strict=True):
+        assert one.tobytes() == other.tobytes()
+    assert np.array_equal(blurred(values, um, SCALE), in_bands(lambda x: [blurred(x, um, SCALE)], values, around=99)[0])
 
 
 def test_small_regions_and_holes_are_those_of_scipy(random):

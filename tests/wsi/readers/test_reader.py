@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -112,3 +113,29 @@ def test_threads_get_their_own_key_and_the_count_of_bytes_holds(random):
         found = list(pool.map(lambda key: int(cache.get(key, lambda: made([], key))[5]), keys))
     assert found == keys
     assert cache.nbytes == 500
+
+
+def test_what_one_thread_is_making_no_other_makes_too():
+    cache, log, begun, go_on = ArrayCache(1000), [], Event(), Event()
+
+    def slowly():
+        begun.set()
+        go_on.wait(300)
+        return made(log, 1)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(cache.get, 1, slowly)
+        assert begun.wait(300)
+        assert 1 in cache
+        second = pool.submit(cache.get, 1, lambda: made(log, 1))
+        go_on.set()
+        assert first.result() is second.result()
+    assert log == [1]
+
+
+def test_what_could_not_be_made_is_made_by_the_next_who_asks():
+    cache = ArrayCache(1000)
+    with pytest.raises(ZeroDivisionError):
+        cache.get(1, lambda: 1 // 0)
+    assert 1 not in cache
+    assert cache.get(1, lambda: made([], 1))[0] == 1

@@ -3,19 +3,81 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
+from ntrm.core.threads import most_threads, thread_map
+from ntrm.wsi.quality.region_runs import RegionRuns
 
 BoolMask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
+BAND_PIXELS = 1 << 19
+"""Pixels that a thread works on together at most, about: they stay in a processor's cache."""
+
 _ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
+_TRUNCATE = 3.0
+"""Standard deviations at which a Gaussian ends."""
+
+
+def in_bands(
+    work: Callable[..., Sequence[NDArray[Any]]], *planes: NDArray[Any], around: int = 0, step: int = 1
+) -> list[NDArray[Any]]:
+    """What ``work`` makes of the planes (H, W), one plane or several, by bands of rows in threads.
+
+    A pixel may depend on ``around`` rows on either side of it, and on which of each ``step`` rows it lies in.
+
+    >>> in_bands(lambda plane: [plane + 1], np.zeros((1, 2)))
+    [array([[1., 1.]])]
+    """
+    height, width = planes[0].shape
+    around = _multiple(around, step)
+    # So thick that what is worked on twice, around them, is a small part.
+    rows = _multiple(max(band_rows(height, width, BAND_PIXELS), 4 * around), step)
+    if rows >= height:
+        return [*work(*planes)]
+
+    def band(top: int) -> list[NDArray[Any]]:
+        first, last = max(0, top - around), min(height, top + rows + around)
+        own = slice(top - first, top - first + rows)
+        return [found[own] for found in work(*(plane[first:last] for plane in planes))]
+
+    return joined(band, range(0, height, rows))
+
+
+def band_rows(height: int, width: int, pixels: int) -> int:
+    """Rows of a band of at most so many ``pixels``, about: fewer where that leaves none for some threads."""
+    return max(1, min(pixels // width, -(-height // most_threads())))
+
+
+def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
+    """What ``work`` gives for bands of rows that begin at ``tops``, in threads: whole planes of ``tops.stop`` rows."""
+    planes: list[NDArray[Any]] = []
+    lock = Lock()
+
+    def band(top: int) -> None:
+        parts = work(top)
+        with lock:
+            if not planes:
+                planes.extend(np.empty((tops.stop, *part.shape[1:]), dtype=part.dtype) for part in parts)
+        for plane, part in zip(planes, parts, strict=True):
+            plane[top : top + len(part)] = part
+
+    for _ in thread_map(band, tops):
+        pass
+    return planes
+
+
+def _multiple(number: int, step: int) -> int:
+    return -(-number // step) * step
 
 
 def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
@@ -27,7 +89,7 @@ def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     out = np.zeros_like(mask)
     box = bounding_box(mask, um, scale)
     if box is not None:
-        out[box] = _dilated(mask[box], um, scale)
+        (out[box],) = in_bands(lambda band: [_dilated(band, um, scale)], mask[box], around=int(um / scale.y))
     return out
 
 
@@ -57,11 +119,16 @@ def opened(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     if box is None:
         return np.zeros_like(mask)
     # Where not even the square inside a disc fits, no disc does. Beyond the picture's edge everything counts as inside.
-    squares = mask[box].view(np.uint8)
-    for axis, step in enumerate((scale.y, scale.x)):
-        side = 2 * int(um / math.sqrt(2) / step) + 1
-        squares = ndimage.minimum_filter1d(squares, side, axis=axis, mode="constant", cval=1)
-    return mask & dilated(~dilated(~mask, um, scale), um, scale) if squares.any() else np.zeros_like(mask)
+    halves = [int(um / math.sqrt(2) / step) for step in (scale.y, scale.x)]
+
+    def squares(band: BoolMask) -> list[NDArray[np.uint8]]:
+        fitting = band.view(np.uint8)
+        for axis, half in enumerate(halves):
+            fitting = ndimage.minimum_filter1d(fitting, 2 * half + 1, axis=axis, mode="constant", cval=1)
+        return [fitting]
+
+    (fitting,) = in_bands(squares, mask[box], around=halves[0])
+    return mask & dilated(~dilated(~mask, um, scale), um, scale) if fitting.any() else np.zeros_like(mask)
 
 
 def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, slice] | None:
@@ -80,15 +147,18 @@ def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Float
     """Average of (H, W) values with a Gaussian of standard deviation ``um``."""
     sigma = (um / scale.y, um / scale.x)
     values = np.asarray(values, dtype=np.float32)
-    return np.asarray(ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=3.0))
+    return np.asarray(ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=_TRUNCATE))
+
+
+def blurred_rows(um: float, scale: Resolution) -> int:
+    """Rows on either side that an average of ``blurred`` takes in."""
+    return int(_TRUNCATE * (um / scale.y) + 0.5)
 
 
 def without_small_regions(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     """Without connected regions smaller than ``mm2``."""
-    regions, sizes = label_regions(mask)
-    kept = sizes * (scale.pixel_area_um2 / 1e6) >= mm2
-    kept[0] = False
-    return np.asarray(kept[regions])
+    regions = RegionRuns.of(mask, diagonal=True)
+    return regions.painted(regions.sizes * (scale.pixel_area_um2 / 1e6) >= mm2)
 
 
 def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
@@ -98,11 +168,9 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     >>> bool(without_holes(ring, 1.0, Resolution.square(10.0)).all())
     True
     """
-    gaps, _ = ndimage.label(~mask)
-    filled = np.bincount(gaps.ravel()) * (scale.pixel_area_um2 / 1e6) <= mm2
-    filled[np.unique(np.concatenate([gaps[0], gaps[-1], gaps[:, 0], gaps[:, -1]]))] = False
-    filled[0] = True
-    return np.asarray(filled[gaps])
+    gaps = RegionRuns.of(~mask, diagonal=False)
+    small = gaps.sizes * (scale.pixel_area_um2 / 1e6) <= mm2
+    return mask | gaps.painted(small & ~gaps.at_edge())
 
 
 def label_regions(mask: BoolMask) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -122,16 +190,19 @@ def downsampled(plane: NDArray[np.floating] | BoolMask, factors: tuple[int, int]
     if any(after for _, after in padding):
         full = np.pad(full, padding, mode="edge")
     down, across = factors
-    total = np.zeros_like(full[::down, ::across])
+    total = full[::down, ::across].copy()
     for row in range(down):
         for column in range(across):
-            total += full[row::down, column::across]
-    return total / np.float32(down * across)
+            if row or column:
+                total += full[row::down, column::across]
+    total /= np.float32(down * across)
+    return total
 
 
 def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) -> BoolMask:
     """The reverse for masks: every pixel of a block, cut to ``shape``."""
-    return mask.repeat(factors[0], axis=0)[: shape[0]].repeat(factors[1], axis=1)[:, : shape[1]]
+    # Along rows first: what follows copies whole rows.
+    return mask.repeat(factors[1], axis=1)[:, : shape[1]].repeat(factors[0], axis=0)[: shape[0]]
 
 
 def pixels_inside(mask: BoolMask, top: Indices, bottom: Indices, left: Indices, right: Indices) -> Indices:

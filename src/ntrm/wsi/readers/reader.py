@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -242,25 +242,44 @@ class ArrayCache:
         self.nbytes = 0
         """Bytes held."""
         self._arrays: OrderedDict[Hashable, Pixels] = OrderedDict()
+        self._making: dict[Hashable, Event] = {}
         self._lock = Lock()
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether it is held, or being made."""
+        with self._lock:
+            return key in self._arrays or key in self._making
+
     def get(self, key: Hashable, make: Callable[[], Pixels]) -> Pixels:
-        """The array of ``key``, made if it is not held. Nobody may write into it."""
+        """The array of ``key``, made if it is not held; nobody may write into it.
+
+        A thread that needs what another one is just making waits for it.
+        """
+        while True:
+            with self._lock:
+                cached, others = self._arrays.get(key), self._making.get(key)
+                if cached is not None:
+                    self._arrays.move_to_end(key)
+                    return cached
+                if others is None:
+                    self._making[key] = Event()
+                    break
+            others.wait()
+        try:
+            made = make()
+            made.setflags(write=False)
+            self._keep(key, made)
+        finally:
+            with self._lock:
+                self._making.pop(key).set()
+        return made
+
+    def _keep(self, key: Hashable, made: Pixels) -> None:
         with self._lock:
-            cached = self._arrays.get(key)
-            if cached is not None:
-                self._arrays.move_to_end(key)
-                return cached
-        # Without the lock: two threads may make the same array, which costs time and nothing else.
-        made = make()
-        made.setflags(write=False)
-        with self._lock:
-            if key not in self._arrays:
-                self._arrays[key] = made
-                self.nbytes += made.nbytes
+            self._arrays[key] = made
+            self.nbytes += made.nbytes
             while self.nbytes > self.capacity and len(self._arrays) > 1:
                 self.nbytes -= self._arrays.popitem(last=False)[1].nbytes
-        return made
 
     def clear(self) -> None:
         """Drop everything."""

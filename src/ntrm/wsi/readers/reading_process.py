@@ -63,8 +63,12 @@ def _numbers(kind: type, values: Any, count: int) -> Any:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve requests from the pipe until it closes: descriptor, bytes of memory, seconds for a request."""
-    descriptor, memory, seconds = (int(argument) for argument in arguments)
+    """Serve requests until the pipe closes.
+
+    The arguments are bytes of memory, seconds for a request, and the descriptors of the pipe and of the memory for
+    pixels, where there is one.
+    """
+    memory, seconds, descriptor, *shared = (int(argument) for argument in arguments)
     _load_libraries()
     limit_memory(memory)
     # By default the alarm ends the process, inside a library's endless loop as well.
@@ -79,7 +83,7 @@ def main(arguments: list[str]) -> None:
                 return
             signal.alarm(seconds)
             try:
-                reader = _serve(pipe, request, reader)
+                reader = _serve(pipe, request, reader, *shared)
             except NtrmError as error:
                 _send(pipe, {"error": describe_error(error)})
             except MemoryError:
@@ -87,7 +91,9 @@ def main(arguments: list[str]) -> None:
             signal.alarm(0)
 
 
-def _serve(pipe: Connection, request: dict[str, Any], reader: SlideReader | None) -> SlideReader | None:
+def _serve(
+    pipe: Connection, request: dict[str, Any], reader: SlideReader | None, shared: int | None = None
+) -> SlideReader | None:
     """Do what is asked; returns the reader that is open afterwards."""
     from ntrm.wsi.readers.formats import open_slide  # the parent needs no decoders
 
@@ -98,8 +104,12 @@ def _serve(pipe: Connection, request: dict[str, Any], reader: SlideReader | None
         _send(pipe, {"info": asdict(reader.info)})
     elif reader is not None:
         pixels = np.ascontiguousarray(reader.read(*request["read"]))
+        through_pipe = shared is None or not request["shared"]
+        if shared is not None and not through_pipe:
+            os.pwrite(shared, pixels.data.cast("B"), 0)
         _send(pipe, {"pixels": list(pixels.shape)})
-        pipe.send_bytes(pixels.data.cast("B"))
+        if through_pipe:
+            pipe.send_bytes(pixels.data.cast("B"))
     return reader
 
 

@@ -1,0 +1,118 @@
+"""Connected regions of a mask by the runs of its rows: of a mask of tissue, far fewer than its pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolMask = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionRuns:
+    """The runs of a mask (H, W), in order, and the region of each.
+
+    Positions count along rows that are one pixel longer than the mask's: every run ends inside its row.
+    """
+
+    shape: tuple[int, int]
+    starts: Indices
+    stops: Indices
+    """One past the last pixel of each run."""
+    regions: NDArray[np.int32]
+    """Number of each run's region, from 0."""
+    count: int
+    """Of regions."""
+
+    @classmethod
+    def of(cls, mask: BoolMask, *, diagonal: bool) -> RegionRuns:
+        """Those of a mask; pixels that touch at a corner belong together if ``diagonal`` says so.
+
+        >>> RegionRuns.of(np.eye(3, dtype=bool), diagonal=True).count
+        1
+        >>> RegionRuns.of(np.eye(3, dtype=bool), diagonal=False).count
+        3
+        """
+        edges = _edges(mask)
+        starts, stops = edges[0::2], edges[1::2]
+        regions, count = _connected(starts, stops, mask.shape[1] + 1, reach=int(diagonal))
+        return cls((mask.shape[0], mask.shape[1]), starts, stops, regions, count)
+
+    @property
+    def sizes(self) -> Indices:
+        """Pixels of each region."""
+        return np.bincount(self.regions, self.stops - self.starts, self.count).astype(np.int64)
+
+    def at_edge(self) -> BoolMask:
+        """Which regions lie at the mask's edge."""
+        height, width = self.shape
+        row, left = np.divmod(self.starts, width + 1)
+        last = self.stops % (width + 1) == width
+        return self._any((row == 0) | (row == height - 1) | (left == 0) | last)
+
+    def holding(self, some: BoolMask) -> BoolMask:
+        """Which regions hold a pixel of ``some`` (H, W)."""
+        if not self.count:
+            return np.zeros(0, dtype=bool)
+        edges = np.stack([self.starts, self.stops], axis=1).ravel()
+        found = np.maximum.reduceat(_with_column(some).view(np.uint8), edges)[0::2]
+        return self._any(found > 0)
+
+    def _any(self, runs: BoolMask) -> BoolMask:
+        kept = np.zeros(self.count, dtype=bool)
+        kept[self.regions[runs]] = True
+        return kept
+
+    def painted(self, kept: BoolMask) -> BoolMask:
+        """(H, W) pixels of the regions of which ``kept`` says so."""
+        height, width = self.shape
+        bounds = np.concatenate([[0], np.stack([self.starts, self.stops], axis=1).ravel(), [height * (width + 1)]])
+        # What lies between runs, and the runs themselves, in turn.
+        values = np.zeros(len(bounds) - 1, dtype=bool)
+        values[1::2] = kept[self.regions]
+        return np.ascontiguousarray(values.repeat(np.diff(bounds)).reshape(height, width + 1)[:, :width])
+
+
+def _with_column(mask: BoolMask) -> BoolMask:
+    """The rows of a mask one after the other, each with a pixel more, which is not in it."""
+    framed = np.zeros((mask.shape[0], mask.shape[1] + 1), dtype=bool)
+    framed[:, :-1] = mask
+    return framed.ravel()
+
+
+def _edges(mask: BoolMask) -> Indices:
+    """Positions at which runs begin and end, in turn."""
+    flat = _with_column(mask)
+    changes = np.empty(flat.size, dtype=bool)
+    changes[0] = flat[0]
+    np.not_equal(flat[1:], flat[:-1], out=changes[1:])
+    return np.flatnonzero(changes)
+
+
+def _connected(starts: Indices, stops: Indices, row: int, *, reach: int) -> tuple[NDArray[np.int32], int]:
+    """The region of each run, and the number of regions; runs of neighbouring rows may lie ``reach`` apart."""
+    # Runs of the row below, moved up by a row: those that end after a run begins, and begin before it ends.
+    first = np.searchsorted(stops - row, starts - reach, side="right")
+    last = np.searchsorted(starts - row, stops + reach, side="left")
+    counts = np.maximum(last - first, 0)
+    above = np.repeat(np.arange(len(starts)), counts)
+    below = np.arange(len(above)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    origin = _first_of_each(above, below, len(starts))
+    is_first = origin == np.arange(len(origin))
+    return (np.cumsum(is_first, dtype=np.int32) - 1)[origin], int(is_first.sum())
+
+
+def _first_of_each(one: Indices, other: Indices, count: int) -> Indices:
+    """The first of those with which each of ``count`` is connected, given what is linked with what."""
+    origin = np.arange(count)
+    while len(one):
+        # The later origin of a link goes to the earlier one, and all follow to where that leads.
+        np.minimum.at(origin, np.maximum(origin[one], origin[other]), np.minimum(origin[one], origin[other]))
+        while not np.array_equal(further := origin[origin], origin):
+            origin = further
+        apart = origin[one] != origin[other]
+        one, other = one[apart], other[apart]
+    return origin

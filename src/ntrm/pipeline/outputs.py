@@ -37,6 +37,7 @@ from ntrm.pipeline.pictures import (
     write_plain,
 )
 from ntrm.pipeline.slide_files import SlideFiles
+from ntrm.pipeline.stain_norm import StainNorm
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Summary
 from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
@@ -116,6 +117,8 @@ class SlideOutput:
     options: Options
     background: Executor
     """Of at least two threads; it ends before the slide's maps are closed."""
+    stained: StainNorm | None = None
+    """What was done to the slide's stains; None where nobody asked for that."""
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
 
@@ -176,7 +179,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     polygons = early if early is not None and not familiarity.warnings else write_polygons(familiarity)
     network = None if prediction.network is None else prediction.network.as_dict()
     files.write_graph(regions, pieces, familiarity, network)
-    summary = _summarise(files, regions, pieces, familiarity, overview.quality, prediction.removed)
+    summary = _summarise(files, regions, pieces, familiarity, overview.quality, prediction.removed, to.stained)
     summary.write(folder)
     overlays = start(_write_overlays, begun.tinted, to, summary)
     report = start(_write_report, folder, (*written, shown)) if to.options.report else None
@@ -206,6 +209,7 @@ def _summarise(
     familiarity: SlideFamiliarity,
     quality: Quality,
     removed: RemovedRegions | None,
+    stained: StainNorm | None,
 ) -> Summary:
     pixel_um2 = files.grid.resolution.pixel_area_um2
     return files.summary(
@@ -213,10 +217,11 @@ def _summarise(
         pieces,
         familiarity,
         quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
-        quality_warnings=quality.warnings,
+        quality_warnings=(*quality.warnings, *(() if stained is None else stained.warnings)),
         small_regions=None
         if removed is None
         else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6},
+        stain_norm=None if stained is None else stained.as_dict(),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ntrm.data.stains import MACENKO, estimate_stains, exchange
 from ntrm.data.transforms import from_optical_density, optical_density
 
 LEAST_DENSITY = 0.1
@@ -68,9 +69,9 @@ def recoloured(image: Tensor, reference: Tensor, move: Move = mean_and_spread) -
 
 def macenko(image: Tensor, reference: Tensor) -> Tensor:
     """The slide with its two stains exchanged for the reference's, in colour and in strength (Macenko 2009)."""
-    (own, amount), (other, wanted) = (_stains(each) for each in (tissue_densities([image]), reference))
-    amounts = torch.linalg.pinv(own) @ _densities(image).T * (wanted / amount).unsqueeze(1)
-    return _as_image((other @ amounts).T, image)
+    own, wanted = (estimate_stains(each.double().cpu().numpy()) for each in (tissue_densities([image]), reference))
+    matrix = torch.tensor(exchange(own, wanted, MACENKO), device=image.device)
+    return _as_image(_densities(image) @ matrix.T, image)
 
 
 def _densities(image: Tensor) -> Tensor:
@@ -85,17 +86,3 @@ def _power(densities: Tensor, exponent: float) -> Tensor:
     """A power of the covariance matrix."""
     values, vectors = torch.linalg.eigh(torch.cov(densities.T))
     return vectors @ torch.diag(values.clamp(min=1e-6) ** exponent) @ vectors.T
-
-
-def _stains(densities: Tensor) -> tuple[Tensor, Tensor]:
-    """(3, 2) unit vectors of two stains and (2,) their 99th percentiles; the one that takes more of the red first."""
-    _, vectors = torch.linalg.eigh(torch.cov(densities.T))
-    plane = vectors[:, [2, 1]]
-    plane = plane * torch.where(plane.sum(0) < 0, -1.0, 1.0)
-    angles = torch.atan2(*(densities @ plane).T.flip(0))
-    ends = [torch.quantile(angles, share) for share in (0.01, 0.99)]
-    stains = torch.stack([plane @ torch.stack([angle.cos(), angle.sin()]) for angle in ends], dim=1)
-    if stains[0, 0] < stains[0, 1]:
-        stains = stains.flip(1)
-    amounts = torch.linalg.pinv(stains) @ densities.T
-    return stains, torch.quantile(amounts, 0.99, dim=1)

@@ -38,7 +38,7 @@ import torch
 from bench.colouring import Colouring, take_tiles_away
 from bench.phantom_sections import WINDOW, Sections, draw, load_sections, load_windows, plan_sheets
 from bench.skin_pas import Laid, lay, score
-from bench.slide_colours import MOVES, macenko, recoloured, strength, tissue_densities
+from bench.slide_colours import MOVES, as_segmented, macenko, recoloured, strength, tissue_densities
 from bench.training_arms import LEVELS, Job, arm_named, read_plan
 from torch import Tensor, nn
 from torch.nn import functional
@@ -48,11 +48,12 @@ from ntrm.core.io import write_json
 from ntrm.core.labels import CANCERS, IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data.augment import Augment, Filling
+from ntrm.data.stains import MACENKO, STRENGTH
+from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
-from ntrm.models.hub import load
 from ntrm.models.registry import create
 from ntrm.training.batches import StepPlan
 from ntrm.training.losses import SegmentationLoss
@@ -358,7 +359,8 @@ def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, dev
 
 def means(model: str, folder: Path, laid: Path, out: Path, device: str, fewest: int) -> None:
     """A trained model of 10x on A1-1, and on the ``fewest`` smallest sections of the phantom, in other colours."""
-    network = load(model).to(device).eval()
+    subject = open_subject(model)
+    network = subject.network.to(device).eval()
     sections = load_sections(folder, "10x", "val", device)
     reference = tissue_densities(sections.images)
     small = sorted(range(len(sections.images)), key=lambda number: sections.images[number].numel())[:fewest]
@@ -366,6 +368,9 @@ def means(model: str, folder: Path, laid: Path, out: Path, device: str, fewest: 
     image = torch.from_numpy(section.image).permute(2, 0, 1).contiguous().to(device)
     ways = {"as it is": lambda given: given, "macenko": lambda given: macenko(given, reference)}
     ways |= {name: partial(recoloured, reference=reference, move=move) for name, move in MOVES.items()}
+    if subject.reference is not None and (stains := subject.reference.stains) is not None:
+        asked = {f"--stain-norm {how}": partial(as_segmented, wanted=stains, method=how) for how in (MACENKO, STRENGTH)}
+        ways |= asked
     rows = {}
     for name, way in ways.items():
         confidence, predicted = probabilities(network, way(image)).max(0)

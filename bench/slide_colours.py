@@ -7,8 +7,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ntrm.data.stains import MACENKO, estimate_stains, exchange
+from ntrm.core.mpp import Resolution
+from ntrm.data.resample import area_average
+from ntrm.data.stains import MACENKO, Stains, estimate_stains, exchange
 from ntrm.data.transforms import from_optical_density, optical_density
+from ntrm.pipeline.stain_norm import normalise_stains
+from ntrm.wsi.grid import THUMBNAIL_MPP
+from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
+from ntrm.wsi.tissue_mask import find_tissue
 
 LEAST_DENSITY = 0.1
 """Mean optical density from which a pixel is tissue."""
@@ -72,6 +78,17 @@ def macenko(image: Tensor, reference: Tensor) -> Tensor:
     own, wanted = (estimate_stains(each.double().cpu().numpy()) for each in (tissue_densities([image]), reference))
     matrix = torch.tensor(exchange(own, wanted, MACENKO), device=image.device)
     return _as_image(_densities(image) @ matrix.T, image)
+
+
+def as_segmented(image: Tensor, wanted: Stains, method: str, mpp: float = 6.7) -> Tensor:
+    """The slide as the network sees it with ``ntrm segment --stain-norm``: its stains are estimated from afar."""
+    factor = THUMBNAIL_MPP / mpp
+    picture = area_average(image.permute(1, 2, 0).cpu().numpy(), factor, factor)
+    seen = Thumbnail(picture, Resolution.square(THUMBNAIL_MPP))
+    norm = normalise_stains(seen.picture, find_tissue(seen, find_pen(seen)), wanted, method)
+    if norm.matrix is None:
+        return image
+    return _as_image(_densities(image) @ torch.tensor(norm.matrix, device=image.device).T, image)
 
 
 def _densities(image: Tensor) -> Tensor:

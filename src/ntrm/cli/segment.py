@@ -62,8 +62,8 @@ def segment(
         str,
         typer.Option(
             "--stain-norm",
-            metavar="none|macenko|strength",
-            help="Give slides the training's stains first: may help with foreign ones, costs a little with known ones.",
+            metavar="HOW",
+            help="Give slides the training's stains first: macenko, strength or none. May help on foreign stains only.",
         ),
     ] = "none",
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html, or do not.")] = True,

@@ -35,10 +35,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.colouring import Colouring, fill_glass, take_tiles_away
+from bench.colouring import Colouring, take_tiles_away
 from bench.phantom_sections import WINDOW, Sections, draw, load_sections, load_windows, plan_sheets
 from bench.skin_pas import Laid, lay, score
-from bench.slide_colours import MOVES, macenko, recoloured, strength, tissue_densities
+from bench.slide_colours import MOVES, as_segmented, macenko, recoloured, strength, tissue_densities
 from bench.training_arms import LEVELS, Job, arm_named, read_plan
 from torch import Tensor, nn
 from torch.nn import functional
@@ -47,18 +47,22 @@ from ntrm.analysis.cancers import cancer_types
 from ntrm.core.io import write_json
 from ntrm.core.labels import CANCERS, IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.data.augment import Augment
+from ntrm.data.augment import Augment, Filling
+from ntrm.data.stains import MACENKO, STRENGTH
+from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import IMAGENET_MEAN, IMAGENET_STD
-from ntrm.models.hub import load
 from ntrm.models.registry import create
+from ntrm.training.batches import StepPlan
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.recipe import load_recipe
 from ntrm.training.schedule import learning_rate
 
 SECTION = "A1-1"
+FILL = load_recipe("robust").fill
+"""Share of the windows whose glass the arm ``fill`` replaces."""
 TILE_UM = (90.0, 400.0)
 """Sides of the squares that the arm ``mosaic`` takes away; tiles of skin-pas are 128 µm wide."""
 
@@ -87,10 +91,13 @@ def train(job: Job, folder: Path, weights: Path | None, device: str) -> Segmenta
     for first in range(0, arm.steps, AUGMENTED_AT_ONCE):
         some = range(first, min(first + AUGMENTED_AT_ONCE, arm.steps))
         chosen = choose(len(some) * windows, len(pools[0].masks), len(masks), arm.beside_share, chance)
-        batch, target = augment(images[chosen], masks[chosen], order)
-        pictures = batch.float() / 255
+        filling = None
         if arm.fill:
-            pictures, target = fill_glass(pictures, target, chance)
+            others = StepPlan(len(chosen), len(chosen), job.seed, fill=FILL).fillings(first)
+            which = chosen[[*others.values()]]
+            filling = Filling(torch.tensor([*others]), images[which], masks[which], SKIN.index("BKG"))
+        batch, target = augment(images[chosen], masks[chosen], order, filling=filling)
+        pictures = batch.float() / 255
         if arm.mosaic:
             pictures, target = take_tiles_away(pictures, target, chance, sides)
         coloured = [arm.colour(pictures, target, chance) for _ in range(2 if arm.consistency else 1)]
@@ -352,7 +359,8 @@ def run(job: Job, folder: Path, laid: Path, out: Path, weights: Path | None, dev
 
 def means(model: str, folder: Path, laid: Path, out: Path, device: str, fewest: int) -> None:
     """A trained model of 10x on A1-1, and on the ``fewest`` smallest sections of the phantom, in other colours."""
-    network = load(model).to(device).eval()
+    subject = open_subject(model)
+    network = subject.network.to(device).eval()
     sections = load_sections(folder, "10x", "val", device)
     reference = tissue_densities(sections.images)
     small = sorted(range(len(sections.images)), key=lambda number: sections.images[number].numel())[:fewest]
@@ -360,6 +368,9 @@ def means(model: str, folder: Path, laid: Path, out: Path, device: str, fewest: 
     image = torch.from_numpy(section.image).permute(2, 0, 1).contiguous().to(device)
     ways = {"as it is": lambda given: given, "macenko": lambda given: macenko(given, reference)}
     ways |= {name: partial(recoloured, reference=reference, move=move) for name, move in MOVES.items()}
+    if subject.reference is not None and (stains := subject.reference.stains) is not None:
+        asked = {f"--stain-norm {how}": partial(as_segmented, wanted=stains, method=how) for how in (MACENKO, STRENGTH)}
+        ways |= asked
     rows = {}
     for name, way in ways.items():
         confidence, predicted = probabilities(network, way(image)).max(0)

@@ -179,15 +179,3 @@ def take_tiles_away(
     number = torch.arange(batch, device=images.device).view(-1, 1, 1)
     here = gone[number, squares(height).unsqueeze(2), squares(width).unsqueeze(1)]
     return torch.where(here.unsqueeze(1), 1.0, images), torch.where(here, IGNORE, masks)
-
-
-def fill_glass(images: Tensor, masks: Tensor, generator: torch.Generator, share: float = 0.35) -> tuple[Tensor, Tensor]:
-    """Another window of the batch in place of the glass, with its classes: epithelium that lies at no surface.
-
-    ``share`` of the windows are changed. A network that tells epidermis by the glass beside it is wrong in these.
-    """
-    background = SKIN.index("BKG")
-    other = torch.randperm(len(images), device=images.device, generator=generator)
-    chosen = _Draw(len(images), generator).chance(share).view(-1, 1, 1)
-    here = chosen & (masks == background)
-    return torch.where(here.unsqueeze(1), images[other], images), torch.where(here, masks[other], masks)

@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ntrm.core.mpp import Resolution
+from ntrm.data.resample import area_average
+from ntrm.data.stains import MACENKO, Stains, estimate_stains, exchange
 from ntrm.data.transforms import from_optical_density, optical_density
+from ntrm.pipeline.stain_norm import normalise_stains
+from ntrm.wsi.grid import THUMBNAIL_MPP
+from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
+from ntrm.wsi.tissue_mask import find_tissue
 
 LEAST_DENSITY = 0.1
 """Mean optical density from which a pixel is tissue."""
@@ -68,9 +75,20 @@ def recoloured(image: Tensor, reference: Tensor, move: Move = mean_and_spread) -
 
 def macenko(image: Tensor, reference: Tensor) -> Tensor:
     """The slide with its two stains exchanged for the reference's, in colour and in strength (Macenko 2009)."""
-    (own, amount), (other, wanted) = (_stains(each) for each in (tissue_densities([image]), reference))
-    amounts = torch.linalg.pinv(own) @ _densities(image).T * (wanted / amount).unsqueeze(1)
-    return _as_image((other @ amounts).T, image)
+    own, wanted = (estimate_stains(each.double().cpu().numpy()) for each in (tissue_densities([image]), reference))
+    matrix = torch.tensor(exchange(own, wanted, MACENKO), device=image.device)
+    return _as_image(_densities(image) @ matrix.T, image)
+
+
+def as_segmented(image: Tensor, wanted: Stains, method: str, mpp: float = 6.7) -> Tensor:
+    """The slide as the network sees it with ``ntrm segment --stain-norm``: its stains are estimated from afar."""
+    factor = THUMBNAIL_MPP / mpp
+    picture = area_average(image.permute(1, 2, 0).cpu().numpy(), factor, factor)
+    seen = Thumbnail(picture, Resolution.square(THUMBNAIL_MPP))
+    norm = normalise_stains(seen.picture, find_tissue(seen, find_pen(seen)), wanted, method)
+    if norm.matrix is None:
+        return image
+    return _as_image(_densities(image) @ torch.tensor(norm.matrix, device=image.device).T, image)
 
 
 def _densities(image: Tensor) -> Tensor:
@@ -85,17 +103,3 @@ def _power(densities: Tensor, exponent: float) -> Tensor:
     """A power of the covariance matrix."""
     values, vectors = torch.linalg.eigh(torch.cov(densities.T))
     return vectors @ torch.diag(values.clamp(min=1e-6) ** exponent) @ vectors.T
-
-
-def _stains(densities: Tensor) -> tuple[Tensor, Tensor]:
-    """(3, 2) unit vectors of two stains and (2,) their 99th percentiles; the one that takes more of the red first."""
-    _, vectors = torch.linalg.eigh(torch.cov(densities.T))
-    plane = vectors[:, [2, 1]]
-    plane = plane * torch.where(plane.sum(0) < 0, -1.0, 1.0)
-    angles = torch.atan2(*(densities @ plane).T.flip(0))
-    ends = [torch.quantile(angles, share) for share in (0.01, 0.99)]
-    stains = torch.stack([plane @ torch.stack([angle.cos(), angle.sin()]) for angle in ends], dim=1)
-    if stains[0, 0] < stains[0, 1]:
-        stains = stains.flip(1)
-    amounts = torch.linalg.pinv(stains) @ densities.T
-    return stains, torch.quantile(amounts, 0.99, dim=1)

@@ -10,12 +10,13 @@ from bench.phantom_sections import COUNTS, Sections, normal_mask, plan_sheets
 from bench.real_skin import spread
 from bench.section_textures import painted
 from bench.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score, tissue_ious
-from bench.slide_colours import MOVES, macenko, recoloured, tissue_densities
+from bench.slide_colours import MOVES, as_segmented, macenko, recoloured, tissue_densities
 from bench.surface_context import fillings, phantom_epidermis
 from bench.training_arms import ARMS, SCREENING, Arm, arm_named, read_plan
 from PIL import Image
 
 from ntrm.core.labels import CANCERS, IGNORE, SKIN
+from ntrm.data.stains import Stains
 from ntrm.models.base import Segmentation
 from ntrm.phantom.anatomy.layers import SkinParameters
 from ntrm.phantom.render import Artefacts, render
@@ -199,6 +200,14 @@ def test_a_slide_stained_like_the_reference_keeps_its_stains(random):
     slide = (255 * (-stains @ amounts).exp()).round().byte().view(3, 64, 64)
     again = macenko(slide, tissue_densities([slide]))
     assert (again.int() - slide.int()).abs().float().mean() < 3
+
+
+def test_a_slide_as_ntrm_segment_shows_it_has_the_strength_of_the_training_sections():
+    slide = torch.full((3, 120, 120), 255, dtype=torch.uint8)
+    slide[:, 30:90, 30:90] = torch.tensor([200, 100, 160], dtype=torch.uint8)[:, None, None]
+    moved = as_segmented(slide, Stains((0.5, 0.6, 0.2), None, None), "strength")
+    assert (moved[:, :20] == 255).all()
+    assert tissue_densities([moved]).mean(0).tolist() == pytest.approx([0.5, 0.6, 0.2], abs=0.01)
 
 
 def test_a_plan_names_arms_levels_and_seeds():

@@ -1,6 +1,7 @@
 """Which changes happen, how often, and the same for the same seed."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.data.pictures import tissue_like, to_tensor
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.data.augment import Augment
+from ntrm.data.augment import Augment, Filling
 from ntrm.data.transforms import (
     optical_density,
     turn,
@@ -70,6 +71,74 @@ def test_processes_augment_their_share_as_one_process_does_all(seed, world):
             # JPEG rounds: what differs in the last bit may land on the next step, in a few blocks at most.
             assert difference.mean() < 0.002
             assert difference.max() < 1e-5 or augment is jpeg
+
+
+# --- other windows in place of glass ---
+
+GLASS = SKIN.index("BKG")
+
+
+def filling_of(generator, places, size=24):
+    images, masks = random_batch(generator, len(places), size)
+    return Filling(torch.tensor(places, dtype=torch.long), images, masks, GLASS)
+
+
+def test_where_there_is_glass_the_other_window_shows_with_its_classes(generator):
+    images, masks = random_batch(generator)
+    filling = filling_of(generator, [3, 1])
+    found, classes = Augment.none()(images, masks, generator, filling=filling)
+    expected, expected_classes = images.clone(), masks.clone()
+    for number, place in enumerate([3, 1]):
+        for row, column in (masks[place] == GLASS).nonzero().tolist():
+            expected[place, :, row, column] = filling.images[number, :, row, column]
+            expected_classes[place, row, column] = filling.masks[number, row, column]
+    assert (expected_classes != masks).any()
+    assert torch.equal(found, expected)
+    assert torch.equal(classes, expected_classes)
+
+
+@given(SEEDS)
+@settings(max_examples=10)
+def test_a_window_of_glass_becomes_the_other_one_as_it_were_augmented_alone(seed):
+    generator = seeded(seed)
+    masks = torch.full((2, 48, 48), GLASS, dtype=torch.uint8)
+    images = torch.full((2, 3, 48, 48), 255, dtype=torch.uint8)
+    _, others = random_batch(generator, 2, 48)
+    coloured = torch.from_numpy(SKIN.colourise(others.numpy(), ignore_rgb=(255, 255, 255))).permute(0, 3, 1, 2)
+    filling = Filling(torch.arange(2), coloured, others, GLASS)
+    found, classes = Augment(flip=0.5, turn=0.75)(images, masks, generator, filling=filling)
+    expected = torch.from_numpy(SKIN.colourise(classes.numpy())).permute(0, 3, 1, 2)
+    assert torch.equal(found, expected)
+    assert torch.equal(classes.flatten(1).sort().values, others.flatten(1).sort().values)
+
+
+@given(SEEDS, st.integers(1, 4), st.sets(st.integers(0, 7)))
+@settings(max_examples=15)
+def test_processes_fill_their_share_as_one_process_does_all(seed, world, places):
+    images, masks = random_batch(seeded(seed), count=2 * world)
+    places, augment = sorted(place for place in places if place < 2 * world), replace(EVERYTHING, jpeg=0)
+    filling = filling_of(seeded(seed + 1), places)
+    filling, images = filling._replace(images=filling.images / 255), images / 255
+    whole = augment(images, masks, seeded(seed), filling=filling)
+    for rank in range(world):
+        own = [number for number, place in enumerate(places) if place % world == rank]
+        share = torch.tensor([places[number] // world for number in own], dtype=torch.long)
+        given_here = Filling(share, filling.images[own], filling.masks[own], GLASS)
+        here = slice(rank, None, world)
+        part = augment(images[here], masks[here], seeded(seed), rank=rank, world=world, filling=given_here)
+        assert torch.equal(part[1], whole[1][here])
+        assert (part[0] - whole[0][here]).abs().max() < 1e-5
+
+
+def test_windows_that_fill_must_fit_the_batch(generator):
+    images, masks = random_batch(generator)
+    filling = filling_of(generator, [0])
+    with pytest.raises(UsageError, match="do not fit"):
+        Augment.none()(images, masks, generator, filling=filling._replace(masks=filling.masks[:, 1:]))
+    with pytest.raises(UsageError, match="do not fit"):
+        Augment.none()(images, masks, generator, filling=filling._replace(places=torch.tensor([0, 1])))
+    with pytest.raises(UsageError, match="do not fit"):
+        Augment.none()(images, masks, generator, filling=filling_of(generator, [0], size=32))
 
 
 @pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])

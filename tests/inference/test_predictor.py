@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.evaluation.small import COLOURS, ByColour
 from tests.models.shallow import shallow
 
 from ntrm.core.devices import choose_device, choose_precision
@@ -388,3 +389,17 @@ def test_probabilities_are_tried_by_halves_when_memory_runs_out(random):
 def test_what_is_no_batch_is_refused(shape):
     with pytest.raises(UsageError, match="batch of RGB"):
         Predictor(Colours(), "cpu").probabilities(np.zeros(shape, dtype=np.uint8))
+
+
+def test_a_recolouring_predictor_sees_other_colours_and_the_one_it_came_from_does_not(random):
+    predictor = Predictor(ByColour(), "cpu")
+    image = random.integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    matrix = [[0.5, 0.2, 0.0], [0.0, 1.1, 0.1], [0.3, 0.0, 0.6]]
+    before = predictor.predict(image)
+    found = predictor.recolouring(matrix).predict(image)
+    density = -np.log((image.astype(float) + 1) / 256) @ np.array(matrix).T
+    seen = 256 * np.exp(-np.clip(density, 0, np.log(256))) - 1
+    logits = -30 * (((seen[:, :, None] - np.array(COLOURS)) / 255) ** 2).sum(axis=3)
+    expected = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(found.probabilities, expected.transpose(2, 0, 1), atol=1e-4)
+    assert (predictor.predict(image).probabilities == before.probabilities).all()

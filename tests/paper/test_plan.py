@@ -78,6 +78,11 @@ def test_keys_are_stable_and_follow_everything_that_decides_the_result():
         plans.Job(job.variant, 0, job.recipe, "other data"),
     ]
     assert len({job.key, *(other.key for other in others)}) == 4
+    # Folders from before recipes had ``fill`` keep their names where it is off.
+    variant = plans.Variant("ntrm-paper", (), "10x", "scratch")
+    before = plans.Job(variant, 0, load_recipe("fast"), "abc")
+    assert before.key == "ntrm-paper_10x_scratch_seed0_95f31821bd"
+    assert plans.Job(variant, 0, replace(before.recipe, fill=0.35), "abc").key != before.key
     # How windows are read does not touch the result.
     elsewhere = replace(job.recipe, workers=3, resident="no")
     assert plans.Job(job.variant, 0, elsewhere, job.fingerprint).key == job.key

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.training.small_data import Tiny, train_small, write_small
+from tests.training.small_data import CLASSES, Tiny, train_small, write_small
 
 from ntrm.models.registry import ARCHITECTURES
 
@@ -11,6 +11,13 @@ from ntrm.models.registry import ARCHITECTURES
 def data(tmp_path_factory):
     """Sections that no test changes: those that would take a copy."""
     return write_small(tmp_path_factory.mktemp("small") / "data", np.random.default_rng(1))
+
+
+@pytest.fixture(scope="session")
+def data_with_background(tmp_path_factory):
+    """The same sections, in which glass is the background class: it can be filled with other windows."""
+    folder, classes = tmp_path_factory.mktemp("glass") / "data", CLASSES.replace("glass", "background")
+    return write_small(folder, np.random.default_rng(1), classes=classes)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -13,7 +13,7 @@ CLASSES = "index,name,r,g,b\n0,left,200,0,0\n1,right,0,200,0\n2,glass,0,0,0\n"
 ROWS = ["a,p1,train,2.0", "b,p2,train,2.0", "c,p3,val,2.0", "d,p4,test,2.0"]
 
 
-def write_small(root, random, rows=ROWS, shape=(70, 150)):
+def write_small(root, random, rows=ROWS, shape=(70, 150), classes=CLASSES):
     """Sections in the plain layout: two tissues and glass, told apart by their colour, with some pixels ignored."""
     sections = {}
     for row in rows:
@@ -25,7 +25,7 @@ def write_small(root, random, rows=ROWS, shape=(70, 150)):
         image = np.clip(image + random.integers(-25, 26, image.shape), 0, 255).astype(np.uint8)
         mask[:3] = 255
         sections[name] = image, mask
-    return write_plain(root, sections, rows, CLASSES)
+    return write_plain(root, sections, rows, classes)
 
 
 SETTINGS = {

@@ -146,6 +146,35 @@ def test_batches_are_the_windows_of_the_plan_however_they_come(tiles, random, re
     assert (expected.masks == IGNORE).any()  # the small section is padded
 
 
+@given(st.integers(1, 60), st.integers(1, 4), SEEDS, st.integers(0, 2**40))
+def test_processes_fill_the_windows_that_one_process_would(tiles, world, seed, step):
+    alone = StepPlan(tiles, 3 * world, seed, fill=0.5).fillings(step)
+    shared = [StepPlan(tiles, 3 * world, seed, rank, world, fill=0.5).fillings(step) for rank in range(world)]
+    joined = {world * place + rank: other for rank, own in enumerate(shared) for place, other in own.items()}
+    assert joined == alone
+    assert set(alone.values()) <= set(range(tiles))
+
+
+def test_windows_are_filled_as_often_as_asked_from_all_windows_alike(seed):
+    plan = StepPlan(20, 32, seed, fill=0.35)
+    fillings = [plan.fillings(step) for step in range(200)]
+    assert sum(map(len, fillings)) / 6400 == pytest.approx(0.35, abs=0.036)  # six standard deviations
+    counts = Counter(other for each in fillings for other in each.values())
+    assert len(counts) == 20
+    assert max(counts.values()) < 2 * min(counts.values())
+    assert len({tuple(each.items()) for each in fillings}) > 190
+
+
+def test_a_plan_without_filling_has_its_own_windows_alone(seed):
+    plain, filled = StepPlan(20, 8, seed), StepPlan(20, 8, seed, fill=1.0)
+    assert plain.fillings(3) == {}
+    assert plain.windows(3) == plain.indices(3) == filled.indices(3)
+    assert filled.windows(3) == [*filled.indices(3), *filled.fillings(3).values()]
+    assert len(filled.windows(3)) == 16
+    with pytest.raises(UsageError, match="fill"):
+        StepPlan(20, 8, seed, fill=1.5)
+
+
 @pytest.mark.parametrize("resident", ["yes", "no"])
 def test_nothing_random_is_used_up(tiles, random, resident):
     before = torch.get_rng_state()

@@ -134,8 +134,8 @@ def first_gradient(run):
 
 
 @pytest.mark.slow
-def test_two_processes_come_to_where_one_comes(data, tmp_path):
-    changes = {**CHANGES, "steps": 2, "validate_every": 1}
+def test_two_processes_come_to_where_one_comes(data_with_background, tmp_path):
+    data, changes = data_with_background, {**CHANGES, "steps": 2, "validate_every": 1, "fill": 0.5}
     launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
     launcher += ["--master-port", str(free_port()), "-m", "ntrm", *words(data, tmp_path / "two", changes)]
     two = started(launcher, tmp_path)

@@ -63,6 +63,46 @@ def test_a_step_is_a_function_of_seed_and_step(make, tiles_of, random):
     assert torch.equal(first.total, other.step(5, tiles_of(other, 5)).total)
 
 
+def filled_training(data, seed, rank=0, world=1, device=CPU, **changes):
+    """A training that fills half of its windows, and those of its first step."""
+    store = TileStore(TileDataset(open_dataset(data), size=64), device, resident="yes", workers=0)
+    recipe = small_recipe(batch=8, **changes)
+    plan = StepPlan(len(store), 8, seed, rank, world, fill=0.5)
+    training = Training(create("tiny", store.tiles.schema), recipe, plan, device)
+    return training, next(iter(StepBatches(store, plan, 0, 1)))[1]
+
+
+def test_some_windows_of_a_step_show_another_one_where_they_had_glass(data_with_background, seed):
+    training, tiles = filled_training(data_with_background, seed, augment="none")
+    images, masks = training._augmented(0, tiles)
+    fillings = training.plan.fillings(0)
+    assert len(tiles.images) == 8 + len(fillings)
+    windows = TileDataset(open_dataset(data_with_background), size=64)
+    for place, index in enumerate(training.plan.indices(0)):
+        own, other = windows[index], windows[fillings.get(place, 0)]
+        glass = (own.mask == 2) & (place in fillings)
+        assert torch.equal(masks[place], torch.where(glass, other.mask, own.mask))
+        assert torch.equal(images[place], torch.where(glass, other.image, own.image))
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_processes_see_the_windows_of_a_filled_step_as_one_does(data_with_background, seed, world):
+    changes = {"augment.jpeg": 0, "augment.colour": 0.8, "augment.noise": 0.4}  # JPEG may round either way
+    training, tiles = filled_training(data_with_background, seed, **changes)
+    images, masks = training._augmented(0, tiles)
+    for rank in range(world):
+        one, own = filled_training(data_with_background, seed, rank, world, **changes)
+        found, found_masks = one._augmented(0, own)
+        assert torch.equal(found_masks, masks[rank::world])
+        assert (found.int() - images[rank::world].int()).abs().max() <= 1
+
+
+def test_classes_without_a_background_have_nothing_to_fill(train):
+    said = []
+    assert train(changes={"steps": 2, "fill": 0.5}, say=said.append).finished
+    assert "fill 0.5 does nothing: none of the classes is background" in said
+
+
 def test_steps_differ_in_dropout_even_for_the_same_windows(make, tiles_of):
     losses = set()
     for step in (1, 2, 2, 3):
@@ -229,15 +269,16 @@ def test_in_a_thread_no_signals_are_taken():
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")  # said once by newer releases
 @pytest.mark.parametrize("resident", ["yes", "no"])
 @pytest.mark.parametrize("arch", ["ntrm-paper", "mit-b0", "unet-resnet18"])
-def test_no_step_waits_for_the_gpu(store, seed, arch, resident):
+def test_no_step_waits_for_the_gpu(seed, arch, resident, data_with_background):
     """Batch, augmentation, network, loss, gradients and optimiser: torch raises where the host has to wait."""
     device = torch.device("cuda")
     recipe = small_recipe(batch=8, steps=40, precision="bfloat16", gradient_clip=1)
     if arch.startswith("mit"):
         pytest.importorskip("transformers")
-    network = create(arch, store.tiles.schema, width=0.25)
-    own = TileStore(store.tiles, device, resident=resident, workers=0)
-    training = Training(network, recipe, StepPlan(len(own), recipe.batch, seed), device)
+    tiles = TileDataset(open_dataset(data_with_background), size=64)
+    network = create(arch, tiles.schema, width=0.25)
+    own = TileStore(tiles, device, resident=resident, workers=0)
+    training = Training(network, recipe, StepPlan(len(own), recipe.batch, seed, fill=0.35), device)
     try:
         for step, tiles in StepBatches(own, training.plan, 0, 40):
             training.step(step, tiles)

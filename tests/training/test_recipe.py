@@ -57,6 +57,14 @@ def test_the_other_recipes_are_what_they_are_for():
         assert (recipe.weighting, recipe.keep, recipe.drop_background) == ("running", "iou", False)
 
 
+def test_the_robust_recipe_is_the_fast_one_with_more_to_see():
+    fast, robust = load_recipe("fast"), load_recipe("robust")
+    assert robust.augmentation == Augment.strong()
+    assert (fast.fill, robust.fill) == (0, 0.35)
+    differing = {key for key, value in robust.as_dict().items() if value != fast.as_dict()[key]}
+    assert differing == {"name", "steps", "augment", "fill"}
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_packaged_files_are_whole_named_and_explained(name):
     text = (resources.files("ntrm.training") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
@@ -211,14 +219,15 @@ WRONG = {
     "workers": [-1, 1000],
     "balance": [-0.1, 1.1, "even", None],
     "dice": [-0.1, 101, "much", None],
+    "fill": [-0.1, 1.1, "often", None],
 }
 
 
-def test_a_recipe_of_before_balance_and_dice_is_still_whole(tmp_path):
-    later = ("balance", "dice")
+def test_a_recipe_of_before_balance_dice_and_fill_is_still_whole(tmp_path):
+    later = ("balance", "dice", "fill")
     document = {key: value for key, value in load_recipe("fast").as_dict().items() if key not in later}
     (tmp_path / "old.yaml").write_text(yaml.safe_dump(document))
-    # A run that was begun before these were fields goes on with the loss that it had.
+    # A run that was begun before these were fields goes on with the loss and the windows that it had.
     assert load_recipe(tmp_path / "old.yaml") == load_recipe("fast", {"balance": 1, "dice": 0})
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -96,8 +97,8 @@ def test_a_signal_stops_after_a_round_and_the_run_is_resumed_exactly(train, fini
     assert result.provenance["sessions"] == 2
 
 
-def test_stopped_in_the_middle_of_a_round(train, tmp_path, monkeypatch, random):
-    changes = {"validate_every": 6}
+def test_stopped_in_the_middle_of_a_round(train, data_with_background, tmp_path, monkeypatch, random):
+    train, changes = partial(train, data=data_with_background), {"validate_every": 6, "fill": 0.5}
     train("never", changes=changes)
     forward, seen = Tiny.segment, SimpleNamespace(steps=0, at=int(random.choice([1, 2, 4, 5, 7, 8, 10])))
 

@@ -105,6 +105,15 @@ def test_a_field_that_recipes_no_longer_have_counts_where_it_was_on(tmp_path, va
     assert differences(before, now) == ({"recipe.bygone": (value, None)} if counts else {})
 
 
+def test_a_run_from_before_a_field_was_there_goes_on_as_long_as_the_field_is_off(tmp_path):
+    now = make_run(tmp_path).identity()
+    before = {**now, "recipe": {key: value for key, value in now["recipe"].items() if key != "fill"}}
+    assert now["recipe"]["fill"] == 0
+    assert differences(before, now) == {}
+    filled = {**now, "recipe": {**now["recipe"], "fill": 0.35}}
+    assert differences(before, filled) == {"recipe.fill": (0.0, 0.35)}
+
+
 def test_every_part_of_the_identity_counts(tmp_path):
     identity = make_run(tmp_path, sections=4, init="some/model").identity()
     assert set(identity) == set(IDENTITY)

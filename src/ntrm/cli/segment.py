@@ -58,6 +58,14 @@ def segment(
         float,
         typer.Option("--min-area", metavar="UM2", help="Give regions under so many µm² to their neighbours; 0: none."),
     ] = 0.0,
+    stain_norm: Annotated[
+        str,
+        typer.Option(
+            "--stain-norm",
+            metavar="HOW",
+            help="Give slides the training's stains first: macenko, strength or none. May help on foreign stains only.",
+        ),
+    ] = "none",
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html, or do not.")] = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
@@ -105,6 +113,7 @@ def segment(
         probabilities=probabilities,
         report=report,
         min_area_um2=min_area,
+        stain_norm=stain_norm,
         device=device,
         batch=batch,
         shard=shard,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from ntrm.data.transforms import (
     add_noise,
     brighten,
     compress,
+    fill_glass,
     flip,
     gaussian_blur,
     jitter_stains,
@@ -41,6 +43,19 @@ _LIMITS = {
     "sharpen_amount": (0, 10),
     "noise_sigma": (0, 1),
 }
+
+
+class Filling(NamedTuple):
+    """Other windows that take the place of the glass in some samples of a batch."""
+
+    places: Tensor
+    """(D,) which samples, on the CPU; none is a filling, too."""
+    images: Tensor
+    """(D, 3, H, W), of the batch's kind and on its device."""
+    masks: Tensor
+    """(D, H, W)."""
+    glass: int
+    """The class that is replaced."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +138,20 @@ class Augment:
 
     @torch.no_grad()
     def __call__(
-        self, images: Tensor, masks: Tensor, generator: torch.Generator, *, rank: int = 0, world: int = 1
+        self,
+        images: Tensor,
+        masks: Tensor,
+        generator: torch.Generator,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        filling: Filling | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The augmented batch; the given one is left as it is.
 
         Where ``world`` processes share a batch, this one holding the samples ``[rank::world]`` of it, each sample is
-        augmented as it is where one process holds the whole batch and the generator is the same.
+        augmented as it is where one process holds the whole batch and the generator is the same. Either all of them
+        have a ``filling`` or none has.
 
         Args:
             images: (B, 3, H, W), bytes or floats in [0, 1]; the result has the same type.
@@ -136,6 +159,8 @@ class Augment:
             generator: source of all randomness.
             rank: which of the processes this is.
             world: how many processes share the batch.
+            filling: windows that take the place of glass. They are moved and stained by themselves, as another sample
+                would be; random colours, sharpening and noise then come over both.
 
         """
         _check_batch(images, masks)
@@ -143,9 +168,12 @@ class Augment:
             raise UsageError("impossible process", got=f"rank {rank} of {world}", expected="a rank from 0, below world")
         draw = _Draw(len(images), generator, rank, world)
         with torch.autocast(images.device.type, enabled=False):  # half precision would shift colours and coordinates
-            moved, masks = self._move(_as_float(images), masks, draw)
-            recoloured = self._randomise(self._recolour(moved, draw), draw)
-        return _as_dtype(recoloured, images.dtype), masks
+            changed, masks = self._move(_as_float(images), masks, draw)
+            changed = self._recolour(changed, draw)
+            if filling is not None:
+                changed, masks = self._fill(changed, masks, filling, draw)
+            changed = self._randomise(changed, draw)
+        return _as_dtype(changed, images.dtype), masks
 
     def _move(self, images: Tensor, masks: Tensor, draw: _Draw) -> tuple[Tensor, Tensor]:
         across, down, turned = draw.chance(self.flip), draw.chance(self.flip), draw.chance(self.turn)
@@ -167,6 +195,18 @@ class Augment:
         images = _change(images, lit, lambda some: brighten(some, brightness[lit]))
         images = _change(images, blurred, lambda some: gaussian_blur(some, sigma[blurred], self.blur_sigma[1]))
         return _change(images, compressed, lambda some: compress(some, quality[compressed]))
+
+    def _fill(self, images: Tensor, masks: Tensor, filling: Filling, draw: _Draw) -> tuple[Tensor, Tensor]:
+        """Numbers are drawn for every sample, filled or not, so that other processes go on with the same ones."""
+        _check_filling(filling, images)
+        own = replace(draw, only=filling.places)
+        others, other_masks = self._move(_as_float(filling.images), filling.masks, own)
+        others = self._recolour(others, own)
+        if not len(filling.places):
+            return images, masks
+        index = send(filling.places, images)
+        filled, filled_masks = fill_glass(images[index], masks[index], others, other_masks, filling.glass)
+        return images.index_copy(0, index, filled), masks.index_copy(0, index, filled_masks)
 
     def _randomise(self, images: Tensor, draw: _Draw) -> Tensor:
         """Colours and texture that no scanner has, over those that some have."""
@@ -196,10 +236,13 @@ class _Draw:
     generator: torch.Generator
     rank: int = 0
     world: int = 1
+    only: Tensor | None = None
+    """Places of the samples whose numbers are taken; all where there is none."""
 
     def between(self, low: float, high: float) -> Tensor:
         uniform = torch.rand(self.count * self.world, generator=self.generator, device=self.generator.device).cpu()
-        return low + (high - low) * uniform[self.rank :: self.world]
+        own = uniform[self.rank :: self.world]
+        return low + (high - low) * (own if self.only is None else own[self.only])
 
     def chance(self, probability: float) -> Tensor:
         return self.between(0, 1) < probability
@@ -228,6 +271,16 @@ def _check_between(name: str, low: float, high: float, *values: float) -> None:
     if list(values) != sorted(values) or not all(low <= value <= high for value in values):
         got = values[0] if len(values) == 1 else values
         raise UsageError(f"augmentation: {name} out of range", got=got, expected=f"{low} to {high}, the smaller first")
+
+
+def _check_filling(filling: Filling, images: Tensor) -> None:
+    _check_batch(filling.images, filling.masks)
+    if len(filling.places) != len(filling.images) or filling.images.shape[1:] != images.shape[1:]:
+        raise UsageError(
+            "windows that fill do not fit the batch",
+            got=f"{tuple(filling.images.shape)} for {len(filling.places)} samples",
+            expected=f"one of {tuple(images.shape[1:])} for each",
+        )
 
 
 def _check_batch(images: Tensor, masks: Tensor) -> None:

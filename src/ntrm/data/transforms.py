@@ -159,6 +159,15 @@ def add_noise(images: Tensor, sigma: Tensor, seeds: Tensor) -> Tensor:
     return (images + _per_sample(sigma.to(images.dtype), images) * noise).clamp(0, 1)
 
 
+def fill_glass(images: Tensor, masks: Tensor, others: Tensor, other_masks: Tensor, glass: int) -> tuple[Tensor, Tensor]:
+    """Images (B, 3, H, W) and masks (B, H, W) with those of ``others`` wherever the mask is of the class ``glass``.
+
+    So epithelium comes to lie at no surface: a network that tells epidermis by the glass beside it is wrong there.
+    """
+    here = masks == glass
+    return torch.where(here.unsqueeze(1), others, images), torch.where(here, other_masks, masks)
+
+
 def flip(batch: Tensor, across: Tensor, down: Tensor) -> Tensor:
     """Images or masks (B, …, H, W), mirrored left–right where ``across`` (B, bool) and top–bottom where ``down``."""
     batch = torch.where(_per_sample(across, batch), batch.flip(-1), batch)

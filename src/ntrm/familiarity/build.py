@@ -25,7 +25,9 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Dataset
+from ntrm.data.resample import area_average
 from ntrm.data.split import DatasetSplits, few_sections
+from ntrm.data.stains import StainError, Stains, estimate_stains, tissue_densities
 from ntrm.data.tiles import Window
 from ntrm.familiarity.cells import ClassStatistics, cell_statistics
 from ntrm.familiarity.judge import LEAST_CELLS, Unit, scores
@@ -50,6 +52,8 @@ LEAST_OF_CLASS = (200, 5)
 """Cells, and sections that have any: with fewer a class is compared with all cells together."""
 SHRINKAGE = {"cells": 0.01, "units": 0.02, "anatomy": 0.2}
 """How far covariances are drawn towards their diagonals."""
+PIXELS_PER_SECTION = 4000
+"""Of its tissue, from which stains are estimated: large sections do not count for more."""
 UNITS_PER_SIZE, MOST_SIZES = 25, 12
 """Held-out parts behind the quantiles of one size, at least; and sizes."""
 
@@ -135,7 +139,8 @@ def build_reference(
         "seed": seed,
     }
     numbers = reference_numbers(known, units, [unit for _, unit in held_units])
-    return Reference(numbers, config.schema.names, float(config.mpp or 0.0), about)
+    mpp, stains = float(config.mpp or 0.0), training_stains(training, splits.schema, splits.resolution)
+    return Reference(numbers, config.schema.names, mpp, about, stains=stains)
 
 
 def _sections(splits: DatasetSplits, split: str) -> Dataset:
@@ -177,6 +182,27 @@ def _observations(
             found = observe(predictor, image, number)
             if len(found.values) >= LEAST_CELLS:
                 yield found
+
+
+def training_stains(sections: Dataset, schema: LabelSchema, mpp: Resolution) -> Stains | None:
+    """How sections are stained; None where they show no stain.
+
+    They are looked at from as far as a slide is when its own stains are estimated, since averages mix stains.
+    """
+    from ntrm.wsi.grid import THUMBNAIL_MPP
+    from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
+    from ntrm.wsi.tissue_mask import find_tissue
+
+    cache, densities = TileCache(), []
+    down, across = (max(1.0, THUMBNAIL_MPP / side) for side in (mpp.y, mpp.x))
+    for case in sections:
+        image = np.asarray(cache.open(case, schema).image)
+        seen = Thumbnail(area_average(image, down, across), Resolution(mpp.x * across, mpp.y * down))
+        densities.append(tissue_densities(seen.picture, find_tissue(seen, find_pen(seen)), PIXELS_PER_SECTION))
+    try:
+        return estimate_stains(np.concatenate(densities))
+    except StainError:
+        return None
 
 
 def parts_of(image: Image, tissue: NDArray[np.bool_], random: np.random.Generator) -> Iterator[Image]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_json, sha256_of, whole_file, write_json
+from ntrm.data.stains import Stains
 from ntrm.models.folders import REFERENCE
 from ntrm.models.folders import REFERENCE_NUMBERS as NUMBERS
 from ntrm.results.familiarity import ASPECTS
@@ -74,6 +75,9 @@ class Reference:
     """Sections and patients that it was made from, and how."""
     sha256: str = ""
     """Of the numbers as they are on disk."""
+    stains: Stains | None = None
+    """How the training sections are stained, seen from as far as a slide's thumbnail; None in references from before
+    this was kept, and where they show no stain."""
 
     def write(self, folder: Path, weights_sha256: str) -> None:
         """Write both files."""
@@ -92,6 +96,7 @@ class Reference:
             "classes": list(self.classes),
             "mpp": self.mpp,
             "about": dict(self.about),
+            **({} if self.stains is None else {"stains": self.stains.as_dict()}),
         }
         write_json(folder / REFERENCE, document)
 
@@ -108,7 +113,7 @@ def read_reference(folder: Path, weights_sha256: str, classes: tuple[str, ...]) 
         raise DataError("the reference belongs to another model", got=what, expected="this model's", hint=AGAIN)
     sha256 = str(document["numbers_sha256"])
     numbers = _read_numbers(folder / NUMBERS, sha256, len(classes))
-    return Reference(numbers, own, float(document["mpp"]), document["about"], sha256)
+    return Reference(numbers, own, float(document["mpp"]), document["about"], sha256, _read_stains(document, path))
 
 
 def _read_document(path: Path) -> dict[str, Any]:
@@ -121,6 +126,13 @@ def _read_document(path: Path) -> dict[str, Any]:
     if wrong := [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]:
         raise _damaged(path, f"nothing that can be understood under {', '.join(wrong)}")
     return document
+
+
+def _read_stains(document: Mapping[str, Any], path: Path) -> Stains | None:
+    try:
+        return Stains.parse(document["stains"]) if "stains" in document else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, f"stains: {error}") from error
 
 
 def _read_numbers(path: Path, sha256: str, classes: int) -> ReferenceNumbers:

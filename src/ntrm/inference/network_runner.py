@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 from ntrm.core.devices import choose_device, choose_layout, choose_precision
 from ntrm.core.errors import NtrmError, UsageError
+from ntrm.data.transforms import mix_colours
 from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
 from ntrm.models.config import ModelConfig
 
@@ -63,6 +65,17 @@ class NetworkRunner:
         self._network = torch.compile(network) if compile else network
         self._mean = torch.tensor(config.mean, device=self.device).view(1, 3, 1, 1)
         self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
+        self.mixing: Tensor | None = None
+        """Of the optical densities of an image before the network sees it, see ``recolouring``."""
+
+    def recolouring(self, mixing: Sequence[Sequence[float]]) -> Self:
+        """The same network, which sees every image with its optical densities mixed by a (3, 3) matrix.
+
+        Whoever else is given the pixels, such as an observer of windows, sees them as they are.
+        """
+        other = copy(self)
+        other.mixing = torch.tensor(mixing, dtype=torch.float32, device=self.device)
+        return other
 
     @property
     def network(self) -> SegmentationModel:
@@ -151,7 +164,10 @@ class NetworkRunner:
         # From pinned memory nothing waits for the batches before, which an ordinary copy to the device does.
         source = pixels.pin_memory() if on_cuda and pixels.device.type == "cpu" else pixels
         x = source.to(self.device, non_blocking=on_cuda).permute(0, 3, 1, 2)
-        x = ((x.float() / 255 - self._mean) / self._std).contiguous(memory_format=self._layout)
+        x = x.float() / 255
+        if self.mixing is not None:
+            x = mix_colours(x, self.mixing.expand(len(x), 3, 3))
+        x = ((x - self._mean) / self._std).contiguous(memory_format=self._layout)
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             out: Segmentation = self._network(x, coarse=coarse, graph=graph)
         first = None if out.coarse is None else out.coarse.float().softmax(dim=1)

@@ -19,6 +19,8 @@ from ntrm.training.recipe import Recipe
 ALIASES = {"mit": "mit-b2"}
 IMAGENET, SCRATCH = "imagenet", "scratch"
 FREE = ("workers", "resident")
+SINCE = {"fill": 0}
+"""Fields of a recipe that came later, switched off: folders from before them keep their names."""
 """Fields of a recipe that do not change the trained network."""
 
 
@@ -86,7 +88,8 @@ class Job:
         """Name of the job's folder: readable, and another one where anything differs that changes the result."""
         variant = self.variant
         what = [*map(str, (variant.arch, variant.level, variant.init, self.seed, self.fingerprint))]
-        recipe = {name: value for name, value in self.recipe.as_dict().items() if name not in FREE}
+        fields = self.recipe.as_dict().items()
+        recipe = {name: value for name, value in fields if name not in FREE and (name, value) not in SINCE.items()}
         digest = _sha256([what, list(variant.options), recipe])[:10]
         return "_".join(filter(None, [variant.arch, variant.level, variant.init, f"seed{self.seed}", digest]))
 

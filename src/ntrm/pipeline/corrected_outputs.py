@@ -122,6 +122,7 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
         quality=summary.quality,
         quality_warnings=summary.quality_warnings,
         small_regions=summary.small_regions,
+        stain_norm=summary.stain_norm,
     )
     files.write_mask(labels)
     files.write_polygons(regions, familiarity)

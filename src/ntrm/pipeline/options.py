@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ntrm.core.errors import check_number
+from ntrm.core.errors import check_number, choices_error
+from ntrm.data.stains import AS_IT_IS, STAIN_NORMS
 from ntrm.evaluation.loaded_model import LoadedModel
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
+from ntrm.pipeline.stain_norm import wanted_stains
 from ntrm.results.run_record import Run
 
 MOST_AREA_UM2 = 20_000.0
@@ -39,18 +41,24 @@ class Options:
     """Write report.html; it only repeats other files, and so is not part of a run's identity."""
     min_area_um2: float = 0.0
     """Smaller regions are relabelled as what lies around them; 0 leaves all as the network has them."""
+    stain_norm: str = AS_IT_IS
+    """How a slide's stains are brought to those of the training sections before the network sees it, if at all."""
 
     def __post_init__(self) -> None:
         if self.simplify_um is not None:
             check_number("simplification in µm", self.simplify_um, 0, 1000)
         check_number("least area in µm²", self.min_area_um2, 0, MOST_AREA_UM2)
+        if self.stain_norm not in STAIN_NORMS:
+            raise choices_error("unknown way to bring stains to those of the training", self.stain_norm, STAIN_NORMS)
         # 64 and 64.0 are one option, and must look alike in every output.
         object.__setattr__(self, "min_area_um2", float(self.min_area_um2))
 
     @property
     def lasting(self) -> dict[str, Any]:
         """Those that all results of a folder have in common."""
-        return {key: value for key, value in asdict(self).items() if key != "report"}
+        lasting = {key: value for key, value in asdict(self).items() if key != "report"}
+        # Switched off, it leaves results as they were before it was an option.
+        return {key: value for key, value in lasting.items() if (key, value) != ("stain_norm", AS_IT_IS)}
 
     def stitching(self, window: int) -> Stitching:
         """Windows of the network's own size."""
@@ -63,6 +71,8 @@ def run_of(subject: LoadedModel, predictor: Predictor, options: Options) -> Run:
     model = {key: known[key] for key in ("name", "arch", "version", "sha256", "mpp", "window", "temperature")}
     # What a slide is compared with decides what is said about its cancers.
     model["reference_sha256"] = None if subject.reference is None else subject.reference.sha256
+    if options.stain_norm != AS_IT_IS:
+        model["stains"] = wanted_stains(subject.reference, options.stain_norm).as_dict()
     chosen = {
         **options.lasting,
         **options.stitching(config.window).as_dict(),

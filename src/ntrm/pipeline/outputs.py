@@ -38,6 +38,7 @@ from ntrm.pipeline.pictures import (
     write_plain,
 )
 from ntrm.pipeline.slide_files import SlideFiles
+from ntrm.pipeline.stain_norm import StainNorm
 from ntrm.report.slide_picture import StoredPictures, stored_pictures
 from ntrm.report.slide_report import prepare_report, write_slide_report
 from ntrm.results.documents import Summary
@@ -118,6 +119,8 @@ class SlideOutput:
     options: Options
     background: Executor
     """Of at least two threads; it ends before the slide's maps are closed."""
+    stained: StainNorm | None = None
+    """What was done to the slide's stains; None where nobody asked for that."""
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
     measurers: MeasuringPool | None = None
@@ -175,7 +178,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     more = start(_write_more, prediction, pieces_map, files, to.options)
     pieces = [*measure_pieces(regions, pieces_map, schema=to.schema, measurers=to.measurers)]
     polygons = polygons or start(files.write_polygons, regions, familiarity)
-    summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed)
+    summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed, to.stained)
     summary.write(folder)
     overlays = start(_write_overlays, begun.tinted, to, summary)
     network = None if prediction.network is None else prediction.network.as_dict()
@@ -217,6 +220,7 @@ def _summarise(
     familiarity: SlideFamiliarity,
     quality: Quality,
     removed: RemovedRegions | None,
+    stained: StainNorm | None,
 ) -> Summary:
     pixel_um2 = files.grid.resolution.pixel_area_um2
     return files.summary(
@@ -224,10 +228,11 @@ def _summarise(
         pieces,
         familiarity,
         quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
-        quality_warnings=quality.warnings,
+        quality_warnings=(*quality.warnings, *(() if stained is None else stained.warnings)),
         small_regions=None
         if removed is None
         else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6},
+        stain_norm=None if stained is None else stained.as_dict(),
     )
 
 

@@ -12,6 +12,7 @@ from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
+from ntrm.data.stains import AS_IT_IS
 from ntrm.export.ome_zarr import ProbabilityZarr
 from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks, judge_slide
 from ntrm.familiarity.reference import Reference
@@ -29,8 +30,9 @@ from ntrm.pipeline.outputs import (
     slide_threads,
     write_outputs,
 )
-from ntrm.pipeline.overview import inspect_slide
+from ntrm.pipeline.overview import SlideOverview, inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
+from ntrm.pipeline.stain_norm import StainNorm, normalise_stains, wanted_stains
 from ntrm.pipeline.transfer import Transfer, check_objects, remember_objects
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
@@ -155,6 +157,10 @@ def _predict(
         check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
         options, config = work.options, work.predictor.config
         overview = inspect_slide(grid, options, stack.enter_context(background_worker()))
+        stained = _stained(overview, work)
+        predictor = work.predictor
+        if stained is not None and stained.matrix is not None:
+            predictor = predictor.recolouring(stained.matrix)
         bands = folder / HIDDEN / BANDS
         names = (*MAPS, COARSE) if options.maps and work.predictor.has_coarse else MAPS
         store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, asdict(plan), names=names))
@@ -163,7 +169,7 @@ def _predict(
         stack.callback(store.end)
         measurers = stack.enter_context(measuring_pool(grid.height * grid.width))
         about = (folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
-        output = SlideOutput(*about, measurers=measurers)
+        output = SlideOutput(*about, stained=stained, measurers=measurers)
         if work.works_ahead:
             growing = {name: store.map(name, growing=True) for name in store.names}
             output = replace(output, begun=begin_outputs(growing, output))
@@ -176,7 +182,7 @@ def _predict(
             path = store.folder / PROBABILITIES_ZARR
             probabilities = ProbabilityZarr(path, grid.height, grid.width, config.schema, grid.resolution)
         rows = stream(
-            work.predictor,
+            predictor,
             grid,
             store,
             stitching=options.stitching(config.window),
@@ -194,6 +200,13 @@ def _predict(
         output = replace(output, judge=_judge(blocks, work.reference, output))
     smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
     return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
+
+
+def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:
+    method = work.options.stain_norm
+    if method == AS_IT_IS:
+        return None
+    return normalise_stains(overview.picture, overview.tissue, wanted_stains(work.reference, method), method)
 
 
 def _judge(blocks: SlideBlocks, reference: Reference, output: SlideOutput) -> Judge:

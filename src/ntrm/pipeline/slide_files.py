@@ -119,6 +119,7 @@ class SlideFiles:
         quality: Mapping[str, float | bool],
         quality_warnings: Sequence[str],
         small_regions: Document | None,
+        stain_norm: Document | None,
     ) -> Summary:
         """What ``summary.json`` says."""
         run, schema, areas_mm2 = self.run, self.schema, class_areas(regions, self.schema)
@@ -139,6 +140,7 @@ class SlideFiles:
             cancers=slide_cancers(pieces, familiarity),
             pieces=tuple(piece_summary(piece, schema, familiarity) for piece in pieces),
             small_regions=small_regions,
+            stain_norm=stain_norm,
             corrected=self.corrected,
         )
 

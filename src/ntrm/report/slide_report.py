@@ -239,10 +239,19 @@ def _origin(slide: Slide) -> dict[str, str | list[str]]:
         "Temperature": str(model.get("temperature") or "not calibrated"),
         "Program": f"{program.get('name')} {program.get('version')}",
         "Options": [f"{key}={_plain(value)}" for key, value in slide.options.items()],
+        **_stains(slide.stain_norm),
         "Slide": _scan(grid),
         "Mask": f"{grid.width} × {grid.height} px, {_by(grid.mpp)} µm/px",
         "Mask to slide pixels": "x → {0:.9g} x + {2:.9g}, y → {1:.9g} y + {3:.9g}".format(*grid.to_level0),
     }
+
+
+def _stains(norm: Mapping[str, Any] | None) -> dict[str, str | list[str]]:
+    """What the network saw, where that was not the slide as it is."""
+    if norm is None:
+        return {}
+    done = f"brought to those of the training sections for the network ({norm.get('method')}); pictures show the slide"
+    return {"Stains": done if norm.get("matrix") else f"left as they were: {norm.get('reason')}"}
 
 
 def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:

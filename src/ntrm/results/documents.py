@@ -173,6 +173,8 @@ class Summary:
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
     """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
+    stain_norm: Document | None
+    """What was done to the slide's stains before the network saw it; None, and no key, where nobody asked for that."""
     corrected: Correction | None
     """None for what the network said; only the corrected version has the key."""
 
@@ -194,8 +196,9 @@ class Summary:
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
         document = as_document(self)
-        if self.corrected is None:
-            del document["corrected"]
+        for key in ("stain_norm", "corrected"):
+            if document[key] is None:
+                del document[key]
         write_json(folder / SUMMARY, document)
 
 
@@ -339,12 +342,13 @@ def read_summary(folder: Path) -> Summary:
 def _with_familiarity(document: Document) -> Document:
     """A summary with what those of earlier versions lack: nothing was judged, every cancer was assessed.
 
-    And that nobody corrected it, where it does not say so.
+    And that nobody corrected it or changed its stains, where it does not say so.
     """
     unjudged = asdict(BEFORE_JUDGING) | {"reasons": [*BEFORE_JUDGING.reasons]}
     pieces = [{"familiarity": unjudged, **piece} for piece in document["pieces"]]
     cancers = {name: {"reason": "", **cancer} for name, cancer in document["cancers"].items()}
-    return {"familiarity": unjudged, "corrected": None, **document, "pieces": pieces, "cancers": cancers}
+    without = {"familiarity": unjudged, "stain_norm": None, "corrected": None}
+    return {**without, **document, "pieces": pieces, "cancers": cancers}
 
 
 def read_slide(folder: Path) -> Slide:

@@ -33,7 +33,7 @@ VALIDATION_BATCH = 16
 """Windows of ``TILE_SIZE`` at a time in validation, if the training's own batch is not larger; of larger windows as
 many as have the same number of pixels."""
 
-_ORDER, _CHANCE, _DROP = 0, 1, 2  # what a seed is used for: streams of different use never coincide
+_ORDER, _CHANCE, _DROP, _FILL = 0, 1, 2, 3  # what a seed is used for: streams of different use never coincide
 _CHUNK = 64
 
 
@@ -55,8 +55,11 @@ class StepPlan:
     seed: int
     rank: int = 0
     world: int = 1
+    fill: float = 0.0
+    """Probability that another window takes the place of the glass in a window."""
 
     def __post_init__(self) -> None:
+        check_number("fill", self.fill, 0, 1)
         check_number("number of windows", self.tiles, 1, 2**40, whole=True)
         check_number("batch", self.batch, 1, 2**20, whole=True)
         check_number("seed", self.seed, 0, 2**63, whole=True)
@@ -82,6 +85,22 @@ class StepPlan:
         order = _epoch_order(self.tiles, max(self.tiles, self.batch), self.seed, epoch)
         own: list[int] = order[number * self.batch : (number + 1) * self.batch][self.rank :: self.world].tolist()
         return own
+
+    def fillings(self, step: int) -> dict[int, int]:
+        """Places in the batch of this process that are filled in a step, and the window that fills each.
+
+        It is any window of the training, not one of the batch: of that a process has only its share.
+        """
+        if not self.fill:
+            return {}
+        random = np.random.default_rng([self.seed, _FILL, step])
+        filled, others = random.random(self.batch) < self.fill, random.integers(self.tiles, size=self.batch)
+        own = slice(self.rank, None, self.world)
+        return {int(place): int(others[own][place]) for place in np.flatnonzero(filled[own])}
+
+    def windows(self, step: int) -> list[int]:
+        """All windows that this process needs in a step: its own, then those that fill them."""
+        return [*self.indices(step), *self.fillings(step).values()]
 
     def generator(self, step: int) -> torch.Generator:
         """Source of what is random in a step, on the CPU and the same in every process."""
@@ -167,12 +186,12 @@ class TileStore:
 
 
 class StepBatches:
-    """The steps of a plan from ``start`` to ``stop`` with their windows, and how long the loop waited for them."""
+    """The steps of a plan from ``start`` to ``stop``, all windows of each, and how long the loop waited for them."""
 
     def __init__(self, store: TileStore, plan: StepPlan, start: int, stop: int) -> None:
         self.steps = range(start, stop)
         self.waited = 0.0
-        self._batches = store.batches([plan.indices(step) for step in self.steps])
+        self._batches = store.batches([plan.windows(step) for step in self.steps])
 
     def __iter__(self) -> Iterator[tuple[int, LoadedTiles]]:
         with closing(self._batches) as batches:  # type: ignore[type-var]

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ntrm.core.devices import choose_layout, fast_gradients
 from ntrm.core.errors import NtrmError
 from ntrm.core.progress import Progress
+from ntrm.data.augment import Filling
 from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel
 from ntrm.training.batches import StepBatches, StepPlan, TileStore, validation_batches
@@ -109,7 +110,7 @@ class Training:
         """Augment, normalise, predict, compute the loss, update. Nothing here waits for the device."""
         plan = self.plan
         with autocast(self.precision, self.device):
-            images, masks = self.augment(*tiles, plan.generator(number), rank=plan.rank, world=plan.world)
+            images, masks = self._augmented(number, tiles)
             x = self.normalise(images)
             forward = self._forward_of(x)
             seed_dropout(plan.dropout_seed(number), self.device)  # not sooner: recording draws random numbers, too
@@ -127,6 +128,18 @@ class Training:
         self.losses.add(loss)
         self.steps_done = number + 1
         return loss
+
+    def _augmented(self, number: int, tiles: LoadedTiles) -> tuple[Tensor, Tensor]:
+        """The windows of a step; those behind the plan's own take the place of glass in some of them."""
+        plan, glass = self.plan, self.network.config.schema.background_index
+        own, filling = plan.batch // plan.world, None
+        if plan.fill and glass is not None:
+            places = torch.tensor([*plan.fillings(number)], dtype=torch.int64)
+            filling = Filling(places, tiles.images[own:], tiles.masks[own:], glass)
+        generator = plan.generator(number)
+        return self.augment(
+            tiles.images[:own], tiles.masks[:own], generator, rank=plan.rank, world=plan.world, filling=filling
+        )
 
     def normalise(self, images: Tensor) -> Tensor:
         """Bytes (B, 3, H, W) → what the network expects."""

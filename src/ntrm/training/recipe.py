@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "coarse": (0.0, 100.0),
     "balance": (0.0, 1.0),
     "dice": (0.0, 100.0),
+    "fill": (0.0, 1.0),
 }
 """Least and greatest value of a number; fields whose range is of whole numbers take only those."""
 AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full, "strong": Augment.strong}
@@ -55,8 +56,6 @@ AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.f
 
 _LENGTH = ("epochs", "steps")
 _OPTIONAL = (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
-_LATER = ("balance", "dice")
-"""Fields that recipes written before them do not have."""
 _PAIRS = ("blur_sigma", "jpeg_quality", "colour_gain")
 
 
@@ -122,6 +121,8 @@ class Recipe:
     """Power of the class weights: 1 as the paper has it, 0 for none."""
     dice: float = 0.0
     """Weight of the soft Dice loss."""
+    fill: float = 0.0
+    """Probability that the glass of a window is replaced by another window, tissues and all."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[\w][\w .+-]{0,63}", self.name):
@@ -175,6 +176,8 @@ class Recipe:
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))
+LATER = {field.name: field.default for field in fields(Recipe) if field.default is not MISSING}
+"""Fields that recipes written before them do not have, and what such a recipe means."""
 
 
 def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = None) -> Recipe:
@@ -195,7 +198,7 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
         _merge(values, {key: value for key, value in _read(base).items() if key != "name"}, f"recipe {base}")
     _merge(values, document, str(source))
     _merge(values, overrides or {}, "the changes to the recipe")
-    missing = [field for field in FIELDS if field not in values and field not in _LATER]
+    missing = [field for field in FIELDS if field not in values and field not in LATER]
     if missing:
         raise DataError(
             f"{source} is not a complete recipe",

@@ -239,7 +239,11 @@ class _Session:
                 expected=f"at least {launch.world}",
                 hint="use fewer processes",
             )
-        plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world)
+        has_glass = training.tiles.schema.background_index is not None
+        if recipe.fill and not has_glass:
+            self.say(f"fill {recipe.fill:g} does nothing: none of the classes is background")
+        fill = recipe.fill if has_glass else 0.0
+        plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world, fill)
         self.say(
             f"{len(training):,} training windows, {0 if validation is None else len(validation):,} validation windows; "
             f"{plan.steps_per_epoch:,} steps of {recipe.batch} an epoch on {launch.device}"

@@ -1,0 +1,208 @@
+"""Slides of another stain, brought to that of the training sections before the network sees them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from tests.familiarity import small
+from tests.pipeline.small import BKG, fingerprints, paint
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import sha256_of
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import write_image
+from ntrm.data.split import open_splits
+from ntrm.data.stains import Stains
+from ntrm.familiarity.build import build_reference, training_stains
+from ntrm.inference.mask_store import BandStore, Checkpoints
+from ntrm.inference.predictor import Predictor
+from ntrm.models.hub import load
+from ntrm.pipeline import correcting
+from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.correcting import make_region_graph, open_mask
+from ntrm.pipeline.stain_norm import normalise_stains
+from ntrm.results.documents import read_summary
+from ntrm.results.familiarity import UNFAMILIAR
+from ntrm.results.mask_file import labels_in, opened_mask
+from ntrm.wsi.inputs import SlideInput
+
+pytestmark = pytest.mark.usefixtures("quick_readers", "by_colour")
+
+
+@pytest.fixture(scope="module")
+def by_colour():
+    """The network ``by-colour`` can be loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        small.register(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, by_colour):
+    """A model's folder with a reference of painted sections; no test changes it."""
+    folder = tmp_path_factory.mktemp("model")
+    data = small.write_skin(folder / "data", np.random.default_rng(1))
+    network = small.make_network()
+    network.save_pretrained(folder / "model")
+    reference = build_reference(Predictor(network, "cpu", batch=8), open_splits(data))
+    reference.write(folder / "model", sha256_of(folder / "model" / "model.safetensors"))
+    return folder / "model"
+
+
+@pytest.fixture
+def mask(random):
+    return paint(random)
+
+
+@pytest.fixture
+def foreign(tmp_path, mask, random):
+    """The section as a laboratory would have it that stains far more strongly: dermis looks like epidermis."""
+    return write(tmp_path / "in" / "a.tif", restained(small.stained(mask, random), 2.5))
+
+
+def restained(pixels, factor):
+    density = -np.log((pixels.astype(float) + 1) / 256)
+    return np.clip(np.rint(256 * np.exp(-density * factor) - 1), 0, 255).astype(np.uint8)
+
+
+def write(path, pixels):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_image(path, pixels, Resolution.square(small.MPP))
+    return path
+
+
+def run(slide, out, model, **options):
+    return segment_slides(slide, out=out, model=model, device="cpu", batch=3, **options)
+
+
+def right(folder, mask):
+    """Share of the tissue that is named as it was painted."""
+    with opened_mask(folder) as stored:
+        return (labels_in(stored, mask.shape) == mask)[mask != BKG].mean()
+
+
+def test_a_foreign_stain_is_read_as_a_known_one_and_said_to_be_foreign(tmp_path, foreign, mask, model):
+    run(foreign, tmp_path / "plain", model)
+    run(foreign, tmp_path / "normed", model, stain_norm="strength")
+    assert right(tmp_path / "plain" / "a", mask) < 0.5
+    assert right(tmp_path / "normed" / "a", mask) > 0.9
+    # What it is like is judged by its own pixels: as the network sees them now, nothing would be strange.
+    for out in ("plain", "normed"):
+        assert read_summary(tmp_path / out / "a").familiarity.verdict == UNFAMILIAR
+    norm = json.loads((tmp_path / "normed" / "a" / "summary.json").read_text())["stain_norm"]
+    assert (norm["method"], norm["reason"]) == ("strength", "")
+    np.testing.assert_allclose(norm["matrix"], 0.4 * np.eye(3), atol=0.1)
+    assert "brought to those of the training sections" in (tmp_path / "normed" / "a" / "report.html").read_text()
+
+
+def test_results_without_it_are_as_they_were_before_it_was_an_option(tmp_path, foreign, model):
+    result = run(foreign, tmp_path / "out", model, stain_norm="none")
+    for document in (result.identity, json.loads((tmp_path / "out" / "run.json").read_text())):
+        assert "stain_norm" not in document["options"]
+        assert "stains" not in document["model"]
+    assert "stain_norm" not in json.loads((tmp_path / "out" / "a" / "summary.json").read_text())
+    assert read_summary(tmp_path / "out" / "a").stain_norm is None
+
+
+def test_a_folder_of_results_has_one_way_only(tmp_path, foreign, model):
+    result = run(foreign, tmp_path / "out", model, stain_norm="strength")
+    assert result.as_dict()["options"]["stain_norm"] == "strength"
+    assert Stains.parse(result.as_dict()["model"]["stains"]).density
+    for other in ("macenko", "none"):
+        with pytest.raises(RefusedError, match="another run") as caught:
+            run(foreign, tmp_path / "out", model, stain_norm=other)
+        assert "stain_norm 'strength'" in caught.value.got
+
+
+def test_interrupted_it_ends_with_the_same_bytes(tmp_path, foreign, model, monkeypatch):
+    run(foreign, tmp_path / "whole", model, stain_norm="macenko")
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    append, calls = BandStore.append, iter(range(99))
+
+    def failing(self, *arguments):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        append(self, *arguments)
+
+    monkeypatch.setattr(BandStore, "append", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run(foreign, tmp_path / "killed", model, stain_norm="macenko")
+    run(foreign, tmp_path / "killed", model, stain_norm="macenko")
+    assert fingerprints(tmp_path / "killed") == fingerprints(tmp_path / "whole")
+
+
+def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, model, random):
+    grey = np.repeat(small.stained(mask, random)[..., 1:2], 3, axis=2)
+    slide = write(tmp_path / "grey.tif", grey)
+    run(slide, tmp_path / "plain", model, tissue_mask=False)
+    run(slide, tmp_path / "normed", model, tissue_mask=False, stain_norm="macenko")
+    summary = read_summary(tmp_path / "normed" / "grey")
+    assert summary.stain_norm["matrix"] is None
+    assert "stains are as they were: there is too little tissue" in summary.warnings
+    with (tmp_path / "normed" / "slides.csv").open(newline="", encoding="utf-8") as stream:
+        assert "stains are as they were" in next(csv.DictReader(stream))["warnings"]
+    masks = [labels(tmp_path / out / "grey", mask.shape) for out in ("plain", "normed")]
+    assert (masks[0] == masks[1]).all()
+
+
+def labels(folder, shape):
+    with opened_mask(folder) as stored:
+        return labels_in(stored, shape)
+
+
+def test_a_single_stain_is_not_exchanged(random):
+    wanted = Stains((0.2, 0.5, 0.3), ((0.65, 0.7, 0.29), (0.07, 0.99, 0.11)), (1.0, 1.0))
+    amounts = random.uniform(0.2, 1, (60, 60, 1))
+    picture = np.rint(256 * np.exp(-amounts * [0.65, 0.70, 0.29]) - 1).astype(np.uint8)
+    norm = normalise_stains(picture, np.ones((60, 60), bool), wanted, "macenko")
+    assert norm.warnings == ("stains are as they were: the tissue shows one stain only",)
+    assert normalise_stains(picture, np.ones((60, 60), bool), wanted, "strength").warnings == ()
+
+
+@pytest.mark.parametrize("method", ["macenko", "strength"])
+def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign, model, method):
+    bare = tmp_path / "bare"
+    small.make_network().save_pretrained(bare)
+    with pytest.raises(RefusedError, match="does not say how") as caught:
+        run(foreign, tmp_path / "out", bare, stain_norm=method)
+    assert (caught.value.got, caught.value.exit_code) == ("no reference", 3)
+    assert "ntrm calibrate" in caught.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_reference_from_before_stains_were_kept_is_refused_for_this_alone(tmp_path, foreign, model):
+    old = tmp_path / "old"
+    old.mkdir()
+    for path in model.iterdir():
+        (old / path.name).write_bytes(path.read_bytes())
+    document = json.loads((old / "reference.json").read_text())
+    del document["stains"]
+    (old / "reference.json").write_text(json.dumps(document))
+    with pytest.raises(RefusedError, match="does not say how") as caught:
+        run(foreign, tmp_path / "out", old, stain_norm="macenko")
+    assert caught.value.got == "a reference without stains"
+    assert not run(foreign, tmp_path / "plain", old).failed
+
+
+def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, model):
+    with pytest.raises(UsageError, match="stains") as caught:
+        run(foreign, tmp_path / "out", model, stain_norm="reinhard")
+    assert "none, macenko, strength" in caught.value.expected
+
+
+def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, model, monkeypatch):
+    run(foreign, tmp_path / "out", model, stain_norm="strength")
+    mask, seen = open_mask(tmp_path / "out" / "a"), []
+    made = correcting._made
+    monkeypatch.setattr(correcting, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
+    make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(model), "cpu"))
+    np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm["matrix"], rtol=1e-6)
+
+
+def test_training_sections_are_seen_from_as_far_as_slides_are(tmp_path, random):
+    splits = open_splits(small.write_skin(tmp_path / "data", random))
+    stains = training_stains(splits["train"], splits.schema, splits.resolution)
+    assert stains.vectors is not None
+    coarse = training_stains(splits["train"], splits.schema, Resolution.square(13.4))  # as they are
+    assert np.abs(np.subtract(stains.density, coarse.density)).max() < 0.1

@@ -104,11 +104,11 @@ def start(arch: str, schema: LabelSchema, options: dict[str, Any], recipe: Recip
 def _steps(network: SectionModel, store: TileStore, plan: StepPlan, recipe: Recipe) -> list[tuple[int, float]]:
     """All steps; the loss of some of them."""
     device, total = store.device, Rounds.of(recipe, plan.steps_per_epoch).total
-    if recipe.schedule == "plateau" or recipe.freeze_batch_norm:
+    if recipe.schedule == "plateau" or recipe.freeze_batch_norm or recipe.fill:
         raise UsageError(
-            "this loop has no validation, and freezes nothing",
-            got=f"schedule {recipe.schedule}, freeze_batch_norm {recipe.freeze_batch_norm}",
-            expected="a cosine or constant schedule, freeze_batch_norm false",
+            "this loop has no validation, freezes nothing and fills nothing",
+            got=f"schedule {recipe.schedule}, freeze_batch_norm {recipe.freeze_batch_norm}, fill {recipe.fill:g}",
+            expected="a cosine or constant schedule, freeze_batch_norm false, fill 0",
             hint="take the recipe fast",
         )
     frequencies = class_pixels(store.tiles) if recipe.weighting == "dataset" else None

@@ -9,6 +9,7 @@ from tests.familiarity.small import reference_of
 from ntrm.core.errors import DataError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import SKIN
+from ntrm.data.stains import Stains
 from ntrm.familiarity.reference import FORMAT, read_reference
 
 WEIGHTS = "a" * 64
@@ -59,6 +60,21 @@ def test_writing_it_again_gives_the_same_bytes(folder):
     read(folder).write(folder, WEIGHTS)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert sorted(before) == ["reference.json", "reference.safetensors"]
+
+
+def test_stains_are_read_back_and_may_be_missing(folder):
+    assert read(folder).stains is None
+    stains = Stains((0.1, 0.5, 0.2), ((0.6, 0.7, 0.3), (0.1, 0.9, 0.1)), (0.9, 1.1))
+    replace(reference_of(SKIN), stains=stains).write(folder, WEIGHTS)
+    assert read(folder).stains == stains
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, [], {"density": [1, 2, 3]}, {"density": [1], "vectors": None, "strengths": None}]
+)
+def test_damaged_stains_are_refused(folder, wrong):
+    change(folder, stains=wrong)
+    assert "stains: " in refusal(folder)
 
 
 def test_a_model_without_one_has_none(tmp_path, folder):

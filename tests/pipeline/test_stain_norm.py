@@ -8,7 +8,7 @@ import pytest
 from tests.familiarity import small
 from tests.pipeline.small import BKG, fingerprints, paint
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
@@ -138,7 +138,7 @@ def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, mod
     run(slide, tmp_path / "plain", model, tissue_mask=False)
     run(slide, tmp_path / "normed", model, tissue_mask=False, stain_norm="macenko")
     summary = read_summary(tmp_path / "normed" / "grey")
-    assert summary.stain_norm["matrix"] is None
+    assert summary.stain_norm.matrix is None
     assert "stains are as they were: there is too little tissue" in summary.warnings
     with (tmp_path / "normed" / "slides.csv").open(newline="", encoding="utf-8") as stream:
         assert "stains are as they were" in next(csv.DictReader(stream))["warnings"]
@@ -149,6 +149,16 @@ def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, mod
 def labels(folder, shape):
     with opened_mask(folder) as stored:
         return labels_in(stored, shape)
+
+
+@pytest.mark.parametrize("matrix", ["x", [[1, 2], [3, 4]], [[1, 0, 0], [0, 1, 0], [0, 0, None]]])
+def test_a_damaged_matrix_is_told(tmp_path, foreign, model, matrix):
+    run(foreign, tmp_path / "out", model, stain_norm="strength")
+    path = tmp_path / "out" / "a" / "summary.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "stain_norm": {**document["stain_norm"], "matrix": matrix}}))
+    with pytest.raises(DataError):
+        read_summary(tmp_path / "out" / "a")
 
 
 def test_a_single_stain_is_not_exchanged(random):
@@ -197,7 +207,7 @@ def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreig
     made = correcting._made
     monkeypatch.setattr(correcting, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
     make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(model), "cpu"))
-    np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm["matrix"], rtol=1e-6)
+    np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm.matrix, rtol=1e-6)
 
 
 def test_training_sections_are_seen_from_as_far_as_slides_are(tmp_path, random):

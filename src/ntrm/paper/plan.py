@@ -19,9 +19,9 @@ from ntrm.training.recipe import Recipe
 ALIASES = {"mit": "mit-b2"}
 IMAGENET, SCRATCH = "imagenet", "scratch"
 FREE = ("workers", "resident")
+"""Fields of a recipe that do not change the trained network."""
 SINCE = {"fill": 0}
 """Fields of a recipe that came later, switched off: folders from before them keep their names."""
-"""Fields of a recipe that do not change the trained network."""
 
 
 class Factor(NamedTuple):

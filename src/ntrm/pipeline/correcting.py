@@ -126,8 +126,9 @@ def make_region_graph(
     check_source(mask, slide)
     _check_model(mask, predictor)
     # The network must see the slide as it did when it was segmented.
-    matrix = (mask.summary.stain_norm or {}).get("matrix")
-    predictor = predictor if matrix is None else predictor.recolouring(matrix)
+    stained = mask.summary.stain_norm
+    if stained is not None and stained.matrix is not None:
+        predictor = predictor.recolouring(stained.matrix)
     with holding(mask.folder / HIDDEN / REGION_GRAPH_LOCK, wait=True):
         graph = region_graph_in(mask)
         if graph is None:

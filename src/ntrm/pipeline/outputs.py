@@ -38,7 +38,6 @@ from ntrm.pipeline.pictures import (
     write_plain,
 )
 from ntrm.pipeline.slide_files import SlideFiles
-from ntrm.pipeline.stain_norm import StainNorm
 from ntrm.report.slide_picture import StoredPictures, stored_pictures
 from ntrm.report.slide_report import prepare_report, write_slide_report
 from ntrm.results.documents import Summary
@@ -46,6 +45,7 @@ from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
+from ntrm.results.stain_norm import StainNorm
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.quality.checks import Quality
@@ -232,7 +232,7 @@ def _summarise(
         small_regions=None
         if removed is None
         else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6},
-        stain_norm=None if stained is None else stained.as_dict(),
+        stain_norm=stained,
     )
 
 

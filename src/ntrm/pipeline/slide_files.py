@@ -29,6 +29,7 @@ from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, SlideFamiliarity
 from ntrm.results.paths import MASK, REGIONS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
+from ntrm.results.stain_norm import StainNorm
 from ntrm.results.tables import piece_row, slide_row
 
 Bytes = NDArray[np.uint8]
@@ -119,7 +120,7 @@ class SlideFiles:
         quality: Mapping[str, float | bool],
         quality_warnings: Sequence[str],
         small_regions: Document | None,
-        stain_norm: Document | None,
+        stain_norm: StainNorm | None,
     ) -> Summary:
         """What ``summary.json`` says."""
         run, schema, areas_mm2 = self.run, self.schema, class_areas(regions, self.schema)

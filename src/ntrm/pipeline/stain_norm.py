@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import RefusedError
-from ntrm.data.stains import MACENKO, Matrix, StainError, Stains, estimate_stains, exchange, tissue_densities
+from ntrm.data.stains import MACENKO, StainError, Stains, estimate_stains, exchange, tissue_densities
 from ntrm.familiarity.reference import Reference
-
-
-@dataclass(frozen=True)
-class StainNorm:
-    """What the network saw of a slide; ``stain_norm`` in ``summary.json``."""
-
-    method: str
-    matrix: Matrix | None
-    """By which the optical densities of red, green and blue were multiplied; None: the slide was left as it is."""
-    reason: str = ""
-    """Why it was left so."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """In words, where nothing was done."""
-        return () if self.matrix is not None else (f"stains are as they were: {self.reason}",)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+from ntrm.results.stain_norm import StainNorm
 
 
 def wanted_stains(reference: Reference | None, method: str) -> Stains:

@@ -15,6 +15,7 @@ from ntrm.results.cohort import MEASURES as LENGTHS
 from ntrm.results.documents import Cancer, Grid, PieceGraph, PieceSummary, Slide, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
+from ntrm.results.stain_norm import StainNorm
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
 """Ways to look at the picture."""
@@ -246,12 +247,12 @@ def _origin(slide: Slide) -> dict[str, str | list[str]]:
     }
 
 
-def _stains(norm: Mapping[str, Any] | None) -> dict[str, str | list[str]]:
+def _stains(norm: StainNorm | None) -> dict[str, str | list[str]]:
     """What the network saw, where that was not the slide as it is."""
     if norm is None:
         return {}
-    done = f"brought to those of the training sections for the network ({norm.get('method')}); pictures show the slide"
-    return {"Stains": done if norm.get("matrix") else f"left as they were: {norm.get('reason')}"}
+    done = f"brought to those of the training sections for the network ({norm.method}); pictures show the slide"
+    return {"Stains": f"left as they were: {norm.reason}" if norm.matrix is None else done}
 
 
 def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:

@@ -17,6 +17,7 @@ from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.paths import GRAPH, SUMMARY
+from ntrm.results.stain_norm import StainNorm
 from ntrm.results.typed_json import DAMAGES, as_document, not_a_number, number, read_as
 
 OUTSIDE = "outside"
@@ -173,7 +174,7 @@ class Summary:
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
     """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
-    stain_norm: Document | None
+    stain_norm: StainNorm | None
     """What was done to the slide's stains before the network saw it; None, and no key, where nobody asked for that."""
     corrected: Correction | None
     """None for what the network said; only the corrected version has the key."""

@@ -95,6 +95,8 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 def number(value: Any) -> float:
     """A finite number of JSON, whole or not; a ``ValueError`` for anything else."""
+    if type(value) is float and math.isfinite(value):
+        return value  # as most are
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         not_a_number(repr(value))
     return float(value)

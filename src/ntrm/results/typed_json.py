@@ -95,7 +95,9 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 def number(value: Any) -> float:
     """A finite number of JSON, whole or not; a ``ValueError`` for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # Most are floats, of which nothing else need be asked.
+    is_number = type(value) is float or (isinstance(value, int | float) and not isinstance(value, bool))
+    if not is_number or not math.isfinite(value):
         not_a_number(repr(value))
     return float(value)
 

@@ -262,10 +262,10 @@ def test_what_could_not_be_started_leaves_nothing_open(monkeypatch):
         raise OSError("no more processes")
 
     monkeypatch.setattr("subprocess.Popen", fails)
-    before = os.listdir("/proc/self/fd")
+    before = [*Path("/proc/self/fd").iterdir()]
     with pytest.raises(OSError, match="no more processes"):
         ReadingProcess()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len([*Path("/proc/self/fd").iterdir()]) == len(before)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.links import earliest_linked, followed
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Where = NDArray[np.bool_]
@@ -196,39 +198,18 @@ def connected(links: NDArray[np.int32], inside: Where) -> tuple[NDArray[np.int32
     origin = np.arange(len(inside))
     origin[after] = before
     joining = np.flatnonzero(origin.take(after) != before)
-    origin = _followed(origin)
+    origin = followed(origin)
     roots = np.flatnonzero((origin == np.arange(len(inside))) & inside)
     index = np.full(len(inside), -1, dtype=np.int32)
     index[roots] = np.arange(len(roots))
     one, other = (index.take(origin.take(end.take(joining))) for end in (before, after))
-    root = _joined(one, other, len(roots))
+    root = earliest_linked(one, other, len(roots))
     # A region's first run is the root that the others go back to, so that their order is that of the regions.
     first = root == np.arange(len(roots))
     number = (np.cumsum(first) - 1).astype(np.int32).take(root)
     # The last entry is for runs that are not inside.
     found = np.append(number, np.int32(-1)).take(np.where(inside, index.take(origin), -1), mode="wrap")
     return found, int(first.sum())
-
-
-def _joined(one: NDArray[Any], other: NDArray[Any], count: int) -> Ints:
-    """For each of ``count`` numbers the smallest that it is joined with, given pairs of them."""
-    root = np.arange(count)
-    while len(one):
-        # Of two that join, the later one goes back to the earlier, or to the earliest of several.
-        np.minimum.at(root, np.maximum(one, other), np.minimum(one, other))
-        root = _followed(root)
-        one, other = root.take(one), root.take(other)
-        apart = np.flatnonzero(one != other)
-        one, other = one.take(apart), other.take(apart)
-    return root
-
-
-def _followed(origin: Ints) -> Ints:
-    """Where the way from each place to an earlier one ends, in steps that double."""
-    further = origin.take(origin)
-    while not np.array_equal(further, origin):
-        origin, further = further, further.take(further)
-    return origin
 
 
 def ranges(first: Ints, length: Ints) -> Ints:

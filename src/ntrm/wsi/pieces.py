@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,9 @@ from scipy import ndimage
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.mpp import Resolution
-from ntrm.core.threads import thread_map
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import BoolMask, Indices, dilated
+from ntrm.wsi.quality.region_runs import RegionRuns
 
 PieceLabels = NDArray[np.uint16]
 Box = tuple[int, int, int, int]
@@ -31,8 +30,6 @@ JOINED_UM = 350.0
 LEAST_MM2 = 0.1
 """Smaller ones are crumbs: they belong to no piece."""
 MOST_PIECES = np.iinfo(np.uint16).max
-BAND_PIXELS = 1 << 20
-"""Pixels of a tissue mask that are looked at together, in one of several threads."""
 
 
 @dataclass(frozen=True)
@@ -79,102 +76,22 @@ def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], P
     """
     if tissue.ndim != 2 or tissue.dtype != np.bool_:
         raise DataError("no tissue mask", got=f"{tissue.dtype} {tissue.shape}", expected="bool (height, width)")
-    own, region = _joined(tissue, mpp)
-    areas = np.bincount(region, own.stop - own.start) * (mpp.pixel_area_um2 / 1e6)
+    # Half the distance on either side: two fragments grow together when the gap is less than the whole.
+    regions = RegionRuns.of(dilated(tissue, JOINED_UM / 2, mpp), diagonal=True).within(tissue)
+    areas = regions.sizes * (mpp.pixel_area_um2 / 1e6)
     large = np.flatnonzero(areas >= LEAST_MM2)
     if len(large) > MOST_PIECES:
         raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
-    every = _boxes(own, region, len(areas))
-    boxes = [_box(*every[one]) for one in large]
-    order = reading_order(boxes)
-    numbers = np.zeros(len(areas), dtype=np.uint16)
-    numbers[large[order]] = np.arange(1, len(order) + 1)
+    corners = regions.boxes()[large].tolist()
+    boxes: list[Box] = [(top, left, bottom - top, right - left) for top, left, bottom, right in corners]
+    ordered = reading_order(boxes)
+    numbers = np.zeros(regions.count, dtype=np.uint16)
+    numbers[large[ordered]] = np.arange(1, len(ordered) + 1)
     pieces = tuple(
-        Piece(number, boxes[k], round(float(areas[large[k]]), 6), _touches_edge(every[large[k]], tissue.shape))
-        for number, k in enumerate(order, start=1)
+        Piece(number, boxes[k], round(float(areas[large[k]]), 6), _touches_edge(boxes[k], tissue.shape))
+        for number, k in enumerate(ordered, start=1)
     )
-    return pieces, own.painted(numbers[region])
-
-
-class _Stretches(NamedTuple):
-    """The stretches of a mask along its rows, in reading order; a thumbnail has few of them for its many pixels.
-
-    Places count along all rows, each with an empty pixel before its first, so that no stretch goes on in the next row.
-    """
-
-    shape: tuple[int, int]
-    start: Indices
-    stop: Indices
-    """Place after the last pixel."""
-
-    @property
-    def wide(self) -> int:
-        """Places of a row."""
-        return self.shape[1] + 1
-
-    def painted(self, values: PieceLabels) -> PieceLabels:
-        """(H, W) the value of each stretch, and 0 outside."""
-        row = self.start // self.wide + 1
-        cuts = np.stack([self.start - row, self.stop - row], axis=1).ravel()
-        lengths = np.diff(cuts, prepend=0, append=self.shape[0] * self.shape[1])
-        between = np.zeros(len(lengths), dtype=np.uint16)
-        between[1::2] = values
-        return np.repeat(between, lengths).reshape(self.shape)
-
-
-def _joined(tissue: BoolMask, mpp: Resolution) -> tuple[_Stretches, Indices]:
-    """The stretches of tissue, and for each the number of its region, which is one with all that lies near enough."""
-    height, width = tissue.shape
-    reach = math.ceil(JOINED_UM / 2 / mpp.y)
-    step = max(BAND_PIXELS // max(width, 1), 4 * reach)
-
-    def found(top: int) -> tuple[Indices, ...]:
-        first, bottom = max(top - reach, 0), min(top + step, height)
-        # Half the distance on either side: two fragments grow together when the gap is less than the whole.
-        near = dilated(tissue[first : bottom + reach], JOINED_UM / 2, mpp)
-        shift = top * (width + 1)
-        return (*(_edges(tissue[top:bottom]) + shift), *(_edges(near[top - first : bottom - first]) + shift))
-
-    none = (np.zeros(0, dtype=np.int64),) * 4
-    columns = [np.concatenate(each) for each in zip(none, *thread_map(found, range(0, height, step)), strict=True)]
-    own, near = _Stretches((height, width), *columns[:2]), _Stretches((height, width), *columns[2:])
-    return own, _regions(near)[np.searchsorted(near.start, own.start, side="right") - 1]
-
-
-def _edges(mask: BoolMask) -> Indices:
-    """(2, n) where the stretches of a mask begin, and where they have ended."""
-    padded = np.zeros((mask.shape[0], mask.shape[1] + 1), dtype=bool)
-    padded[:, 1:] = mask
-    flat = padded.ravel()
-    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    if len(edges) % 2:
-        edges = np.append(edges, flat.size)  # the last stretch ends with the mask
-    return np.asarray(edges.reshape(-1, 2).T)
-
-
-def _regions(near: _Stretches) -> Indices:
-    """For each stretch the number of its region, in reading order: stretches of neighbouring rows that touch."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    # Also at corners: above a stretch, up to the pixels before and after it.
-    first = np.searchsorted(near.stop, near.start - near.wide)
-    above = np.searchsorted(near.start, near.stop - near.wide, side="right") - first
-    below = np.repeat(np.arange(len(first)), above)
-    index = np.arange(len(below)) - np.repeat(np.cumsum(above) - above, above) + np.repeat(first, above)
-    graph = coo_array((np.ones(len(below), dtype=np.int8), (below, index)), (len(first), len(first)))
-    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
-
-
-def _boxes(own: _Stretches, region: Indices, count: int) -> list[tuple[slice, slice]]:
-    """Rows and columns of each region."""
-    row, left = np.divmod(own.start, own.wide)
-    low, high = np.full((2, count), max(own.shape)), np.zeros((2, count), dtype=np.int64)
-    for axis, (begin, end) in enumerate(((row, row + 1), (left - 1, left - 1 + own.stop - own.start))):
-        np.minimum.at(low[axis], region, begin)
-        np.maximum.at(high[axis], region, end)
-    spans = np.stack([low, high], axis=-1).tolist()
-    return [(slice(*rows), slice(*columns)) for rows, columns in zip(*spans, strict=True)]
+    return pieces, regions.painted(numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +166,8 @@ class PieceMap:
             return piece
         slices = ndimage.find_objects(own.astype(np.uint8))[0]
         area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
-        return Piece(piece.number, _box(*slices), area, piece.touches_edge or _touches_edge(slices, numbers.shape))
+        box = _box(*slices)
+        return Piece(piece.number, box, area, piece.touches_edge or _touches_edge(box, numbers.shape))
 
 
 def reading_order(boxes: list[Box]) -> list[int]:
@@ -286,5 +204,6 @@ def _box(rows: slice, columns: slice) -> Box:
     return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
 
 
-def _touches_edge(slices: tuple[slice, slice], shape: tuple[int, ...]) -> bool:
-    return any(one.start == 0 or one.stop == size for one, size in zip(slices, shape, strict=True))
+def _touches_edge(box: Box, shape: tuple[int, ...]) -> bool:
+    top, left, height, width = box
+    return 0 in (top, left) or top + height == shape[0] or left + width == shape[1]

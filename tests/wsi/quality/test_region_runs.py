@@ -41,3 +41,19 @@ def test_regions_at_the_edge_and_those_that_hold_something_are_found(random, dia
         assert np.array_equal(found.painted(found.at_edge()), np.isin(labels, rim) & mask)
         some = random.random(mask.shape) < 0.02
         assert np.array_equal(found.painted(found.holding(some)), np.isin(labels, labels[some]) & mask)
+
+
+@pytest.mark.parametrize("band_pixels", [1, 100, 1 << 20])
+def test_what_lies_within_keeps_its_region_whatever_the_bands(random, monkeypatch, band_pixels):
+    monkeypatch.setattr("ntrm.wsi.quality.region_runs.BAND_PIXELS", band_pixels)
+    for mask in masks(random):
+        inside = mask & (random.random(mask.shape) < 0.7)
+        labels, count = ndimage.label(mask, structure=NEIGHBOURS[True])
+        found = RegionRuns.of(mask, diagonal=True).within(inside)
+        numbers = found.painted(np.arange(1, count + 1))
+        assert np.array_equal(numbers > 0, inside)
+        assert np.array_equal(numbers[inside], labels[inside])
+        for number, box in enumerate(found.boxes().tolist(), start=1):
+            rows, columns = np.nonzero(numbers == number)
+            if len(rows):
+                assert box == [rows.min(), columns.min(), rows.max() + 1, columns.max() + 1]

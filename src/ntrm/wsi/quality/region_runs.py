@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.links import earliest_linked
+from ntrm.core.threads import thread_map
+
 BoolMask = NDArray[np.bool_]
 Indices = NDArray[np.int64]
+Number = TypeVar("Number", bound=np.generic)
+
+BAND_PIXELS = 1 << 20
+"""Pixels whose runs are looked for together, in one of several threads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +54,22 @@ class RegionRuns:
         """Pixels of each region."""
         return np.bincount(self.regions, self.stops - self.starts, self.count).astype(np.int64)
 
+    def within(self, mask: BoolMask) -> RegionRuns:
+        """The runs of a mask that lies inside this one, in the regions of this one."""
+        edges = _edges(mask)
+        starts, stops = edges[0::2], edges[1::2]
+        regions = self.regions[np.searchsorted(self.starts, starts, side="right") - 1]
+        return RegionRuns(self.shape, starts, stops, regions, self.count)
+
+    def boxes(self) -> Indices:
+        """(count, 4) top, left, bottom and right of each region, the last two past its pixels."""
+        row, left = np.divmod(self.starts, self.shape[1] + 1)
+        low, high = np.full((2, self.count), max(self.shape)), np.zeros((2, self.count), dtype=np.int64)
+        for axis, (begin, end) in enumerate(((row, row + 1), (left, left + self.stops - self.starts))):
+            np.minimum.at(low[axis], self.regions, begin)
+            np.maximum.at(high[axis], self.regions, end)
+        return np.concatenate([low, high]).T
+
     def at_edge(self) -> BoolMask:
         """Which regions lie at the mask's edge."""
         height, width = self.shape
@@ -66,14 +90,14 @@ class RegionRuns:
         kept[self.regions[runs]] = True
         return kept
 
-    def painted(self, kept: BoolMask) -> BoolMask:
-        """(H, W) pixels of the regions of which ``kept`` says so."""
+    def painted(self, values: NDArray[Number]) -> NDArray[Number]:
+        """(H, W) each region in its value, and 0 elsewhere."""
         height, width = self.shape
         bounds = np.concatenate([[0], np.stack([self.starts, self.stops], axis=1).ravel(), [height * (width + 1)]])
         # What lies between runs, and the runs themselves, in turn.
-        values = np.zeros(len(bounds) - 1, dtype=bool)
-        values[1::2] = kept[self.regions]
-        return np.ascontiguousarray(values.repeat(np.diff(bounds)).reshape(height, width + 1)[:, :width])
+        between = np.zeros(len(bounds) - 1, dtype=values.dtype)
+        between[1::2] = values[self.regions]
+        return np.ascontiguousarray(between.repeat(np.diff(bounds)).reshape(height, width + 1)[:, :width])
 
 
 def _with_column(mask: BoolMask) -> BoolMask:
@@ -85,11 +109,17 @@ def _with_column(mask: BoolMask) -> BoolMask:
 
 def _edges(mask: BoolMask) -> Indices:
     """Positions at which runs begin and end, in turn."""
-    flat = _with_column(mask)
-    changes = np.empty(flat.size, dtype=bool)
-    changes[0] = flat[0]
-    np.not_equal(flat[1:], flat[:-1], out=changes[1:])
-    return np.flatnonzero(changes)
+    height, width = mask.shape
+    rows = max(1, BAND_PIXELS // max(width, 1))
+
+    def found(top: int) -> Indices:
+        flat = _with_column(mask[top : top + rows])
+        changes = np.empty(flat.size, dtype=bool)
+        changes[0] = flat[0]
+        np.not_equal(flat[1:], flat[:-1], out=changes[1:])
+        return np.asarray(np.flatnonzero(changes) + top * (width + 1))
+
+    return np.concatenate([np.zeros(0, dtype=np.int64), *thread_map(found, range(0, height, rows))])
 
 
 def _connected(starts: Indices, stops: Indices, row: int, *, reach: int) -> tuple[NDArray[np.int32], int]:
@@ -100,19 +130,6 @@ def _connected(starts: Indices, stops: Indices, row: int, *, reach: int) -> tupl
     counts = np.maximum(last - first, 0)
     above = np.repeat(np.arange(len(starts)), counts)
     below = np.arange(len(above)) - np.repeat(np.cumsum(counts) - counts - first, counts)
-    origin = _first_of_each(above, below, len(starts))
+    origin = earliest_linked(above, below, len(starts))
     is_first = origin == np.arange(len(origin))
     return (np.cumsum(is_first, dtype=np.int32) - 1)[origin], int(is_first.sum())
-
-
-def _first_of_each(one: Indices, other: Indices, count: int) -> Indices:
-    """The first of those with which each of ``count`` is connected, given what is linked with what."""
-    origin = np.arange(count)
-    while len(one):
-        # The later origin of a link goes to the earlier one, and all follow to where that leads.
-        np.minimum.at(origin, np.maximum(origin[one], origin[other]), np.minimum(origin[one], origin[other]))
-        while not np.array_equal(further := origin[origin], origin):
-            origin = further
-        apart = origin[one] != origin[other]
-        one, other = one[apart], other[apart]
-    return origin

@@ -1,0 +1,37 @@
+"""Things that are linked in pairs, such as touching stretches of a mask: which belong together."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def earliest_linked(one: NDArray[np.integer], other: NDArray[np.integer], count: int) -> Ints:
+    """For each of ``count`` things the earliest with which it is linked, itself or through others.
+
+    >>> earliest_linked(np.array([3, 1]), np.array([4, 3]), 5).tolist()
+    [0, 1, 2, 1, 1]
+    """
+    origin = np.arange(count)
+    while len(one):
+        # The later of two goes back to the earlier, or to the earliest of several.
+        np.minimum.at(origin, np.maximum(one, other), np.minimum(one, other))
+        origin = followed(origin)
+        one, other = origin.take(one), origin.take(other)
+        apart = np.flatnonzero(one != other)
+        one, other = one.take(apart), other.take(apart)
+    return origin
+
+
+def followed(origin: Ints) -> Ints:
+    """Where the way from each thing to an earlier one ends, in steps that double; the first of a way points to itself.
+
+    >>> followed(np.array([0, 0, 1, 2])).tolist()
+    [0, 0, 0, 0]
+    """
+    further = origin.take(origin)
+    while not np.array_equal(further, origin):
+        origin, further = further, further.take(further)
+    return origin

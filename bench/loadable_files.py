@@ -22,7 +22,8 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.data.layouts import MEASUREMENTS
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.inference.mask_store import BandStore, Checkpoint
+from ntrm.inference.checkpoints import Checkpoint
+from ntrm.inference.mask_store import BandStore
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import remember_failure

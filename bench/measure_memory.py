@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from ntrm.analysis.polygons import polygons
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.inference.mask_store import DiskArray
+from ntrm.inference.disk_array import DiskArray
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.wsi.pieces import PieceMap
 

@@ -11,7 +11,7 @@ from tests.pipeline.small import BKG
 
 from ntrm.analysis.small_regions import find_small_regions, reach_of, write_without_small_regions
 from ntrm.core.labels import IGNORE
-from ntrm.inference.mask_store import DiskArray
+from ntrm.inference.disk_array import DiskArray
 
 
 def in_small(mask, smallest):

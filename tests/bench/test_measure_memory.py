@@ -3,7 +3,7 @@
 import numpy as np
 
 from bench import measure_memory as bench
-from ntrm.inference.mask_store import DiskArray
+from ntrm.inference.disk_array import DiskArray
 
 
 def test_a_ragged_piece_is_drawn_and_watched(tmp_path, seed, monkeypatch):

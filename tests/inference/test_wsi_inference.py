@@ -16,7 +16,8 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window, cut
 from ntrm.familiarity.recorder import BlockRecorder
 from ntrm.inference import wsi_inference
-from ntrm.inference.mask_store import MAPS, BandStore, Checkpoints
+from ntrm.inference.checkpoints import Checkpoints
+from ntrm.inference.mask_store import MAPS, BandStore
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.inference.wsi_inference import read_tile, reading_ahead, reading_blocks, stream

@@ -12,7 +12,7 @@ from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.correction.features import Pooling, region_graph
 from ntrm.correction.log import Step, append
-from ntrm.inference import mask_store
+from ntrm.inference import checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.correcting import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
@@ -78,7 +78,7 @@ def test_a_region_graph_is_made_once_and_kept(mask, slide, monkeypatch):
 def test_an_interrupted_region_graph_goes_on_where_it_stopped(mask, slide, tmp_path, monkeypatch):
     whole = make_region_graph(mask, slide, predictor())
     (mask.folder / ".ntrm" / "region-graph.npz").unlink()
-    monkeypatch.setattr(mask_store, "CHECKPOINT_PAUSE", 0)
+    monkeypatch.setattr(checkpoints, "PAUSE", 0)
     add, seen = Pooling.add, []
 
     def killed(self, windows, tiles):

@@ -14,7 +14,8 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.data.split import open_splits
 from ntrm.familiarity.build import build_reference
-from ntrm.inference.mask_store import BandStore, Checkpoints
+from ntrm.inference.checkpoints import Checkpoints
+from ntrm.inference.mask_store import BandStore
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.familiarity import FAMILIAR, NO_REFERENCE, UNFAMILIAR

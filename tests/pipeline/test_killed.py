@@ -12,7 +12,7 @@ import pytest
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, speckled, write_slide
 
-from ntrm.inference.mask_store import Checkpoints
+from ntrm.inference.checkpoints import Checkpoints
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
@@ -26,7 +26,7 @@ import torch; torch.set_num_threads(1)
 from tests.evaluation.small import ByColour
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.batch import segment_slides
-from ntrm.inference.mask_store import Checkpoints
+from ntrm.inference.checkpoints import Checkpoints
 
 def each(work, rows):
     # A process for each row that shares what this one has imported, which takes longer than the work.

@@ -12,7 +12,8 @@ from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
 from ntrm.analysis.graph import NOTE
 from ntrm.data.image_files import read_image
-from ntrm.inference.mask_store import BandStore, Checkpoints
+from ntrm.inference.checkpoints import Checkpoints
+from ntrm.inference.mask_store import BandStore
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.models.registry import create

@@ -22,7 +22,7 @@ from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.export.geojson import write_geojson
-from ntrm.inference.mask_store import DiskArray
+from ntrm.inference.disk_array import DiskArray
 from ntrm.pipeline.measurements import region_rows, rest_graph, scan_slide
 from ntrm.wsi.pieces import PieceMap
 

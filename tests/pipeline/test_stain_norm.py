@@ -15,7 +15,8 @@ from ntrm.data.image_files import write_image
 from ntrm.data.split import open_splits
 from ntrm.data.stains import Stains
 from ntrm.familiarity.build import build_reference, training_stains
-from ntrm.inference.mask_store import BandStore, Checkpoints
+from ntrm.inference.checkpoints import Checkpoints
+from ntrm.inference.mask_store import BandStore
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.pipeline import correcting

@@ -1,12 +1,11 @@
-"""Finished rows of a slide on disk, and checkpoints of what is still held in memory: a killed run continues from there.
+"""Finished rows of a slide on disk: a killed run continues from there.
 
 Rows go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no
 room where a whole band is nothing. Only after all are safely on the disk are they entered in the journal, a line with
 checksums. Whatever was being written when the process died is past the end of the journal and is overwritten; a torn
 last line or rows that no longer match their checksums end the journal there.
 
-Checkpoints alternate between two files, each written under a temporary name and renamed, with a checksum at its end:
-one that is damaged does not count, and the other is used. A checkpoint is never ahead of the journal.
+A checkpoint (``checkpoints``) is never ahead of the journal.
 """
 
 from __future__ import annotations
@@ -16,22 +15,18 @@ import json
 import os
 import shutil
 import threading
-import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import remove_partials, whole_file
-
-Bytes = NDArray[np.uint8]
-Index = int | slice | tuple[int | slice, ...]
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import remove_partials
+from ntrm.inference.checkpoints import Checkpoints
+from ntrm.inference.disk_array import Bytes, DiskArray
 
 FORMAT = "ntrm-bands/2"
 JOURNAL = "journal.jsonl"
@@ -44,109 +39,6 @@ OFFSETS = {LABELS: 1, COARSE: 1, TIDY: 1}
 
 FULL = 255
 """Confidence or probability of 1 in a byte."""
-
-CHECKPOINT_FORMAT = "ntrm-checkpoint/3"
-CHECKPOINT_FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
-CHECKPOINT_PAUSE = 20
-"""A checkpoint is due once this many times as long has passed as the last one took: it never holds up the network."""
-MAX_HEAD = 1 << 24
-CRC_RESIDUE = 0x2144DF1C
-"""CRC-32 of anything that is followed by its own CRC-32."""
-
-
-class DiskArray:
-    """(H, W) bytes of a file without header, less ``less`` (below 0 wraps to 255), read where they are indexed.
-
-    Used like an array, but unlike a memory map it takes no memory of its own: pages of a mapped file count as the
-    process's, and a pass over a large slide would count in full.
-    """
-
-    ndim: ClassVar = 2
-    dtype: ClassVar = np.dtype(np.uint8)
-    # numpy must not take it for a scalar: what is not indexing is refused.
-    __array_ufunc__ = None
-
-    def __init__(
-        self, path: Path, height: int, width: int, *, less: int = 0, wait: Callable[[int], None] | None = None
-    ) -> None:
-        """``wait``, for a file that still grows, returns once rows up to its argument are there."""
-        self.shape = height, width
-        self._less, self._wait = np.uint8(less), wait
-        self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        if wait is None and os.fstat(self._file).st_size < height * width:
-            self.close()
-            raise DataError("a map on disk is too short", expected=f"{height} × {width} bytes", hint="run again")
-
-    @property
-    def size(self) -> int:
-        """Number of pixels."""
-        return self.shape[0] * self.shape[1]
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: Index) -> Any:
-        """A copy of rows, or of a rectangle: slices and whole numbers, as for an array."""
-        axes = index if isinstance(index, tuple) else (index,)
-        if len(axes) > 2 or not all(isinstance(axis, slice | int | np.integer) for axis in axes):
-            raise UsageError("only rows and rectangles can be read from a map on disk", got=index)
-        rows, columns = (_range_and_rest(*one) for one in zip((*axes, slice(None))[:2], self.shape, strict=True))
-        return self._read(rows[0], columns[0])[rows[1], columns[1]]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        values = self._read(*(range(size) for size in self.shape))
-        return values if dtype is None else values.astype(dtype)
-
-    def __eq__(self, other: object) -> bool:
-        raise UsageError("a map on disk cannot be compared as a whole", hint="read its rows, and compare those")
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _read(self, rows: range, columns: range) -> Bytes:
-        out: Bytes = np.empty((len(rows), len(columns)), dtype=np.uint8)
-        if out.size == 0:
-            return out
-        if self._wait is not None:
-            self._wait(rows.stop)
-        # Rows over the full width are contiguous in the file.
-        contiguous = len(columns) == self.shape[1]
-        for target, row in [(out, rows.start)] if contiguous else zip(out, rows, strict=True):
-            self._fill(target, row * self.shape[1] + columns.start)
-        if self._less:
-            out -= self._less
-        return out
-
-    def _fill(self, target: Bytes, offset: int) -> None:
-        left = target.reshape(-1).data
-        while left:
-            got = os.preadv(self._file, [left], offset)
-            if got <= 0:
-                raise DataError("a map on disk has become shorter", hint="run again; nothing else may write there")
-            left, offset = left[got:], offset + got
-
-    def close(self) -> None:
-        """Twice does no harm."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _range_and_rest(index: int | slice, size: int) -> tuple[range, int | slice]:
-    """The contiguous range to read of an axis, and the index of what is wanted in it."""
-    if not isinstance(index, slice):
-        position = range(size)[index]
-        return range(position, position + 1), 0
-    wanted = range(size)[index]
-    if len(wanted) == 0:
-        return range(0), slice(None)
-    first, last = sorted((wanted[0], wanted[-1]))
-    return range(first, last + 1), slice(None, None, index.step)
 
 
 def fingerprint(document: Any) -> str:
@@ -327,98 +219,3 @@ def _write(stream: BinaryIO, content: Bytes) -> None:
         # Nothing at all becomes a hole in the file, where the file system has such.
         stream.truncate(stream.seek(content.size, os.SEEK_CUR))
     os.fsync(stream.fileno())
-
-
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """All that is needed to continue."""
-
-    top: int
-    """Rows above this one are finished."""
-    first: int
-    """Window at which to begin predicting."""
-    arrays: Mapping[str, NDArray[Any]] = field(repr=False)
-
-
-class Checkpoints:
-    """The checkpoints of one slide; ``plan`` is the fingerprint of all that has a say in its results."""
-
-    def __init__(self, folder: Path, plan: str) -> None:
-        self._folder, self._plan = folder, plan
-        self._next = 0
-        self._last = -float("inf")
-        self._cost = 0.0
-
-    def due(self) -> bool:
-        """Whether it is time for another one; if so, it is taken as begun."""
-        now = time.monotonic()
-        if now - self._last < CHECKPOINT_PAUSE * self._cost:
-            return False
-        self._last = now
-        return True
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Replace the older of the two."""
-        start = time.monotonic()
-        with whole_file(self._folder / CHECKPOINT_FILES[self._next]) as partial, partial.open("w+b") as stream:
-            _write_checkpoint(stream, checkpoint, self._plan)
-        self._next = 1 - self._next
-        self._cost = time.monotonic() - start
-
-    def load(self, done: int) -> Checkpoint | None:
-        """The latest good one that is not ahead of ``done`` rows; None to begin from the top."""
-        tops = {number: self._top(self._folder / name) for number, name in enumerate(CHECKPOINT_FILES)}
-        usable = [number for number, top in tops.items() if 0 <= top <= done]
-        for number in sorted(usable, key=lambda number: -tops[number]):
-            checkpoint = _read_checkpoint(self._folder / CHECKPOINT_FILES[number])
-            if checkpoint is not None:
-                self._next = 1 - number
-                return checkpoint
-        return None
-
-    def _top(self, path: Path) -> int:
-        """``top`` of the checkpoint in a file; -1 where there is none of this plan."""
-        with suppress(OSError, ValueError, RecursionError), path.open("rb") as stream:
-            head = _read_head(stream)
-            if head.get("plan") == self._plan:
-                return int(head["top"])
-        return -1
-
-
-def _write_checkpoint(stream: BinaryIO, checkpoint: Checkpoint, plan: str) -> None:
-    """A line of JSON, the arrays as ``np.save`` writes them, and the CRC-32 of it all."""
-    head = {"top": checkpoint.top, "first": checkpoint.first, "arrays": [*checkpoint.arrays]}
-    stream.write(json.dumps({"format": CHECKPOINT_FORMAT, "plan": plan, **head}).encode() + b"\n")
-    for array in checkpoint.arrays.values():
-        np.save(stream, array, allow_pickle=False)
-    stream.write(_crc(stream).to_bytes(4, "little"))
-
-
-def _crc(stream: BinaryIO) -> int:
-    crc = 0
-    stream.seek(0)
-    while chunk := stream.read(1 << 20):
-        crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def _read_head(stream: BinaryIO) -> dict[str, Any]:
-    """The first line; a ``ValueError`` if it is none of ours."""
-    head = json.loads(stream.readline(MAX_HEAD))
-    types = {"top": int, "first": int, "arrays": list}
-    if not isinstance(head, dict) or head.get("format") != CHECKPOINT_FORMAT:
-        raise ValueError("no checkpoint")
-    if not all(isinstance(head.get(key), kind) for key, kind in types.items()):
-        raise ValueError("no checkpoint")
-    return head
-
-
-def _read_checkpoint(path: Path) -> Checkpoint | None:
-    """The checkpoint, if every byte is as it was written."""
-    with suppress(OSError, EOFError, ValueError, TypeError, MemoryError, RecursionError), path.open("rb") as stream:
-        if _crc(stream) == CRC_RESIDUE:
-            stream.seek(0)
-            head = _read_head(stream)
-            arrays = {str(name): np.load(stream, allow_pickle=False) for name in head["arrays"]}
-            return Checkpoint(head["top"], head["first"], arrays)
-    return None

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from ntrm.data.tiles import Window
 from ntrm.inference.blending import Block, Carry
-from ntrm.inference.mask_store import COARSE, CONFIDENCE, FULL, LABELS, BandStore, Checkpoint
+from ntrm.inference.checkpoints import Checkpoint
+from ntrm.inference.mask_store import COARSE, CONFIDENCE, FULL, LABELS, BandStore
 from ntrm.inference.network_runner import GLASS, Image, NetworkRunner
 from ntrm.inference.sliding_window import RowEnd, Stitching, blended_blocks, most_probable, strongest
 from ntrm.models.base import TissueGraph

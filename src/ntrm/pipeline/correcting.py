@@ -181,10 +181,10 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     from ntrm.correction.graph import graph_of
     from ntrm.correction.parts import parts_of
     from ntrm.inference.wsi_inference import read_tile
-    from ntrm.wsi.isolated import open_isolated
+    from ntrm.wsi.isolated import open_in_children
 
     labels = mask.labels()
-    with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
+    with closing(open_in_children(slide.path, alone=slide.alone)) as reader:
         grid = slide_grid(mask, slide, reader)
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
@@ -214,7 +214,8 @@ def _pooled(
 ) -> dict[str, Any]:
     """What the network saw in each part; taken up where an interrupted run stopped."""
     from ntrm.correction.features import Pooling
-    from ntrm.inference.mask_store import Checkpoint, Checkpoints, fingerprint
+    from ntrm.inference.checkpoints import Checkpoint, Checkpoints
+    from ntrm.inference.mask_store import fingerprint
     from ntrm.inference.sliding_window import Stitching
     from ntrm.inference.wsi_inference import reading_ahead
 

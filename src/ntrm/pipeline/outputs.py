@@ -22,7 +22,8 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.threads import most_threads
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
-from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, DiskArray
+from ntrm.inference.disk_array import DiskArray
+from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS
 from ntrm.pipeline.assessment import refuse_unfamiliar
 from ntrm.pipeline.measurements import PieceFindings, is_simple, measure_pieces, scan_slide
 from ntrm.pipeline.measuring_process import MeasuringPool

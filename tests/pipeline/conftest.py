@@ -1,6 +1,12 @@
+import numpy as np
 import pytest
+from tests.familiarity import small
 from tests.pipeline.small import InProcess
 
+from ntrm.core.io import sha256_of
+from ntrm.data.split import open_splits
+from ntrm.familiarity.build import build_reference
+from ntrm.inference.predictor import Predictor
 from ntrm.wsi import isolated
 
 
@@ -8,3 +14,23 @@ from ntrm.wsi import isolated
 def quick_readers(monkeypatch):
     """Slides read in this process: for tests of everything around the reading, since a process each takes long."""
     monkeypatch.setattr(isolated, "ReadingProcess", InProcess)
+
+
+@pytest.fixture(scope="module")
+def by_colour():
+    """The network ``by-colour`` can be loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        small.register(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def painted_model(tmp_path_factory, by_colour):
+    """A model's folder with a reference of painted sections; no test changes it."""
+    folder = tmp_path_factory.mktemp("model")
+    data = small.write_skin(folder / "data", np.random.default_rng(1))
+    network = small.make_network()
+    network.save_pretrained(folder / "model")
+    reference = build_reference(Predictor(network, "cpu", batch=8), open_splits(data))
+    reference.write(folder / "model", sha256_of(folder / "model" / "model.safetensors"))
+    return folder / "model"

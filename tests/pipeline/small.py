@@ -9,6 +9,8 @@ from tests.evaluation.small import COLOURS, MPP, NAMES
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
+from ntrm.inference.checkpoints import Checkpoints
+from ntrm.inference.mask_store import BandStore
 from ntrm.wsi.readers.formats import open_slide
 
 BKG = NAMES.index("BKG")
@@ -73,3 +75,16 @@ class InProcess:
         self.alive = False
         if self._reader is not None:
             self._reader.close()
+
+
+def fail_at(monkeypatch, number, error):
+    """Raise an error in place of appending the rows of this number, once; a checkpoint is due after all others."""
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    append, calls = BandStore.append, iter(range(99))
+
+    def failing(self, *arguments):
+        if next(calls) == number:
+            raise error
+        append(self, *arguments)
+
+    monkeypatch.setattr(BandStore, "append", failing)

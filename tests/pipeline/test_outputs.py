@@ -8,12 +8,10 @@ import pytest
 import tifffile
 import torch
 from tests.evaluation.small import MPP, NAMES, ByColour, schema_of
-from tests.pipeline.small import BKG, fingerprints, paint, write_slide
+from tests.pipeline.small import BKG, fail_at, fingerprints, paint, write_slide
 
 from ntrm.analysis.graph import NOTE
 from ntrm.data.image_files import read_image
-from ntrm.inference.checkpoints import Checkpoints
-from ntrm.inference.mask_store import BandStore
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.models.registry import create
@@ -131,15 +129,7 @@ def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tm
 
 def test_an_interrupted_run_remembers_the_same_windows(tmp_path, slide, trm, monkeypatch):
     whole = run(slide, tmp_path / "whole", trm, tissue_mask=False) / "graph.json"
-    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
-    append, calls = BandStore.append, iter(range(99))
-
-    def failing(self, *arguments):
-        if next(calls) == 2:
-            raise KeyboardInterrupt
-        append(self, *arguments)
-
-    monkeypatch.setattr(BandStore, "append", failing)
+    fail_at(monkeypatch, 2, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         run(slide, tmp_path / "killed", trm, tissue_mask=False)
     assert any((tmp_path / "killed").rglob("checkpoint-*.bin"))

@@ -5,10 +5,9 @@ import threading
 import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
-from tests.pipeline.small import fingerprints, paint, write_slide
+from tests.pipeline.small import fail_at, fingerprints, paint, write_slide
 
 from ntrm.core.errors import DataError
-from ntrm.inference.mask_store import BandStore
 from ntrm.pipeline import measurements, outputs, slide_files
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
@@ -163,14 +162,7 @@ def test_files_begun_while_the_network_works_have_the_same_bytes_whatever_the_th
 def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slides, expected, monkeypatch):
     monkeypatch.setattr(one_slide.Work, "works_ahead", True)
     with monkeypatch.context() as patched:
-        append, calls = BandStore.append, iter(range(99))
-
-        def failing(self, *arguments):
-            if next(calls) == 1:
-                raise DataError("no room")
-            append(self, *arguments)
-
-        patched.setattr(BandStore, "append", failing)
+        fail_at(patched, 1, DataError("no room"))
         found = run(slides, tmp_path / "out")
     assert [each.status for each in found.slides] == ["failed", "done", "done"]
     assert "no room" in found.slides[0].reason

@@ -6,21 +6,17 @@ import json
 import numpy as np
 import pytest
 from tests.familiarity import small
-from tests.pipeline.small import BKG, fingerprints, paint
+from tests.pipeline.painted import run, write
+from tests.pipeline.small import BKG, fail_at, fingerprints, paint
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
-from ntrm.data.image_files import write_image
 from ntrm.data.split import open_splits
 from ntrm.data.stains import Stains
-from ntrm.familiarity.build import build_reference, training_stains
-from ntrm.inference.checkpoints import Checkpoints
-from ntrm.inference.mask_store import BandStore
+from ntrm.familiarity.build import training_stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.pipeline import correcting
-from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.correcting import make_region_graph, open_mask
 from ntrm.pipeline.stain_norm import normalise_stains
 from ntrm.results.documents import read_summary
@@ -29,26 +25,6 @@ from ntrm.results.mask_file import labels_in, opened_mask
 from ntrm.wsi.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers", "by_colour")
-
-
-@pytest.fixture(scope="module")
-def by_colour():
-    """The network ``by-colour`` can be loaded."""
-    with pytest.MonkeyPatch.context() as patch:
-        small.register(patch)
-        yield
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory, by_colour):
-    """A model's folder with a reference of painted sections; no test changes it."""
-    folder = tmp_path_factory.mktemp("model")
-    data = small.write_skin(folder / "data", np.random.default_rng(1))
-    network = small.make_network()
-    network.save_pretrained(folder / "model")
-    reference = build_reference(Predictor(network, "cpu", batch=8), open_splits(data))
-    reference.write(folder / "model", sha256_of(folder / "model" / "model.safetensors"))
-    return folder / "model"
 
 
 @pytest.fixture
@@ -67,25 +43,15 @@ def restained(pixels, factor):
     return np.clip(np.rint(256 * np.exp(-density * factor) - 1), 0, 255).astype(np.uint8)
 
 
-def write(path, pixels):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_image(path, pixels, Resolution.square(small.MPP))
-    return path
-
-
-def run(slide, out, model, **options):
-    return segment_slides(slide, out=out, model=model, device="cpu", batch=3, **options)
-
-
 def right(folder, mask):
     """Share of the tissue that is named as it was painted."""
     with opened_mask(folder) as stored:
         return (labels_in(stored, mask.shape) == mask)[mask != BKG].mean()
 
 
-def test_a_foreign_stain_is_read_as_a_known_one_and_said_to_be_foreign(tmp_path, foreign, mask, model):
-    run(foreign, tmp_path / "plain", model)
-    run(foreign, tmp_path / "normed", model, stain_norm="strength")
+def test_a_foreign_stain_is_read_as_a_known_one_and_said_to_be_foreign(tmp_path, foreign, mask, painted_model):
+    run(foreign, tmp_path / "plain", painted_model)
+    run(foreign, tmp_path / "normed", painted_model, stain_norm="strength")
     assert right(tmp_path / "plain" / "a", mask) < 0.5
     assert right(tmp_path / "normed" / "a", mask) > 0.9
     # What it is like is judged by its own pixels: as the network sees them now, nothing would be strange.
@@ -97,8 +63,8 @@ def test_a_foreign_stain_is_read_as_a_known_one_and_said_to_be_foreign(tmp_path,
     assert "brought to those of the training sections" in (tmp_path / "normed" / "a" / "report.html").read_text()
 
 
-def test_results_without_it_are_as_they_were_before_it_was_an_option(tmp_path, foreign, model):
-    result = run(foreign, tmp_path / "out", model, stain_norm="none")
+def test_results_without_it_are_as_they_were_before_it_was_an_option(tmp_path, foreign, painted_model):
+    result = run(foreign, tmp_path / "out", painted_model, stain_norm="none")
     for document in (result.identity, json.loads((tmp_path / "out" / "run.json").read_text())):
         assert "stain_norm" not in document["options"]
         assert "stains" not in document["model"]
@@ -106,38 +72,30 @@ def test_results_without_it_are_as_they_were_before_it_was_an_option(tmp_path, f
     assert read_summary(tmp_path / "out" / "a").stain_norm is None
 
 
-def test_a_folder_of_results_has_one_way_only(tmp_path, foreign, model):
-    result = run(foreign, tmp_path / "out", model, stain_norm="strength")
+def test_a_folder_of_results_has_one_way_only(tmp_path, foreign, painted_model):
+    result = run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
     assert result.as_dict()["options"]["stain_norm"] == "strength"
     assert Stains.parse(result.as_dict()["model"]["stains"]).density
     for other in ("macenko", "none"):
         with pytest.raises(RefusedError, match="another run") as caught:
-            run(foreign, tmp_path / "out", model, stain_norm=other)
+            run(foreign, tmp_path / "out", painted_model, stain_norm=other)
         assert "stain_norm 'strength'" in caught.value.got
 
 
-def test_interrupted_it_ends_with_the_same_bytes(tmp_path, foreign, model, monkeypatch):
-    run(foreign, tmp_path / "whole", model, stain_norm="macenko")
-    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
-    append, calls = BandStore.append, iter(range(99))
-
-    def failing(self, *arguments):
-        if next(calls) == 2:
-            raise KeyboardInterrupt
-        append(self, *arguments)
-
-    monkeypatch.setattr(BandStore, "append", failing)
+def test_interrupted_it_ends_with_the_same_bytes(tmp_path, foreign, painted_model, monkeypatch):
+    run(foreign, tmp_path / "whole", painted_model, stain_norm="macenko")
+    fail_at(monkeypatch, 2, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
-        run(foreign, tmp_path / "killed", model, stain_norm="macenko")
-    run(foreign, tmp_path / "killed", model, stain_norm="macenko")
+        run(foreign, tmp_path / "killed", painted_model, stain_norm="macenko")
+    run(foreign, tmp_path / "killed", painted_model, stain_norm="macenko")
     assert fingerprints(tmp_path / "killed") == fingerprints(tmp_path / "whole")
 
 
-def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, model, random):
+def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, painted_model, random):
     grey = np.repeat(small.stained(mask, random)[..., 1:2], 3, axis=2)
     slide = write(tmp_path / "grey.tif", grey)
-    run(slide, tmp_path / "plain", model, tissue_mask=False)
-    run(slide, tmp_path / "normed", model, tissue_mask=False, stain_norm="macenko")
+    run(slide, tmp_path / "plain", painted_model, tissue_mask=False)
+    run(slide, tmp_path / "normed", painted_model, tissue_mask=False, stain_norm="macenko")
     summary = read_summary(tmp_path / "normed" / "grey")
     assert summary.stain_norm.matrix is None
     assert "stains are as they were: there is too little tissue" in summary.warnings
@@ -153,8 +111,8 @@ def labels(folder, shape):
 
 
 @pytest.mark.parametrize("matrix", ["x", [[1, 2], [3, 4]], [[1, 0, 0], [0, 1, 0], [0, 0, None]]])
-def test_a_damaged_matrix_is_told(tmp_path, foreign, model, matrix):
-    run(foreign, tmp_path / "out", model, stain_norm="strength")
+def test_a_damaged_matrix_is_told(tmp_path, foreign, painted_model, matrix):
+    run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
     path = tmp_path / "out" / "a" / "summary.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "stain_norm": {**document["stain_norm"], "matrix": matrix}}))
@@ -172,7 +130,7 @@ def test_a_single_stain_is_not_exchanged(random):
 
 
 @pytest.mark.parametrize("method", ["macenko", "strength"])
-def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign, model, method):
+def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign, painted_model, method):
     bare = tmp_path / "bare"
     small.make_network().save_pretrained(bare)
     with pytest.raises(RefusedError, match="does not say how") as caught:
@@ -182,10 +140,10 @@ def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign, mod
     assert not (tmp_path / "out").exists()
 
 
-def test_a_reference_from_before_stains_were_kept_is_refused_for_this_alone(tmp_path, foreign, model):
+def test_a_reference_from_before_stains_were_kept_is_refused_for_this_alone(tmp_path, foreign, painted_model):
     old = tmp_path / "old"
     old.mkdir()
-    for path in model.iterdir():
+    for path in painted_model.iterdir():
         (old / path.name).write_bytes(path.read_bytes())
     document = json.loads((old / "reference.json").read_text())
     del document["stains"]
@@ -196,18 +154,18 @@ def test_a_reference_from_before_stains_were_kept_is_refused_for_this_alone(tmp_
     assert not run(foreign, tmp_path / "plain", old).failed
 
 
-def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, model):
+def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, painted_model):
     with pytest.raises(UsageError, match="stains") as caught:
-        run(foreign, tmp_path / "out", model, stain_norm="reinhard")
+        run(foreign, tmp_path / "out", painted_model, stain_norm="reinhard")
     assert "none, macenko, strength" in caught.value.expected
 
 
-def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, model, monkeypatch):
-    run(foreign, tmp_path / "out", model, stain_norm="strength")
+def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, painted_model, monkeypatch):
+    run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
     mask, seen = open_mask(tmp_path / "out" / "a"), []
     made = correcting._made
     monkeypatch.setattr(correcting, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
-    make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(model), "cpu"))
+    make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(painted_model), "cpu"))
     np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm.matrix, rtol=1e-6)
 
 

@@ -31,11 +31,13 @@ def test_tables_name_the_model_or_its_architecture():
 
 def test_another_run_is_refused_with_what_differs(tmp_path):
     claim(tmp_path, MINE, [])
-    other = Run(model={**MODEL, "sha256": "ba5"}, options={"gzip": True, "batch": 2}, classes=("EPI",))
+    model = {**MODEL, "sha256": "ba5", "stains": {"density": [0.1, 0.5, 0.2]}}
+    other = Run(model=model, options={"gzip": True, "batch": 2}, classes=("EPI",))
     with pytest.raises(RefusedError, match="another run") as caught:
         claim(tmp_path, other, [])
     assert caught.value.got == (
-        "classes ['EPI', 'BKG'], not ['EPI']; model sha256 'f00', not 'ba5'; options gzip False, not True"
+        "classes ['EPI', 'BKG'], not ['EPI']; model sha256 'f00', not 'ba5'; other model stains; "
+        "options gzip False, not True"
     )
 
 

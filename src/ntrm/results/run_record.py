@@ -107,9 +107,9 @@ def _check_same(out: Path, before: Run, run: Run) -> None:
         old = before.as_dict()[key]
         if isinstance(old, dict):
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-            differences += [f"{key} {name} {old.get(name)!r}, not {new.get(name)!r}" for name in names]
+            differences += [_difference(f"{key} {name}", old.get(name), new.get(name)) for name in names]
         elif old != new:
-            differences.append(f"{key} {old!r}, not {new!r}")
+            differences.append(_difference(key, old, new))
     if differences:
         raise RefusedError(
             f"{out} holds results of another run",
@@ -117,3 +117,8 @@ def _check_same(out: Path, before: Run, run: Run) -> None:
             expected="the same model, program and options",
             hint="choose another --out, or give the options of before",
         )
+
+
+def _difference(what: str, old: object, new: object) -> str:
+    """In words; what has parts, such as stains, is only named."""
+    return f"other {what}" if isinstance(old or new, dict) else f"{what} {old!r}, not {new!r}"

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -45,6 +46,7 @@ def test_a_reproduction_that_is_killed_goes_on_and_its_page_has_the_right_number
     check_claims_and_costs_are_counted_on_the_real_runs(story)
     check_every_figure_is_drawn(story)
     check_a_dry_run_tells_what_is_left_and_writes_nothing(story)
+    check_results_that_came_without_models_give_the_same_tables(story, stripes, tmp_path)
 
 
 def tell(stripes, root):
@@ -178,6 +180,21 @@ def check_a_dry_run_tells_what_is_left_and_writes_nothing(story):
     document = json.loads(story.dry.stdout)
     assert len(document["jobs"]) == 4
     assert document["done"] == 3
+
+
+def check_results_that_came_without_models_give_the_same_tables(story, data, root):
+    moved = root / "moved"
+    shutil.copytree(story.out, moved, ignore=shutil.ignore_patterns("model", "tables", "figures", "index.html"))
+    words = [*arguments(data, moved), "--archs", "unet-resnet18,ntrm-paper", "--json"]
+    result = CliRunner().invoke(app, words, env={"NTRM_CACHE": str(root / "cache")})
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["ran"] == 0
+    before = [row for row in read_csv(story.out / "tables" / "table1.csv") if row["system"] != "DeepLabV3+"]
+    assert read_csv(moved / "tables" / "table1.csv") == before
+    assert not (moved / "tables" / "complexity_stages.csv").exists()
+    assert [path.stem for path in (moved / "figures").glob("*.png")] == ["dataset"]
+    page = (moved / "index.html").read_text(encoding="utf-8")
+    assert "No trained network is left of unet-resnet18, ntrm-paper, ntrm-control:" in page
 
 
 def read_csv(path):

@@ -123,12 +123,14 @@ def draw_systems(
     """What every system predicts on the same windows, and what NTRM's relation module changed there."""
     plan = results.plan
     columns: dict[str, list[Prediction]] = {}
+    seeds: dict[str, int] = {}
+    images = [window.image for window in windows]
     for variant in plan.compared:
-        outcome = first_done(results, variant)
+        outcome = first_trained(results, variant)
         if outcome is not None:
             predictor = Predictor(load(outcome.model), device)
-            images = [window.image for window in windows]
             columns[variant.title] = predictor.predict(images, coarse=variant == plan.ours)
+            seeds[variant.title] = outcome.job.seed
     if not columns or not windows:
         return []
     rows = [
@@ -136,7 +138,7 @@ def draw_systems(
         for k, window in enumerate(windows)
     ]
     write_figure(folder / "qualitative.png", qualitative_figure, rows, schema)
-    seed = f"seed {plan.seeds[0]}"
+    seed = f"seed {' or '.join(map(str, sorted(set(seeds.values()))))}"
     caption = f"Windows of the test part with as many tissues as possible; every system, {seed}, on the same windows."
     figures = [FigureFile("qualitative", folder / "qualitative.png", caption)]
     ours = columns.get(plan.ours.title, []) if plan.ours else []
@@ -145,8 +147,9 @@ def draw_systems(
         for window, prediction in zip(windows, ours, strict=bool(ours))
         if prediction.coarse_mask is not None
     ]
-    if changed:
+    if changed and plan.ours:
         write_figure(folder / "improvement.png", improvement_figure, changed, schema)
+        seed = f"seed {seeds[plan.ours.title]}"
         caption = f"Initial and final prediction of NTRM, {seed}: corrected pixels in green, broken ones in red."
         figures.append(FigureFile("improvement", folder / "improvement.png", caption))
     return figures
@@ -216,9 +219,13 @@ def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path)
     )
 
 
-def first_done(results: Results, variant: Variant | None) -> Outcome | None:
-    """The first seed of a network that has results; None also without a network."""
-    return next(iter(results.done(variant)), None) if variant else None
+def first_trained(results: Results, variant: Variant | None) -> Outcome | None:
+    """The first seed of a network that has results and its model; None also without a network.
+
+    Results are often moved without the models, which are most of their size.
+    """
+    done = results.done(variant) if variant else ()
+    return next((outcome for outcome in done if outcome.model.is_dir()), None)
 
 
 def _estimate(score: Score) -> Estimate:

@@ -22,7 +22,7 @@ from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import measure_stages, networks_table, stages_table
 from ntrm.paper.facts import Facts
-from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_done
+from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_trained
 from ntrm.paper.hours import TimeLeft, in_words, long_runs_first, predict_seconds
 from ntrm.paper.outcomes import DONE, Results, dig, evaluation_of
 from ntrm.paper.plan import Job, Plan, describe
@@ -210,7 +210,7 @@ def make_tables(
 
 
 def _stages(results: Results, windows: Sequence[Shown], device: str) -> Table | None:
-    ours = first_done(results, results.plan.ours)
+    ours = first_trained(results, results.plan.ours)
     network = load(ours.model) if ours is not None else None
     if not isinstance(network, NTRM) or network.relation is None or network.relation.config.graph == "none":
         return None
@@ -232,7 +232,7 @@ def draw_figures(
     folder.mkdir(parents=True, exist_ok=True)
     figure_files: list[FigureFile | None] = [figures.draw_dataset(stats, folder)]
     figure_files += figures.draw_systems(results, windows, splits.schema, folder, device)
-    ours = first_done(results, results.plan.ours)
+    ours = first_trained(results, results.plan.ours)
     if ours is not None and windows:
         figure_files += figures.draw_network(ours, windows, folder)
     figure_files.append(figures.draw_resolutions(results, facts, folder))
@@ -258,13 +258,22 @@ def write_results_page(
         lead=lead(facts),
         setup=_setup(results, facts),
         command=shlex.join(command),
-        notes=results.plan.notes,
+        notes=[*results.plan.notes, *_lacking_models(results)],
         tables=tables,
         figures=figure_files,
         headline=stats.headline,
         cancers=", ".join(f"{name} {count}" for name, count in cancers.items()),
         failures=[(outcome.job.label, outcome.status, outcome.failure[-400:] or "–") for outcome in results.failed],
     )
+
+
+def _lacking_models(results: Results) -> list[str]:
+    """A note where figures are missing because runs were moved without their models."""
+    done = [variant for variant in results.plan.compared if results.done(variant)]
+    lacking = ", ".join(variant.arch for variant in done if first_trained(results, variant) is None)
+    if not lacking:
+        return []
+    return [f"No trained network is left of {lacking}: figures and times that need one are left out."]
 
 
 def lead(facts: Mapping[str, Facts]) -> str:

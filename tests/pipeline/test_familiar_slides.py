@@ -5,11 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
+from tests.evaluation.small import NAMES
 from tests.familiarity import small
 from tests.pipeline.painted import row_of, run, write
 from tests.pipeline.small import BKG, fail_at, fingerprints, paint
 
 from ntrm.core.errors import DataError, RefusedError
+from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import FAMILIAR, NO_REFERENCE, UNFAMILIAR
 from ntrm.results.paths import FAMILIARITY_MAP
 
@@ -47,6 +49,26 @@ def test_every_piece_is_judged_and_a_map_shows_where(tmp_path, slide, painted_mo
         pieces = list(csv.DictReader(stream))
     assert [piece["familiarity"] for piece in pieces] == [FAMILIAR, FAMILIAR]
     assert (tmp_path / "out" / "a" / FAMILIARITY_MAP).is_file()
+
+
+def test_a_tile_too_small_to_be_a_piece_is_judged_and_its_cancers_are_not_assessed(
+    tmp_path, mask, painted_model, random
+):
+    (top, left), side = np.argwhere(mask == NAMES.index("SCC"))[0] - 10, 45  # 0.09 mm²
+    tile = np.ascontiguousarray(mask[top : top + side, left : left + side])
+    pixels = small.stained(tile, random)
+    run(write(tmp_path / "in" / "a.tif", pixels), tmp_path / "plain", painted_model)
+    run(write(tmp_path / "other" / "a.tif", 255 - pixels), tmp_path / "strange", painted_model)
+    plain, strange = row_of(tmp_path / "plain"), row_of(tmp_path / "strange")
+    for row in (plain, strange):
+        assert (row["pieces"], row["cancer_SCC"]) == ("0", "not assessed")
+        assert float(row["tissue_area_mm2"]) > 0.05
+    assert (plain["familiarity"], strange["familiarity"]) == (FAMILIAR, UNFAMILIAR)
+    found = read_slide(tmp_path / "plain" / "a").cancers["SCC"]
+    assert (found.present, found.confidence) == (None, None)
+    assert found.reason == "not assessed: no piece of tissue of 0.1 mm² or more"
+    assert found.area_mm2 == pytest.approx(float(plain["area_SCC_mm2"]))
+    assert found.regions > 0
 
 
 def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, slide, painted_model, monkeypatch):

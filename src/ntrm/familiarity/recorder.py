@@ -19,7 +19,7 @@ from ntrm.familiarity.cells import BLOCK, CELL, SUMS, ClassStatistics, block_sum
 from ntrm.familiarity.judge import LEAST_CELLS, Unit, judge_pieces, look_p_values
 from ntrm.familiarity.reference import Reference
 from ntrm.results.familiarity import SlideFamiliarity
-from ntrm.wsi.pieces import PieceMap
+from ntrm.wsi.pieces import NO_PIECE, PieceMap
 
 Floats = NDArray[np.float64]
 TOGETHER = 1 << 12
@@ -110,13 +110,17 @@ def judge_slide(
     schema: LabelSchema,
     resolution: Resolution,
 ) -> SlideFamiliarity:
-    """The verdict on a slide, on its pieces, and where it is unlike; ``graphs`` by the numbers of the pieces."""
+    """The verdict on a slide, on its pieces, and where it is unlike.
+
+    ``graphs`` are by the numbers of the pieces; on a slide without any, that of what lies there under ``NO_PIECE``.
+    """
     of_piece = blocks.pieces(pieces, resolution)
     units = {
         number: Unit.of(blocks.sums[of_piece == number].sum(axis=0), [graph], len(schema))
         for number, graph in graphs.items()
     }
     slide, verdicts = judge_pieces(units, reference, schema)
+    verdicts.pop(NO_PIECE, None)
     cell_mm2 = CELL * CELL * resolution.pixel_area_um2 / 1e6
     enough = blocks.sums[:, 0] >= LEAST_CELLS
     p_values = look_p_values(blocks.sums[enough], cell_mm2, reference)

@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ntrm.analysis.measure import Measured, sentences_of
+from ntrm.analysis.regions import RegionTable
 from ntrm.core.errors import RefusedError
-from ntrm.core.labels import LabelSchema
+from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area
 from ntrm.results.documents import Box, Cancer, PieceCancer, PieceSummary
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
+from ntrm.wsi.pieces import LEAST_MM2
 
 if TYPE_CHECKING:
     from ntrm.pipeline.options import Options
@@ -65,16 +67,27 @@ def _piece_cancers(findings: PieceFindings, ruling: Familiarity) -> tuple[PieceC
     )
 
 
-def slide_cancers(pieces: Sequence[PieceFindings], familiarity: SlideFamiliarity) -> dict[str, Cancer]:
+def slide_cancers(
+    pieces: Sequence[PieceFindings], familiarity: SlideFamiliarity, crumbs: RegionTable, schema: LabelSchema
+) -> dict[str, Cancer]:
     """By cancer: present if in any piece, as sure as the surest piece, areas and regions together.
 
-    Pieces that are not assessed do not count, unless no piece is: then area and regions are what the network says.
+    Pieces that are not assessed do not count, unless no piece is: then area and regions are what the network says. So
+    they are of a slide without pieces, which has nothing but ``crumbs``.
     """
+    if not pieces:
+        return {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
     by_name: dict[str, dict[int, PieceCancer]] = {}
     for each in pieces:
         for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
             by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
     return {name: _in_all(found) for name, found in by_name.items()}
+
+
+def _in_crumbs(crumbs: RegionTable, tissue: int) -> Cancer:
+    own = crumbs.tissue == tissue
+    reason = f"{NOT_ASSESSED}: no piece of tissue of {LEAST_MM2:g} mm² or more"
+    return Cancer(None, None, float(crumbs.area_mm2[own].sum()), int(own.sum()), reason)
 
 
 def _in_all(found: Mapping[int, PieceCancer]) -> Cancer:

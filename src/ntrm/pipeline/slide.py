@@ -42,7 +42,7 @@ from ntrm.results.stain_norm import StainNorm
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children
-from ntrm.wsi.pieces import PieceMap
+from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
 
@@ -214,7 +214,8 @@ def _judge(blocks: SlideBlocks, reference: Reference, output: SlideOutput) -> Ju
     """Compares the slide with the model's training sections once its regions are known."""
 
     def judge(pieces: PieceMap, regions: Regions) -> SlideFamiliarity:
-        numbers = [piece.number for piece in pieces.pieces]
+        # A slide of crumbs alone, as a small tile is, is judged by them.
+        numbers = [piece.number for piece in pieces.pieces] or [NO_PIECE]
         graphs = {number: graph_of(regions.table.of_piece(number), output.schema) for number in numbers}
         return judge_slide(blocks, pieces, graphs, reference, output.schema, output.grid.resolution)
 

@@ -138,7 +138,7 @@ class SlideFiles:
             tissue_area_mm2=tissue_area(areas_mm2, schema),
             areas_mm2=areas_mm2,
             tissue_fractions=fractions(areas_mm2, schema),
-            cancers=slide_cancers(pieces, familiarity),
+            cancers=slide_cancers(pieces, familiarity, regions.table, schema),
             pieces=tuple(piece_summary(piece, schema, familiarity) for piece in pieces),
             small_regions=small_regions,
             stain_norm=stain_norm,

@@ -30,6 +30,8 @@ JOINED_UM = 350.0
 LEAST_MM2 = 0.1
 """Smaller ones are crumbs: they belong to no piece."""
 MOST_PIECES = np.iinfo(np.uint16).max
+NO_PIECE = 0
+"""In place of a piece's number, on glass and on crumbs."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -102,6 +103,25 @@ def module_environment(*wanted: str) -> dict[str, str]:
 def module_command(module: str, *arguments: object) -> list[str]:
     """The command that runs a module of ours."""
     return [sys.executable, "-P", "-m", module, *(str(argument) for argument in arguments)]
+
+
+def start_module(module: str, log: Path, *wanted: str) -> subprocess.Popen[bytes]:
+    """A module of ours in a process of its own, told through its input; what it complains of is added to ``log``.
+
+    It gets the variables ``wanted``, and no Ctrl-C: whoever started it ends it in order.
+    """
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            module_command(module),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=descriptor,
+            env=module_environment(*wanted),
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
 
 
 def limit_memory(more: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.evaluation.small import NAMES
 from tests.helpers import PATIENCE, is_alive, wait_for
 from tests.service.small import only_slide, serving, settings_of
 
+from ntrm.core import processes
 from ntrm.correction.log import read_log
 from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.service.corrections import writer
@@ -91,8 +93,7 @@ def test_what_a_killed_service_left_undone_is_made_at_the_next_start_or_request(
 
 def fake_process(monkeypatch, code):
     """The process that would make the files, replaced by some code; its folder is the argument."""
-    command = writer.module_command
-    monkeypatch.setattr(writer, "module_command", lambda *_: [command("x")[0], "-c", code])
+    monkeypatch.setattr(processes, "module_command", lambda *_: [sys.executable, "-c", code])
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.processes import HOME, end_with_parent, exit_code_of, module_command, module_environment
+from ntrm.core.processes import HOME, end_with_parent, exit_code_of, start_module
 from ntrm.correction.log import read_log
 from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.results.paths import RUN
@@ -160,18 +160,7 @@ def _is_made(folder: Path) -> bool:
 
 def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
     """A process that makes the files of a slide; it ends with this one."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            module_command("ntrm.service.corrections.writer"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=descriptor,
-            env=module_environment(*HOME),
-            start_new_session=True,
-        )
-    finally:
-        os.close(descriptor)
+    process = start_module("ntrm.service.corrections.writer", log, *HOME)
     # Not as an argument, which other users of the machine could read.
     with suppress(OSError):
         if process.stdin is not None:

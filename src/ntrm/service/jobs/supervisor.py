@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sqlite3
 import subprocess
 import threading
@@ -17,7 +16,7 @@ from typing import Any
 
 from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.io import holding, remove_partials
-from ntrm.core.processes import MODEL, module_command, module_environment
+from ntrm.core.processes import MODEL, start_module
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
@@ -212,19 +211,7 @@ def start_worker(settings: ServiceSettings) -> subprocess.Popen[bytes]:
     log = settings.hidden / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            module_command("ntrm.service.jobs.worker"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=descriptor,
-            env=module_environment(*MODEL),
-            # Ctrl-C reaches the web process alone, which ends its workers in order.
-            start_new_session=True,
-        )
-    finally:
-        os.close(descriptor)
+    process = start_module("ntrm.service.jobs.worker", log, *MODEL)
     _send(process, json.dumps(settings_to(settings)).encode() + b"\n")
     return process
 

@@ -152,6 +152,7 @@ def one(segmenter: Segmenter, readers: ReaderPool, slide: Path, slide_id: str) -
         done = time.perf_counter() - begun
         segmenter.tabulate()
         whole = time.perf_counter() - begun
+        segmenter.close()  # the time of children counts once they have ended
     if found.status != "done":
         raise SystemExit(f"the slide was not segmented: {found.status} {found.reason}")
     regions = len((segmenter.out / "regions.csv").read_text(encoding="utf-8").splitlines()) - 1

@@ -88,7 +88,7 @@ class PieceTask(NamedTuple):
 
 def measure_pieces(
     regions: Regions, pieces: PieceMap, *, schema: LabelSchema, measurers: MeasuringPool | None = None
-) -> Iterator[PieceFindings]:
+) -> list[PieceFindings]:
     """Measure each of the pieces of a slide whose regions are known, several at a time where they are small.
 
     They are measured in threads of this process, or by ``measurers``.
@@ -102,7 +102,10 @@ def measure_pieces(
         return measure_one(PieceTask(piece, window, own, shape, schema))
 
     threads = min(MOST_THREADS, most_threads()) if measurers is None else measurers.children
-    return thread_map(measure, pieces.pieces, threads if is_simple(regions) else 1)
+    # The largest first: begun last, it would keep all others waiting.
+    largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
+    found = thread_map(measure, largest_first, threads if is_simple(regions) else 1)
+    return sorted(found, key=lambda each: each.piece.number)
 
 
 def is_simple(regions: Regions) -> bool:

@@ -177,7 +177,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     shown = start(_write_familiarity_map, begun.pale, to, familiarity)
     stored = start(_read_stored, folder, shape, written) if to.options.report else None
     more = start(_write_more, prediction, pieces_map, files, to.options)
-    pieces = [*measure_pieces(regions, pieces_map, schema=to.schema, measurers=to.measurers)]
+    pieces = measure_pieces(regions, pieces_map, schema=to.schema, measurers=to.measurers)
     polygons = polygons or start(files.write_polygons, regions, familiarity)
     summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed, to.stained)
     summary.write(folder)

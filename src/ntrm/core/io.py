@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 PARTIAL = ".partial-"
 """Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
 
+ARRAYS_LEVEL = 3
+"""How hard zlib tries to compress arrays."""
+
 _UMASK = threading.Lock()
 _FORMULA = "=+-@\t\r\n＝＋－＠"
 """First characters that make a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
@@ -212,11 +215,19 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write named arrays as a whole NPZ file or nothing."""
-    import numpy as np
+    """Write named arrays as a whole NPZ file or nothing.
 
-    with whole_file(path) as partial, partial.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    As ``numpy.savez_compressed``, which compresses label maps four times as long to a third less.
+    """
+    from numpy.lib.format import write_array
+
+    with (
+        whole_file(path) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=ARRAYS_LEVEL) as archive,
+    ):
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                write_array(stream, array, allow_pickle=False)
 
 
 def read_arrays(path: Path, *, hint: str) -> dict[str, NDArray[Any]]:

@@ -104,10 +104,14 @@ class Runs:
         begin = start - row * self.shape[1]
         end = np.append(start[1:], (top + height) * self.shape[1]) - row * self.shape[1]
         tall, wide = -(-height // stride), -(-width // stride)
-        # The first column taken that is not before the run's first, or its end.
-        first, last = (np.clip(-(-(at - left) // stride), 0, wide) for at in (begin, end))
-        kept = ((row - top) % stride == 0) & (first < last)
-        runs = Runs((tall, wide), ((row - top) // stride * wide + first)[kept], value[kept])
+        inside = np.flatnonzero((end > left) & (begin < left + width) & ((stride == 1) | ((row - top) % stride == 0)))
+        row, begin, end, value = (each.take(inside) for each in (row - top, begin - left, end - left, value))
+        if stride > 1:
+            # The first column taken that is not before the run's first, or its end.
+            row, begin, end = row // stride, -(-begin // stride), -(-end // stride)
+        first, last = np.maximum(begin, 0), np.minimum(end, wide)
+        kept = first < last
+        runs = Runs((tall, wide), (row * wide + first)[kept], value[kept])
         return runs.relabelled(runs.value)
 
 

@@ -67,7 +67,7 @@ STAGES = {
     "slide alone": ("ntrm.pipeline.outputs", "write_plain"),
     "tinting": ("ntrm.pipeline.pictures", "TintedSlide.of"),
     "files": ("ntrm.pipeline.slide", "write_outputs"),
-    "polygons": ("ntrm.pipeline.slide_files", "write_geojson"),
+    "polygons": ("ntrm.pipeline.outputs", "_write_polygons"),
     "measuring": ("ntrm.pipeline.outputs", "measure_pieces"),
     "familiarity": ("ntrm.pipeline.slide", "judge_slide"),
     "familiarity, map": ("ntrm.pipeline.outputs", "write_familiarity_map"),

@@ -13,7 +13,7 @@ import pytest
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.pipeline import measuring_process
-from ntrm.pipeline.measurements import measure_pieces, scan_slide
+from ntrm.pipeline.measurements import measure_pieces, measure_task, scan_slide
 from ntrm.pipeline.measuring_process import MeasuringPool, children_for
 from ntrm.wsi.pieces import PieceMap
 
@@ -82,9 +82,9 @@ def test_the_largest_piece_comes_first_and_findings_are_in_the_order_of_their_nu
     class Noting:
         children = 1
 
-        def measure(self, task):
+        def do(self, work, task):
             asked.append(task.piece.number)
-            return measuring_process.measure_task(task)
+            return work(task)
 
     assert told(slide, Noting()) == told(slide)
     assert asked == [4, 3, 2, 1]
@@ -100,13 +100,13 @@ def test_what_a_lost_child_should_have_measured_is_measured_here(slide, pool, ki
     assert told(slide, pool) == told(slide)
 
 
-def test_the_next_slide_has_a_child_in_place_of_each_that_was_lost(slide, pool, monkeypatch):
+def test_the_next_slide_has_a_child_in_place_of_each_that_was_lost(slide, pool):
     os.kill(processes(pool)[1], signal.SIGKILL)
     expected = told(slide)
     assert told(slide, pool) == expected
     pool.ready(2)
     assert [process.poll() for process in pool._started] == [None, None]
-    monkeypatch.setattr(measuring_process, "measure_task", None)
+    assert len({pool.do(os.getpid) for _ in range(4)} - {os.getpid()}) == 2
     assert told(slide, pool) == expected
 
 
@@ -122,7 +122,7 @@ def test_a_child_that_does_not_answer_is_ended_and_its_piece_measured_here(slide
 
 def test_an_error_in_a_child_is_met_again_in_its_parent(pool):
     with pytest.raises(AttributeError, match="NoneType"):
-        pool.measure((None,) * 5)
+        pool.do(measure_task, (None,) * 5)
 
 
 def test_where_no_child_can_be_started_pieces_are_measured_here(slide, monkeypatch):
@@ -148,8 +148,8 @@ def test_children_end_with_their_pool_and_a_closed_one_can_start_others(slide, p
 
 def test_children_end_when_their_pipes_close_as_those_of_a_killed_parent_do(pool):
     numbers, (first,) = processes(pool), pool._started
-    for pipe in pool._pipes:
-        pipe.close()
+    for child in pool._all:
+        child.close()
     assert first.wait(LONG_S) == 0
     assert all(map(gone, numbers))
 

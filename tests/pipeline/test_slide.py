@@ -8,6 +8,7 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fail_at, fingerprints, paint, write_slide
 
 from ntrm.core.errors import DataError
+from ntrm.core.io import PARTIAL
 from ntrm.pipeline import measurements, measuring_process, outputs, slide_files
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
@@ -177,11 +178,24 @@ def test_pieces_measured_in_child_processes_that_slides_share_give_the_same_byte
 ):
     monkeypatch.setattr(measuring_process, "LEAST_PIXELS", 0)
     monkeypatch.setattr(measuring_process, "most_threads", lambda: 8)
-    asked, measured, started, start = [], MeasuringPool.measure, [], measuring_process._start
-    monkeypatch.setattr(MeasuringPool, "measure", lambda pool, task: asked.append(task) or measured(pool, task))
+    asked, do, started, start = [], MeasuringPool.do, [], measuring_process._start
+    monkeypatch.setattr(MeasuringPool, "do", lambda pool, *task: asked.append(task[0].__name__) or do(pool, *task))
     monkeypatch.setattr(measuring_process, "_start", lambda count: started.append(start(count)) or started[-1])
     assert run(slides, tmp_path / "out").exit_code == 0
-    assert len(asked) >= len(slides)
+    assert asked.count("measure_task") >= asked.count("write_polygons") == len(slides)
     assert fingerprints(tmp_path / "out") == expected
-    ((_, first),) = started
+    ((first, _),) = started
     assert first.returncode == 0
+
+
+def test_what_a_killed_child_left_is_gone_with_the_end_of_the_slide(tmp_path, slides, expected, monkeypatch):
+    written = one_slide.write_outputs
+
+    def leaving(found, to):
+        (to.folder / f"{PARTIAL}polygons").write_text("half of it")
+        return written(found, to)
+
+    monkeypatch.setattr(one_slide, "write_outputs", leaving)
+    assert run(slides, tmp_path / "out").exit_code == 0
+    assert not [*(tmp_path / "out").rglob(f"{PARTIAL}*")]
+    assert fingerprints(tmp_path / "out") == expected

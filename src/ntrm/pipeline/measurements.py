@@ -94,12 +94,12 @@ def measure_pieces(
     They are measured in threads of this process, or by ``measurers``.
     """
     resolution, shape = regions.table.resolution, regions.runs.shape
-    measure_one = measure_task if measurers is None else measurers.measure
 
     def measure(piece: Piece) -> PieceFindings:
         window = piece.window(pieces.mpp, resolution, shape)
         own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
-        return measure_one(PieceTask(piece, window, own, shape, schema))
+        task = PieceTask(piece, window, own, shape, schema)
+        return measure_task(task) if measurers is None else measurers.do(measure_task, task)
 
     threads = min(MOST_THREADS, most_threads()) if measurers is None else measurers.children
     # The largest first: begun last, it would keep all others waiting.

@@ -1,30 +1,35 @@
-"""Pieces of large slides measured in child processes, which are kept for all slides of a run.
+"""Child processes that measure pieces of large slides and write polygons; they are kept for all slides of a run.
 
-Measuring is many small steps, of which the threads of one process do one at a time. A child gets the runs and regions
-of a piece and answers with its findings; it sees nothing but our own numbers, so that both go as pickles. The first one
-imports what measuring needs, which takes longer than to measure a piece, and the others are its forks. Each ends when
-its pipe closes, with its parent. Whatever ends it before that costs time alone: its piece is measured here, and the
-next slide has another child in its place.
+Both are many small steps, of which the threads of one process do one at a time. A child gets a function of ours and the
+numbers it works on, and answers with the result; it sees nothing from outside, so that all goes as pickles. Tasks are
+put into memory that both have open as a file: a pipe takes them in many small parts, and each waits until no other
+thread runs Python.
+
+The first child imports what is needed, which takes longer than to measure a piece, and the others are its forks. Each
+ends when its pipe closes, with its parent. Whatever ends it before that costs time alone: its task is done here, and
+the next slide has another child in its place.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 from ntrm.core.processes import module_command, module_environment
 from ntrm.core.threads import most_threads
-from ntrm.pipeline.measurements import PieceFindings, PieceTask, measure_task
 
 MOST_CHILDREN = 4
 CORES_EACH = 4
@@ -36,6 +41,9 @@ LONGEST_S = 600
 ENDING_S = 5
 """For children to end once their pipes are closed."""
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
 
 def children_for(pixels: int) -> int:
     """How many children pay for a mask of so many pixels; none where there are few cores."""
@@ -44,7 +52,7 @@ def children_for(pixels: int) -> int:
 
 
 class MeasuringPool:
-    """Children that measure pieces of one slide after the other, none at first; safe to use from several threads."""
+    """Children that work on one slide after the other, none at first; safe to use from several threads."""
 
     def __init__(self) -> None:
         self.children = 0
@@ -52,9 +60,9 @@ class MeasuringPool:
         self._idle: SimpleQueue[_Child | None] = SimpleQueue()
         self._starting = Lock()
         self._started: list[subprocess.Popen[bytes]] = []
-        self._pipes: list[Connection] = []
+        self._all: list[_Child] = []
         # A pool that nobody closed must not leave its children behind.
-        weakref.finalize(self, _end, self._pipes, self._started)
+        weakref.finalize(self, _end, self._all, self._started)
 
     def for_mask(self, pixels: int) -> Self | None:
         """The pool with all its children, for a mask of so many pixels; None where they do not pay."""
@@ -71,7 +79,7 @@ class MeasuringPool:
             self.children = max(self.children, children)
             idle = _emptied(self._idle)
             gone = idle.count(None)
-            # Where none can be started, pieces are measured here.
+            # Where none can be started, all is done here.
             started: list[_Child | None] = [None] * gone
             if gone:
                 with suppress(OSError):
@@ -80,22 +88,22 @@ class MeasuringPool:
                 self._idle.put(child)
 
     def _start(self, count: int) -> list[_Child | None]:
-        pipes, process = _start(count)
+        process, children = _start(count)
         self._started.append(process)
-        self._pipes += pipes
-        return [_Child(pipe, process) for pipe in pipes]
+        self._all += children
+        return [*children]
 
-    def measure(self, task: PieceTask) -> PieceFindings:
-        """Measure a piece in the next child that is free."""
+    def do(self, work: Callable[Given, Result], *given: Given.args, **more: Given.kwargs) -> Result:
+        """What ``work`` returns, in the next child that is free."""
         child = self._idle.get()
-        found = None if child is None else child.ask(task)
+        found: tuple[Result] | None = None if child is None else child.ask((work, given, more))
         self._idle.put(child if found is not None else None)
-        return measure_task(task) if found is None else found
+        return work(*given, **more) if found is None else found[0]
 
     def close(self) -> None:
         """End all children; twice does no harm, and another mask gets others."""
         with self._starting:
-            _end(self._pipes, self._started)
+            _end(self._all, self._started)
             self.children, self._idle = 0, SimpleQueue()
 
 
@@ -108,39 +116,59 @@ def _emptied(queue: SimpleQueue[_Child | None]) -> list[_Child | None]:
 
 
 class _Child:
-    """A child, by its pipe; ``process`` is the one of which it is a fork, or itself."""
+    """A child, by the pipe and the memory it has open; ``process`` is the one of which it is a fork, or itself."""
 
-    def __init__(self, pipe: Connection, process: subprocess.Popen[bytes]) -> None:
-        self._pipe, self._process = pipe, process
+    def __init__(self, pipe: Connection, memory: int, process: subprocess.Popen[bytes]) -> None:
+        self._pipe, self._memory, self._process = pipe, memory, process
 
-    def ask(self, task: PieceTask) -> PieceFindings | None:
-        """The findings; None where the child is gone or does not answer, and then it is ended."""
+    def ask(self, task: tuple[object, ...]) -> tuple[Result] | None:
+        """The answer, alone in a tuple; None where the child is gone or does not answer, and then it is ended."""
         with suppress(EOFError, OSError):
-            self._pipe.send(task)
+            with open(self._memory, "wb", closefd=False) as stream:
+                stream.seek(0)
+                pickle.dump(task, stream, protocol=pickle.HIGHEST_PROTOCOL)
+            self._pipe.send_bytes(b"task")
             if self._pipe.poll(LONGEST_S):
-                found = self._pipe.recv()
-                if isinstance(found, PieceFindings):
-                    return found
+                answer: tuple[Result] = self._pipe.recv()
+                return answer
             _kill(self._process)
-        self._pipe.close()
+        self.close()
         return None
 
+    def close(self) -> None:
+        """It ends once it has done what it does; twice does no harm."""
+        if not self._pipe.closed:
+            self._pipe.close()
+            os.close(self._memory)
 
-def _start(count: int) -> tuple[list[Connection], subprocess.Popen[bytes]]:
-    """The pipes to so many children, and the first of these; all are of one group of processes, their own."""
+
+def _start(count: int) -> tuple[subprocess.Popen[bytes], list[_Child]]:
+    """So many children, and the process of the first; all are of one group of processes, their own."""
     with ExitStack() as stack:
         pairs = [Pipe() for _ in range(count)]
-        numbers = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
+        pipes = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
+        memories = [_memory() for _ in range(count)]
+        for memory in memories:
+            stack.callback(os.close, memory)
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            module_command("ntrm.pipeline.measuring_process", *numbers),
-            pass_fds=numbers,
+            module_command("ntrm.pipeline.measuring_process", *pipes, *memories),
+            pass_fds=[*pipes, *memories],
             process_group=0,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
-    return [ours for ours, _ in pairs], process
+        ours = [(pipe, os.dup(memory)) for (pipe, _), memory in zip(pairs, memories, strict=True)]
+    return process, [_Child(pipe, memory, process) for pipe, memory in ours]
+
+
+def _memory() -> int:
+    """Descriptor of memory, or of a nameless file where a system has none, of any size."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("task")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -149,40 +177,51 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _end(pipes: list[Connection], started: list[subprocess.Popen[bytes]]) -> None:
+def _end(children: list[_Child], started: list[subprocess.Popen[bytes]]) -> None:
     """End all children; none are left in the lists."""
-    for pipe in pipes:
-        pipe.close()
+    for child in children:
+        child.close()
     for process in started:
         try:
             process.wait(ENDING_S)
         except subprocess.TimeoutExpired:
             _kill(process)
             process.wait()
-    pipes.clear()
+    children.clear()
     started.clear()
 
 
 def main(arguments: list[str]) -> None:
-    """Measure what comes through the pipe until it closes; an error ends the child, and its parent meets it again."""
+    """Do what is asked until the pipe closes; an error ends the child, and its parent meets it again."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with _own([Connection(int(number)) for number in arguments]) as pipe, suppress(EOFError, OSError):
+    numbers = [int(number) for number in arguments]
+    count = len(numbers) // 2
+    pipes = [Connection(number) for number in numbers[:count]]
+    own = _forked(pipes)
+    memory = numbers[count + own]
+    with pipes[own] as pipe, suppress(EOFError, OSError):
         while True:
-            pipe.send(measure_task(pipe.recv()))
+            pipe.recv_bytes()
+            with mmap.mmap(memory, 0, access=mmap.ACCESS_READ) as content:
+                work, given, more = pickle.loads(content)  # noqa: S301 - our parent's
+            os.ftruncate(memory, 0)
+            pipe.send((work(*given, **more),))
     # The first one is there until its forks have ended, so that they count as its own.
     with suppress(ChildProcessError):
         while True:
             os.wait()
 
 
-def _own(pipes: Sequence[Connection]) -> Connection:
-    """Fork into a process for each pipe; this one's."""
+def _forked(pipes: Sequence[Connection]) -> int:
+    """Fork into a process for each pipe; which of them is this one's."""
     # What is imported on the first use would be imported by each of them.
-    from scipy.spatial import cKDTree  # noqa: F401
+    import scipy.spatial  # noqa: F401
 
-    own = next((pipe for pipe in pipes[1:] if not os.fork()), pipes[0])
-    for other in pipes:
-        if other is not own:
+    import ntrm.pipeline.slide_files  # noqa: F401
+
+    own = next((number for number in range(1, len(pipes)) if not os.fork()), 0)
+    for number, other in enumerate(pipes):
+        if number != own:
             # Or its process could end without its parent noticing.
             other.close()
     return own

@@ -11,6 +11,7 @@ from ntrm.analysis.graph import graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import remove_partials
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
 from ntrm.export.ome_zarr import ProbabilityZarr
@@ -104,6 +105,8 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
     def rest() -> tuple[str, Row]:
         with held:
             state = SlideState(plan, slide.covariates, write())
+            # Of a child that was killed while it wrote a file.
+            remove_partials(folder)
             remember_objects(folder, slide)
             remember(folder, state)
             drop(folder / HIDDEN / BANDS)

@@ -209,20 +209,30 @@ class Regions:
         pieces = np.full(len(runs), piece, dtype=np.uint16)
         return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table)
 
+    def among(self, chosen: Where) -> Regions:
+        """The same with regions that are not ``chosen`` (R,) as nothing: of far fewer runs. All are in the table."""
+        region = np.where(np.append(chosen, [False, False])[self.region], self.region, NOTHING).astype(np.int32)
+        runs = self.runs.relabelled(region)
+        before = self.runs.at(runs.start)
+        label = np.where(runs.value == NOTHING, IGNORE, self.runs.value[before]).astype(np.uint8)
+        return Regions(Runs(runs.shape, runs.start, label), self.piece[before], runs.value, self.table)
+
     def rim(self, chosen: Where) -> Ints:
         """(n, 2) row and column of the pixels of the regions ``chosen`` (R,) with a side to what is not chosen."""
-        return self._border(np.append(chosen, [False, False])[self.region])[0]
+        return self._border(self.runs.relabelled(np.append(chosen, [False, False])[self.region]))[0]
 
     def borders(self, chosen: Where) -> tuple[Ints, Ints]:
         """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and their regions."""
         within = np.append(chosen, [False, False])[self.region]
-        pixels, key = self._border(np.where(within, self.region + 1, 0))
-        return pixels, key - 1
+        runs = self.runs.relabelled(np.where(within, self.region + 1, 0))
+        pixels, flat = self._border(runs)
+        return pixels, runs.value[runs.at(flat)] - 1
 
-    def _border(self, key: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
-        runs = self.runs.relabelled(key)
+    def _border(self, runs: Runs) -> tuple[Ints, Ints]:
+        """Pixels with a side to another value, as (n, 2) row and column and as flattened indices."""
         flat = distinct(sides_of(runs, runs.value)[0])
-        return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1), runs.value[runs.at(flat)]
+        row = flat // self.runs.shape[1]
+        return np.stack([row, flat - row * self.runs.shape[1]], axis=1), flat
 
 
 def scan_mask(

@@ -275,9 +275,11 @@ def _draw_mark(canvas: Image.Image, mark: Mark, size: float) -> None:
     ends = ticks(mark, 0.7 * size)
     strokes = [(mark.start, mark.end), *ends] if ends else []
     points = [point for stroke in strokes for point in stroke] or [mark.end]
-    left, top = (max(int(min(point[axis] for point in points) - 2 * size), 0) for axis in (0, 1))
+    # A ring has a radius of half a letter with its white edge.
+    reach = 2 * size if strokes else 0.5 * size + 2
+    left, top = (max(int(min(point[axis] for point in points) - reach), 0) for axis in (0, 1))
     right, bottom = (
-        min(int(max(point[axis] for point in points) + 2 * size), limit) for axis, limit in enumerate(canvas.size)
+        min(int(max(point[axis] for point in points) + reach), limit) for axis, limit in enumerate(canvas.size)
     )
     if right <= left or bottom <= top:
         return

@@ -12,7 +12,6 @@ of some rounds. ``--keep`` keeps the files: those of two versions of the program
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import tempfile
 import time
@@ -104,9 +103,6 @@ def measured(mask: np.ndarray, folder: Path, rounds: int) -> tuple[dict[str, flo
     """Processor milliseconds per megapixel of each stage, the least of some rounds; the number of regions."""
     best: dict[str, float] = {}
     for _ in range(rounds):
-        # To replace a large file takes the time to give its memory back, and a slide's files are new.
-        shutil.rmtree(folder)
-        folder.mkdir()
         done: dict[str, Any] = {}
         for name, work in stages_of(mask, folder).items():
             begun = time.process_time()

@@ -38,7 +38,7 @@ LEAST_PIXELS = 1 << 25
 """Of the mask: smaller ones are measured in less time than it takes to start a child."""
 LONGEST_S = 600
 """A child that has not answered for so long never will."""
-ENDING_S = 5
+ENDING_S = 2
 """For children to end once their pipes are closed."""
 
 Given = ParamSpec("Given")

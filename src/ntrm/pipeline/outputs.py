@@ -125,7 +125,7 @@ class SlideOutput:
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
     measurers: MeasuringPool | None = None
-    """Children that measure its pieces; None where this process does."""
+    """Children that measure its pieces and write its polygons; None where this process does."""
 
     @property
     def files(self) -> SlideFiles:

@@ -215,7 +215,7 @@ class Segmenter:
         tabulate(self.out, self.run, covariates, report=self._work.options.report)
 
     def close(self) -> None:
-        """End the children that measured; another slide would start others."""
+        """End the children that worked for large slides; another one would start others."""
         self._work.measurers.close()
 
 

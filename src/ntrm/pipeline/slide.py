@@ -68,7 +68,7 @@ class Work:
     transfer: Transfer = field(default_factory=Transfer, repr=False)
     """Of slides and results at an address."""
     measurers: MeasuringPool = field(default_factory=MeasuringPool, repr=False)
-    """Children that measure pieces of large slides."""
+    """Children that measure pieces of large slides and write their polygons; they live as long as the run."""
 
     @property
     def model_mpp(self) -> float:

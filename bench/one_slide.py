@@ -67,7 +67,7 @@ STAGES = {
     "slide alone": ("ntrm.pipeline.outputs", "write_plain"),
     "tinting": ("ntrm.pipeline.pictures", "TintedSlide.of"),
     "files": ("ntrm.pipeline.slide", "write_outputs"),
-    "polygons": ("ntrm.pipeline.slide_files", "write_geojson"),
+    "polygons": ("ntrm.pipeline.outputs", "_write_polygons"),
     "measuring": ("ntrm.pipeline.outputs", "measure_pieces"),
     "familiarity": ("ntrm.pipeline.slide", "judge_slide"),
     "familiarity, map": ("ntrm.pipeline.outputs", "write_familiarity_map"),
@@ -152,6 +152,7 @@ def one(segmenter: Segmenter, readers: ReaderPool, slide: Path, slide_id: str) -
         done = time.perf_counter() - begun
         segmenter.tabulate()
         whole = time.perf_counter() - begun
+        segmenter.close()  # the time of children counts once they have ended
     if found.status != "done":
         raise SystemExit(f"the slide was not segmented: {found.status} {found.reason}")
     regions = len((segmenter.out / "regions.csv").read_text(encoding="utf-8").splitlines()) - 1

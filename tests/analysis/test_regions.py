@@ -95,6 +95,20 @@ def test_the_rim_is_what_an_erosion_takes_away(random):
     np.testing.assert_array_equal(regions.rim(chosen), np.argwhere(within & ~ndimage.binary_erosion(within, FOUR)))
 
 
+def test_regions_without_others_have_the_same_rims_and_borders(random):
+    mask = draw(random)
+    regions = scan_mask(mask, SKIN, MPP)
+    kept = random.random(len(regions.table)) < 0.5
+    chosen, few = kept & (random.random(len(kept)) < 0.7), regions.among(kept)
+    within = np.repeat(np.append(kept, [False, False])[regions.region], regions.runs.length).reshape(mask.shape)
+    np.testing.assert_array_equal(few.runs.dense(), np.where(within, mask, IGNORE))
+    assert len(few.runs) <= len(regions.runs)
+    assert few.table is regions.table
+    np.testing.assert_array_equal(few.rim(chosen), regions.rim(chosen))
+    for found, expected in zip(few.borders(chosen), regions.borders(chosen), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_memory_does_not_grow_with_the_pixels(monkeypatch):
     """Always the same regions: sixteen times the pixels have four times the outlines."""
     monkeypatch.setattr(module, "STRIP_PIXELS", 1 << 15)

@@ -13,6 +13,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,11 +27,13 @@ from ntrm.core.io import (
     guarded,
     holding,
     original,
+    read_arrays,
     read_rows,
     remove_partials,
     rows_text,
     sha256_of,
     whole_file,
+    write_arrays,
     write_columns,
     write_json,
     write_text,
@@ -249,3 +252,23 @@ def test_blanks_go_before_the_apostrophe_is_looked_for():
 def test_a_short_row_has_empty_cells_and_a_long_one_loses_what_has_no_column():
     assert by_column("ab", ["1"]) == {"a": "1", "b": ""}
     assert by_column("ab", ["1", "2", "3"]) == {"a": "1", "b": "2"}
+
+
+def test_arrays_are_written_the_same_every_time_and_read_however_they_were_compressed(tmp_path, random):
+    arrays = {
+        "labels": np.repeat(random.integers(0, 9, (40, 30), dtype=np.uint16), 7, axis=1),
+        "one": np.array(2.5),
+        "none": np.zeros((0, 4)),
+        "texts": np.array(["a", "µm"]),
+    }
+    paths = [tmp_path / f"{name}.npz" for name in ("ours", "again", "numpy", "stored")]
+    for path in paths[:2]:
+        write_arrays(path, arrays)
+    np.savez_compressed(paths[2], **arrays)
+    np.savez(paths[3], **arrays)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    for path in paths:
+        found = read_arrays(path, hint="")
+        assert [*found] == [*arrays]
+        assert all(np.array_equal(found[name], array) for name, array in arrays.items())
+        assert all(found[name].dtype == array.dtype for name, array in arrays.items())

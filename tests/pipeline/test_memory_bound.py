@@ -10,7 +10,7 @@ from ntrm.analysis import outline, regions
 from ntrm.analysis.regions import scan
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.mpp import Resolution
-from ntrm.export import ome_tiff, pyramid
+from ntrm.export import pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.inference.mask_store import BandStore
@@ -27,7 +27,6 @@ SCHEMA, SQUARE = schema_of(), Resolution.square(MPP)
 def small_bands(monkeypatch):
     monkeypatch.setattr(pyramid, "BAND_PIXELS", 1 << 18)
     monkeypatch.setattr(pyramid, "MOST_AHEAD", 1 << 22)
-    monkeypatch.setattr(ome_tiff, "BUFFER", 1 << 20)
     monkeypatch.setattr(regions, "STRIP_PIXELS", 1 << 18)
     monkeypatch.setattr(outline, "MOST_PIXELS", 1 << 18)
 

@@ -8,7 +8,8 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fail_at, fingerprints, paint, write_slide
 
 from ntrm.core.errors import DataError
-from ntrm.pipeline import measurements, outputs, slide_files
+from ntrm.core.io import PARTIAL
+from ntrm.pipeline import measurements, measuring_process, outputs, slide_files
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.measuring_process import MeasuringPool
@@ -113,8 +114,9 @@ def test_large_slides_are_finished_before_the_next_and_measured_before_their_pol
     steps = Steps(monkeypatch)
 
     def measuring(*given, **more):
-        yield from measured(*given, **more)
+        found = measured(*given, **more)
         steps.note("measured")
+        return found
 
     def writing(*given, **more):
         steps.note("polygons")
@@ -171,12 +173,29 @@ def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slide
     assert fingerprints(tmp_path / "out") == expected
 
 
-def test_pieces_measured_in_child_processes_give_the_same_bytes(tmp_path, slides, expected, monkeypatch):
-    monkeypatch.setattr("ntrm.pipeline.measuring_process.LEAST_PIXELS", 0)
-    monkeypatch.setattr("ntrm.pipeline.measuring_process.most_threads", lambda: 8)
-    asked, measured = [], MeasuringPool.measure
-    monkeypatch.setattr(MeasuringPool, "measure", lambda pool, task: asked.append(task) or measured(pool, task))
-    assert run(slides[:1], tmp_path / "out").exit_code == 0
-    assert asked
-    found = fingerprints(tmp_path / "out" / slides[0].stem)
-    assert found == {name.removeprefix("a/"): each for name, each in expected.items() if name.startswith("a/")}
+def test_pieces_measured_in_child_processes_that_slides_share_give_the_same_bytes(
+    tmp_path, slides, expected, monkeypatch
+):
+    monkeypatch.setattr(measuring_process, "LEAST_PIXELS", 0)
+    monkeypatch.setattr(measuring_process, "most_threads", lambda: 8)
+    asked, do, started, start = [], MeasuringPool.do, [], measuring_process._start
+    monkeypatch.setattr(MeasuringPool, "do", lambda pool, *task: asked.append(task[0].__name__) or do(pool, *task))
+    monkeypatch.setattr(measuring_process, "_start", lambda count: started.append(start(count)) or started[-1])
+    assert run(slides, tmp_path / "out").exit_code == 0
+    assert asked.count("measure_task") >= asked.count("write_polygons") == len(slides)
+    assert fingerprints(tmp_path / "out") == expected
+    ((first, _),) = started
+    assert first.returncode == 0
+
+
+def test_what_a_killed_child_left_is_gone_with_the_end_of_the_slide(tmp_path, slides, expected, monkeypatch):
+    written = one_slide.write_outputs
+
+    def leaving(found, to):
+        (to.folder / f"{PARTIAL}polygons").write_text("half of it")
+        return written(found, to)
+
+    monkeypatch.setattr(one_slide, "write_outputs", leaving)
+    assert run(slides, tmp_path / "out").exit_code == 0
+    assert not [*(tmp_path / "out").rglob(f"{PARTIAL}*")]
+    assert fingerprints(tmp_path / "out") == expected

@@ -3,10 +3,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.report.overlay_drawing import Box, Frame, annotated, font_size, line_marks, piece_badges, scale_bar, ticks
+from ntrm.report import overlay_drawing
+from ntrm.report.overlay_drawing import (
+    Box,
+    Frame,
+    Mark,
+    annotated,
+    font_size,
+    line_marks,
+    piece_badges,
+    scale_bar,
+    ticks,
+)
 from ntrm.results import documents
 from ntrm.results.documents import Measure
 
@@ -162,6 +174,43 @@ def test_a_line_is_drawn_where_it_was_measured(random):
     ]
     # The label may cover a stretch of it.
     assert np.mean(np.array(on_line) < 30) > 0.8
+
+
+def drawn_whole(canvas, mark, size):
+    """A mark drawn larger in one picture of all of its box: slow, and the bytes that its drawing in bands must have."""
+    ends = ticks(mark, 0.7 * size)
+    strokes = [(mark.start, mark.end), *ends] if ends else []
+    points = np.array([point for stroke in strokes for point in stroke] or [mark.end])
+    left, top = np.maximum((points.min(axis=0) - 2 * size).astype(int), 0).tolist()
+    right, bottom = np.minimum((points.max(axis=0) + 2 * size).astype(int), canvas.size).tolist()
+    if right <= left or bottom <= top:
+        return
+    for colour, thick in (("#ffffff", 0.30 * size), (mark.colour, 0.13 * size)):
+        cover = Image.new("L", ((right - left) * 4, (bottom - top) * 4), 0)
+        draw, width = ImageDraw.Draw(cover), max(1, round(thick * 4))
+        for (x0, y0), (x1, y1) in strokes:
+            draw.line([(x0 - left) * 4, (y0 - top) * 4, (x1 - left) * 4, (y1 - top) * 4], fill=255, width=width)
+        if not strokes:
+            centre = (mark.end[0] - left) * 4, (mark.end[1] - top) * 4
+            draw.circle(centre, 0.35 * size * 4 + width / 2, outline=255, width=width)
+        canvas.paste(colour, (left, top, right, bottom), cover.reduce(4))
+
+
+@pytest.mark.parametrize("kind", ["any", "level", "upright", "short", "beyond"])
+def test_lines_drawn_in_bands_have_the_pixels_of_lines_drawn_whole(random, kind):
+    picture = random.integers(0, 256, (400, 300, 3), dtype=np.uint8)
+    for _ in range(25):
+        start, end = random.uniform((0, 0), (300, 400), (2, 2))
+        if kind in ("level", "upright"):
+            end[int(kind == "level")] = start[int(kind == "level")] + random.choice([0.0, 0.3, 3.0])
+        elif kind != "any":
+            end = start + (random.normal(0, 4, 2) if kind == "short" else random.normal(0, 400, 2))
+        size = float(random.choice([2.0, 7.0, 12.5, 25.0]))
+        mark = Mark("", "#0053a6", tuple(start.tolist()), tuple(end.tolist()), Box(0, 0, 1, 1))
+        found, expected = Image.fromarray(picture), Image.fromarray(picture)
+        overlay_drawing._draw_mark(found, mark, size)
+        drawn_whole(expected, mark, size)
+        assert np.array_equal(found, expected)
 
 
 def test_a_line_without_length_is_a_ring_and_one_beyond_the_picture_harmless():

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from ntrm.core.errors import DataError
+from ntrm.results import slide_state
 from ntrm.results.paths import DONE, FAILED, HIDDEN
 from ntrm.results.slide_state import Plan, SlideState, finished, remember, remember_failure, remembered
 
@@ -46,3 +47,17 @@ def test_damaged_files_are_our_errors(folder, name, text):
     (folder / HIDDEN / name).write_text(text)
     with pytest.raises(DataError):
         remembered(folder)
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 4096])
+def test_every_row_stands_on_a_line_of_its_own_whatever_its_texts_are(folder, monkeypatch, together):
+    monkeypatch.setattr(slide_state, "TOGETHER", together)
+    texts = ["", '}, {"slide_id": "b"}', '"}, {"', "a\nb", "\\", '\\"}, {"', "µ"]
+    rows = tuple({"slide_id": text, "area_mm2": number / 3, "": None} for number, text in enumerate(texts))
+    tables = {"slides": rows[:1], "pieces": (), "regions": rows, "interfaces": rows[:4]}
+    remember(folder, SlideState(None, {}, tables))
+    lines = (folder / HIDDEN / DONE).read_text(encoding="utf-8").splitlines()
+    told = [json.dumps(row, ensure_ascii=False) for each in tables.values() for row in each]
+    found = [line.rstrip(",") for line in lines if line.startswith('{"slide_id"')]
+    assert [line.removesuffix("]").removesuffix("]}}") for line in found] == told
+    assert finished(folder).tables == tables

@@ -142,8 +142,11 @@ def measurements(
     present: Collection[str] | None = None,
 ) -> PieceMeasurements:
     """The same for a piece whose regions and outline are known."""
-    tumour = tumour_of(regions, schema, CANCERS, present)
-    invasive = _invasive(tumour, regions, schema, present)
+    # Its rims are looked for several times, and most of a piece is no tumour.
+    cancers = [schema.index(name) for name in CANCERS if name in schema.names]
+    tumours = regions.among(np.isin(regions.table.tissue, cancers))
+    tumour = tumour_of(tumours, schema, CANCERS, present)
+    invasive = _invasive(tumour, tumours, schema, present)
     return PieceMeasurements(
         _clearance(outline, tumour, touches_edge),
         _depth(outline, invasive, touches_edge),

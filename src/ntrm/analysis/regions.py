@@ -57,9 +57,12 @@ class PieceGrid(NamedTuple):
     def changes(self, top: int, height: int) -> Ints:
         """Flattened indices, within some rows, of the pixels that have another piece than their left neighbours."""
         rows, step = self.rows[top : top + height], np.flatnonzero(np.diff(self.columns))
-        first = int(rows[0])
+        first, used = int(rows[0]), self.columns[np.append(step, len(self.columns) - 1)]
         coarse = self.numbers[first : int(rows[-1]) + 1]
-        row, index = np.nonzero(coarse[:, self.columns[step]] != coarse[:, self.columns[step + 1]])
+        # Where the mask is the finer one, as nearly always, no column is left out: a view will do.
+        every = bool((np.diff(used) == 1).all())
+        shown = coarse[:, used[0] : used[-1] + 1] if every else coarse.take(used, axis=1)
+        row, index = np.divmod(np.flatnonzero(shown[:, 1:] != shown[:, :-1]), max(len(step), 1))
         before = np.searchsorted(row, np.arange(len(coarse) + 1))
         begin, count = before[rows - first], np.diff(before)[rows - first]
         along = step[index[ranges(begin, count)]] + 1
@@ -192,31 +195,44 @@ class Regions:
         The runs are those of the window; positions in the table remain those of the whole mask.
         """
         table, wide = self.table.of_piece(piece), self.runs.shape[1]
-        in_rows = slice(*np.searchsorted(self.runs.start, [top * wide, (top + height) * wide]))
-        own, region = self.piece[in_rows] == piece, self.region[in_rows]
+        first, last = np.searchsorted(self.runs.start, [top * wide, (top + height) * wide]).tolist()
+        rows = Runs((height, wide), self.runs.start[first:last] - top * wide, np.arange(first, last))
+        # Which runs they are, before anything is done with them: beside the window there may be many more.
+        chosen = rows.window(0, left, height, width)
+        own, region = self.piece[chosen.value] == piece, self.region[chosen.value]
         # The last two entries are those of NOTHING (-2) and BACKGROUND (-1).
         index = np.append(np.full(len(self.table), NOTHING), [NOTHING, BACKGROUND])
         index[np.flatnonzero(self.table.piece == piece)] = np.arange(len(table))
-        code = (np.where(own, index[region], NOTHING) + 2) << 8 | np.where(own, self.runs.value[in_rows], IGNORE)
-        runs = Runs((height, wide), self.runs.start[in_rows] - top * wide, code).window(0, left, height, width)
+        label = np.where(own, self.runs.value[chosen.value], IGNORE)
+        runs = chosen.relabelled((np.where(own, index[region], NOTHING) + 2) << 8 | label)
         labels = Runs(runs.shape, runs.start, (runs.value & 255).astype(np.uint8))
         pieces = np.full(len(runs), piece, dtype=np.uint16)
         return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table)
 
+    def among(self, chosen: Where) -> Regions:
+        """The same with regions that are not ``chosen`` (R,) as nothing: of far fewer runs. All are in the table."""
+        region = np.where(np.append(chosen, [False, False])[self.region], self.region, NOTHING).astype(np.int32)
+        runs = self.runs.relabelled(region)
+        before = self.runs.at(runs.start)
+        label = np.where(runs.value == NOTHING, IGNORE, self.runs.value[before]).astype(np.uint8)
+        return Regions(Runs(runs.shape, runs.start, label), self.piece[before], runs.value, self.table)
+
     def rim(self, chosen: Where) -> Ints:
         """(n, 2) row and column of the pixels of the regions ``chosen`` (R,) with a side to what is not chosen."""
-        return self._border(np.append(chosen, [False, False])[self.region])[0]
+        return self._border(self.runs.relabelled(np.append(chosen, [False, False])[self.region]))[0]
 
     def borders(self, chosen: Where) -> tuple[Ints, Ints]:
         """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and their regions."""
         within = np.append(chosen, [False, False])[self.region]
-        pixels, key = self._border(np.where(within, self.region + 1, 0))
-        return pixels, key - 1
+        runs = self.runs.relabelled(np.where(within, self.region + 1, 0))
+        pixels, flat = self._border(runs)
+        return pixels, runs.value[runs.at(flat)] - 1
 
-    def _border(self, key: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
-        runs = self.runs.relabelled(key)
+    def _border(self, runs: Runs) -> tuple[Ints, Ints]:
+        """Pixels with a side to another value, as (n, 2) row and column and as flattened indices."""
         flat = distinct(sides_of(runs, runs.value)[0])
-        return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1), runs.value[runs.at(flat)]
+        row = flat // self.runs.shape[1]
+        return np.stack([row, flat - row * self.runs.shape[1]], axis=1), flat
 
 
 def scan_mask(

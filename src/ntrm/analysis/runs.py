@@ -7,7 +7,7 @@ thousand runs, exactly as from the pixels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -50,6 +50,10 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For another process, without what was found out about them here.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def stop(self) -> Ints:
@@ -104,10 +108,14 @@ class Runs:
         begin = start - row * self.shape[1]
         end = np.append(start[1:], (top + height) * self.shape[1]) - row * self.shape[1]
         tall, wide = -(-height // stride), -(-width // stride)
-        # The first column taken that is not before the run's first, or its end.
-        first, last = (np.clip(-(-(at - left) // stride), 0, wide) for at in (begin, end))
-        kept = ((row - top) % stride == 0) & (first < last)
-        runs = Runs((tall, wide), ((row - top) // stride * wide + first)[kept], value[kept])
+        inside = np.flatnonzero((end > left) & (begin < left + width) & ((stride == 1) | ((row - top) % stride == 0)))
+        row, begin, end, value = (each.take(inside) for each in (row - top, begin - left, end - left, value))
+        if stride > 1:
+            # The first column taken that is not before the run's first, or its end.
+            row, begin, end = row // stride, -(-begin // stride), -(-end // stride)
+        first, last = np.maximum(begin, 0), np.minimum(end, wide)
+        kept = first < last
+        runs = Runs((tall, wide), (row * wide + first)[kept], value[kept])
         return runs.relabelled(runs.value)
 
 

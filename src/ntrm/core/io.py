@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 PARTIAL = ".partial-"
 """Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
 
+ARRAYS_LEVEL = 3
+"""How hard zlib tries to compress arrays."""
+
 _UMASK = threading.Lock()
 _FORMULA = "=+-@\t\r\n＝＋－＠"
 """First characters that make a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
@@ -212,11 +215,19 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write named arrays as a whole NPZ file or nothing."""
-    import numpy as np
+    """Write named arrays as a whole NPZ file or nothing.
 
-    with whole_file(path) as partial, partial.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    As ``numpy.savez_compressed``, which compresses label maps four times as long to a third less.
+    """
+    from numpy.lib.format import write_array
+
+    with (
+        whole_file(path) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=ARRAYS_LEVEL) as archive,
+    ):
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                write_array(stream, array, allow_pickle=False)
 
 
 def read_arrays(path: Path, *, hint: str) -> dict[str, NDArray[Any]]:
@@ -292,8 +303,18 @@ def write_rows(stream: SupportsWrite[str], rows: Iterable[Iterable[object]]) -> 
 
 def write_columns(stream: SupportsWrite[str], columns: Sequence[Sequence[str]]) -> None:
     """Write rows that are given as the texts of each column, guarded: quicker where there are many."""
-    writer = csv.writer(_Lines(stream), lineterminator="\r\n")
-    writer.writerows(zip(*map(_guarded_texts, columns), strict=True))
+    guarded_columns = [*map(_guarded_texts, columns)]
+    rows = zip(*guarded_columns, strict=True)
+    if len(columns) > 1 and not any(map(_needs_quotes, guarded_columns)):
+        stream.write("".join([f"{','.join(row)}\n" for row in rows]))
+    else:
+        csv.writer(_Lines(stream), lineterminator="\r\n").writerows(rows)
+
+
+def _needs_quotes(texts: Sequence[str]) -> bool:
+    """Whether the csv writer would put any of them in quotes."""
+    together = "".join(texts)
+    return any(special in together for special in ',"\r\n')
 
 
 def _guarded_texts(texts: Sequence[str]) -> Sequence[str]:

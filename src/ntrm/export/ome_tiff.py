@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.core.threads import most_threads
+from ntrm.core.threads import thread_map
 from ntrm.export.pyramid import MEANING, Level, Rows, byte_pyramid, label_pyramid
 from ntrm.version import __version__
 
 TILE = 512
-BUFFER = 1 << 24
-"""Bytes compressed at a time, about."""
 CONFIDENCE_MEANING = "255 = certainty 1; 0 = nothing"
 SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 NAMESPACE = uuid.UUID("1b9d4f0e-6a57-5c0b-9d1e-7f4f2a3c8e55")
@@ -76,17 +74,16 @@ def _about(meaning: str, metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 def _write(path: Path, levels: Sequence[Level], resolution: Resolution, xml: str, **kind: Any) -> None:
     large = sum(level.height * level.width for level in levels) > 1 << 31
+    compressed = _Compressor()
     with whole_file(path) as partial, tifffile.TiffWriter(partial, bigtiff=large) as writer:
         for number, level in enumerate(levels):
             factor = 2**number
             writer.write(
-                _tiles(level),
+                thread_map(compressed, _tiles(level)),
                 shape=(level.height, level.width),
                 dtype=np.uint8,
                 tile=(TILE, TILE),
                 compression="zlib",
-                buffersize=BUFFER,
-                maxworkers=most_threads(),
                 # In pixels per centimetre.
                 resolution=(10_000 / (resolution.x * factor), 10_000 / (resolution.y * factor)),
                 resolutionunit="CENTIMETER",
@@ -97,6 +94,22 @@ def _write(path: Path, levels: Sequence[Level], resolution: Resolution, xml: str
                 metadata=None,
                 **kind,
             )
+
+
+class _Compressor:
+    """Compresses tiles as the library does; those of one value once: most of a slide is glass."""
+
+    def __init__(self) -> None:
+        self._encode = tifffile.TIFF.COMPRESSORS[tifffile.COMPRESSION.ADOBE_DEFLATE]
+        self._uniform: dict[int, bytes] = {}
+
+    def __call__(self, tile: NDArray[np.uint8]) -> bytes:
+        value = int(tile[0, 0])
+        if (tile != value).any():
+            return bytes(self._encode(tile))
+        if value not in self._uniform:
+            self._uniform[value] = bytes(self._encode(tile))
+        return self._uniform[value]
 
 
 def _tiles(level: Level) -> Iterator[NDArray[np.uint8]]:

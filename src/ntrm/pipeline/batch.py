@@ -116,11 +116,10 @@ def segment_slides(
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
             # The first reading process starts while the network is loaded.
             with closing(ReaderPool(len(tasks))) as readers:
-                segmenter = Segmenter(
-                    model, folder, chosen, device=device, batch=batch, open_slide=readers.open, transfer=transfer
-                )
-                segmenter.claim(covariates)
-                outcomes, run = _one_by_one(segmenter, tasks, progress, transfer), segmenter.run
+                more: dict[str, Any] = {"open_slide": readers.open, "transfer": transfer}
+                with closing(Segmenter(model, folder, chosen, device=device, batch=batch, **more)) as segmenter:
+                    segmenter.claim(covariates)
+                    outcomes, run = _one_by_one(segmenter, tasks, progress, transfer), segmenter.run
         else:
             from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
 

@@ -110,7 +110,7 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
     pieces_map = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
     regions = scan_slide(labels, None, pieces_map, schema=mask.schema, resolution=mask.resolution)
     regions = replace(regions, table=_with_origins(regions, network, corrections))
-    pieces = [*measure_pieces(regions, pieces_map, schema=mask.schema)]
+    pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
     files = SlideFiles(
         folder, summary.slide_id, summary.grid, mask.schema, _run(mask), correction_of(mask, log, corrections)
     )

@@ -88,21 +88,24 @@ class PieceTask(NamedTuple):
 
 def measure_pieces(
     regions: Regions, pieces: PieceMap, *, schema: LabelSchema, measurers: MeasuringPool | None = None
-) -> Iterator[PieceFindings]:
+) -> list[PieceFindings]:
     """Measure each of the pieces of a slide whose regions are known, several at a time where they are small.
 
     They are measured in threads of this process, or by ``measurers``.
     """
     resolution, shape = regions.table.resolution, regions.runs.shape
-    measure_one = measure_task if measurers is None else measurers.measure
 
     def measure(piece: Piece) -> PieceFindings:
         window = piece.window(pieces.mpp, resolution, shape)
         own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
-        return measure_one(PieceTask(piece, window, own, shape, schema))
+        task = PieceTask(piece, window, own, shape, schema)
+        return measure_task(task) if measurers is None else measurers.do(measure_task, task)
 
     threads = min(MOST_THREADS, most_threads()) if measurers is None else measurers.children
-    return thread_map(measure, pieces.pieces, threads if is_simple(regions) else 1)
+    # The largest first: begun last, it would keep all others waiting.
+    largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
+    found = thread_map(measure, largest_first, threads if is_simple(regions) else 1)
+    return sorted(found, key=lambda each: each.piece.number)
 
 
 def is_simple(regions: Regions) -> bool:

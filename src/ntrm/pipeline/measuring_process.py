@@ -1,24 +1,35 @@
-"""Pieces of a large slide measured in child processes, started while the network works.
+"""Child processes that measure pieces of large slides and write polygons; they are kept for all slides of a run.
 
-Measuring is many small steps, of which the threads of one process do one at a time. A child gets the runs and regions
-of a piece and answers with its findings; it sees nothing but our own numbers, so that both go as pickles. It ends when
-its pipe closes, with its parent. Whatever ends it before that costs time alone: its piece is measured here.
+Both are many small steps, of which the threads of one process do one at a time. A child gets a function of ours and the
+numbers it works on, and answers with the result; it sees nothing from outside, so that all goes as pickles. Tasks are
+put into memory that both have open as a file: a pipe takes them in many small parts, and each waits until no other
+thread runs Python.
+
+The first child imports what is needed, which takes longer than to measure a piece, and the others are its forks. Each
+ends when its pipe closes, with its parent. Whatever ends it before that costs time alone: its task is done here, and
+the next slide has another child in its place.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
+import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import ParamSpec, Self, TypeVar
 
 from ntrm.core.processes import module_command, module_environment
 from ntrm.core.threads import most_threads
-from ntrm.pipeline.measurements import PieceFindings, PieceTask, measure_task
 
 MOST_CHILDREN = 4
 CORES_EACH = 4
@@ -27,6 +38,11 @@ LEAST_PIXELS = 1 << 25
 """Of the mask: smaller ones are measured in less time than it takes to start a child."""
 LONGEST_S = 600
 """A child that has not answered for so long never will."""
+ENDING_S = 2
+"""For children to end once their pipes are closed."""
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 def children_for(pixels: int) -> int:
@@ -36,87 +52,179 @@ def children_for(pixels: int) -> int:
 
 
 class MeasuringPool:
-    """Children that measure pieces; safe to use from several threads."""
+    """Children that work on one slide after the other, none at first; safe to use from several threads."""
 
-    def __init__(self, children: int) -> None:
-        self.children = children
-        self._all: list[_Child] = []
+    def __init__(self) -> None:
+        self.children = 0
         # None stands for a child that is gone.
         self._idle: SimpleQueue[_Child | None] = SimpleQueue()
-        for _ in range(children):
-            # Where none can be started, pieces are measured here.
-            child = None
-            with suppress(OSError):
-                child = _Child()
-                self._all.append(child)
-            self._idle.put(child)
+        self._starting = Lock()
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._all: list[_Child] = []
+        # A pool that nobody closed must not leave its children behind.
+        weakref.finalize(self, _end, self._all, self._started)
 
-    def measure(self, task: PieceTask) -> PieceFindings:
-        """Measure a piece in the next child that is free."""
+    def for_mask(self, pixels: int) -> Self | None:
+        """The pool with all its children, for a mask of so many pixels; None where they do not pay."""
+        children = children_for(pixels)
+        if children:
+            self.ready(children)
+        return self if children else None
+
+    def ready(self, children: int) -> None:
+        """Start the children if there are none yet, and others for those that are gone."""
+        with self._starting:
+            for _ in range(children - self.children):
+                self._idle.put(None)
+            self.children = max(self.children, children)
+            idle = _emptied(self._idle)
+            gone = idle.count(None)
+            # Where none can be started, all is done here.
+            started: list[_Child | None] = [None] * gone
+            if gone:
+                with suppress(OSError):
+                    started = self._start(gone)
+            for child in (*(child for child in idle if child is not None), *started):
+                self._idle.put(child)
+
+    def _start(self, count: int) -> list[_Child | None]:
+        process, children = _start(count)
+        self._started.append(process)
+        self._all += children
+        return [*children]
+
+    def do(self, work: Callable[Given, Result], *given: Given.args, **more: Given.kwargs) -> Result:
+        """What ``work`` returns, in the next child that is free."""
         child = self._idle.get()
-        found = None if child is None else child.ask(task)
+        found: tuple[Result] | None = None if child is None else child.ask((work, given, more))
         self._idle.put(child if found is not None else None)
-        return measure_task(task) if found is None else found
+        return work(*given, **more) if found is None else found[0]
 
     def close(self) -> None:
-        """End all children; twice does no harm."""
-        for child in self._all:
-            child.close()
+        """End all children; twice does no harm, and another mask gets others."""
+        with self._starting:
+            _end(self._all, self._started)
+            self.children, self._idle = 0, SimpleQueue()
 
 
-@contextmanager
-def measuring_pool(pixels: int) -> Iterator[MeasuringPool | None]:
-    """Children for a mask of so many pixels; None where they do not pay."""
-    children = children_for(pixels)
-    if not children:
-        yield None
-        return
-    pool = MeasuringPool(children)
-    try:
-        yield pool
-    finally:
-        pool.close()
+def _emptied(queue: SimpleQueue[_Child | None]) -> list[_Child | None]:
+    taken = []
+    with suppress(Empty):
+        while True:
+            taken.append(queue.get_nowait())
+    return taken
 
 
 class _Child:
-    """One child and the pipe to it."""
+    """A child, by the pipe and the memory it has open; ``process`` is the one of which it is a fork, or itself."""
 
-    def __init__(self) -> None:
-        self._pipe, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                module_command("ntrm.pipeline.measuring_process", theirs.fileno()),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            )
+    def __init__(self, pipe: Connection, memory: int, process: subprocess.Popen[bytes]) -> None:
+        self._pipe, self._memory, self._process = pipe, memory, process
 
-    def ask(self, task: PieceTask) -> PieceFindings | None:
-        """The findings; None where the child is gone or does not answer, and then it is ended."""
+    def ask(self, task: tuple[object, ...]) -> tuple[Result] | None:
+        """The answer, alone in a tuple; None where the child is gone or does not answer, and then it is ended."""
         with suppress(EOFError, OSError):
-            self._pipe.send(task)
+            with open(self._memory, "wb", closefd=False) as stream:
+                stream.seek(0)
+                pickle.dump(task, stream, protocol=pickle.HIGHEST_PROTOCOL)
+            self._pipe.send_bytes(b"task")
             if self._pipe.poll(LONGEST_S):
-                found = self._pipe.recv()
-                if isinstance(found, PieceFindings):
-                    return found
+                answer: tuple[Result] = self._pipe.recv()
+                return answer
+            _kill(self._process)
         self.close()
         return None
 
     def close(self) -> None:
-        self._pipe.close()
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        """It ends once it has done what it does; twice does no harm."""
+        if not self._pipe.closed:
+            self._pipe.close()
+            os.close(self._memory)
+
+
+def _start(count: int) -> tuple[subprocess.Popen[bytes], list[_Child]]:
+    """So many children, and the process of the first; all are of one group of processes, their own."""
+    with ExitStack() as stack:
+        pairs = [Pipe() for _ in range(count)]
+        pipes = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
+        memories = [_memory() for _ in range(count)]
+        for memory in memories:
+            stack.callback(os.close, memory)
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            module_command("ntrm.pipeline.measuring_process", *pipes, *memories),
+            pass_fds=[*pipes, *memories],
+            process_group=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        ours = [(pipe, os.dup(memory)) for (pipe, _), memory in zip(pairs, memories, strict=True)]
+    return process, [_Child(pipe, memory, process) for pipe, memory in ours]
+
+
+def _memory() -> int:
+    """Descriptor of memory, or of a nameless file where a system has none, of any size."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("task")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """A child and its forks, some of which may live on where it does not."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end(children: list[_Child], started: list[subprocess.Popen[bytes]]) -> None:
+    """End all children; none are left in the lists."""
+    for child in children:
+        child.close()
+    for process in started:
+        try:
+            process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.wait()
+    children.clear()
+    started.clear()
 
 
 def main(arguments: list[str]) -> None:
-    """Measure what comes through the pipe until it closes; an error ends the child, and its parent meets it again."""
+    """Do what is asked until the pipe closes; an error ends the child, and its parent meets it again."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with Connection(int(arguments[0])) as pipe, suppress(EOFError, OSError):
+    numbers = [int(number) for number in arguments]
+    count = len(numbers) // 2
+    pipes = [Connection(number) for number in numbers[:count]]
+    own = _forked(pipes)
+    memory = numbers[count + own]
+    with pipes[own] as pipe, suppress(EOFError, OSError):
         while True:
-            pipe.send(measure_task(pipe.recv()))
+            pipe.recv_bytes()
+            with mmap.mmap(memory, 0, access=mmap.ACCESS_READ) as content:
+                work, given, more = pickle.loads(content)  # noqa: S301 - our parent's
+            os.ftruncate(memory, 0)
+            pipe.send((work(*given, **more),))
+    # The first one is there until its forks have ended, so that they count as its own.
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _forked(pipes: Sequence[Connection]) -> int:
+    """Fork into a process for each pipe; which of them is this one's."""
+    # What is imported on the first use would be imported by each of them.
+    import scipy.spatial  # noqa: F401
+
+    import ntrm.pipeline.slide_files  # noqa: F401
+
+    own = next((number for number in range(1, len(pipes)) if not os.fork()), 0)
+    for number, other in enumerate(pipes):
+        if number != own:
+            # Or its process could end without its parent noticing.
+            other.close()
+    return own
 
 
 if __name__ == "__main__":

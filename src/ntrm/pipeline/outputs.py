@@ -125,7 +125,7 @@ class SlideOutput:
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
     measurers: MeasuringPool | None = None
-    """Children that measure its pieces; None where this process does."""
+    """Children that measure its pieces and write its polygons; None where this process does."""
 
     @property
     def files(self) -> SlideFiles:
@@ -164,21 +164,24 @@ def _write_first(labels: Bytes, to: SlideOutput) -> tuple[Future[None], ...]:
 def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     """Write all files of a slide; returns the rows of the tables.
 
-    Threads write files while this one measures.
+    Other threads, and children of a large slide, measure and write files.
     """
     folder, files, start, shape = to.folder, to.files, to.background.submit, (to.grid.height, to.grid.width)
     begun = to.begun or begin_outputs(prediction.maps, to)
     pieces_map, regions = begun.scanned.result()
-    # Before all that says whether cancers are assessed, so that it is written once.
-    familiarity = to.judge(pieces_map, regions)
-    refuse_unfamiliar(familiarity, to.options)
-    written = begun.written or _write_first(prediction.array(LABELS), to)
-    polygons = start(files.write_polygons, regions, familiarity) if is_simple(regions) else None
-    shown = start(_write_familiarity_map, begun.pale, to, familiarity)
-    stored = start(_read_stored, folder, shape, written) if to.options.report else None
-    more = start(_write_more, prediction, pieces_map, files, to.options)
-    pieces = [*measure_pieces(regions, pieces_map, schema=to.schema, measurers=to.measurers)]
-    polygons = polygons or start(files.write_polygons, regions, familiarity)
+    with background_worker() as measuring:
+        # Beside what follows; of a strict run's slide that is refused in vain.
+        measured = measuring.submit(measure_pieces, regions, pieces_map, schema=to.schema, measurers=to.measurers)
+        # Before all that says whether cancers are assessed, so that it is written once.
+        familiarity = to.judge(pieces_map, regions)
+        refuse_unfamiliar(familiarity, to.options)
+        written = begun.written or _write_first(prediction.array(LABELS), to)
+        polygons = start(_write_polygons, regions, to, familiarity) if is_simple(regions) else None
+        shown = start(_write_familiarity_map, begun.pale, to, familiarity)
+        stored = start(_read_stored, folder, shape, written) if to.options.report else None
+        more = start(_write_more, prediction, pieces_map, files, to.options)
+        pieces = measured.result()
+    polygons = polygons or start(_write_polygons, regions, to, familiarity)
     summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed, to.stained)
     summary.write(folder)
     overlays = start(_write_overlays, begun.tinted, to, summary)
@@ -190,6 +193,15 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
         if future is not None:
             future.result()
     return tables
+
+
+def _write_polygons(regions: Regions, to: SlideOutput, familiarity: SlideFamiliarity) -> None:
+    """In a child, where there are any: of the threads of this process one at a time runs Python."""
+    write = to.files.write_polygons
+    if to.measurers is None or not is_simple(regions):
+        write(regions, familiarity)
+    else:
+        to.measurers.do(write, regions, familiarity)
 
 
 def _write_familiarity_map(pale: Future[Bytes], to: SlideOutput, familiarity: SlideFamiliarity) -> None:

@@ -214,6 +214,10 @@ class Segmenter:
         """Write the tables of every slide in ``out``, also of those that other processes segmented."""
         tabulate(self.out, self.run, covariates, report=self._work.options.report)
 
+    def close(self) -> None:
+        """End the children that worked for large slides; another one would start others."""
+        self._work.measurers.close()
+
 
 def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:
     return Outcome(slide_id, status, row=row)

@@ -11,6 +11,7 @@ from ntrm.analysis.graph import graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import remove_partials
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
 from ntrm.export.ome_zarr import ProbabilityZarr
@@ -19,7 +20,7 @@ from ntrm.familiarity.reference import Reference
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
-from ntrm.pipeline.measuring_process import measuring_pool
+from ntrm.pipeline.measuring_process import MeasuringPool
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import (
     Judge,
@@ -66,6 +67,8 @@ class Work:
     open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
     transfer: Transfer = field(default_factory=Transfer, repr=False)
     """Of slides and results at an address."""
+    measurers: MeasuringPool = field(default_factory=MeasuringPool, repr=False)
+    """Children that measure pieces of large slides and write their polygons; they live as long as the run."""
 
     @property
     def model_mpp(self) -> float:
@@ -102,6 +105,8 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
     def rest() -> tuple[str, Row]:
         with held:
             state = SlideState(plan, slide.covariates, write())
+            # Of a child that was killed while it wrote a file.
+            remove_partials(folder)
             remember_objects(folder, slide)
             remember(folder, state)
             drop(folder / HIDDEN / BANDS)
@@ -168,7 +173,7 @@ def _predict(
         tasks = stack.enter_context(background_worker(slide_threads()))
         # Before the end of the tasks, some of which may wait for rows.
         stack.callback(store.end)
-        measurers = stack.enter_context(measuring_pool(grid.height * grid.width))
+        measurers = work.measurers.for_mask(grid.height * grid.width)
         about = (folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
         output = SlideOutput(*about, stained=stained, measurers=measurers)
         if work.works_ahead:

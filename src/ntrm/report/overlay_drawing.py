@@ -6,7 +6,7 @@ First the layout, for the picture file and for the page alike; then the drawing 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
@@ -33,9 +33,13 @@ LETTER_WIDTH, LINE_HEIGHT = 0.62, 1.25
 """Of the font's size; generous for the fonts in use."""
 OVERSAMPLING = 4
 """Lines are drawn so many times larger and then reduced: Pillow's own have jagged edges."""
+BAND_ROWS = 64
+"""Of the picture, in which lines are drawn together."""
 
 Point = tuple[float, float]
 """x and y."""
+Stroke = tuple[tuple[int, int], tuple[int, int]]
+"""x and y of both ends in the larger drawing."""
 Floats = NDArray[np.float64]
 Points = NDArray[np.float64]
 """(N, 2) of these."""
@@ -271,26 +275,71 @@ def _draw_mark(canvas: Image.Image, mark: Mark, size: float) -> None:
     ends = ticks(mark, 0.7 * size)
     strokes = [(mark.start, mark.end), *ends] if ends else []
     points = [point for stroke in strokes for point in stroke] or [mark.end]
-    left, top = (max(int(min(point[axis] for point in points) - 2 * size), 0) for axis in (0, 1))
+    # A ring has a radius of half a letter with its white edge.
+    reach = 2 * size if strokes else 0.5 * size + 2
+    left, top = (max(int(min(point[axis] for point in points) - reach), 0) for axis in (0, 1))
     right, bottom = (
-        min(int(max(point[axis] for point in points) + 2 * size), limit) for axis, limit in enumerate(canvas.size)
+        min(int(max(point[axis] for point in points) + reach), limit) for axis, limit in enumerate(canvas.size)
     )
-    wide, high = (right - left) * OVERSAMPLING, (bottom - top) * OVERSAMPLING
-    if wide <= 0 or high <= 0:
+    if right <= left or bottom <= top:
         return
 
-    def enlarged(x: float, y: float) -> Point:
-        return (x - left) * OVERSAMPLING, (y - top) * OVERSAMPLING
+    def enlarged(point: Point) -> tuple[int, int]:
+        # Pillow takes whole numbers for lines, and cuts off the rest.
+        return int((point[0] - left) * OVERSAMPLING), int((point[1] - top) * OVERSAMPLING)
 
-    # Only how much of a pixel is covered is drawn larger: one byte each, even for a line across a whole slide.
     for colour, thick in ((PAPER, 0.30 * size), (mark.colour, 0.13 * size)):
-        cover = Image.new("L", (wide, high), 0)
-        draw, width = ImageDraw.Draw(cover), max(1, round(thick * OVERSAMPLING))
-        for start, end in strokes:
-            draw.line([enlarged(*start), enlarged(*end)], fill=255, width=width)
-        if not strokes:
-            draw.circle(enlarged(*mark.end), 0.35 * size * OVERSAMPLING + width / 2, outline=255, width=width)
-        canvas.paste(colour, (left, top, right, bottom), cover.reduce(OVERSAMPLING))
+        width = max(1, round(thick * OVERSAMPLING))
+        if strokes:
+            lines = [(enlarged(start), enlarged(end)) for start, end in strokes]
+            covers = _covers(lines, width, right - left, bottom - top)
+        else:
+            centre = (mark.end[0] - left) * OVERSAMPLING, (mark.end[1] - top) * OVERSAMPLING
+            covers = iter([((0, 0), _ring(centre, 0.35 * size, width, right - left, bottom - top))])
+        for (x, y), cover in covers:
+            canvas.paste(colour, (left + x, top + y, left + x + cover.width, top + y + cover.height), cover)
+
+
+def _ring(centre: Point, radius: float, width: int, wide: int, high: int) -> Image.Image:
+    """How much of each pixel a ring covers; its centre and its width are those of the larger drawing."""
+    cover = Image.new("L", (wide * OVERSAMPLING, high * OVERSAMPLING), 0)
+    ImageDraw.Draw(cover).circle(centre, radius * OVERSAMPLING + width / 2, outline=255, width=width)
+    return cover.reduce(OVERSAMPLING)
+
+
+def _covers(lines: Sequence[Stroke], width: int, wide: int, high: int) -> Iterator[tuple[tuple[int, int], Image.Image]]:
+    """How much of each pixel lines cover, where they do: left and top in a picture (``high``, ``wide``), and a part.
+
+    Lines are drawn in bands of rows, of which only the columns are looked at that a line may reach: one across a whole
+    slide has few pixels, and the box around it many.
+    """
+    band = Image.new("L", (wide * OVERSAMPLING, (BAND_ROWS + 2) * OVERSAMPLING), 0)
+    draw = ImageDraw.Draw(band)
+    for top in range(0, high, BAND_ROWS):
+        # A row more above and below, since Pillow ends lines at the edge of a picture a little otherwise.
+        above = (top - 1) * OVERSAMPLING
+        reached = [columns for line in lines if (columns := _columns(line, above, band.height, width)) is not None]
+        left = max(min((first for first, _ in reached), default=0) // OVERSAMPLING, 0)
+        right = min(-(-max((last for _, last in reached), default=0) // OVERSAMPLING), wide)
+        if left >= right:
+            continue
+        rows = min(BAND_ROWS, high - top)
+        for (x0, y0), (x1, y1) in lines:
+            draw.line([x0, y0 - above, x1, y1 - above], fill=255, width=width)
+        box = (left * OVERSAMPLING, OVERSAMPLING, right * OVERSAMPLING, (rows + 1) * OVERSAMPLING)
+        yield (left, top), band.reduce(OVERSAMPLING, box)
+        draw.rectangle((box[0], 0, box[2], band.height), fill=0)
+
+
+def _columns(line: Stroke, above: int, rows: int, width: int) -> tuple[int, int] | None:
+    """First and last column that a line of this width may reach in rows from ``above`` on; None for none."""
+    (x0, y0), (x1, y1) = sorted(line, key=lambda point: point[1])
+    first, last = max(above - 2 * width, y0), min(above + rows + 2 * width, y1)
+    if first > last:
+        return None
+    steep = (x1 - x0) / (y1 - y0) if y1 > y0 else 0.0
+    ends = (x0, x1) if y1 == y0 else (x0 + (first - y0) * steep, x0 + (last - y0) * steep)
+    return math.floor(min(ends)) - 2 * width, math.ceil(max(ends)) + 2 * width
 
 
 def _draw_badge(canvas: Image.Image, badge: Badge, font: ImageFont.FreeTypeFont) -> None:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from ntrm.core.errors import DataError
@@ -173,11 +174,11 @@ def _mean_confidence(out: Path) -> dict[str, float]:
     """By slide: mean over its regions, weighted by area."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     with _damage(f"{table_file('regions')} is"):
-        for row in _rows(out, "regions", "slide_id", "area_mm2", "mean_confidence"):
-            area, value = _number(row["area_mm2"]), _number(row["mean_confidence"])
+        for slide_id, *cells in _cells(out, "regions", "slide_id", "area_mm2", "mean_confidence"):
+            area, value = map(_number, cells)
             if area is not None and value is not None:
-                sums[row["slide_id"]][0] += area * value
-                sums[row["slide_id"]][1] += area
+                sums[slide_id][0] += area * value
+                sums[slide_id][1] += area
     return {slide_id: weighted / area for slide_id, (weighted, area) in sums.items() if area > 0}
 
 
@@ -202,7 +203,25 @@ def _neighbours(out: Path, cancers: Sequence[str], left_out: Collection[str]) ->
 
 def _rows(out: Path, table: str, *needed: str) -> Iterator[Cells]:
     """Rows one after the other; every row has every column."""
-    path = out / table_file(table)
+    columns, rows = _read(out, table, needed)
+    return (by_column(columns, row) for row in rows)
+
+
+def _cells(out: Path, table: str, *needed: str) -> Iterator[Sequence[str]]:
+    """The cells of some columns alone, of a table with many rows."""
+    columns, rows = _read(out, table, needed)
+    pick = itemgetter(*(columns.index(name) for name in needed))
+    # Cells that are missing at the end of a row are empty.
+    return (pick([*row, *[""] * (len(columns) - len(row))]) for row in rows)
+
+
+def _read(out: Path, table: str, needed: Sequence[str]) -> tuple[list[str], Iterator[list[str]]]:
+    """The columns of a table, and its rows one after the other."""
+    rows = _checked(out / table_file(table), needed)
+    return next(rows), rows
+
+
+def _checked(path: Path, needed: Sequence[str]) -> Iterator[list[str]]:
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = read_rows(stream)
@@ -210,9 +229,10 @@ def _rows(out: Path, table: str, *needed: str) -> Iterator[Cells]:
             missing = [column for column in needed if column not in columns]
             if missing:
                 raise DataError(f"{path.name} lacks columns", got=f"no {', '.join(missing)}", hint=AGAIN)
+            yield columns
             for row in rows:
                 if len(row) > len(columns):
                     raise DataError(f"{path.name} has a row with too many cells", hint=AGAIN)
-                yield by_column(columns, row)
+                yield row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path.name}", got=error, hint=AGAIN) from error

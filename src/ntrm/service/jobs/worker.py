@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -209,7 +209,8 @@ def main() -> int:
         config = locate(settings.model) / CONFIG
         write_text(settings.hidden / model_info.FILE, config.read_text(encoding="utf-8"))
         _say({"ready": name, "devices": _devices(settings)})
-        _work(settings, segmenter, name, stop, wake)
+        with closing(segmenter):
+            _work(settings, segmenter, name, stop, wake)
     return 0
 
 

@@ -10,7 +10,6 @@ from ntrm.wsi.quality.morphology import (
     dilated,
     downsampled,
     in_bands,
-    label_regions,
     opened,
     upsampled,
     without_holes,
@@ -86,12 +85,6 @@ def test_an_average_keeps_the_sum_and_follows_the_scale(random):
     down, across = (np.sqrt((average.sum(axis=k) * (np.arange(n) - n // 2) ** 2).sum()) for k, n in ((1, 61), (0, 81)))
     assert abs(down * 20.0 - 40.0) < 2.5
     assert abs(across * 10.0 - 40.0) < 2.5
-
-
-def test_regions_connect_diagonally():
-    regions, sizes = label_regions(np.eye(4, dtype=bool))
-    assert regions.max() == 1
-    assert sizes.tolist() == [12, 4]
 
 
 def test_opening_is_that_of_discs_placed_one_by_one(random):

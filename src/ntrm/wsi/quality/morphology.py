@@ -23,7 +23,6 @@ Indices = NDArray[np.int64]
 BAND_PIXELS = 1 << 19
 """Pixels that a thread works on together at most, about: they stay in a processor's cache."""
 
-_ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
 _TRUNCATE = 3.0
 """Standard deviations at which a Gaussian ends."""
 
@@ -171,12 +170,6 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     gaps = RegionRuns.of(~mask, diagonal=False)
     small = gaps.sizes * (scale.pixel_area_um2 / 1e6) <= mm2
     return mask | gaps.painted(small & ~gaps.at_edge())
-
-
-def label_regions(mask: BoolMask) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Connected regions, numbered from 1 (diagonal neighbours connect), and the pixels of each; entry 0 is the rest."""
-    regions, _ = ndimage.label(mask, structure=_ALL_NEIGHBOURS)
-    return regions, np.bincount(regions.ravel())
 
 
 def downsampled(plane: NDArray[np.floating] | BoolMask, factors: tuple[int, int]) -> Floats:

@@ -70,6 +70,15 @@ class RegionRuns:
             np.maximum.at(high[axis], self.regions, end)
         return np.concatenate([low, high]).T
 
+    def pixels(self, region: int) -> tuple[Indices, Indices]:
+        """Rows and columns of a region's pixels, row by row."""
+        own = np.flatnonzero(self.regions == region)
+        lengths = self.stops[own] - self.starts[own]
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(self.starts[own] - ends + lengths, lengths)
+        row, column = np.divmod(places, self.shape[1] + 1)
+        return row, column
+
     def at_edge(self) -> BoolMask:
         """Which regions lie at the mask's edge."""
         height, width = self.shape

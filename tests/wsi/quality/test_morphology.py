@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
@@ -85,6 +86,15 @@ def test_an_average_keeps_the_sum_and_follows_the_scale(random):
     down, across = (np.sqrt((average.sum(axis=k) * (np.arange(n) - n // 2) ** 2).sum()) for k, n in ((1, 61), (0, 81)))
     assert abs(down * 20.0 - 40.0) < 2.5
     assert abs(across * 10.0 - 40.0) < 2.5
+
+
+@pytest.mark.parametrize("shape", [(47, 61), (3, 200), (1, 1), (90, 2)])
+def test_an_average_is_that_of_scipy(random, shape, monkeypatch):
+    monkeypatch.setattr(morphology, "CACHED_PIXELS", 700)
+    values = random.random(shape, dtype=np.float32)
+    for um in (3.0, 18.0, 75.0):
+        expected = ndimage.gaussian_filter(values.astype(np.float64), (um / 20, um / 10), mode="nearest", truncate=3.0)
+        np.testing.assert_allclose(blurred(values, um, SCALE), expected, rtol=1e-6)
 
 
 def test_opening_is_that_of_discs_placed_one_by_one(random):

@@ -23,6 +23,9 @@ Indices = NDArray[np.int64]
 BAND_PIXELS = 1 << 19
 """Pixels that a thread works on together at most, about: they stay in a processor's cache."""
 
+CACHED_PIXELS = 1 << 17
+"""Pixels that are averaged together at most, about."""
+
 _TRUNCATE = 3.0
 """Standard deviations at which a Gaussian ends."""
 
@@ -143,10 +146,40 @@ def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, s
 
 
 def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Floats:
-    """Average of (H, W) values with a Gaussian of standard deviation ``um``."""
-    sigma = (um / scale.y, um / scale.x)
-    values = np.asarray(values, dtype=np.float32)
-    return np.asarray(ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=_TRUNCATE))
+    """Average of (H, W) values with a Gaussian of standard deviation ``um``; beyond the edge lies what lies at it."""
+    height, width = values.shape
+    down, across = (_gaussian(um / step) for step in (scale.y, scale.x))
+    tall, wide = len(down) - 1, len(across) - 1
+    # In one row, what is averaged lies equally far from each pixel; beyond the last ones there must be something, too.
+    row = width + 2 * wide
+    flat = np.pad(np.asarray(values, dtype=np.float32), ((tall, tall + 1), (wide, wide)), mode="edge").ravel()
+    out = np.empty((height, width), dtype=np.float32)
+    rows = max(1, CACHED_PIXELS // row)
+    for top in range(0, height, rows):
+        band = out[top : top + rows]
+        last = (top + len(band) + 2 * tall) * row + 2 * wide
+        averages = _weighted(_weighted(flat[top * row : last], down, row), across, 1)
+        band[:] = averages.reshape(-1, row)[:, :width]
+    return out
+
+
+def _gaussian(sigma: float) -> list[float]:
+    """Weights at 0, 1, … pixels from the middle."""
+    weights = np.exp(-0.5 * (np.arange(int(_TRUNCATE * sigma + 0.5) + 1) / sigma) ** 2)
+    return (weights / (2 * weights.sum() - 1)).tolist()
+
+
+def _weighted(flat: Floats, weights: list[float], step: int) -> Floats:
+    """Sums of values at 0, 1, … steps on either side of each that has them."""
+    reach = (len(weights) - 1) * step
+    total = flat[reach : flat.size - reach] * np.float32(weights[0])
+    pair = np.empty_like(total)
+    for number, weight in enumerate(weights[1:], start=1):
+        before, after = reach - number * step, reach + number * step
+        np.add(flat[before : before + total.size], flat[after : after + total.size], out=pair)
+        pair *= np.float32(weight)
+        total += pair
+    return total
 
 
 def blurred_rows(um: float, scale: Resolution) -> int:

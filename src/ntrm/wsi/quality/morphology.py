@@ -103,16 +103,22 @@ def _dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     # Along its own row a pixel reaches furthest, and ever less far in the rows beyond.
     limit = um * um * (1 + 1e-12)
     reach = [np.count_nonzero((row * scale.y) ** 2 + columns * columns <= limit) - 1 for row in rows]
-    out, wide = np.zeros_like(mask), mask.copy()
+    out, wide = np.zeros_like(mask), mask
     for distance in range(reach[0] + 1):
         if distance:
-            before = wide.copy()
-            wide[:, 1:] |= before[:, :-1]
-            wide[:, :-1] |= before[:, 1:]
+            wide = _widened(wide, keep_single=distance == 1)
         for row in (row for row in rows if reach[row] == distance):
             out[row:] |= wide[: height - row]
             out[: height - row] |= wide[row:]
     return out
+
+
+def _widened(mask: BoolMask, *, keep_single: bool) -> BoolMask:
+    """With one pixel more on either side of every run of a row; single pixels need not stay where there are none."""
+    wide = np.empty_like(mask)
+    np.logical_or(mask[:, :-2], mask[:, 2:], out=wide[:, 1:-1])
+    wide[:, 0], wide[:, -1] = mask[:, :2].any(axis=1), mask[:, -2:].any(axis=1)
+    return np.logical_or(wide, mask, out=wide) if keep_single else wide
 
 
 def opened(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:

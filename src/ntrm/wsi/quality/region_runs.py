@@ -103,10 +103,11 @@ class RegionRuns:
         """(H, W) each region in its value, and 0 elsewhere."""
         height, width = self.shape
         bounds = np.concatenate([[0], np.stack([self.starts, self.stops], axis=1).ravel(), [height * (width + 1)]])
+        bounds -= bounds // (width + 1)
         # What lies between runs, and the runs themselves, in turn.
         between = np.zeros(len(bounds) - 1, dtype=values.dtype)
         between[1::2] = values[self.regions]
-        return np.ascontiguousarray(between.repeat(np.diff(bounds)).reshape(height, width + 1)[:, :width])
+        return between.repeat(np.diff(bounds)).reshape(height, width)
 
 
 def _with_column(mask: BoolMask) -> BoolMask:

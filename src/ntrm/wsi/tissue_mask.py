@@ -106,15 +106,17 @@ def _plain_and_dark(red: Floats, green: Floats, blue: Floats, pen: BoolMask) -> 
 def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
     """The largest density of the channels, and its difference from the smallest: both (H, W)."""
     red, green, blue = planes
-    highest = np.maximum(np.maximum(red, green), blue)
-    return highest, highest - np.minimum(np.minimum(red, green), blue)
+    highest, lowest = np.maximum(red, green), np.minimum(red, green)
+    np.maximum(highest, blue, out=highest)
+    np.minimum(lowest, blue, out=lowest)
+    return highest, np.subtract(highest, lowest, out=lowest)
 
 
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
     """Averages of the pixels that count (1 of 0 and 1), and of them only; planes are 0 where nothing counts."""
     counts, *sums = (blurred(plane, um, scale) for plane in (counted, *planes))
-    weight = np.maximum(counts, LEAST_WEIGHT)
-    return [np.asarray(plane / weight, dtype=np.float32) for plane in sums]
+    np.maximum(counts, LEAST_WEIGHT, out=counts)
+    return [np.divide(plane, counts, out=plane) for plane in sums]
 
 
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
@@ -139,7 +141,9 @@ def _colour_and_texture(planes: Sequence[Floats], counted: Floats, scale: Resolu
     """Where the rest has colour, and the standard deviation of its density."""
     *averages, mean, square = _masked_averages(planes, counted, AVERAGED_UM, scale)
     density, colour = _density_and_colour(averages)
-    return (colour > WEAK) & (colour > LEAST_PURITY * density), np.sqrt(np.maximum(square - mean * mean, 0))
+    variance = np.subtract(square, np.multiply(mean, mean, out=mean), out=square)
+    texture = np.sqrt(np.maximum(variance, 0, out=variance), out=variance)
+    return (colour > WEAK) & (colour > LEAST_PURITY * density), texture
 
 
 def _is_glass(planes: Sequence[Floats]) -> BoolMask:

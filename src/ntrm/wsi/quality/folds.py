@@ -56,7 +56,7 @@ FAINTEST = -2.85
 """Logarithm that is 0 in these units: no side that is tissue has less."""
 MOST, MOST_BESIDE = 63, 50
 """Units that count, of a pixel and of its sides: sides that count for less only raise what a pixel has at most."""
-TILE = (256, 512)
+TILE = (256, 1024)
 """Rows and columns that a thread works on together: as bytes, they stay in a processor's cache."""
 
 Positions = tuple[Indices, Indices]

@@ -23,7 +23,9 @@ Indices = NDArray[np.int64]
 BAND_PIXELS = 1 << 19
 """Pixels that a thread works on together at most, about: they stay in a processor's cache."""
 
-CACHED_PIXELS = 1 << 17
+LEAST_PIXELS = 1 << 17
+"""Fewer are not worth a thread."""
+CACHED_PIXELS = 1 << 18
 """Pixels that are averaged together at most, about."""
 
 _TRUNCATE = 3.0
@@ -57,7 +59,7 @@ def in_bands(
 
 def band_rows(height: int, width: int, pixels: int) -> int:
     """Rows of a band of at most so many ``pixels``, about: fewer where that leaves none for some threads."""
-    return max(1, min(pixels // width, -(-height // most_threads())))
+    return max(1, min(pixels // width, max(-(-height // most_threads()), LEAST_PIXELS // width)))
 
 
 def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
@@ -73,8 +75,11 @@ def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[N
         for plane, part in zip(planes, parts, strict=True):
             plane[top : top + len(part)] = part
 
-    for _ in thread_map(band, tops):
-        pass
+    if len(tops) == 1:
+        band(tops[0])
+    else:
+        for _ in thread_map(band, tops):
+            pass
     return planes
 
 

@@ -129,6 +129,8 @@ def _edges(mask: BoolMask) -> Indices:
         np.not_equal(flat[1:], flat[:-1], out=changes[1:])
         return np.asarray(np.flatnonzero(changes) + top * (width + 1))
 
+    if 0 < height <= rows:
+        return found(0)
     return np.concatenate([np.zeros(0, dtype=np.int64), *thread_map(found, range(0, height, rows))])
 
 

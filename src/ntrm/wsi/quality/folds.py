@@ -101,7 +101,8 @@ def _strongest(red: Floats, green: Floats, tissue: BoolMask, scale: Resolution) 
     """
     tall, wide = _reach(scale)
     # In a frame of glass: what pixels are compared with lies equally far from all of them in memory.
-    red, green, tissue = (np.pad(plane, ((tall, tall), (wide, wide))) for plane in (red, green, tissue))
+    frame = ((tall, tall), (wide, wide))
+    red, green, tissue = np.pad(red, frame), np.pad(green, frame), np.pad(tissue, frame)
     possible = _possible(green, tissue, scale)
     long = _long(possible, tissue.shape, scale)
     strongest, numbers = np.full(green.size, CONTRAST[0], dtype=np.float32), np.zeros(green.size, dtype=np.uint8)
@@ -181,7 +182,7 @@ def _moved(where: slice, by: int) -> slice:
 
 def _long(places: Sequence[Indices], shape: tuple[int, ...], scale: Resolution) -> BoolMask:
     """Which pixels lie in regions as long and as large as folds, if all of ``places`` are folds; in one row."""
-    possible, long = np.zeros((2, *shape), dtype=bool)
+    possible, long = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     for some in places:
         possible.ravel()[some] = True
     for region in _long_regions(possible, scale):
@@ -195,7 +196,7 @@ def _averaged_along(red: Floats, green: Floats, places: Indices, number: int, sc
     needed = np.zeros(green.size, dtype=bool)
     for some in along:
         needed[some] = True
-    # Each pixel once: neighbours have most of them in common.
+    # Each pixel once: neighbouring places have most of them in common.
     each, contrast = np.flatnonzero(needed), np.empty(green.size, dtype=np.float32)
     contrast[each] = _contrast(red.ravel(), green.ravel(), each, _across(number, green.shape[1], scale))
     total = np.zeros(len(places), dtype=np.float32)
@@ -205,7 +206,7 @@ def _averaged_along(red: Floats, green: Floats, places: Indices, number: int, sc
 
 
 def _contrast(red: Floats, green: Floats, places: Indices, across: Sequence[int]) -> Floats:
-    """How much denser pixels are than both sides of a band of whatever width."""
+    """How much denser pixels are than both sides of a band of whatever width: those of the frame are not."""
     logs, hue = _logs_and_hue(red, green, places)
     contrast = np.full(len(places), CONTRAST[0], dtype=np.float32)
     for away in across:
@@ -224,7 +225,7 @@ def _logs_and_hue(red: Floats, green: Floats, places: Indices) -> tuple[Floats, 
     return np.log(density), red[places] / density
 
 
-@lru_cache(2 * ORIENTATIONS)
+@lru_cache(4 * ORIENTATIONS)
 def _along(number: int, width: int, scale: Resolution) -> list[int]:
     """How far in memory, with rows of ``width`` pixels, those lie over which the contrast of a pixel is averaged."""
     steps = int(HALF_LENGTH_UM / STEP_UM)
@@ -232,7 +233,7 @@ def _along(number: int, width: int, scale: Resolution) -> list[int]:
     return [down * width + right for down, right in offsets]
 
 
-@lru_cache(2 * ORIENTATIONS)
+@lru_cache(4 * ORIENTATIONS)
 def _across(number: int, width: int, scale: Resolution) -> list[int]:
     """How far one side of a band lies, for each of its widths; the other lies as far in the other direction."""
     offsets = (_offset(number, 0.0, flank, scale) for flank in FLANKS_UM)

@@ -177,7 +177,7 @@ def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Float
 def _gaussian(sigma: float) -> list[float]:
     """Weights at 0, 1, … pixels from the middle."""
     weights = np.exp(-0.5 * (np.arange(int(_TRUNCATE * sigma + 0.5) + 1) / sigma) ** 2)
-    return (weights / (2 * weights.sum() - 1)).tolist()
+    return [float(weight) for weight in weights / (2 * weights.sum() - 1)]
 
 
 def _weighted(flat: Floats, weights: list[float], step: int) -> Floats:

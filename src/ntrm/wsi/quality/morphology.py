@@ -93,10 +93,14 @@ def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     >>> dilated(np.array([[True, False, False]]), 10.0, Resolution.square(10.0)).tolist()
     [[True, True, False]]
     """
-    out = np.zeros_like(mask)
+    out = np.zeros(mask.shape, dtype=bool)
     box = bounding_box(mask, um, scale)
-    if box is not None:
-        (out[box],) = in_bands(lambda band: [_dilated(band, um, scale)], mask[box], around=int(um / scale.y))
+    if box is None:
+        return out
+    (inside,) = in_bands(lambda band: [_dilated(band, um, scale)], mask[box], around=int(um / scale.y))
+    if inside.shape == mask.shape:
+        return np.asarray(inside)
+    out[box] = inside
     return out
 
 

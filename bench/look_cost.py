@@ -33,15 +33,25 @@ from ntrm.core.threads import most_threads
 from ntrm.data.image_files import read_image
 from ntrm.inference.sliding_window import Stitching
 from ntrm.inference.wsi_inference import reading_ahead
+from ntrm.pipeline import pictures
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import inspect_slide
+from ntrm.pipeline.pictures import resized
 from ntrm.wsi import isolated
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.wsi.isolated import open_in_children
+from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_tissue
 
 MPP, WINDOW, BATCH = 6.7, 256, 32
+SIDES = (
+    (pictures.SMALLEST_SIDE, pictures.LARGEST_SIDE),
+    (1, pictures.PLAIN_SIDE),
+    (pictures.SMALLEST_MAP, pictures.LARGEST_MAP),
+    (1, pictures.THUMBNAIL_SIDE),
+)
+"""Least and most pixels of the longer side of every picture of a slide."""
 Result = TypeVar("Result")
 
 
@@ -85,7 +95,7 @@ class Watch:
 
 
 def look(reader: Any, watch: Watch, background: ThreadPoolExecutor) -> None:
-    """The stages one by one, then all of the look, then what the network would be given."""
+    """The stages one by one, then all of the look, what is done beside the network, and what that would be given."""
     grid = SlideGrid(reader, MPP)
     seen = watch("thumbnail", lambda: Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, MPP))))
     pen = watch("densities and pen", lambda: find_pen(seen))
@@ -93,6 +103,8 @@ def look(reader: Any, watch: Watch, background: ThreadPoolExecutor) -> None:
     grid = SlideGrid(reader, MPP)
     overview = watch("look, all of it", lambda: inspect_slide(grid, Options(), background))
     watch("quality, beside the network", lambda: overview.quality)
+    watch("pieces, beside the network", lambda: PieceMap.of(overview.tissue, overview.resolution))
+    watch("pictures, beside the network", lambda: [resized(overview.picture, *sides) for sides in SIDES])
     windows = watch("choosing windows", lambda: overview.windows(grid, Options(), WINDOW))
     watch("tiles of the windows", lambda: tiles(SlideGrid(reader, MPP), windows))
 

@@ -3,6 +3,7 @@ import pytest
 from scipy import ndimage
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
@@ -188,6 +189,27 @@ def test_pieces_are_kept_and_read_back(tmp_path):
         found = PieceMap.read(tmp_path / "pieces.npz", hint="again")
         assert (found.pieces, found.mpp) == (pieces.pieces, pieces.mpp)
         np.testing.assert_array_equal(found.numbers, pieces.numbers)
+
+
+def kept(tmp_path, **changed):
+    """What was kept of two pieces, with some arrays changed, or left out where they are None."""
+    two_pieces().save(tmp_path / "pieces.npz")
+    arrays = {**read_arrays(tmp_path / "pieces.npz", hint=""), **changed}
+    write_arrays(tmp_path / "pieces.npz", {name: array for name, array in arrays.items() if array is not None})
+    return PieceMap.read(tmp_path / "pieces.npz", hint="segment it again")
+
+
+def test_pieces_that_an_earlier_version_kept_pixel_by_pixel_are_read(tmp_path):
+    numbers = two_pieces().numbers
+    found = kept(tmp_path, numbers=numbers, shape=None, run_numbers=None, run_lengths=None)
+    np.testing.assert_array_equal(found.numbers, numbers)
+
+
+def test_runs_that_do_not_fit_are_damaged(tmp_path):
+    for changed in ({"run_lengths": np.array([5])}, {"shape": np.array([3])}, {"run_numbers": None}):
+        with pytest.raises(DataError, match="cannot read") as found:
+            kept(tmp_path, **changed)
+        assert found.value.hint == "segment it again"
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing"])

@@ -47,6 +47,8 @@ KEPT_BOXES = 256
 """Boxes that are kept, since all blocks of a row or column of blocks have the same: some 20 kB each."""
 _BAND_VALUES = 4_000_000
 """Values that are turned into floats at a time."""
+_CACHED_VALUES = 1 << 18
+"""Sums of whole numbers at a time, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,23 +129,39 @@ def resample(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
 def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
     """Means over blocks of ``down`` × ``across`` pixels, rounded half up; the last ones may be incomplete."""
     height, width, channels = pixels.shape
-    # The numerator below, twice a sum and a size, has to fit.
-    kind: type[np.unsignedinteger] = np.uint16 if 2 * 255 * down * across + down * across < 2**16 else np.uint32
-    sums: NDArray[Any] = pixels[::down].astype(kind)
-    for row in range(1, down):
-        rows = pixels[row::down]
-        sums[: len(rows)] += rows
-    tall = np.minimum(down, height - np.arange(0, height, down))
-    wide = np.minimum(across, width - np.arange(0, width, across))
-    areas = (tall[:, None] * wide).astype(kind)
-    out = np.empty((*areas.shape, channels), dtype=np.uint8)
-    for channel in range(channels):
-        total = sums[:, ::across, channel].copy()
-        for column in range(1, across):
-            columns = sums[:, column::across, channel]
-            total[:, : columns.shape[1]] += columns
-        out[..., channel] = (total * kind(2) + areas) // (areas * kind(2))
+    out = np.empty((-(-height // down), -(-width // across), channels), dtype=np.uint8)
+    wide, rest = width // across, width % across
+    # In bands that stay in a processor's cache.
+    rows = max(1, _CACHED_VALUES // (width * channels))
+    for top in range(0, len(out), rows):
+        means, band = out[top : top + rows], pixels[top * down : (top + rows) * down]
+        complete = len(band) // down
+        for first, last, tall in ((0, complete, down), (complete, len(means), len(band) % down)):
+            own = band[first * down : first * down + (last - first) * tall]
+            _fill_means(means[first:last, :wide], own[:, : wide * across], tall, across)
+            _fill_means(means[first:last, wide:], own[:, wide * across :], tall, rest)
     return out
+
+
+def _fill_means(out: Pixels, pixels: Pixels, down: int, across: int) -> None:
+    """Means over complete blocks."""
+    if not out.size:
+        return
+    # The numerator below, a sum and half a size, has to fit.
+    kind: type[np.unsignedinteger] = np.uint16 if 256 * down * across <= 2**16 else np.uint32
+    rows: NDArray[Any] = pixels[::down].astype(kind)
+    for row in range(1, down):
+        rows += pixels[row::down]
+    # From every pixel on, not only from those where a block begins: so they lie side by side in memory.
+    channels, flat = pixels.shape[2], rows.reshape(len(rows), -1)
+    starts = flat.shape[1] - (across - 1) * channels
+    sums = flat[:, :starts].copy()
+    for column in range(1, across):
+        sums += flat[:, column * channels : column * channels + starts]
+    for channel in range(channels):
+        means = sums[:, channel :: across * channels] + kind(down * across // 2)
+        means //= kind(down * across)
+        out[..., channel] = means
 
 
 def read_area(reader: SlideReader, level: int, factors: tuple[float, float], rows: range, columns: range) -> Pixels:

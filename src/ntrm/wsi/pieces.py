@@ -7,8 +7,10 @@ left between sections by hand belong together.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,8 +127,13 @@ class PieceMap:
 
     def save(self, path: Path) -> None:
         """Keep it; ``read`` gives it back."""
+        flat = self.numbers.ravel()
+        # Runs of one number: of a large slide, a hundredth of its pixels.
+        starts = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
         arrays = {
-            "numbers": self.numbers,
+            "shape": np.array(self.numbers.shape),
+            "run_numbers": flat[starts],
+            "run_lengths": np.diff(starts, append=flat.size),
             "mpp": np.array([self.mpp.x, self.mpp.y]),
             "box": np.array([piece.bbox for piece in self.pieces], dtype=np.int64).reshape(-1, 4),
             "area_mm2": np.array([piece.area_mm2 for piece in self.pieces], dtype=np.float64),
@@ -141,7 +148,7 @@ class PieceMap:
         try:
             columns = zip(kept["box"].tolist(), kept["area_mm2"].tolist(), kept["touches_edge"].tolist(), strict=True)
             pieces = (Piece(number, tuple(box), area, edge) for number, (box, area, edge) in enumerate(columns, 1))
-            return cls(tuple(pieces), kept["numbers"].astype(np.uint16), Resolution(*kept["mpp"].tolist()))
+            return cls(tuple(pieces), _kept_numbers(kept), Resolution(*kept["mpp"].tolist()))
         except (KeyError, ValueError, TypeError, UsageError) as error:
             raise DataError(f"cannot read {path}", got=error, hint=hint) from error
 
@@ -170,6 +177,17 @@ class PieceMap:
         area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
         box = _box(*slices)
         return Piece(piece.number, box, area, piece.touches_edge or _touches_edge(box, numbers.shape))
+
+
+def _kept_numbers(kept: Mapping[str, NDArray[Any]]) -> PieceLabels:
+    """Numbers of pieces (H, W), kept as runs, or pixel by pixel by earlier versions."""
+    if "numbers" in kept:
+        return kept["numbers"].astype(np.uint16)
+    height, width = kept["shape"].tolist()
+    lengths = kept["run_lengths"]
+    if lengths.sum() != height * width:
+        raise ValueError(f"runs of {lengths.sum()} pixels in {height} × {width}")
+    return kept["run_numbers"].astype(np.uint16).repeat(lengths).reshape(height, width)
 
 
 def reading_order(boxes: list[Box]) -> list[int]:

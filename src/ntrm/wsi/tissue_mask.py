@@ -40,7 +40,7 @@ from ntrm.wsi.quality.morphology import (
     without_small_regions,
 )
 from ntrm.wsi.quality.region_runs import RegionRuns
-from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, green_density
+from ntrm.wsi.quality.thumbnail import Thumbnail
 
 STRONG = 0.04
 """Colour (a difference of optical densities) of what is plainly tissue."""
@@ -55,8 +55,6 @@ WEAK, AVERAGED_UM = 0.011, 30.0
 """Colour of the faintest tissue, and the standard deviation of its average: about a fat cell."""
 FAINT, NOISE_FACTOR = (0.0026, 0.006), 3.0
 """Texture (standard deviation of the density) of fat: this factor above that of glass, within these limits."""
-CLIPPED = 0.03
-"""Denser pixels count as this dense in the texture: the walls of fat cells are no denser."""
 WIDER_UM, WIDER_PURITY, TOO_FAINT = 80.0, 0.2, 0.02
 """Average to look for colour in what has texture, how pure it must be, and the density below which nobody can tell."""
 WIDER_STEP = 2
@@ -108,52 +106,49 @@ def _plain_and_dark(red: Floats, green: Floats, blue: Floats, pen: BoolMask) -> 
 def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
     """The largest density of the channels, and its difference from the smallest: both (H, W)."""
     red, green, blue = planes
-    highest = np.maximum(np.maximum(red, green), blue)
-    return highest, highest - np.minimum(np.minimum(red, green), blue)
+    highest, lowest = np.maximum(red, green), np.minimum(red, green)
+    np.maximum(highest, blue, out=highest)
+    np.minimum(lowest, blue, out=lowest)
+    return highest, np.subtract(highest, lowest, out=lowest)
 
 
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
-    """Averages of the pixels that count (1 of 0 and 1), and of them only."""
+    """Averages of the pixels that count (1 of 0 and 1), and of them only; planes are 0 where nothing counts."""
     counts, *sums = (blurred(plane, um, scale) for plane in (counted, *planes))
-    weight = np.maximum(counts, LEAST_WEIGHT)
-    return [np.asarray(plane / weight, dtype=np.float32) for plane in sums]
+    np.maximum(counts, LEAST_WEIGHT, out=counts)
+    return [np.divide(plane, counts, out=plane) for plane in sums]
 
 
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     """What lies on the glass and is neither dirt nor plainly tissue, even if it is nearly white."""
-    unscanned, *moments = thumbnail.means(lambda band: _unscanned_and_moments(band, thumbnail.glass))
     scale = thumbnail.coarse
     wider = WIDER_STEP * blurred_rows(WIDER_UM, scale.downsampled(WIDER_STEP))
 
-    def examined(pen: BoolMask, excluded: BoolMask, unscanned: Floats, *planes: Floats) -> list[NDArray[Any]]:
-        rest = ~excluded & ~pen & (unscanned == 0)
-        coloured, texture = _colour_and_texture(planes, rest, scale)
-        return [rest, coloured, texture, _is_glass(planes[:3], rest), _no_dirt(planes[:3], rest, scale)]
+    def examined(pen: BoolMask, excluded: BoolMask, unscanned: BoolMask, *planes: Floats) -> list[NDArray[Any]]:
+        rest = ~(excluded | pen | unscanned)
+        counted = rest.astype(np.float32)
+        masked = [plane * counted for plane in planes]
+        coloured, texture = _colour_and_texture(masked, counted, scale)
+        return [rest, coloured, texture, rest & _is_glass(planes[:3]), _no_dirt(masked[:3], counted, scale)]
 
     around = max(blurred_rows(AVERAGED_UM, scale), wider)
-    planes = (pen, excluded, unscanned, *thumbnail.planes, *moments)
+    planes = (pen, excluded, thumbnail.unscanned, *thumbnail.planes, *thumbnail.moments)
     rest, coloured, texture, glass, clean = in_bands(examined, *planes, around=around, step=WIDER_STEP)
     return np.asarray(rest & (coloured | (_is_textured(texture, glass) & clean)))
 
 
-def _unscanned_and_moments(band: Picture, glass: NDArray[np.float32]) -> tuple[BoolMask, Floats, Floats]:
-    """Where readers painted what was never scanned pure white; the green density, within limits, and its square."""
-    red, green, blue = (band[..., k] for k in range(3))
-    clipped = np.clip(green_density(band, glass), -CLIPPED, CLIPPED)
-    return np.minimum(np.minimum(red, green), blue) == 255, clipped, clipped * clipped
-
-
-def _colour_and_texture(planes: Sequence[Floats], rest: BoolMask, scale: Resolution) -> tuple[BoolMask, Floats]:
+def _colour_and_texture(planes: Sequence[Floats], counted: Floats, scale: Resolution) -> tuple[BoolMask, Floats]:
     """Where the rest has colour, and the standard deviation of its density."""
-    counted = rest.astype(np.float32)
-    *averages, mean, square = _masked_averages([plane * counted for plane in planes], counted, AVERAGED_UM, scale)
+    *averages, mean, square = _masked_averages(planes, counted, AVERAGED_UM, scale)
     density, colour = _density_and_colour(averages)
-    return (colour > WEAK) & (colour > LEAST_PURITY * density), np.sqrt(np.maximum(square - mean * mean, 0))
+    variance = np.subtract(square, np.multiply(mean, mean, out=mean), out=square)
+    texture = np.sqrt(np.maximum(variance, 0, out=variance), out=variance)
+    return (colour > WEAK) & (colour > LEAST_PURITY * density), texture
 
 
-def _is_glass(planes: Sequence[Floats], rest: BoolMask) -> BoolMask:
+def _is_glass(planes: Sequence[Floats]) -> BoolMask:
     red, green, blue = (np.abs(plane) for plane in planes)
-    return np.asarray(rest & (np.maximum(np.maximum(red, green), blue) < GLASS_DENSITY))
+    return np.asarray(np.maximum(np.maximum(red, green), blue) < GLASS_DENSITY)
 
 
 def _is_textured(texture: Floats, glass: BoolMask) -> BoolMask:
@@ -161,14 +156,13 @@ def _is_textured(texture: Floats, glass: BoolMask) -> BoolMask:
     return np.asarray(texture > np.clip(NOISE_FACTOR * noise, *FAINT))
 
 
-def _no_dirt(planes: Sequence[Floats], rest: BoolMask, scale: Resolution) -> BoolMask:
+def _no_dirt(planes: Sequence[Floats], counted: Floats, scale: Resolution) -> BoolMask:
     # So wide an average needs no fine grid.
     factors = (WIDER_STEP, WIDER_STEP)
-    counted = rest.astype(np.float32)
-    sums = [downsampled(plane * counted, factors) for plane in planes]
+    sums = [downsampled(plane, factors) for plane in planes]
     averages = _masked_averages(sums, downsampled(counted, factors), WIDER_UM, scale.downsampled(WIDER_STEP))
     density, colour = _density_and_colour(averages)
-    return upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, rest.shape)
+    return upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, counted.shape)
 
 
 def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:

@@ -1,9 +1,12 @@
 import numpy as np
+import pytest
+from scipy import ndimage
+from tests.reference import folds_literal
 from tests.wsi.pictures import BKG, MPP, creased, folded, skin_mask, undisturbed
 
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import render
-from ntrm.wsi.quality.folds import _strongest, find_folds
+from ntrm.wsi.quality.folds import LEAST_CONTRAST, _strongest, find_folds
 from ntrm.wsi.quality.morphology import blurred, downsampled
 from ntrm.wsi.quality.thumbnail import AVERAGED_UM, optical_density
 
@@ -113,12 +116,38 @@ def test_a_picture_of_a_few_pixels_has_no_fold():
     assert not found.any()
 
 
-def test_bands_of_rows_have_the_bands_of_the_whole(random, monkeypatch):
-    planes = tuple(random.random((90, 70), dtype=np.float32) for _ in range(3))
-    found = {}
-    for rows in (7, 40, 1000):
-        monkeypatch.setattr("ntrm.wsi.quality.folds.ROWS", rows)
-        found[rows] = _strongest(planes, COARSE)
-    for rows in (7, 40):
-        for values, expected in zip(found[rows], found[1000], strict=True):
-            np.testing.assert_array_equal(values, expected)
+def streaked(random, height, width):
+    """Densities with texture, and with bands of all angles and strengths."""
+    texture = ndimage.gaussian_filter(random.standard_normal((height, width)), random.uniform(1, 6), mode="nearest")
+    green = random.uniform(0.08, 0.4) * np.exp(random.uniform(0.1, 0.8) * texture / texture.std())
+    red = green * random.uniform(0.1, 0.9) * random.normal(1, 0.02, green.shape)
+    row, column = np.mgrid[:height, :width]
+    for _ in range(4):
+        angle = random.uniform(0, np.pi)
+        away = (row - random.uniform(0, height)) * np.cos(angle) - (column - random.uniform(0, width)) * np.sin(angle)
+        times = np.where(np.abs(away) < random.uniform(1, 6), random.uniform(1.1, 2.5), 1)
+        red, green = red * times, green * times
+    return red.astype(np.float32), green.astype(np.float32), green.astype(np.float32)
+
+
+@pytest.mark.parametrize("scale", [COARSE, Resolution(19.0, 41.0)])
+def test_folds_are_those_of_their_definition(random, scale, monkeypatch):
+    monkeypatch.setattr("ntrm.wsi.quality.folds.TILE", (64, 80))
+    for _ in range(3):
+        planes = streaked(random, 150, 230)
+        tissue = ndimage.gaussian_filter(random.standard_normal((150, 230)), 12) > -0.02
+        planes[1][~tissue] *= 0.2
+        expected = folds_literal.find_folds(planes, tissue, scale)
+        np.testing.assert_array_equal(find_folds(planes, tissue, scale), expected)
+
+
+def test_contrasts_that_a_fold_may_have_are_exact(random):
+    red, green, blue = streaked(random, 120, 160)
+    # One of twice the density, whatever else was drawn.
+    red[50:56], green[40:66], green[50:56] = 0.02, 0.2, 0.4
+    contrast, angles = _strongest(red, green, np.ones(green.shape, dtype=bool), COARSE)
+    expected, expected_angles = folds_literal.strongest((red, green, blue), COARSE)
+    strong = contrast > LEAST_CONTRAST
+    assert strong[52].any()
+    np.testing.assert_array_equal(contrast[strong], expected[strong])
+    np.testing.assert_array_equal(angles[strong], expected_angles[strong])

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
@@ -10,7 +11,6 @@ from ntrm.wsi.quality.morphology import (
     dilated,
     downsampled,
     in_bands,
-    label_regions,
     opened,
     upsampled,
     without_holes,
@@ -88,10 +88,13 @@ def test_an_average_keeps_the_sum_and_follows_the_scale(random):
     assert abs(across * 10.0 - 40.0) < 2.5
 
 
-def test_regions_connect_diagonally():
-    regions, sizes = label_regions(np.eye(4, dtype=bool))
-    assert regions.max() == 1
-    assert sizes.tolist() == [12, 4]
+@pytest.mark.parametrize("shape", [(47, 61), (3, 200), (1, 1), (90, 2)])
+def test_an_average_is_that_of_scipy(random, shape, monkeypatch):
+    monkeypatch.setattr(morphology, "CACHED_PIXELS", 700)
+    values = random.random(shape, dtype=np.float32)
+    for um in (3.0, 18.0, 75.0):
+        expected = ndimage.gaussian_filter(values.astype(np.float64), (um / 20, um / 10), mode="nearest", truncate=3.0)
+        np.testing.assert_allclose(blurred(values, um, SCALE), expected, rtol=1e-6)
 
 
 def test_opening_is_that_of_discs_placed_one_by_one(random):

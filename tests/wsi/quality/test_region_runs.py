@@ -57,3 +57,11 @@ def test_what_lies_within_keeps_its_region_whatever_the_bands(random, monkeypatc
             rows, columns = np.nonzero(numbers == number)
             if len(rows):
                 assert box == [rows.min(), columns.min(), rows.max() + 1, columns.max() + 1]
+
+
+def test_pixels_of_a_region_come_row_by_row(random):
+    for mask in masks(random):
+        found = RegionRuns.of(mask, diagonal=True)
+        for region in range(found.count):
+            painted = found.painted(np.arange(found.count) == region)
+            assert np.array_equal(found.pixels(region), np.nonzero(painted))

@@ -5,7 +5,9 @@ from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, SQUARE, clean, ma
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, render
+from ntrm.wsi.quality.morphology import downsampled
 from ntrm.wsi.quality.thumbnail import (
+    CLIPPED,
     Thumbnail,
     check_picture,
     glass_colour,
@@ -24,6 +26,21 @@ def test_the_coarser_grid_holds_means_of_blocks(section_seed):
         assert plane.shape == (110, 164)
         whole = density[:218, :326, k].reshape(109, 2, 163, 2).mean(axis=(1, 3))
         np.testing.assert_allclose(plane[:109, :163], whole, atol=1e-6)
+
+
+def test_moments_are_means_of_the_clipped_density_and_its_square(section_seed):
+    picture = clean(section_seed)[:219, :327]
+    seen = Thumbnail(picture, SQUARE)
+    clipped = np.clip(green_density(picture), -CLIPPED, CLIPPED)
+    for plane, values in zip(seen.moments, (clipped, clipped * clipped), strict=True):
+        np.testing.assert_array_equal(plane, downsampled(values, (2, 2)))
+
+
+def test_a_block_with_any_pure_white_was_not_scanned():
+    picture = np.full((5, 7, 3), 240, dtype=np.uint8)
+    picture[1, 2] = picture[4, 6] = 255
+    picture[0, 5] = (255, 255, 254)
+    assert np.argwhere(Thumbnail(picture, SQUARE).unscanned).tolist() == [[0, 1], [2, 3]]
 
 
 def test_an_average_keeps_the_mean_and_loses_detail(section_seed):

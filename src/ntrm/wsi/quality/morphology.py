@@ -23,7 +23,11 @@ Indices = NDArray[np.int64]
 BAND_PIXELS = 1 << 19
 """Pixels that a thread works on together at most, about: they stay in a processor's cache."""
 
-_ALL_NEIGHBOURS = np.ones((3, 3), dtype=bool)
+LEAST_PIXELS = 1 << 17
+"""Fewer are not worth a thread."""
+CACHED_PIXELS = 1 << 18
+"""Pixels that are averaged together at most, about."""
+
 _TRUNCATE = 3.0
 """Standard deviations at which a Gaussian ends."""
 
@@ -55,7 +59,7 @@ def in_bands(
 
 def band_rows(height: int, width: int, pixels: int) -> int:
     """Rows of a band of at most so many ``pixels``, about: fewer where that leaves none for some threads."""
-    return max(1, min(pixels // width, -(-height // most_threads())))
+    return max(1, min(pixels // width, max(-(-height // most_threads()), LEAST_PIXELS // width)))
 
 
 def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
@@ -71,8 +75,11 @@ def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[N
         for plane, part in zip(planes, parts, strict=True):
             plane[top : top + len(part)] = part
 
-    for _ in thread_map(band, tops):
-        pass
+    if len(tops) == 1:
+        band(tops[0])
+    else:
+        for _ in thread_map(band, tops):
+            pass
     return planes
 
 
@@ -86,10 +93,14 @@ def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     >>> dilated(np.array([[True, False, False]]), 10.0, Resolution.square(10.0)).tolist()
     [[True, True, False]]
     """
-    out = np.zeros_like(mask)
+    out = np.zeros(mask.shape, dtype=bool)
     box = bounding_box(mask, um, scale)
-    if box is not None:
-        (out[box],) = in_bands(lambda band: [_dilated(band, um, scale)], mask[box], around=int(um / scale.y))
+    if box is None:
+        return out
+    (inside,) = in_bands(lambda band: [_dilated(band, um, scale)], mask[box], around=int(um / scale.y))
+    if inside.shape == mask.shape:
+        return np.asarray(inside)
+    out[box] = inside
     return out
 
 
@@ -101,16 +112,22 @@ def _dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     # Along its own row a pixel reaches furthest, and ever less far in the rows beyond.
     limit = um * um * (1 + 1e-12)
     reach = [np.count_nonzero((row * scale.y) ** 2 + columns * columns <= limit) - 1 for row in rows]
-    out, wide = np.zeros_like(mask), mask.copy()
+    out, wide = np.zeros_like(mask), mask
     for distance in range(reach[0] + 1):
         if distance:
-            before = wide.copy()
-            wide[:, 1:] |= before[:, :-1]
-            wide[:, :-1] |= before[:, 1:]
+            wide = _widened(wide, keep_single=distance == 1)
         for row in (row for row in rows if reach[row] == distance):
             out[row:] |= wide[: height - row]
             out[: height - row] |= wide[row:]
     return out
+
+
+def _widened(mask: BoolMask, *, keep_single: bool) -> BoolMask:
+    """With one pixel more on either side of every run of a row; single pixels need not stay where there are none."""
+    wide = np.empty_like(mask)
+    np.logical_or(mask[:, :-2], mask[:, 2:], out=wide[:, 1:-1])
+    wide[:, 0], wide[:, -1] = mask[:, :2].any(axis=1), mask[:, -2:].any(axis=1)
+    return np.logical_or(wide, mask, out=wide) if keep_single else wide
 
 
 def opened(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
@@ -144,10 +161,40 @@ def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, s
 
 
 def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Floats:
-    """Average of (H, W) values with a Gaussian of standard deviation ``um``."""
-    sigma = (um / scale.y, um / scale.x)
-    values = np.asarray(values, dtype=np.float32)
-    return np.asarray(ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=_TRUNCATE))
+    """Average of (H, W) values with a Gaussian of standard deviation ``um``; beyond the edge lies what lies at it."""
+    height, width = values.shape
+    down, across = (_gaussian(um / step) for step in (scale.y, scale.x))
+    tall, wide = len(down) - 1, len(across) - 1
+    # In one row, what is averaged lies equally far from each pixel; beyond the last ones there must be something, too.
+    row = width + 2 * wide
+    flat = np.pad(np.asarray(values, dtype=np.float32), ((tall, tall + 1), (wide, wide)), mode="edge").ravel()
+    out = np.empty((height, width), dtype=np.float32)
+    rows = max(1, CACHED_PIXELS // row)
+    for top in range(0, height, rows):
+        band = out[top : top + rows]
+        last = (top + len(band) + 2 * tall) * row + 2 * wide
+        averages = _weighted(_weighted(flat[top * row : last], down, row), across, 1)
+        band[:] = averages.reshape(-1, row)[:, :width]
+    return out
+
+
+def _gaussian(sigma: float) -> list[float]:
+    """Weights at 0, 1, … pixels from the middle."""
+    weights = np.exp(-0.5 * (np.arange(int(_TRUNCATE * sigma + 0.5) + 1) / sigma) ** 2)
+    return [float(weight) for weight in weights / (2 * weights.sum() - 1)]
+
+
+def _weighted(flat: Floats, weights: list[float], step: int) -> Floats:
+    """Sums of values at 0, 1, … steps on either side of each that has them."""
+    reach = (len(weights) - 1) * step
+    total = flat[reach : flat.size - reach] * np.float32(weights[0])
+    pair = np.empty_like(total)
+    for number, weight in enumerate(weights[1:], start=1):
+        before, after = reach - number * step, reach + number * step
+        np.add(flat[before : before + total.size], flat[after : after + total.size], out=pair)
+        pair *= np.float32(weight)
+        total += pair
+    return total
 
 
 def blurred_rows(um: float, scale: Resolution) -> int:
@@ -171,12 +218,6 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     gaps = RegionRuns.of(~mask, diagonal=False)
     small = gaps.sizes * (scale.pixel_area_um2 / 1e6) <= mm2
     return mask | gaps.painted(small & ~gaps.at_edge())
-
-
-def label_regions(mask: BoolMask) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Connected regions, numbered from 1 (diagonal neighbours connect), and the pixels of each; entry 0 is the rest."""
-    regions, _ = ndimage.label(mask, structure=_ALL_NEIGHBOURS)
-    return regions, np.bincount(regions.ravel())
 
 
 def downsampled(plane: NDArray[np.floating] | BoolMask, factors: tuple[int, int]) -> Floats:

@@ -70,6 +70,15 @@ class RegionRuns:
             np.maximum.at(high[axis], self.regions, end)
         return np.concatenate([low, high]).T
 
+    def pixels(self, region: int) -> tuple[Indices, Indices]:
+        """Rows and columns of a region's pixels, row by row."""
+        own = np.flatnonzero(self.regions == region)
+        lengths = self.stops[own] - self.starts[own]
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(self.starts[own] - ends + lengths, lengths)
+        row, column = np.divmod(places, self.shape[1] + 1)
+        return row, column
+
     def at_edge(self) -> BoolMask:
         """Which regions lie at the mask's edge."""
         height, width = self.shape
@@ -94,10 +103,11 @@ class RegionRuns:
         """(H, W) each region in its value, and 0 elsewhere."""
         height, width = self.shape
         bounds = np.concatenate([[0], np.stack([self.starts, self.stops], axis=1).ravel(), [height * (width + 1)]])
+        bounds -= bounds // (width + 1)
         # What lies between runs, and the runs themselves, in turn.
         between = np.zeros(len(bounds) - 1, dtype=values.dtype)
         between[1::2] = values[self.regions]
-        return np.ascontiguousarray(between.repeat(np.diff(bounds)).reshape(height, width + 1)[:, :width])
+        return between.repeat(np.diff(bounds)).reshape(height, width)
 
 
 def _with_column(mask: BoolMask) -> BoolMask:
@@ -119,6 +129,8 @@ def _edges(mask: BoolMask) -> Indices:
         np.not_equal(flat[1:], flat[:-1], out=changes[1:])
         return np.asarray(np.flatnonzero(changes) + top * (width + 1))
 
+    if 0 < height <= rows:
+        return found(0)
     return np.concatenate([np.zeros(0, dtype=np.int64), *thread_map(found, range(0, height, rows))])
 
 

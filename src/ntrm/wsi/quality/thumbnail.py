@@ -44,6 +44,9 @@ LEAST_PEAK = 0.2
 BAND_PIXELS = 1 << 18
 """Pixels of a thumbnail that a thread works on together at most, about: they stay in a processor's cache."""
 
+CLIPPED = 0.03
+"""Denser pixels count as this dense in the texture: the walls of fat cells are no denser."""
+
 GRID_UM = 26.8
 """µm/px, about, of the coarser grid: a pen's stroke, a fold and a cell of fat are all wider."""
 AVERAGED_UM = 18.0
@@ -124,10 +127,35 @@ def _extremes(red: Picture, green: Picture, blue: Picture) -> tuple[Picture, Pic
 
 
 def _density(plane: NDArray[np.uint8], glass: float) -> NDArray[np.float32]:
-    # One more level on both sides: black has a finite density.
-    table = -np.log10((np.arange(256, dtype=np.float64) + 1) / (glass + 1))
     # Taken, not indexed, which takes twice as long.
-    return np.asarray(table.astype(np.float32).take(plane))
+    return np.asarray(_densities(glass).take(plane))
+
+
+def _densities(glass: float) -> NDArray[np.float32]:
+    """(256,) of each level."""
+    # One more level on both sides: black has a finite density.
+    return (-np.log10((np.arange(256, dtype=np.float64) + 1) / (glass + 1))).astype(np.float32)
+
+
+def _looked_up(
+    band: Picture, tables: Sequence[Floats], factors: tuple[int, int], *, used: Sequence[int]
+) -> list[NDArray[Any]]:
+    """Means of blocks of what tables (256, n) say of each channel, a plane for each ``used`` column; then pure white.
+
+    Incomplete blocks are filled up as those of ``downsampled`` are.
+    """
+    padding = [(0, -size % factor) for size, factor in zip(band.shape[:2], factors, strict=True)]
+    full = np.pad(band, (*padding, (0, 0)), mode="edge") if any(after for _, after in padding) else band
+    sums: list[Floats] = []
+    white = np.zeros(1, dtype=bool)
+    for row, column in np.ndindex(factors):
+        channels = [np.ascontiguousarray(full[row :: factors[0], column :: factors[1], k]) for k in range(3)]
+        white = white | ((channels[0] & channels[1] & channels[2]) == 255)
+        values = [table.take(channel, axis=0) for table, channel in zip(tables, channels, strict=True)]
+        sums = [np.add(total, value, out=total) for total, value in zip(sums, values, strict=True)] if sums else values
+    for total in sums:
+        np.divide(total, np.float32(factors[0] * factors[1]), out=total)
+    return [*(total[..., k] for total, count in zip(sums, used, strict=True) for k in range(count)), white]
 
 
 def check_picture(picture: Picture) -> None:
@@ -180,10 +208,6 @@ class Thumbnail:
         """(3,) colour of empty glass."""
         return glass_colour(self.picture)
 
-    def means(self, work: Callable[[Picture], Sequence[NDArray[Any]]]) -> list[Floats]:
-        """What ``work`` makes of each pixel, one plane or several, averaged on the coarser grid."""
-        return self._by_bands(lambda rows: [downsampled(plane, self.factors) for plane in work(self.picture[rows])])
-
     def _by_bands(self, work: Callable[[slice], Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
         """What ``work`` makes of bands of the picture's rows, in threads: rows of the coarser grid."""
         (height, width), (down, _) = self.shape, self.factors
@@ -192,11 +216,29 @@ class Thumbnail:
         return joined(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
 
     @cached_property
+    def _measured(self) -> list[NDArray[Any]]:
+        """What is looked up for every pixel, on the coarser grid."""
+        red, green, blue = (_densities(float(level))[:, None] for level in self.glass)
+        clipped = np.clip(green, -CLIPPED, CLIPPED)
+        # Four columns are taken as fast as one, and three are not.
+        tables = red, np.hstack([green, clipped, clipped * clipped, green]), blue
+        return self._by_bands(lambda rows: _looked_up(self.picture[rows], tables, self.factors, used=(1, 3, 1)))
+
+    @property
     def planes(self) -> tuple[Floats, Floats, Floats]:
         """Red, green and blue densities on the coarser grid."""
-        glass = self.glass
-        red, green, blue = self.means(lambda band: [_density(band[..., k], float(glass[k])) for k in range(3)])
+        red, green, _, _, blue, _ = self._measured
         return red, green, blue
+
+    @property
+    def moments(self) -> tuple[Floats, Floats]:
+        """Means of the green density, at most ``CLIPPED``, and of its square, on the coarser grid."""
+        return self._measured[2], self._measured[3]
+
+    @property
+    def unscanned(self) -> BoolMask:
+        """Where any pixel is pure white, on the coarser grid: readers paint so what was never scanned."""
+        return self._measured[-1]
 
     @cached_property
     def averaged(self) -> tuple[Floats, Floats, Floats]:

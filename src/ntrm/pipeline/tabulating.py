@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from ntrm.core.errors import RefusedError
 from ntrm.core.io import holding
 from ntrm.results.documents import read_summary
-from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY
+from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY, TABLES_LOCK
 from ntrm.results.run_record import Run, claim, read_run
 from ntrm.results.slide_state import Row, SlideState, Tables, remembered
 from ntrm.results.tables import corrected_cells, write_tables
 
 
 def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = True) -> None:
-    """The tables and the overview of every slide in the folder, also of those that other processes segmented."""
+    """The tables and the overview of every slide in the folder, also of those that other processes segmented.
+
+    Of many processes that end at the same time, one works and one waits for it. What the others have done is there
+    before the waiting one begins, so that they leave it to that one.
+    """
+    with ExitStack() as next_one:
+        try:
+            next_one.enter_context(holding(out / TABLES_LOCK))
+        except RefusedError:
+            return
+        with holding(out / RUN_LOCK, wait=True):
+            # From here on, whoever comes has slides that may not be seen any more.
+            next_one.close()
+            _write(out, run, covariates, report=report)
+
+
+def _write(out: Path, run: Run, covariates: Sequence[str], *, report: bool) -> None:
     from ntrm.report.slide_overview import write_overview
 
-    with holding(out / RUN_LOCK, wait=True):
-        every = claim(out, run, covariates)
-        folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
-        states = [(folder, state) for folder in folders if (state := remembered(folder)) is not None]
-        write_tables(out, [_rows(folder, state, run.cells()) for folder, state in states], every)
-        if report:
-            write_overview(out)
+    every = claim(out, run, covariates)
+    folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
+    states = [(folder, state) for folder in folders if (state := remembered(folder)) is not None]
+    write_tables(out, [_rows(folder, state, run.cells()) for folder, state in states], every)
+    if report:
+        write_overview(out)
 
 
 def tabulate_again(out: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 RUN = "run.json"
 """What the folder was made with: model, program, options."""
-INDEX, RUN_LOCK = "index.html", ".lock"
+INDEX, RUN_LOCK, TABLES_LOCK = "index.html", ".lock", ".tables.lock"
 
 # Of a slide: ``OUT/<slide id>/…``
 

@@ -7,7 +7,8 @@ import pytest
 from scipy import ndimage
 
 from ntrm.analysis import regions as module
-from ntrm.analysis.regions import BACKGROUND, NOTHING, PieceGrid, scan, scan_mask
+from ntrm.analysis.region_table import BACKGROUND, NOTHING
+from ntrm.analysis.regions import PieceGrid, scan, scan_mask
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 

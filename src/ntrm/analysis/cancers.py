@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.nearest import nearest_of
-from ntrm.analysis.regions import Regions, RegionTable, scan_mask
+from ntrm.analysis.region_table import RegionTable
+from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.analysis.runs import Ints, Where
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, LabelSchema

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.regions import RegionTable, scan_mask
+from ntrm.analysis.region_table import RegionTable
+from ntrm.analysis.regions import scan_mask
 from ntrm.analysis.runs import CONNECTIVITY, Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.nearest import nearest_of
-from ntrm.analysis.regions import RegionTable
+from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.runs import Floats, Ints, Runs, sides_of
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import read_arrays, write_arrays

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.regions import STRIP_PIXELS, Regions, RegionTable, region_table, scan_mask
+from ntrm.analysis.region_table import RegionTable, region_table
+from ntrm.analysis.regions import STRIP_PIXELS, Regions, scan_mask
 from ntrm.analysis.runs import Ints, Runs, components, run_starts
 from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import LabelSchema, Mask

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ntrm.analysis.measure import Measured, sentences_of
-from ntrm.analysis.regions import RegionTable
+from ntrm.analysis.region_table import RegionTable
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area

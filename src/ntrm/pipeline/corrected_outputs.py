@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.regions import Regions, RegionTable
+from ntrm.analysis.region_table import RegionTable
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Floats, Ints, Where
 from ntrm.core.errors import DataError
 from ntrm.core.io import holding, writing

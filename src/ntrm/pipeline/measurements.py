@@ -18,7 +18,8 @@ from ntrm.analysis.cancers import cancers_of, confirmed_regions, is_tumour_confi
 from ntrm.analysis.graph import TissueGraph, graph_of
 from ntrm.analysis.measure import Measured, measurement_sentences, measurements
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
-from ntrm.analysis.regions import PieceGrid, Regions, RegionTable, scan_mask
+from ntrm.analysis.region_table import RegionTable
+from ntrm.analysis.regions import PieceGrid, Regions, scan_mask
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map

@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ntrm.analysis.regions import NOTHING, Regions, region_table
+from ntrm.analysis.region_table import NOTHING, region_table
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Ints, Runs, Where, distinct
 from ntrm.core.errors import UsageError
 from ntrm.core.mpp import Resolution

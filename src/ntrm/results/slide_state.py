@@ -22,9 +22,6 @@ Row = dict[str, Any]
 Tables = Mapping[str, tuple[Row, ...]]
 """Rows by the name of their table."""
 
-TOGETHER = 1 << 12
-"""Rows that are written together."""
-
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -94,10 +91,7 @@ def _lines(head: Mapping[str, Any], tables: Tables) -> Iterator[str]:
     yield f'{_json(head)[:-1]}, "tables": {{'
     for number, (name, rows) in enumerate(tables.items()):
         yield f"{',' if number else ''}\n{_json(name)}: ["
-        for begin in range(0, len(rows), TOGETHER):
-            # Within a text, a quotation mark has a backslash before it: this is what stands between two rows alone.
-            some = _json(rows[begin : begin + TOGETHER])[1:-1].replace('}, {"', '},\n{"')
-            yield f"{',' if begin else ''}\n{some}"
+        yield from (f"{',' if place else ''}\n{_json(row)}" for place, row in enumerate(rows))
         yield "]"
     yield "}}\n"
 

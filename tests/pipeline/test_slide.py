@@ -9,10 +9,10 @@ from tests.pipeline.small import fail_at, fingerprints, paint, write_slide
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import PARTIAL
-from ntrm.pipeline import measurements, measuring_process, outputs, slide_files
+from ntrm.pipeline import child_pool, measurements, outputs, slide_files
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.measuring_process import MeasuringPool
+from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.wsi.inputs import SlideInput
 
@@ -176,11 +176,11 @@ def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slide
 def test_pieces_measured_in_child_processes_that_slides_share_give_the_same_bytes(
     tmp_path, slides, expected, monkeypatch
 ):
-    monkeypatch.setattr(measuring_process, "LEAST_PIXELS", 0)
-    monkeypatch.setattr(measuring_process, "most_threads", lambda: 8)
-    asked, do, started, start = [], MeasuringPool.do, [], measuring_process._start
-    monkeypatch.setattr(MeasuringPool, "do", lambda pool, *task: asked.append(task[0].__name__) or do(pool, *task))
-    monkeypatch.setattr(measuring_process, "_start", lambda count: started.append(start(count)) or started[-1])
+    monkeypatch.setattr(child_pool, "LEAST_PIXELS", 0)
+    monkeypatch.setattr(child_pool, "most_threads", lambda: 8)
+    asked, do, started, start = [], ChildPool.do, [], child_pool._start
+    monkeypatch.setattr(ChildPool, "do", lambda pool, *task: asked.append(task[0].__name__) or do(pool, *task))
+    monkeypatch.setattr(child_pool, "_start", lambda count: started.append(start(count)) or started[-1])
     assert run(slides, tmp_path / "out").exit_code == 0
     assert asked.count("measure_task") >= asked.count("write_polygons") == len(slides)
     assert fingerprints(tmp_path / "out") == expected

@@ -114,12 +114,17 @@ def segment_slides(
     chosen = _chosen(options, choices)
     with terminated_like_interrupted(), closing(Transfer(storage)) as transfer:
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
-            # The first reading process starts while the network is loaded.
-            with closing(ReaderPool(len(tasks))) as readers:
-                more: dict[str, Any] = {"open_slide": readers.open, "transfer": transfer}
-                with closing(Segmenter(model, folder, chosen, device=device, batch=batch, **more)) as segmenter:
-                    segmenter.claim(covariates)
-                    outcomes, run = _one_by_one(segmenter, tasks, progress, transfer), segmenter.run
+            with (
+                # The first reading process starts while the network is loaded.
+                closing(ReaderPool(len(tasks))) as readers,
+                closing(
+                    Segmenter(
+                        model, folder, chosen, device=device, batch=batch, open_slide=readers.open, transfer=transfer
+                    )
+                ) as segmenter,
+            ):
+                segmenter.claim(covariates)
+                outcomes, run = _one_by_one(segmenter, tasks, progress, transfer), segmenter.run
         else:
             from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
 

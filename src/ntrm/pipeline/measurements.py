@@ -32,7 +32,7 @@ from ntrm.results.tables import COLUMNS
 from ntrm.wsi.pieces import Piece, PieceMap
 
 if TYPE_CHECKING:
-    from ntrm.pipeline.measuring_process import MeasuringPool
+    from ntrm.pipeline.child_pool import ChildPool
 
 Bytes = NDArray[np.uint8]
 EDGE_UM = 20.0
@@ -88,11 +88,11 @@ class PieceTask(NamedTuple):
 
 
 def measure_pieces(
-    regions: Regions, pieces: PieceMap, *, schema: LabelSchema, measurers: MeasuringPool | None = None
+    regions: Regions, pieces: PieceMap, *, schema: LabelSchema, children: ChildPool | None = None
 ) -> list[PieceFindings]:
     """Measure each of the pieces of a slide whose regions are known, several at a time where they are small.
 
-    They are measured in threads of this process, or by ``measurers``.
+    They are measured in threads of this process, or by ``children``.
     """
     resolution, shape = regions.table.resolution, regions.runs.shape
 
@@ -100,9 +100,9 @@ def measure_pieces(
         window = piece.window(pieces.mpp, resolution, shape)
         own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
         task = PieceTask(piece, window, own, shape, schema)
-        return measure_task(task) if measurers is None else measurers.do(measure_task, task)
+        return measure_task(task) if children is None else children.do(measure_task, task)
 
-    threads = min(MOST_THREADS, most_threads()) if measurers is None else measurers.children
+    threads = min(MOST_THREADS, most_threads()) if children is None else children.size
     # The largest first: begun last, it would keep all others waiting.
     largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
     found = thread_map(measure, largest_first, threads if is_simple(regions) else 1)

@@ -25,8 +25,8 @@ from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.inference.disk_array import DiskArray
 from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS
 from ntrm.pipeline.assessment import refuse_unfamiliar
+from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.measurements import PieceFindings, is_simple, measure_pieces, scan_slide
-from ntrm.pipeline.measuring_process import MeasuringPool
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
 from ntrm.pipeline.pictures import (
@@ -124,7 +124,7 @@ class SlideOutput:
     """What was done to the slide's stains; None where nobody asked for that."""
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
-    measurers: MeasuringPool | None = None
+    children: ChildPool | None = None
     """Children that measure its pieces and write its polygons; None where this process does."""
 
     @property
@@ -171,7 +171,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     pieces_map, regions = begun.scanned.result()
     with background_worker() as measuring:
         # Beside what follows; of a strict run's slide that is refused in vain.
-        measured = measuring.submit(measure_pieces, regions, pieces_map, schema=to.schema, measurers=to.measurers)
+        measured = measuring.submit(measure_pieces, regions, pieces_map, schema=to.schema, children=to.children)
         # Before all that says whether cancers are assessed, so that it is written once.
         familiarity = to.judge(pieces_map, regions)
         refuse_unfamiliar(familiarity, to.options)
@@ -198,10 +198,10 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
 def _write_polygons(regions: Regions, to: SlideOutput, familiarity: SlideFamiliarity) -> None:
     """In a child, where there are any: of the threads of this process one at a time runs Python."""
     write = to.files.write_polygons
-    if to.measurers is None or not is_simple(regions):
+    if to.children is None or not is_simple(regions):
         write(regions, familiarity)
     else:
-        to.measurers.do(write, regions, familiarity)
+        to.children.do(write, regions, familiarity)
 
 
 def _write_familiarity_map(pale: Future[Bytes], to: SlideOutput, familiarity: SlideFamiliarity) -> None:

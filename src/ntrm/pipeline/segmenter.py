@@ -216,7 +216,7 @@ class Segmenter:
 
     def close(self) -> None:
         """End the children that worked for large slides; another one would start others."""
-        self._work.measurers.close()
+        self._work.children.close()
 
 
 def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:

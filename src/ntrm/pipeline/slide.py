@@ -20,7 +20,7 @@ from ntrm.familiarity.reference import Reference
 from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
-from ntrm.pipeline.measuring_process import MeasuringPool
+from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import (
     Judge,
@@ -67,7 +67,7 @@ class Work:
     open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
     transfer: Transfer = field(default_factory=Transfer, repr=False)
     """Of slides and results at an address."""
-    measurers: MeasuringPool = field(default_factory=MeasuringPool, repr=False)
+    children: ChildPool = field(default_factory=ChildPool, repr=False)
     """Children that measure pieces of large slides and write their polygons; they live as long as the run."""
 
     @property
@@ -173,9 +173,9 @@ def _predict(
         tasks = stack.enter_context(background_worker(slide_threads()))
         # Before the end of the tasks, some of which may wait for rows.
         stack.callback(store.end)
-        measurers = work.measurers.for_mask(grid.height * grid.width)
+        children = work.children.for_mask(grid.height * grid.width)
         about = (folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
-        output = SlideOutput(*about, stained=stained, measurers=measurers)
+        output = SlideOutput(*about, stained=stained, children=children)
         if work.works_ahead:
             growing = {name: store.map(name, growing=True) for name in store.names}
             output = replace(output, begun=begin_outputs(growing, output))

@@ -12,9 +12,9 @@ import pytest
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.pipeline import measuring_process
+from ntrm.pipeline import child_pool
+from ntrm.pipeline.child_pool import ChildPool, children_for
 from ntrm.pipeline.measurements import measure_pieces, measure_task, scan_slide
-from ntrm.pipeline.measuring_process import MeasuringPool, children_for
 from ntrm.wsi.pieces import PieceMap
 
 MPP = Resolution.square(20.0)
@@ -35,17 +35,17 @@ def slide():
     return scan_slide(mask, sure, pieces, schema=SKIN, resolution=MPP), pieces
 
 
-def told(slide, measurers=None):
+def told(slide, children=None):
     """All that is said of the pieces."""
     return [
         (each.piece, each.window, each.measured, each.cancers, each.text, each.areas_mm2, each.graph.as_node_link())
-        for each in measure_pieces(*slide, schema=SKIN, measurers=measurers)
+        for each in measure_pieces(*slide, schema=SKIN, children=children)
     ]
 
 
 @pytest.fixture
 def pool():
-    with closing(MeasuringPool()) as made:
+    with closing(ChildPool()) as made:
         made.ready(2)
         yield made
 
@@ -80,7 +80,7 @@ def test_the_largest_piece_comes_first_and_findings_are_in_the_order_of_their_nu
     asked = []
 
     class Noting:
-        children = 1
+        size = 1
 
         def do(self, work, task):
             asked.append(task.piece.number)
@@ -114,7 +114,7 @@ def test_a_child_that_does_not_answer_is_ended_and_its_piece_measured_here(slide
     numbers = processes(pool)
     for each in numbers:
         os.kill(each, signal.SIGSTOP)
-    monkeypatch.setattr(measuring_process, "LONGEST_S", 0.1)
+    monkeypatch.setattr(child_pool, "LONGEST_S", 0.1)
     assert told(slide, pool) == told(slide)
     assert pool._started[0].wait(LONG_S) == -signal.SIGKILL
     assert all(map(gone, numbers))
@@ -129,8 +129,8 @@ def test_where_no_child_can_be_started_pieces_are_measured_here(slide, monkeypat
     def full(*_, **__):
         raise OSError("no more processes")
 
-    monkeypatch.setattr(measuring_process.subprocess, "Popen", full)
-    with closing(MeasuringPool()) as pool:
+    monkeypatch.setattr(child_pool.subprocess, "Popen", full)
+    with closing(ChildPool()) as pool:
         pool.ready(2)
         assert told(slide, pool) == told(slide)
 
@@ -155,7 +155,7 @@ def test_children_end_when_their_pipes_close_as_those_of_a_killed_parent_do(pool
 
 
 def test_a_pool_that_nobody_closed_leaves_no_child():
-    pool = MeasuringPool()
+    pool = ChildPool()
     pool.ready(2)
     numbers = processes(pool)
     del pool
@@ -164,15 +164,15 @@ def test_a_pool_that_nobody_closed_leaves_no_child():
 
 
 def test_there_are_children_for_large_masks_where_there_are_cores(monkeypatch):
-    large = measuring_process.LEAST_PIXELS
+    large = child_pool.LEAST_PIXELS
     for cores, children in ((1, 0), (4, 0), (7, 0), (8, 2), (12, 3), (16, 4), (96, 4)):
-        monkeypatch.setattr(measuring_process, "most_threads", lambda cores=cores: cores)
+        monkeypatch.setattr(child_pool, "most_threads", lambda cores=cores: cores)
         assert children_for(large) == children
         assert children_for(large - 1) == 0
-    with closing(MeasuringPool()) as pool:
+    with closing(ChildPool()) as pool:
         assert pool.for_mask(large - 1) is None
-        assert not pool.children
+        assert not pool.size
         assert pool.for_mask(large) is pool
         assert pool.for_mask(large) is pool
-        assert pool.children == 4
+        assert pool.size == 4
         assert len(pool._started) == 1

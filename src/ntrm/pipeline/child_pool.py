@@ -51,11 +51,11 @@ def children_for(pixels: int) -> int:
     return children if pixels >= LEAST_PIXELS and children > 1 else 0
 
 
-class MeasuringPool:
+class ChildPool:
     """Children that work on one slide after the other, none at first; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self.children = 0
+        self.size = 0
         # None stands for a child that is gone.
         self._idle: SimpleQueue[_Child | None] = SimpleQueue()
         self._starting = Lock()
@@ -74,9 +74,9 @@ class MeasuringPool:
     def ready(self, children: int) -> None:
         """Start the children if there are none yet, and others for those that are gone."""
         with self._starting:
-            for _ in range(children - self.children):
+            for _ in range(children - self.size):
                 self._idle.put(None)
-            self.children = max(self.children, children)
+            self.size = max(self.size, children)
             idle = _emptied(self._idle)
             gone = idle.count(None)
             # Where none can be started, all is done here.
@@ -104,7 +104,7 @@ class MeasuringPool:
         """End all children; twice does no harm, and another mask gets others."""
         with self._starting:
             _end(self._all, self._started)
-            self.children, self._idle = 0, SimpleQueue()
+            self.size, self._idle = 0, SimpleQueue()
 
 
 def _emptied(queue: SimpleQueue[_Child | None]) -> list[_Child | None]:
@@ -151,7 +151,7 @@ def _start(count: int) -> tuple[subprocess.Popen[bytes], list[_Child]]:
         for memory in memories:
             stack.callback(os.close, memory)
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            module_command("ntrm.pipeline.measuring_process", *pipes, *memories),
+            module_command("ntrm.pipeline.child_pool", *pipes, *memories),
             pass_fds=[*pipes, *memories],
             process_group=0,
             stdin=subprocess.DEVNULL,

@@ -74,3 +74,9 @@ def test_generators_of_one_path_repeat():
     assert noise.generator(1, "x").integers(100) == noise.generator(1, "x").integers(100)
     with pytest.raises(OverflowError):
         noise.derive(-1)
+
+
+def test_one_number_is_mixed_as_an_array_of_it_is():
+    numbers = [0, 1, 2**63, 2**64 - 1, *np.random.default_rng(0).integers(0, 2**64, 100, dtype=np.uint64).tolist()]
+    mixed = noise._mix(np.array(numbers, dtype=np.uint64))
+    assert [noise._mix_one(number) for number in numbers] == mixed.tolist()

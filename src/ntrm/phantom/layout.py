@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, SKIN, Mask
-from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, BoolMask, Grid, Skin
+from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, BoolMask, Extents, Grid, Skin
 from ntrm.phantom.anatomy.layers import Fat, paint_dermis, paint_surface
 from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
 from ntrm.phantom.anatomy.specimen import Specimen
@@ -114,8 +114,9 @@ def paint_fine(plan: Plan, mpp: float) -> Mask:
     """The same with codes for tissues that are finer than the labels."""
     grid = _grid(plan, mpp)
     fine = np.full(grid.shape, BKG, dtype=np.uint8)
+    extents: Extents = {}
     for at, strip in grid.strips(plan.outline):
-        fine[at] = _paint(plan, strip)[0].fine
+        fine[at] = _paint(plan, strip, extents)[0].fine
     return fine
 
 
@@ -125,10 +126,10 @@ def _grid(plan: Plan, mpp: float) -> Grid:
     return Grid((round(rows * GRID_UM / mpp), round(columns * GRID_UM / mpp)), mpp, (top, left))
 
 
-def _paint(plan: Plan, grid: Grid) -> tuple[Skin, BoolMask]:
+def _paint(plan: Plan, grid: Grid, extents: Extents) -> tuple[Skin, BoolMask]:
     """Paint a strip from the deep to the superficial; also returns where no cut took the tissue away."""
     lesions, strata, variety = plan.lesions, plan.lesions.strata, plan.variety
-    skin = Skin(grid, plan.specimen.frame, plan.specimen.axis, strata.lift)
+    skin = Skin(grid, plan.specimen.frame, plan.specimen.axis, strata.lift, extents=extents)
     paint_dermis(skin, strata, Fat())
     if variety is not None:
         variety.dermis.paint(skin, strata)
@@ -176,8 +177,9 @@ def _paint_section(plan: Plan) -> tuple[PaintedSection, Mask]:
     fine = np.full(grid.shape, BKG, dtype=np.uint8)
     depth = np.full(grid.shape, FAR_UM, dtype=np.float32)
     uncut = np.zeros(grid.shape, dtype=bool)
+    extents: Extents = {}
     for at, strip in grid.strips(plan.outline):
-        skin, uncut[at] = _paint(plan, strip)
+        skin, uncut[at] = _paint(plan, strip, extents)
         fine[at], depth[at] = skin.fine, skin.v
     specimen, has_margin = plan.specimen, not plan.specimen.fragmented
     return PaintedSection(labels_of(fine), GRID_UM, depth, uncut, specimen.has_surface, has_margin), fine

@@ -6,6 +6,8 @@ the picture nor its resolution changes them. Fields are uniform cubic B-splines 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -13,7 +15,8 @@ from scipy import sparse
 Field = NDArray[np.float32]
 Points = NDArray[np.float64]
 
-_MIX_A, _MIX_B, _GOLDEN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
+_MIX_A, _MIX_B, _GOLDEN = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15
+_64_BITS = 2**64 - 1
 # A cubic B-spline of independent values has this standard deviation at the mean phase, per axis; dividing by its
 # square makes a field's values comparable with a standard normal draw.
 _SPLINE_STD = 0.6915
@@ -25,12 +28,12 @@ def derive(seed: int, *parts: int | str) -> int:
     >>> derive(1, "nuclei") != derive(1, "fibres")
     True
     """
-    state = _mix(np.array([seed], dtype=np.uint64))
+    state = _mix_one(int(np.uint64(seed)))
     for part in parts:
         words = part.encode() if isinstance(part, str) else int(part).to_bytes(8, "little", signed=True)
         for offset in range(0, len(words), 8):
-            state = _mix(state ^ np.uint64(int.from_bytes(words[offset : offset + 8], "little")))
-    return int(state[0])
+            state = _mix_one(state ^ int.from_bytes(words[offset : offset + 8], "little"))
+    return state
 
 
 def generator(seed: int, *parts: int | str) -> np.random.Generator:
@@ -40,19 +43,27 @@ def generator(seed: int, *parts: int | str) -> np.random.Generator:
 
 def hash_uniform(seed: int, *indices: NDArray[np.integer]) -> Points:
     """Uniform numbers in [0, 1) that depend on the seed and on integer indices only (arrays broadcast)."""
-    state = _mix(np.array(seed, dtype=np.uint64))
+    state = np.array(_mix_one(int(np.uint64(seed))), dtype=np.uint64)
     for index in indices:
-        state = _mix(state ^ np.asarray(index).astype(np.int64).view(np.uint64) * _GOLDEN)
+        state = _mix(state ^ np.asarray(index).astype(np.int64).view(np.uint64) * np.uint64(_GOLDEN))
     return np.asarray((state >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     # splitmix64's finaliser; wrap-around is intended.
     with np.errstate(over="ignore"):
-        state = np.asarray(state, dtype=np.uint64) + _GOLDEN
-        state = (state ^ (state >> np.uint64(30))) * _MIX_A
-        state = (state ^ (state >> np.uint64(27))) * _MIX_B
+        state = state + np.uint64(_GOLDEN)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(_MIX_A)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(_MIX_B)
         return np.asarray(state ^ (state >> np.uint64(31)), dtype=np.uint64)
+
+
+def _mix_one(state: int) -> int:
+    """The same of a single number, for which numpy takes far longer than Python."""
+    state = (state + _GOLDEN) & _64_BITS
+    state = ((state ^ (state >> 30)) * _MIX_A) & _64_BITS
+    state = ((state ^ (state >> 27)) * _MIX_B) & _64_BITS
+    return state ^ (state >> 31)
 
 
 def _lattice(seed: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -66,15 +77,22 @@ def _spline_weights(fraction: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     return [s**3 / 6, (3 * t**3 - 6 * t**2 + 4) / 6, (3 * s**3 - 6 * s**2 + 4) / 6, t**3 / 6]
 
 
-def _spline_matrix(positions: NDArray[np.float64]) -> tuple[sparse.csr_matrix, NDArray[np.int64]]:
-    """Sparse (positions × lattice) matrix of spline weights, and the lattice indices of its columns."""
+@lru_cache(maxsize=32)
+def _spline_matrix(
+    count: int, mpp: float, wavelength_um: float, origin_um: float
+) -> tuple[sparse.csr_matrix, NDArray[np.int64]]:
+    """Sparse (pixels of an axis × lattice) matrix of spline weights, and the lattice indices of its columns.
+
+    Several fields of a strip have the same grid and wavelength, one after the other.
+    """
+    positions = pixel_centres(count, mpp, origin_um) * (2.0 / wavelength_um)
     base = np.floor(positions).astype(np.int64)
     first, last = int(base.min()) - 1, int(base.max()) + 2
     weights = np.stack(_spline_weights(positions - base), axis=1)  # (n, 4)
     columns = base[:, None] + np.arange(-1, 3) - first
-    rows = np.repeat(np.arange(len(positions)), 4)
+    ends = np.arange(0, 4 * len(positions) + 1, 4)  # of the rows: four weights in each
     shape = (len(positions), last - first + 1)
-    return sparse.csr_matrix((weights.ravel(), (rows, columns.ravel())), shape=shape), np.arange(first, last + 1)
+    return sparse.csr_matrix((weights.ravel(), columns.ravel(), ends), shape=shape), np.arange(first, last + 1)
 
 
 def pixel_centres(count: int, mpp: float, origin_um: float = 0.0) -> NDArray[np.float64]:
@@ -90,8 +108,8 @@ def field(
     ``origin_um`` is (y, x). A wavelength of two pixels or less cannot be shown by the grid; callers drop such octaves
     instead of aliasing them (see ``octaves``).
     """
-    across_y, rows = _spline_matrix(pixel_centres(shape[0], mpp, origin_um[0]) * (2.0 / wavelength_um))
-    across_x, columns = _spline_matrix(pixel_centres(shape[1], mpp, origin_um[1]) * (2.0 / wavelength_um))
+    across_y, rows = _spline_matrix(shape[0], mpp, wavelength_um, origin_um[0])
+    across_x, columns = _spline_matrix(shape[1], mpp, wavelength_um, origin_um[1])
     values = _lattice(seed, rows[:, None], columns[None, :])
     # Sparse products keep the sum order fixed: results do not depend on the number of threads.
     out = across_y @ values  # (H, lattice columns)

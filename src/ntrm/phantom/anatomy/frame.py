@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ BoolMask = NDArray[np.bool_]
 Curve = NDArray[np.float32]
 """A quantity along the skin surface, one value every ``Axis.STEP_UM``."""
 Positions = float | NDArray[np.float64]
+Extents = dict[bytes, NDArray[np.float64]]
+"""Least and greatest y and x in µm of all bodies of a kind, by where they are in the skin and how far they reach."""
 
 RING_POINTS = 16
 RING_ROOM = 1.15
@@ -245,6 +247,8 @@ class Skin:
     axis: Axis
     lift: Curve
     wobble: Wobble = Wobble()
+    extents: Extents = field(default_factory=dict)
+    """Found so far; the strips of a section share them."""
 
     def __post_init__(self) -> None:
         self.u, self.w = self.frame.to_skin(self.grid)
@@ -288,21 +292,29 @@ class Skin:
         if not bodies:
             return
         height, width = self.grid.shape
-        for number, (top, bottom, left, right) in enumerate(self._boxes(bodies).tolist()):
+        boxes = np.floor((self.extents_um(bodies) - np.repeat(self.grid.origin_um, 2)) / self.grid.mpp)
+        for number, (top, bottom, left, right) in enumerate(boxes.astype(np.int64).tolist()):
             rows = slice(max(0, top), min(height, bottom + 1))
             columns = slice(max(0, left), min(width, right + 1))
             if rows.start < rows.stop and columns.start < columns.stop:
                 yield number, self.patch(rows, columns)
 
-    def _boxes(self, bodies: Sequence[Body]) -> NDArray[np.int64]:
-        """First and last row and column of each body: the bounds of a ring around it, bent as the skin is bent."""
-        u, v, reach = np.array([(body.u_um, body.v_um, body.reach_um) for body in bodies]).T[..., None]
+    def extents_um(self, bodies: Sequence[Body]) -> NDArray[np.float64]:
+        """Least and greatest y and x of each body."""
+        where = np.array([(body.u_um, body.v_um, body.reach_um) for body in bodies])
+        key = where.tobytes()
+        if key not in self.extents:
+            self.extents[key] = self._ring_bounds(*where.T[..., None])
+        return self.extents[key]
+
+    def _ring_bounds(
+        self, u: NDArray[np.float64], v: NDArray[np.float64], reach: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Bounds of a ring around each body, bent as the skin is bent."""
         angle = np.linspace(0.0, 2.0 * np.pi, RING_POINTS, endpoint=False)
         ring_u, ring_v = u + RING_ROOM * reach * np.cos(angle), v + RING_ROOM * reach * np.sin(angle)
         y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (bodies, ring points)
-        ends = np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
-        origin = np.array(self.grid.origin_um).repeat(2)
-        return np.asarray(np.floor((ends - origin) / self.grid.mpp), dtype=np.int64)
+        return np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
 
     def patch(self, rows: slice, columns: slice) -> Patch:
         """The pixels of a rectangle."""

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ntrm.phantom.anatomy.bodies import Blob
 from ntrm.phantom.anatomy.dermis import DermisParameters, Scar, draw_dermis, draw_vessels, flatten
-from ntrm.phantom.anatomy.frame import PAP, RET, Axis, Blob, Frame, Grid, Skin
+from ntrm.phantom.anatomy.frame import PAP, RET, Axis, Frame, Grid, Skin
 from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.tissues import KINDS

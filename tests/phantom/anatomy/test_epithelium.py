@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from ntrm.phantom.anatomy.bodies import Structure
 from ntrm.phantom.anatomy.epithelium import EpidermisParameters, Net, draw_islands, vary_epidermis
-from ntrm.phantom.anatomy.frame import BKG, EPI, RET, Axis, Frame, Grid, Skin, Structure
+from ntrm.phantom.anatomy.frame import BKG, EPI, RET, Axis, Frame, Grid, Skin
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.anatomy.tumours import InSitu, add_in_situ

@@ -1,28 +1,11 @@
-"""Skin coordinates, the strips that cover a section, and bodies against their formulas."""
-
-import math
+"""Skin coordinates and the strips that cover a section."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.anatomy.frame import (
-    BKG,
-    FOL,
-    GLD,
-    RET,
-    Axis,
-    Blob,
-    Fold,
-    Frame,
-    Grid,
-    Outline,
-    Skin,
-    Streak,
-    Structure,
-    Wobble,
-)
+from ntrm.phantom.anatomy.frame import Axis, Fold, Frame, Grid, Outline
 
 ANGLES = st.floats(0.0, 359.9)
 SEEDS = st.integers(0, 2**32)
@@ -92,58 +75,3 @@ def test_axis_finds_the_nearest_place(half, share):
     axis = Axis(half)
     found = axis.u[axis.index(np.array([share * half]))[0]]
     assert abs(found - np.clip(share * half, axis.u[0], axis.u[-1])) <= 0.5 + 1e-9
-
-
-@pytest.fixture(scope="module")
-def flat_skin() -> Skin:
-    """A flat piece of skin without any noise, 1200 µm square at 4 µm/px, the surface along its middle."""
-    axis, still = Axis(800.0), Wobble(fine_um=1e-6, sway_um=1e-6)
-    grid = Grid((300, 300), 4.0, (-600.0, -600.0))
-    return Skin(grid, Frame(1, 0.0, 1e6, warp_um=0.0), axis, np.zeros(len(axis.u), dtype=np.float32), still)
-
-
-def painted(skin: Skin, body, tissue, over=(BKG,)):
-    """Where the body is painted on empty skin."""
-    skin.mask[:] = BKG
-    Structure("test", [body], tissue, over).paint(skin)
-    return skin.mask == tissue
-
-
-@settings(deadline=None, max_examples=20)
-@given(
-    u=st.floats(-250, 250),
-    v=st.floats(-250, 250),
-    radius=st.floats(40, 150),
-    flatness=st.floats(0.4, 2.5),
-    tilt=st.floats(-90, 90),
-)
-def test_blob_has_the_area_and_centre_of_its_ellipse(flat_skin, u, v, radius, flatness, tilt):
-    rows, columns = np.nonzero(painted(flat_skin, Blob(u, v, radius, flatness, tilt, roughness=0.0), GLD))
-    assert rows.size * 16.0 == pytest.approx(math.pi * radius**2, rel=0.06)
-    assert (columns.mean() + 0.5) * 4 - 600 == pytest.approx(u, abs=3.0)
-    assert (rows.mean() + 0.5) * 4 - 600 == pytest.approx(v, abs=3.0)
-
-
-def test_streak_has_the_area_of_its_capsule(flat_skin):
-    inside = painted(flat_skin, Streak(0.0, -100.0, 300.0, 25.0, (40.0, 40.0), roughness=0.0), FOL)
-    assert inside.sum() * 16.0 == pytest.approx(300.0 * 80.0 + math.pi * 40.0**2, rel=0.03)
-
-
-def test_only_the_allowed_tissues_are_covered(flat_skin):
-    flat_skin.mask[:] = BKG
-    flat_skin.mask[:, :150] = RET
-    Structure("test", [Blob(0.0, 0.0, 200.0, roughness=0.0)], GLD, over=(RET,)).paint(flat_skin)
-    assert (flat_skin.mask[:, :150] == GLD).any()
-    assert (flat_skin.mask[:, 150:] == BKG).all()
-
-
-@settings(deadline=None, max_examples=12)
-@given(seed=st.integers(0, 10**6), roughness=st.floats(0.0, 0.25), lean=st.floats(-120, 120), bend=st.floats(-0.3, 0.3))
-def test_nothing_is_lost_beyond_the_reach(seed, roughness, lean, bend):
-    """Drawn through its window or over the whole picture, a body is the same."""
-    axis = Axis(1500.0)
-    grid = Grid((150, 150), 14.0, (-1050.0, -1050.0))
-    skin = Skin(grid, Frame(seed, 40.0, 5000.0), axis, np.zeros(len(axis.u), dtype=np.float32))
-    body = Streak(50.0, 100.0, 500.0, lean, (60.0, 30.0, 70.0), bend, roughness)
-    whole = body.outside(skin.patch(slice(None), slice(None))) < 0
-    np.testing.assert_array_equal(painted(skin, body, FOL), whole)

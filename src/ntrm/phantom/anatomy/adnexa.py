@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET, Blob, Body, Streak, Structure
+from ntrm.phantom.anatomy.bodies import Blob, Streak, Structure
+from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET, Body
 from ntrm.phantom.anatomy.layers import Span, between, scatter, spread
 from ntrm.phantom.noise import generator
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.frame import INF, PAP, RET, Axis, Blob, Body, Curve, Skin, Structure
+from ntrm.phantom.anatomy.bodies import Blob, Structure
+from ntrm.phantom.anatomy.frame import INF, PAP, RET, Axis, Body, Curve, Skin
 from ntrm.phantom.anatomy.layers import Span, Strata, between, scatter, spread, stretches, waves
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.noise import generator

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.frame import EPI, INF, KER, PAP, RET, Axis, Blob, Body, Patch, Structure
+from ntrm.phantom.anatomy.bodies import Blob, Structure
+from ntrm.phantom.anatomy.frame import EPI, INF, KER, PAP, RET, Axis, Body, Patch
 from ntrm.phantom.anatomy.layers import Span, Strata, between, scatter, spread, stretches, waves
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.noise import Field, generator

@@ -1,4 +1,4 @@
-"""Where a picture's pixels lie in the skin, strips of a section to paint on, and the bodies that are painted there."""
+"""Where a picture's pixels lie in the skin, and strips of a section to paint on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.labels import SKIN, Mask
 from ntrm.phantom.noise import Field, derive, field_at, octaves, pixel_centres
-from ntrm.phantom.tissues import KINDS, fine_mask
+from ntrm.phantom.tissues import fine_mask
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = (np.uint8(i) for i in range(len(SKIN)))
 BoolMask = NDArray[np.bool_]
@@ -26,9 +26,6 @@ Extents = dict[bytes, NDArray[np.float64]]
 RING_POINTS = 16
 RING_ROOM = 1.15
 """A ring of points is a little narrower than its circle, and the skin bends between them."""
-
-MAX_UNEVEN = 3.5
-"""What the noise of an outline can reach, times its roughness."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,7 @@ class Frame:
         y, x = grid.centres
         y = y + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "y"), self.warp_wavelength_um)
         x = x + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "x"), self.warp_wavelength_um)
-        sine, cosine = _sine_cosine(self.angle_deg)
+        sine, cosine = sine_cosine(self.angle_deg)
         along, below = x * cosine + y * sine, y * cosine - x * sine
         radius, side = np.float32(self.radius_um), np.float32(math.copysign(1.0, self.radius_um))
         u = abs(radius) * np.arctan2(along, side * (radius - below))
@@ -159,7 +156,7 @@ class Frame:
         if self.fold is not None:
             beyond = u > self.fold.at_um + self.fold.hidden_um + self.fold.lean * w
             u, w = u - beyond * self.fold.hidden_um, w - beyond * self.fold.step_um
-        sine, cosine = map(float, _sine_cosine(self.angle_deg))
+        sine, cosine = map(float, sine_cosine(self.angle_deg))
         arm = self.radius_um - w
         along, below = arm * np.sin(u / self.radius_um), self.radius_um - arm * np.cos(u / self.radius_um)
         straight_y, straight_x = below * cosine + along * sine, along * cosine - below * sine
@@ -180,7 +177,8 @@ class Frame:
         return np.asarray(u + hidden, dtype=np.float32), np.asarray(w + step, dtype=np.float32)
 
 
-def _sine_cosine(degrees: float) -> tuple[np.float32, np.float32]:
+def sine_cosine(degrees: float) -> tuple[np.float32, np.float32]:
+    """Of an angle in degrees."""
     angle = math.radians(degrees)
     return np.float32(math.sin(angle)), np.float32(math.cos(angle))
 
@@ -322,97 +320,3 @@ class Skin:
         rough = self._fine[at] / np.float32(self.wobble.fine_um)
         slow = self.sway[at] / np.float32(self.wobble.sway_um)
         return Patch(self.mask[at], self.kinds[at], self.u[at], self.v[at], rough, slow)
-
-
-@dataclass(frozen=True)
-class Blob:
-    """An ellipse with an irregular outline."""
-
-    u_um: float
-    v_um: float
-    radius_um: float
-    flatness: float = 1.0
-    """Length over height; above 1 it lies flat along the surface when ``tilt_deg`` is 0."""
-    tilt_deg: float = 0.0
-    roughness: float = 0.12
-
-    @property
-    def reach_um(self) -> float:
-        """Longest half-axis and room for the roughness."""
-        return self.radius_um * math.sqrt(max(self.flatness, 1.0 / self.flatness)) * (1.0 + MAX_UNEVEN * self.roughness)
-
-    def outside(self, patch: Patch) -> Field:
-        """Relative distance minus one."""
-        sine, cosine = _sine_cosine(self.tilt_deg)
-        du, dv = patch.u - np.float32(self.u_um), patch.v - np.float32(self.v_um)
-        stretch = math.sqrt(self.flatness)
-        long = (du * cosine + dv * sine) / np.float32(self.radius_um * stretch)
-        short = (dv * cosine - du * sine) / np.float32(self.radius_um / stretch)
-        return np.asarray(np.hypot(long, short) + patch.uneven(self.roughness) - np.float32(1.0))
-
-
-@dataclass(frozen=True)
-class Streak:
-    """A bent capsule whose radius changes from one end to the other: follicles, tears, flakes."""
-
-    top_u_um: float
-    top_v_um: float
-    length_um: float
-    lean_deg: float
-    """Deviation from straight down, in degrees."""
-    radii_um: tuple[float, ...]
-    """At even steps from the top to the end."""
-    bend: float = 0.0
-    """Sideways shift of the end over the length."""
-    roughness: float = 0.1
-
-    @property
-    def u_um(self) -> float:
-        """Middle along the surface."""
-        return self.top_u_um + 0.5 * self.length_um * math.sin(math.radians(self.lean_deg))
-
-    @property
-    def v_um(self) -> float:
-        """Middle below the surface."""
-        return self.top_v_um + 0.5 * self.length_um * math.cos(math.radians(self.lean_deg))
-
-    @property
-    def reach_um(self) -> float:
-        """Half the length and the widest radius."""
-        return self.length_um * (0.5 + abs(self.bend)) + max(self.radii_um) * (1.0 + MAX_UNEVEN * self.roughness)
-
-    def outside(self, patch: Patch) -> Field:
-        """Distance from the centre line over the radius there, minus one."""
-        sine, cosine = _sine_cosine(self.lean_deg)
-        du, dv = patch.u - np.float32(self.top_u_um), patch.v - np.float32(self.top_v_um)
-        down = (du * sine + dv * cosine) / np.float32(self.length_um)
-        along = np.clip(down, 0.0, 1.0)
-        aside = du * cosine - dv * sine - np.float32(self.bend * self.length_um) * along**2
-        beyond = (down - along) * np.float32(self.length_um)
-        knots = np.linspace(0.0, 1.0, len(self.radii_um))
-        radius = np.maximum(np.interp(along, knots, self.radii_um), 0.1).astype(np.float32)
-        return np.asarray(np.hypot(aside, beyond) / radius + patch.uneven(self.roughness) - np.float32(1.0))
-
-
-@dataclass(frozen=True)
-class Structure:
-    """All bodies of one kind in a section: which tissue they are, and over which tissues they may be painted."""
-
-    name: str
-    bodies: Sequence[Body]
-    tissue: np.uint8 | None
-    """None leaves the labels as they are: the bodies are a fine tissue of whatever they lie in."""
-    over: tuple[np.uint8, ...]
-    fine: str = ""
-    """The fine tissue, if the label does not say all."""
-
-    def paint(self, skin: Skin) -> None:
-        """Label the inside of each body, where the labels so far are among ``over``."""
-        allowed = np.zeros(256, dtype=bool)
-        allowed[list(self.over)] = True
-        kind = KINDS[self.fine] if self.fine else np.uint8(0)
-        for number, patch in skin.patches(self.bodies):
-            inside = (self.bodies[number].outside(patch) < 0) & allowed[patch.labels]
-            patch.kinds[inside] = kind
-            if self.tissue is not None:
-                patch.labels[inside] = self.tissue

@@ -14,8 +14,9 @@ import numpy as np
 from ntrm.core.errors import choices_error
 from ntrm.data.layouts import SKIN_SECTIONS
 from ntrm.phantom.anatomy.adnexa import draw_adnexa, draw_detailed_adnexa
+from ntrm.phantom.anatomy.bodies import Structure
 from ntrm.phantom.anatomy.epithelium import vary_epidermis
-from ntrm.phantom.anatomy.frame import Body, Outline, Structure
+from ntrm.phantom.anatomy.frame import Body, Outline
 from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, normal_skin, spread, stretches
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, PictureParameters, Specimen, draw_damage, draw_specimen
 from ntrm.phantom.anatomy.tumours import (

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ntrm.core.labels import SKIN
-from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET, Axis, Blob, Curve, Fold, Frame, Streak, Structure
+from ntrm.phantom.anatomy.bodies import Blob, Streak, Structure
+from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET, Axis, Curve, Fold, Frame
 from ntrm.phantom.anatomy.layers import Span, between, scatter, spread
 from ntrm.phantom.noise import derive, generator, profile
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ntrm.phantom.anatomy.adnexa import AdnexaDetails
+from ntrm.phantom.anatomy.bodies import Structure
 from ntrm.phantom.anatomy.dermis import Dermis, DermisParameters, draw_dermis, draw_vessels, flatten
 from ntrm.phantom.anatomy.epithelium import EpidermisParameters, draw_islands
-from ntrm.phantom.anatomy.frame import Body, Structure
+from ntrm.phantom.anatomy.frame import Body
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.anatomy.surface import Surface, SurfaceParameters, draw_surface
 from ntrm.phantom.anatomy.tumours import Lesions

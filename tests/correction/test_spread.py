@@ -8,7 +8,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.correction.graph import RegionGraph
-from ntrm.correction.spread import ARMS, Reason, Settings, clicks_at, looks_alike, spread, standardised, walks
+from ntrm.correction.spread import ARMS, Reason, Settings, looks_alike, spread, standardised, walks
 
 EPI, RET, BCC, BKG = (SKIN.index(name) for name in ("EPI", "RET", "BCC", "BKG"))
 K = len(SKIN)
@@ -204,16 +204,8 @@ def test_walks_meet_a_neighbour_with_the_boundary_ratio():
     assert walks(graph, np.array([0]), 3)[:, 0].tolist() == [1.0, 0.75, 0.5]
 
 
-def test_places_and_names_become_clicks_and_the_last_counts():
-    graph = chain([BCC] * 3, [0, 0, 0])
-    assert clicks_at(graph, [(0, 0, "EPI"), (1, 5, "RET"), (1, 1, "KER")]) == {0: SKIN.index("KER"), 2: RET}
-
-
 def test_a_tissue_that_the_model_does_not_know_is_refused():
     graph = chain([BCC] * 3, [0, 0, 0])
-    with pytest.raises(UsageError, match="does not know this tissue") as caught:
-        clicks_at(graph, [(0, 0, "EPL")])
-    assert caught.value.hint == "did you mean EPI?"
     with pytest.raises(UsageError, match="does not know this tissue"):
         spread(graph, {0: K})
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.runs import Floats, Ints, Runs, sides_of
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
@@ -71,20 +71,6 @@ class RegionGraph:
     def area_mm2(self) -> Floats:
         """(N,)."""
         return self.pixels.astype(np.float64) * (self.resolution.pixel_area_um2 / 1e6)
-
-    def node_at(self, row: int, column: int) -> int:
-        """The node under a pixel of the mask."""
-        height, width = self.runs.shape
-        if not (0 <= row < height and 0 <= column < width):
-            raise UsageError(
-                "the place lies outside the mask",
-                got=f"row {row}, column {column}",
-                expected=f"rows 0 to {height - 1}, columns 0 to {width - 1}",
-            )
-        node = int(self.runs.value[self.runs.at(np.array([row * width + column]))[0]])
-        if node < 0:
-            raise UsageError("no region is known here", got=f"row {row}, column {column}", hint="choose another place")
-        return node
 
     def mask(self, tissue: Ints | None = None) -> Mask:
         """(H, W) with these classes of the nodes, or their own; ignored where there is no node."""

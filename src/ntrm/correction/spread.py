@@ -26,7 +26,7 @@ and, by the formula above, in k:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
@@ -118,16 +118,6 @@ class Spread:
         """The reason, as a sentence."""
         tissue = self.graph.schema.tissues[self.tissue[node]]
         return _SENTENCES[Reason(int(self.reason[node]))].format(tissue=tissue.title or tissue.name)
-
-
-def clicks_at(graph: RegionGraph, places: Iterable[tuple[int, int, str]]) -> dict[int, int]:
-    """Clicks as ``spread`` takes them, from row, column and the name of a tissue; of one node the last counts."""
-    clicks: dict[int, int] = {}
-    for row, column, name in places:
-        if name not in graph.schema.names:
-            raise choices_error("the model does not know this tissue", name, graph.schema.names)
-        clicks[graph.node_at(row, column)] = graph.schema.index(name)
-    return clicks
 
 
 def spread(

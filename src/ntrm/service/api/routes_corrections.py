@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from anyio.to_thread import run_sync
@@ -16,13 +15,10 @@ from ntrm.correction.log import REDO, UNDO, ConflictError, Step, append
 from ntrm.results.paths import CORRECTED, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.correction_schemas import (
-    ClickBody,
     CorrectionsDocument,
-    DrawBody,
     PartDocument,
     PreviewDocument,
     ReviewDocument,
-    UndoBody,
     history,
     part_document,
     preview_document,
@@ -31,7 +27,7 @@ from ntrm.service.api.correction_schemas import (
 from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, body, problems
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.corrections.changes import ORIGIN, Change, drawn, no_region_graph, picked
+from ntrm.service.corrections.changes import ORIGIN, ClickBody, DrawBody, UndoBody, drawn, no_region_graph, picked
 from ntrm.service.corrections.slide_corrections import SlideCorrections
 from ntrm.service.jobs.graph_jobs import FAILED
 from ntrm.service.jobs.slide_record import Slide
@@ -112,7 +108,7 @@ async def preview(request: Request, app_state: Shared, slide: Requested) -> Prev
 
     def work() -> PreviewDocument:
         there = _there(app_state, slide, wanted.version, graph=True)
-        return preview_document(there, picked(there, wanted.pick()))
+        return preview_document(there, picked(there, wanted))
 
     return await _heavy(app_state, work)
 
@@ -125,10 +121,11 @@ async def name(request: Request, app_state: Shared, slide: Requested) -> Correct
     """Name parts or regions, and what follows from it."""
     wanted = await body(request, app_state, ClickBody, MOST_BYTES)
 
-    def change(there: SlideCorrections) -> Change:
-        return picked(there, wanted.pick())
+    def work() -> CorrectionsDocument:
+        there = _there(app_state, slide, wanted.version, graph=True)
+        return _written(app_state, slide, there, picked(there, wanted).step)
 
-    return await _heavy(app_state, partial(_changed, app_state, slide, wanted.version, change, graph=True))
+    return await _heavy(app_state, work)
 
 
 @router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=_takes(DrawBody))
@@ -136,10 +133,11 @@ async def draw(request: Request, app_state: Shared, slide: Requested) -> Correct
     """Name the pixels under a brush, within an area, or on one side of a line through a region."""
     wanted = await body(request, app_state, DrawBody, MOST_BYTES)
 
-    def change(there: SlideCorrections) -> Change:
-        return drawn(there, wanted.drawing())
+    def work() -> CorrectionsDocument:
+        there = _there(app_state, slide, wanted.version)
+        return _written(app_state, slide, there, drawn(there, wanted).step)
 
-    return await _heavy(app_state, partial(_changed, app_state, slide, wanted.version, change))
+    return await _heavy(app_state, work)
 
 
 @router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=_takes(UndoBody))
@@ -194,18 +192,6 @@ def _there(app_state: AppState, slide: Slide, version: int, *, graph: bool = Fal
     if there.log.version != version:
         raise _elsewhere(f"version {version}", f"version {there.log.version}")
     return there
-
-
-def _changed(
-    app_state: AppState,
-    slide: Slide,
-    version: int,
-    change: Callable[[SlideCorrections], Change],
-    *,
-    graph: bool = False,
-) -> CorrectionsDocument:
-    there = _there(app_state, slide, version, graph=graph)
-    return _written(app_state, slide, there, change(there).step)
 
 
 def _moved(app_state: AppState, slide: Slide, wanted: UndoBody, action: str) -> CorrectionsDocument:

@@ -23,11 +23,11 @@ from ntrm.core.labels import Mask
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph, is_kept
 from ntrm.correction.log import Log, Place, read_log
+from ntrm.correction.units import Units
 from ntrm.pipeline.corrected_outputs import corrected_version
 from ntrm.pipeline.correcting import SlideMask, corrections_in, open_mask, region_graph_in
 from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, REGIONS, SUMMARY, table_file
 from ntrm.results.tables import FOOT, is_own_column, read_table
-from ntrm.service.corrections.units import Units
 from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.region_finder import RegionFinder
 

@@ -275,7 +275,7 @@ def unit_of(seen: Observation, known: ClassStatistics) -> Unit:
     deviations = seen.values.astype(np.float64) - known.means.numpy()[seen.classes]
     z = np.einsum("nd,nde->ne", deviations, known.whitening.numpy()[seen.classes])
     sums = np.concatenate([[len(z)], z.sum(axis=0), deviations.sum(axis=0)])
-    return Unit.of(sums, [seen.graph], len(seen.graph.areas_mm2))
+    return Unit.of(sums, seen.graph)
 
 
 def reference_numbers(known: ClassStatistics, units: Sequence[Unit], held_out: Sequence[Unit]) -> ReferenceNumbers:

@@ -11,7 +11,7 @@ three are combined by a weighted Bonferroni correction: the smallest of p over i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,11 +51,9 @@ class Unit:
     """(K, K) between classes, symmetric."""
 
     @classmethod
-    def of(cls, sums: Floats, graphs: Sequence[TissueGraph], classes: int) -> Unit:
-        """Of one or more pieces."""
-        areas = sum((graph.areas_mm2 for graph in graphs), np.zeros(classes))
-        borders = sum((graph.boundary_mm[:classes, :classes] for graph in graphs), np.zeros((classes, classes)))
-        return cls(np.asarray(sums, dtype=np.float64), areas, borders)
+    def of(cls, sums: Floats, graph: TissueGraph) -> Unit:
+        """Of one piece."""
+        return cls(np.asarray(sums, dtype=np.float64), graph.areas_mm2, graph.boundary_mm[:-1, :-1])
 
     @property
     def cells(self) -> float:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import PARTIAL, holding, writing
+from ntrm.core.io import PARTIAL, holding, is_held, writing
 from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import NoSuchObjectError, ObjectStore, RemoteFile
 
@@ -159,15 +159,14 @@ class SlideCache:
 
     def _evict(self, path: Path) -> bool:
         """Delete a slide unless somebody reads it."""
-        with self._lock(path.name).open("w") as used:
-            try:
-                fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            # Renamed first: a process that is killed now leaves no half of a slide.
-            gone = path.with_name(f"{PARTIAL}{path.name}-gone")
-            path.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+        try:
+            with holding(self._lock(path.name)):
+                # Renamed first: a process that is killed now leaves no half of a slide.
+                gone = path.with_name(f"{PARTIAL}{path.name}-gone")
+                path.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+        except RefusedError:
+            return False
         return True
 
     def _remove_leftovers(self, own: str) -> int:
@@ -176,20 +175,11 @@ class SlideCache:
         for path in self.folder.glob(f"{PARTIAL}*"):
             key, size, *_ = path.name.removeprefix(PARTIAL).split("-")
             # Whoever fetches a slide holds its lock: of this one we do.
-            if key != own and size.isdigit() and not self._is_free(self.folder / f"{key}.fetch"):
+            if key != own and size.isdigit() and is_held(self.folder / f"{key}.fetch"):
                 reserved += int(size)
             else:
                 shutil.rmtree(path, ignore_errors=True)
         return reserved
-
-    @staticmethod
-    def _is_free(lock: Path) -> bool:
-        with lock.open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-        return True
 
 
 def _bytes_of(folder: Path) -> int:

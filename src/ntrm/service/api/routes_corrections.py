@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
 
 from ntrm.core.io import writing
 from ntrm.correction.log import REDO, UNDO, ConflictError, Step, append
@@ -25,7 +24,7 @@ from ntrm.service.api.correction_schemas import (
     review_document,
 )
 from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, slide_file
-from ntrm.service.api.routes_slides import Requested, Shared, body, problems
+from ntrm.service.api.routes_slides import Requested, Shared, body, problems, takes
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.changes import ORIGIN, ClickBody, DrawBody, UndoBody, drawn, no_region_graph, picked
 from ntrm.service.corrections.slide_corrections import SlideCorrections
@@ -47,12 +46,6 @@ FILES = {
 DOWNLOADED = ("regions.geojson", "mask")
 FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png"]
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
-
-
-def _takes(kind: type[BaseModel]) -> dict[str, Any]:
-    """For OpenAPI: the body, which is read by hand."""
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 @router.get("/corrections")
@@ -101,7 +94,7 @@ def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     return review_document(app_state.corrections_of(slide, graph=True))
 
 
-@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503), openapi_extra=_takes(ClickBody))
+@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503), openapi_extra=takes(ClickBody))
 async def preview(request: Request, app_state: Shared, slide: Requested) -> PreviewDocument:
     """What a click would change, and what would follow; nothing is written."""
     wanted = await body(request, app_state, ClickBody, MOST_BYTES)
@@ -116,7 +109,7 @@ async def preview(request: Request, app_state: Shared, slide: Requested) -> Prev
 _WRITES = problems(400, 408, 409, 413, 503, 507)
 
 
-@router.post("/corrections", status_code=201, responses=_WRITES, openapi_extra=_takes(ClickBody))
+@router.post("/corrections", status_code=201, responses=_WRITES, openapi_extra=takes(ClickBody))
 async def name(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Name parts or regions, and what follows from it."""
     wanted = await body(request, app_state, ClickBody, MOST_BYTES)
@@ -128,7 +121,7 @@ async def name(request: Request, app_state: Shared, slide: Requested) -> Correct
     return await _heavy(app_state, work)
 
 
-@router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=_takes(DrawBody))
+@router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=takes(DrawBody))
 async def draw(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Name the pixels under a brush, within an area, or on one side of a line through a region."""
     wanted = await body(request, app_state, DrawBody, MOST_BYTES)
@@ -140,14 +133,14 @@ async def draw(request: Request, app_state: Shared, slide: Requested) -> Correct
     return await _heavy(app_state, work)
 
 
-@router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=_takes(UndoBody))
+@router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
 async def undo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Take the last step back that counts."""
     wanted = await body(request, app_state, UndoBody)
     return await run_sync(_moved, app_state, slide, wanted, UNDO)
 
 
-@router.post("/corrections/redo", status_code=201, responses=_WRITES, openapi_extra=_takes(UndoBody))
+@router.post("/corrections/redo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
 async def redo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Do the step again that was undone last."""
     wanted = await body(request, app_state, UndoBody)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import NtrmError, RefusedError
-from ntrm.core.io import holding, remove_partials
+from ntrm.core.errors import NtrmError
+from ntrm.core.io import is_held, remove_partials
 from ntrm.core.processes import MODEL, close_pipes, start_module, tell
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
@@ -104,13 +104,7 @@ class Supervisor:
 
     def _is_alive(self, worker: str) -> bool:
         lock = self._settings.worker_lock(worker)
-        if not lock.exists():
-            return False
-        try:
-            with holding(lock):
-                return False
-        except RefusedError:
-            return True
+        return lock.exists() and is_held(lock)
 
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""

@@ -60,16 +60,16 @@ def write_slide_report(folder: Path, stored: StoredPictures | None = None) -> Pa
 def _familiarity(slide: Slide, where: Path) -> Content:
     """The verdict in words and numbers, and the map of windows where there is one."""
     judged = slide.familiarities
-    strange = [(f"Piece {each.number}", each.familiarity) for each in slide.pieces if not each.familiarity.assessed]
-    unlike = strange if judged.slide.assessed else [("This slide", judged.slide)]
-    several = [(f"Piece {each.number}", each.familiarity) for each in slide.pieces] if len(slide.pieces) > 1 else []
+    pieces = [(f"Piece {piece.number}", piece.familiarity) for piece in slide.pieces]
+    unfamiliar = [(name, piece) for name, piece in pieces if not piece.assessed]
+    unlike = unfamiliar if judged.slide.assessed else [("This slide", judged.slide)]
     return {
         "slide": judged.slide,
-        "unlike": [(name, rarity(each.p_value), each.reasons) for name, each in unlike],
-        "pieces_only": judged.slide.assessed and bool(strange),
+        "unlike": [(name, rarity(of.p_value), of.reasons) for name, of in unlike],
+        "pieces_only": judged.slide.assessed and bool(unfamiliar),
         "rows": [
-            (name, each.verdict, *(_p_text(p) for p in (each.p_value, *map(each.aspects.get, ASPECTS))))
-            for name, each in (("Slide", judged.slide), *several)
+            (name, of.verdict, *(_p_text(p) for p in (of.p_value, *map(of.aspects.get, ASPECTS))))
+            for name, of in (("Slide", judged.slide), *(pieces if len(pieces) > 1 else []))
         ],
         "columns": [(f"p of {name}", "n") for name in ASPECTS],
         "map": _map(where),

@@ -154,75 +154,76 @@ def history(log: Log) -> dict[str, object]:
     }
 
 
-def part_document(there: SlideCorrections, units: Units, unit: int, point: tuple[float, float]) -> PartDocument:
+def part_document(current: SlideCorrections, units: Units, unit: int, point: tuple[float, float]) -> PartDocument:
     """The part or region under a point."""
-    names, (row, column), pixels = there.mask.schema.names, there.place(point), units.pixels(np.array([unit]))
-    at = there.flat((row, column))
-    x, y = there.point(units.place(unit))
+    names, (row, column), pixels = current.mask.schema.names, current.place(point), units.pixels(np.array([unit]))
+    at = current.flat((row, column))
+    x, y = current.point(units.place(unit))
     return PartDocument(
-        tissue=names[int(there.names_at(at, units.tissue[[unit]])[0])],
+        tissue=names[int(current.names_at(at, units.tissue[[unit]])[0])],
         network_tissue=names[int(units.tissue[unit])],
-        by_hand=bool(there.now.by_hand.holds(at)[0]),
-        area_mm2=pixels.pixels * there.pixel_mm2,
-        outline=_rounded(outlines(pixels, there.mask.shape, there.scale), MOST_POINTS),
+        by_hand=bool(current.now.by_hand.holds(at)[0]),
+        area_mm2=pixels.pixels * current.pixel_mm2,
+        outline=_rounded(outlines(pixels, current.mask.shape, current.scale), MOST_POINTS),
         x=x,
         y=y,
     )
 
 
-def review_document(there: SlideCorrections) -> ReviewDocument:
+def review_document(current: SlideCorrections) -> ReviewDocument:
     """The regions to step through."""
-    graph, schema = there.graph, there.mask.schema
+    graph, schema = current.graph, current.mask.schema
     order: Literal["likely errors", "area"] = "area" if graph is None else "likely errors"
     columns = (
-        largest_first(there.opened.regions, schema.background_index) if graph is None else likely_errors_first(graph)
+        largest_first(current.opened.regions, schema.background_index) if graph is None else likely_errors_first(graph)
     )
     first, tissue, pixels = (column[:MOST_REGIONS] for column in columns)
-    named, regions = there.now.by_hand.holds(first), []
+    named, regions = current.now.by_hand.holds(first), []
     for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
-        x, y = there.point(divmod(at, there.mask.shape[1]))
-        area_mm2 = count * there.pixel_mm2
+        x, y = current.point(divmod(at, current.mask.shape[1]))
+        area_mm2 = count * current.pixel_mm2
         regions.append(ReviewedRegion(x=x, y=y, network_tissue=schema.names[index], area_mm2=area_mm2, by_hand=by_hand))
-    return ReviewDocument(version=there.log.version, order=order, regions=regions)
+    return ReviewDocument(version=current.log.version, order=order, regions=regions)
 
 
-def preview_document(there: SlideCorrections, change: Change) -> PreviewDocument:
+def preview_document(current: SlideCorrections, change: Change) -> PreviewDocument:
     """What a click would change."""
     proposal = change.proposal
+    followed = [] if proposal is None else [_followed(current, proposal, index) for index in sorted(proposal.followed)]
     return PreviewDocument(
-        version=there.log.version,
+        version=current.log.version,
         named=NamedDocument(
             regions=change.regions,
-            area_mm2=change.named.pixels * there.pixel_mm2,
-            outline=_rounded(outlines(change.named, there.mask.shape, there.scale), MOST_POINTS),
+            area_mm2=change.named.pixels * current.pixel_mm2,
+            outline=_rounded(outlines(change.named, current.mask.shape, current.scale), MOST_POINTS),
         ),
-        followed=[] if proposal is None else [_followed(there, proposal, index) for index in sorted(proposal.followed)],
-        parts=[] if proposal is None else _followers(there, proposal),
+        followed=followed,
+        parts=[] if proposal is None else _followers(current, proposal),
         regions=change.step.regions,
         area_mm2=change.step.area_mm2,
     )
 
 
-def _followed(there: SlideCorrections, proposal: Proposal, index: int) -> FollowedDocument:
-    pixels, names = proposal.followed[index], there.mask.schema.names
-    rings = outlines(pixels, there.mask.shape, there.scale)
+def _followed(current: SlideCorrections, proposal: Proposal, index: int) -> FollowedDocument:
+    pixels, names = proposal.followed[index], current.mask.schema.names
+    rings = outlines(pixels, current.mask.shape, current.scale)
     return FollowedDocument.model_validate(
         {
             "tissue": names[index],
-            "from": {names[before]: mm2 for before, mm2 in areas_before(there, proposal, index).items()},
+            "from": {names[before]: mm2 for before, mm2 in areas_before(current, proposal, index).items()},
             "regions": int((proposal.names == index).sum()),
-            "area_mm2": pixels.pixels * there.pixel_mm2,
+            "area_mm2": pixels.pixels * current.pixel_mm2,
             "outline": _rounded(rings, PREVIEW_POINTS // len(proposal.followed)),
         }
     )
 
 
-def _followers(there: SlideCorrections, proposal: Proposal) -> list[FollowerDocument]:
+def _followers(current: SlideCorrections, proposal: Proposal) -> list[FollowerDocument]:
     """The parts that would follow, the largest first."""
-    graph, spread, names, shown = proposal.graph, proposal.spread, there.mask.schema.names, []
+    graph, spread, names, shown = proposal.graph, proposal.spread, current.mask.schema.names, []
     units, order = Units.parts(graph), np.argsort(-graph.pixels[proposal.followers], kind="stable")[:MOST_PARTS]
     for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
-        x, y = there.point(units.place(node))
+        x, y = current.point(units.place(node))
         shown.append(
             FollowerDocument(
                 x=x,

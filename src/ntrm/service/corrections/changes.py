@@ -87,15 +87,15 @@ class Change:
     """What follows; None where nothing can."""
 
 
-def picked(there: SlideCorrections, pick: ClickBody) -> Change:
-    """Name parts or regions; needs ``there`` with its region graph unless whole regions alone are named."""
-    _check_tissue(there, pick.tissue)
-    units = there.units(whole_regions=pick.whole_regions)
-    if units is None or (there.graph is None and pick.spread):
+def click_change(current: SlideCorrections, pick: ClickBody) -> Change:
+    """Name parts or regions; needs the region graph unless whole regions alone are named."""
+    _check_tissue(current, pick.tissue)
+    units = current.units(whole_regions=pick.whole_regions)
+    if units is None or (current.graph is None and pick.spread):
         raise no_region_graph()
-    places = _places(there, units, pick)
-    if there.graph is None:
-        step = region_step(there.opened.regions, places, pick.tissue, ORIGIN, pick.by)
+    places = _places(current, units, pick)
+    if current.graph is None:
+        step = region_step(current.opened.regions, places, pick.tissue, ORIGIN, pick.by)
         return Change(step, units.pixels(np.array([units.at(place) for place in places])), step.regions)
     click = Click(
         places,
@@ -103,30 +103,30 @@ def picked(there: SlideCorrections, pick: ClickBody) -> Change:
         whole_regions=pick.whole_regions,
         how=DEFAULT if pick.spread else None,
         reach=pick.reach,
-        left_out=tuple(there.place(point) for point in pick.left_out),
+        left_out=tuple(current.place(point) for point in pick.left_out),
     )
-    proposal = propose(there.graph, there.now, click)
+    proposal = propose(current.graph, current.now, click)
     return Change(proposal.step(ORIGIN, pick.by), proposal.named, len(proposal.nodes), proposal)
 
 
-def _places(there: SlideCorrections, units: Units, pick: ClickBody) -> tuple[Place, ...]:
+def _places(current: SlideCorrections, units: Units, pick: ClickBody) -> tuple[Place, ...]:
     """A pixel of each part or region that was chosen."""
     if pick.lasso is None:
-        places = units.one_each([there.place(point) for point in pick.points])
+        places = units.one_each([current.place(point) for point in pick.points])
     else:
-        drawn = area(_in_mask(there, pick.lasso), there.mask.shape)
-        is_glass = there.names_at(units.first, units.tissue) == there.mask.schema.background_index
-        chosen = units.inside(drawn, is_glass)
+        inside = area(_in_mask(current, pick.lasso), current.mask.shape)
+        is_glass = current.names_at(units.first, units.tissue) == current.mask.schema.background_index
+        chosen = units.inside(inside, is_glass)
         places = tuple(units.place(unit) for unit in chosen.tolist())
     if not places:
         raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
     return places
 
 
-def drawn(there: SlideCorrections, drawing: DrawBody) -> Change:
+def drawing_change(current: SlideCorrections, drawing: DrawBody) -> Change:
     """What a person draws."""
-    _check_tissue(there, drawing.tissue)
-    points, mask = _in_mask(there, drawing.points), there.mask
+    _check_tissue(current, drawing.tissue)
+    points, mask = _in_mask(current, drawing.points), current.mask
     if drawing.kind == "brush":
         named = stroke(points, drawing.width_um, mask.shape, mask.resolution)
     elif drawing.kind == "area":
@@ -134,30 +134,30 @@ def drawn(there: SlideCorrections, drawing: DrawBody) -> Change:
     elif drawing.side is None:
         raise UsageError("it is not said which side of the line gets the name", expected="side: [x, y]")
     else:
-        named = divided(there.labels(), points, there.place(drawing.side), mask.resolution)
+        named = divided(current.labels(), points, current.place(drawing.side), mask.resolution)
     if not named:
         raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
     step = Step(
         action=DRAW,
         tissue=drawing.tissue,
         named=named.text,
-        area_mm2=named.pixels * there.pixel_mm2,
+        area_mm2=named.pixels * current.pixel_mm2,
         origin=ORIGIN,
         by=drawing.by,
     )
     return Change(step, named, 0)
 
 
-def areas_before(there: SlideCorrections, proposal: Proposal, index: int) -> dict[int, float]:
+def areas_before(current: SlideCorrections, proposal: Proposal, index: int) -> dict[int, float]:
     """mm² of what would follow to class ``index``, by the class that it has now; the largest first."""
     pixels, units = proposal.followed[index], Units.parts(proposal.graph)
-    count = units.by_tissue(pixels, len(there.mask.schema))
-    for tissue, called in there.now.tissue.items():
+    count = units.by_tissue(pixels, len(current.mask.schema))
+    for tissue, called in current.now.tissue.items():
         moved = pixels & called
         count -= units.by_tissue(moved, len(count))
         count[tissue] += moved.pixels
     order = np.argsort(-count, kind="stable")
-    return {int(tissue): float(count[tissue]) * there.pixel_mm2 for tissue in order if count[tissue]}
+    return {int(tissue): float(count[tissue]) * current.pixel_mm2 for tissue in order if count[tissue]}
 
 
 def no_region_graph() -> ProblemError:
@@ -170,11 +170,11 @@ def no_region_graph() -> ProblemError:
     )
 
 
-def _check_tissue(there: SlideCorrections, tissue: str) -> None:
-    if tissue not in there.mask.schema.names:
-        raise choices_error("the model does not know this tissue", tissue, there.mask.schema.names)
+def _check_tissue(current: SlideCorrections, tissue: str) -> None:
+    if tissue not in current.mask.schema.names:
+        raise choices_error("the model does not know this tissue", tissue, current.mask.schema.names)
 
 
-def _in_mask(there: SlideCorrections, points: Sequence[tuple[float, float]]) -> Floats:
+def _in_mask(current: SlideCorrections, points: Sequence[tuple[float, float]]) -> Floats:
     """(n, 2) in pixels of the mask."""
-    return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(there.scale))
+    return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(current.scale))

@@ -181,11 +181,11 @@ class CorrectionStore:
 
     def at_version(self, key: Key, folder: Path, version: int | None) -> tuple[int, Corrections]:
         """The corrections after a step of the log, or after the last one, and its number."""
-        there = self.of(key, folder)
-        if version is None or version >= there.log.version:
-            return there.log.version, there.now
-        steps = tuple(step for step in there.log.steps if step.number <= version)
-        mask, log = there.mask, Log(there.log.record, steps)
+        current = self.of(key, folder)
+        if version is None or version >= current.log.version:
+            return current.log.version, current.now
+        steps = tuple(step for step in current.log.steps if step.number <= version)
+        mask, log = current.mask, Log(current.log.record, steps)
         then = corrections_of(log, mask.schema, mask.shape, self._earlier(key))
         self._known.keep((key, _numbers(then)), then)
         return version, then

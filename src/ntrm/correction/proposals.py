@@ -199,7 +199,7 @@ def _clicked(graph: RegionGraph, corrections: Corrections) -> dict[int, int]:
 
 
 def _spread(graph: RegionGraph, clicks: dict[int, int], click: Click) -> Spread:
-    return spread(graph, clicks, click.how or DEFAULT, Settings(reach=click.reach))
+    return spread(graph, clicks, Settings(reach=click.reach))
 
 
 def joined(graphs: Sequence[RegionGraph]) -> RegionGraph:

@@ -30,10 +30,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.correction.parts import Parts
 
 Features = NDArray[np.float32]
-DEEP = ("related", "last")
-"""Groups of features from inside the network: D2, and what its classifier sees."""
-GROUPS = (*DEEP, "colour", "shape", "depth")
-"""All groups; a network may have none of its own."""
 FORMAT = 1
 
 
@@ -62,7 +58,8 @@ class RegionGraph:
     probabilities: Features
     """(N, K) mean."""
     features: Mapping[str, Features]
-    """(N, D) by group, of ``GROUPS``."""
+    """(N, D) by group: ``related`` (D2) and ``last`` (what the classifier sees), as far as the network has them, then
+    ``colour``, ``shape`` and ``depth``."""
 
     def __len__(self) -> int:
         return len(self.tissue)

@@ -11,7 +11,7 @@ from ntrm.report.graph_layout import LEAST_SHOWN, Relation, graph_drawing, netwo
 from ntrm.report.html import NONE, area_text, css_colours, data_uri, prepare, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import Cancer, EdgeWindow, Grid, Network, PieceGraph, PieceSummary, Slide, read_slide
+from ntrm.results.documents import EdgeWindow, Grid, Network, PieceGraph, PieceSummary, Slide, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 from ntrm.results.stain_norm import StainNorm
@@ -121,7 +121,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
             schema,
             slide.confidence,
             slide.by_person,
-            _unread(slide.cancers),
+            {name for name, cancer in slide.cancers.items() if cancer.present is None},
         ),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
@@ -199,17 +199,12 @@ def _tissues(
     return {"rows": rows, "absent": [name for name in fractions if name not in order and name not in not_assessed]}
 
 
-def _unread(cancers: Mapping[str, Cancer]) -> set[str]:
-    """Names of cancers that were not assessed."""
-    return {name for name, cancer in cancers.items() if cancer.present is None}
-
-
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
     known = {node.name: node.confidence for node in graph.nodes}
     by_person = {node.name: node.by_person for node in graph.nodes}
     assessed = slide.familiarities.ruling(piece.number).assessed
-    unread = {cancer.name for cancer in piece.cancers if cancer.present is None}
+    not_assessed = {cancer.name for cancer in piece.cancers if cancer.present is None}
     return {
         "piece": piece,
         "text": graph.text,
@@ -228,7 +223,7 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
             for e in longest[:INTERFACES]
         ],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get, by_person.get, unread),
+        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get, by_person.get, not_assessed),
     }
 
 

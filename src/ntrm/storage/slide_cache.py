@@ -140,7 +140,8 @@ class SlideCache:
             )
         used = self._remove_leftovers(slide.key)
         folders = [path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
-        sizes = {path: _bytes_of(path) for path in sorted(folders, key=lambda path: path.stat().st_mtime)}
+        folders.sort(key=lambda path: path.stat().st_mtime)
+        sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in folders}
         used += sum(sizes.values())
         for path, size in sizes.items():
             if self._fits(slide.size, used):
@@ -180,7 +181,3 @@ class SlideCache:
             else:
                 shutil.rmtree(path, ignore_errors=True)
         return reserved
-
-
-def _bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

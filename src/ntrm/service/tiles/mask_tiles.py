@@ -97,10 +97,6 @@ class MaskGrid:
     sx: float
     sy: float
 
-    def mask_pixel(self, x: float, y: float) -> tuple[int, int]:
-        """Row and column of the mask under a point of the full resolution."""
-        return int(y // self.sy), int(x // self.sx)
-
 
 def layers_with(files: Collection[str]) -> list[str]:
     """Layers that can be shown of a slide with these of ``FILES``.

@@ -21,12 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ntrm.analysis.runs import Floats
-from ntrm.core.errors import UsageError
-from ntrm.core.labels import Mask
-from ntrm.core.mpp import Resolution
-from ntrm.correction.graph import Features, RegionGraph, graph_of
-from ntrm.correction.parts import MOST_PARTS, SIDE, Parts, Pixels, parts_of
-from ntrm.data.tiles import GLASS, Window, cut
+from ntrm.correction.graph import Features
+from ntrm.correction.parts import Parts, Pixels
+from ntrm.data.tiles import Window
 from ntrm.inference.network_runner import Image, NetworkRunner
 from ntrm.inference.sliding_window import Stitching
 
@@ -37,42 +34,6 @@ HALO = 3
 """Pixels that the blur of the density reaches."""
 WEIGHT = "weight"
 """Name of the sums of weights, beside those of features."""
-
-
-def region_graph(
-    predictor: NetworkRunner,
-    image: Image | Read,
-    mask: Mask,
-    resolution: Resolution,
-    *,
-    side: int = SIDE,
-    most: int = MOST_PARTS,
-    windows: Sequence[Window] | None = None,
-) -> RegionGraph:
-    """The region graph of a section.
-
-    Args:
-        predictor: the network that predicted the mask.
-        image: (H, W, 3) at the mask's µm/px, or what reads the tile under a window, with glass beyond the section.
-        mask: (H, W) classes; 255 where nothing is known.
-        resolution: of the mask.
-        side: of the cells that large regions are divided by, in pixels.
-        most: nodes; cells are enlarged until there are no more.
-        windows: those to look at; default: all. Nodes outside all windows have features of 0.
-
-    """
-    schema = predictor.config.schema
-    if isinstance(image, np.ndarray) and image.shape[:2] != mask.shape:
-        raise UsageError("image and mask differ in size", got=image.shape[:2], expected=mask.shape)
-    read = reader(image) if isinstance(image, np.ndarray) else image
-    parts = parts_of(mask, schema, resolution, smooth_density(read, *mask.shape), side=side, most=most)
-    pooled = pool(predictor, parts, read, windows)
-    return graph_of(parts, schema, pooled.pop("probabilities"), pooled)
-
-
-def reader(image: Image) -> Read:
-    """Tiles of an image in memory, or a memory map."""
-    return lambda window: cut(image, window, fill=GLASS)
 
 
 def smooth_density(read: Read, height: int, width: int) -> Pixels:
@@ -92,20 +53,6 @@ def _blurred(density: Features) -> Features:
     from scipy.ndimage import gaussian_filter
 
     return np.asarray(gaussian_filter(density, (1.0, 1.0, 0.0), truncate=HALO, mode="nearest"))
-
-
-def pool(
-    predictor: NetworkRunner, parts: Parts, read: Read, windows: Sequence[Window] | None = None
-) -> dict[str, Features]:
-    """Means over each part, as ``Pooling`` has them; ``windows`` are those to look at, by default all."""
-    stitching = Stitching(predictor.config.window)
-    shape = parts.runs.shape
-    todo = stitching.windows(*shape) if windows is None and all(shape) else (windows or ())
-    pooling = Pooling(predictor, parts, stitching)
-    for start in range(0, len(todo), predictor.batch):
-        batch = todo[start : start + predictor.batch]
-        pooling.add(batch, np.stack([read(window) for window in batch]))
-    return pooling.means()
 
 
 class Pooling:

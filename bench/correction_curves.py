@@ -29,6 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 import numpy as np
 from bench.correction_sets import names_of
 from bench.simulated_clicks import CLICKS, ORDERS, SCORES, Section, read_section, simulate
+from bench.spread_arms import ARMS, names_after
 from numpy.typing import NDArray
 
 from ntrm.core.io import write_json
@@ -36,7 +37,7 @@ from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import level_resolution
 from ntrm.correction.graph import RegionGraph
 from ntrm.correction.review import likely_errors, middle_parts
-from ntrm.correction.spread import ARMS, Settings, spread
+from ntrm.correction.spread import Settings
 
 REPEATS = 6
 """Simulations of a single section that differ in their random draws; of several sections, and without draws, one."""
@@ -164,7 +165,7 @@ def speed(nodes: int = 10_000, clicks: int = 32) -> None:
         times = []
         for _ in range(5):
             started = time.perf_counter()
-            spread(graph, given, how)
+            names_after(graph, given, how)
             times.append(time.perf_counter() - started)
         print(f"{how}: {side * side} nodes, {len(graph.edges)} edges, {clicks} clicks: {np.median(times):.3f} s")
 

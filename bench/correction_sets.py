@@ -30,10 +30,10 @@ import torch
 from bench.simulated_clicks import CORES, CORES_AS_SKIN, GLANDS, GLANDS_AS_SKIN, SKIN_PAS, Names
 from bench.skin_pas import lay
 from numpy.typing import NDArray
+from tests.reference.region_graph import region_graph
 
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.correction.features import region_graph
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import cancer_of, open_dataset, patient_of, section_of
 from ntrm.data.resample import area_average, majority_vote

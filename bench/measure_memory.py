@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.analysis.polygons import polygons
+from ntrm.analysis.polygons import outlines_of
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.inference.disk_array import DiskArray
@@ -99,7 +99,7 @@ def study(labels: DiskArray, confidence: DiskArray) -> dict[str, tuple[float, fl
     regions, scanned = watched(lambda: scan_slide(*maps, pieces, schema=SKIN, resolution=MPP), before)
     (found,), measured = watched(lambda: [*measure_pieces(regions, pieces, schema=SKIN)], before)
     _, document = watched(found.graph.as_node_link, before)
-    count, outlined = watched(lambda: sum(1 for _ in polygons(regions)), before)
+    count, outlined = watched(lambda: sum(map(len, outlines_of(regions))), before)
     return {
         f"find {len(found.graph.regions)} regions": scanned,
         "measure the piece": measured,

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 from bench.skin_pas import LENIENT, TISSUES
+from bench.spread_arms import names_after
 from numpy.typing import NDArray
 
 from ntrm.analysis.cancers import cancer_types
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.correction.graph import RegionGraph
-from ntrm.correction.spread import Settings, spread
+from ntrm.correction.spread import Settings
 from ntrm.metrics.graph_agreement import graph_agreement
 
 CLICKS = (0, 1, 2, 4, 8, 15, 32)
@@ -266,5 +267,5 @@ def simulate(section: Section, how: str, order: str, settings: Settings, seed: i
         click = next_click(section, tissue, list(clicks), order, random)
         if click is not None:
             clicks[click[0]] = click[1]
-            tissue = spread(section.graph, clicks, how, settings).tissue
+            tissue = names_after(section.graph, clicks, how, settings)
     return found

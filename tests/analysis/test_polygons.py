@@ -6,7 +6,7 @@ from scipy import ndimage
 from ntrm.analysis import polygons as module
 from ntrm.analysis import regions as engine
 from ntrm.analysis import runs
-from ntrm.analysis.polygons import polygons
+from ntrm.analysis.polygons import outlines_of
 from ntrm.analysis.regions import scan
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
@@ -25,7 +25,11 @@ def noise(random, *, classes=4, block=1):
 def outlined(mask, **options):
     """The table of the regions, and a polygon for each."""
     regions = scan(mask, MPP, **options)
-    found = [shapely.Polygon(rings[0], rings[1:]) for rings in polygons(regions)]
+    found = []
+    for outlines in outlines_of(regions):
+        for spans in outlines.spans():
+            outline, *holes = (outlines.points[begin:end] for begin, end in spans)
+            found.append(shapely.Polygon(outline, holes))
     assert len(found) == len(regions.table)
     return regions.table, found
 

@@ -6,13 +6,14 @@ import torch
 from bench.correction_curves import group_of, interval, row_of, wrong_regions
 from bench.correction_learning import Carrying, Prepared, clicked, learn
 from bench.simulated_clicks import Section, Truth
+from bench.spread_arms import names_after
 from tests.correction.test_graph import made
 from tests.correction.test_parts import blocks
 from tests.correction.test_spread import BCC, EPI, RET, random_graph
 
 from bench import correction_learning
 from ntrm.core.labels import IGNORE
-from ntrm.correction.spread import PROBABILITIES, Settings, spread
+from ntrm.correction.spread import PROBABILITIES, Settings
 
 
 def test_intervals_are_over_sections_whatever_the_number_of_stains(random):
@@ -52,7 +53,7 @@ def test_before_it_has_learned_the_formula_is_that_of_the_product(how, random):
         carrying.looks[[2, 3]] = -2 * np.log(settings.width)
         carrying.share.fill_(50.0)
     section = Section(graph, Truth.of_phantom(np.repeat([graph.tissue.astype(np.uint8)] * 2, 2, axis=1)))
-    expected = spread(graph, clicks, how, settings).tissue
+    expected = names_after(graph, clicks, how, settings)
     assert carrying.names(Prepared(section), clicks).tolist() == expected.tolist()
 
 

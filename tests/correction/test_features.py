@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from tests.correction.test_parts import blocks
+from tests.reference.region_graph import pool, reader, region_graph
 
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.correction.features import DENSITY, features_of, pool, reader, region_graph, smooth_density
+from ntrm.correction.features import DENSITY, features_of, smooth_density
 from ntrm.correction.parts import parts_of
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
@@ -56,7 +56,7 @@ def literal_means(predictor, image, nodes):
 def test_pooled_features_are_those_of_a_loop(predictor, section):
     image, mask = section
     parts = parts_of(mask, SKIN, MPP, side=8)
-    pooled = pool(predictor, parts, reader(image))
+    pooled = pool(predictor, parts, image)
     expected = literal_means(predictor, image, parts.runs.dense())
     assert set(pooled) == {"related", "last", "probabilities", "colour"}
     for name in ("related", "last", "probabilities"):
@@ -68,7 +68,7 @@ def test_pooled_features_are_those_of_a_loop(predictor, section):
 def test_colour_has_the_deviation_of_the_density_in_one_window(predictor, random):
     image = random.integers(0, 256, (16, 16, 3)).astype(np.uint8)
     parts = parts_of(np.zeros((16, 16), dtype=np.uint8), SKIN, MPP, side=16)
-    colour = pool(predictor, parts, reader(image))["colour"][0]
+    colour = pool(predictor, parts, image)["colour"][0]
     weights = Stitching(64).weights().numpy()[:16, :16, None]
     mean = (weights * DENSITY[image]).sum((0, 1)) / weights.sum()
     deviation = np.sqrt((weights * (DENSITY[image] - mean) ** 2).sum((0, 1)) / weights.sum())
@@ -119,18 +119,6 @@ def test_the_density_does_not_depend_on_how_many_rows_are_read(random):
     rows = smooth_density(reader(image), 40, 21)
     apart = np.concatenate([rows(top, 8) for top in range(0, 40, 8)])
     assert apart == pytest.approx(rows(0, 40), abs=1e-6)
-
-
-def test_a_slide_is_read_window_by_window_as_an_image_is(predictor, section):
-    image, mask = section
-    one, other = (region_graph(predictor, source, mask, MPP, side=8) for source in (image, reader(image)))
-    assert (one.features["related"] == other.features["related"]).all()
-    assert (one.tissue == other.tissue).all()
-
-
-def test_image_and_mask_must_be_of_one_size(predictor):
-    with pytest.raises(UsageError, match="differ in size"):
-        region_graph(predictor, np.zeros((8, 8, 3), dtype=np.uint8), np.zeros((8, 9), dtype=np.uint8), MPP)
 
 
 def test_nothing_known_is_an_empty_graph(predictor):

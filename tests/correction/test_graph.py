@@ -7,10 +7,11 @@ import pytest
 from tests.correction.test_parts import MPP, blocks
 
 from ntrm.analysis.graph import tissue_graph
-from ntrm.core.errors import DataError, UsageError
-from ntrm.core.labels import IGNORE, SKIN, LabelSchema
+from ntrm.core.errors import DataError
+from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.correction.graph import RegionGraph, graph_of, is_kept
 from ntrm.correction.parts import parts_of
+from ntrm.correction.units import Units
 
 RET, BKG, EPI = (SKIN.index(name) for name in ("RET", "BKG", "EPI"))
 
@@ -79,21 +80,10 @@ def test_a_place_has_a_node_and_names_become_a_mask(random):
     assert (graph.mask() == mask).all()
     nodes = graph.runs.dense()
     row, column = np.argwhere(nodes >= 0)[0].tolist()
-    assert graph.node_at(row, column) == nodes[row, column]
+    assert Units.parts(graph).at((row, column)) == nodes[row, column]
     named = graph.tissue.copy()
     named[0] = EPI
     assert (graph.mask(named) == np.where(nodes == 0, EPI, mask)).all()
-
-
-@pytest.mark.parametrize(("row", "column"), [(-1, 0), (0, 4), (3, 0)])
-def test_a_place_outside_the_mask_is_refused(row, column):
-    with pytest.raises(UsageError, match="outside the mask"):
-        made(np.zeros((3, 4), dtype=np.uint8)).node_at(row, column)
-
-
-def test_a_place_without_a_region_is_refused():
-    with pytest.raises(UsageError, match="no region is known here"):
-        made(np.full((3, 4), IGNORE, dtype=np.uint8)).node_at(1, 1)
 
 
 def test_a_graph_is_read_as_it_was_saved(random, tmp_path):

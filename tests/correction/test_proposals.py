@@ -10,7 +10,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.log import Log, MaskRecord, Step
-from ntrm.correction.proposals import Click, place_of, propose, propose_elsewhere
+from ntrm.correction.proposals import Click, propose, propose_elsewhere
 from ntrm.correction.spread import spread
 
 TISSUES = [EPI, RET, BCC, BKG]
@@ -122,11 +122,6 @@ def test_a_click_in_one_slide_is_carried_on_to_another():
     step = proposal.step("slide a, step 1")
     assert (step.places, step.named, step.origin) == ((), "", "slide a, step 1")
     assert painted(there, after(there, step)) == [EPI, EPI, RET]
-
-
-def test_a_place_of_a_part_is_one_of_its_pixels(random):
-    graph = chain(random.choice(TISSUES, 5).tolist(), [0.0] * 5)
-    assert [graph.node_at(*place_of(graph, node)) for node in range(5)] == [*range(5)]
 
 
 def test_impossible_clicks_are_told():

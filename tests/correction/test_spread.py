@@ -1,5 +1,7 @@
 """Spreading on graphs made by hand, and on random ones against the formula written out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,11 +10,12 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.correction.graph import RegionGraph
-from ntrm.correction.spread import ARMS, Reason, Settings, clicks_at, looks_alike, spread, standardised, walks
+from ntrm.correction.spread import Reason, Settings, looks_alike, spread, standardised, walks
 
 EPI, RET, BCC, BKG = (SKIN.index(name) for name in ("EPI", "RET", "BCC", "BKG"))
 K = len(SKIN)
-LOOKS = Settings(weights={"colour": 1.0}, width=0.5)
+BOTH = Settings(weights={"colour": 1.0}, width=0.5)
+LOOKS = replace(BOTH, steps=0)
 
 
 def certain(tissue, by=0.6):
@@ -46,46 +49,30 @@ def chain(tissue, looks, *, region=None, probabilities=None, edges=None):
     )
 
 
-def test_the_clicked_part_alone_is_renamed():
-    done = spread(chain([BCC] * 4, [0, 0, 0, 0], region=[0] * 4), {1: EPI}, "part")
-    assert done.tissue.tolist() == [BCC, EPI, BCC, BCC]
-    assert done.reason.tolist() == [Reason.KEPT, Reason.NAMED, Reason.KEPT, Reason.KEPT]
-    assert done.source.tolist() == [-1, 1, -1, -1]
-    assert not len(done.followers)
-
-
-def test_the_connected_region_is_renamed_by_the_nearer_of_two_clicks():
-    graph = chain([BCC] * 6, [0] * 6, region=[0, 0, 0, 0, 0, 1])
-    done = spread(graph, {0: EPI, 4: RET}, "region")
-    assert done.tissue.tolist() == [EPI, EPI, EPI, RET, RET, BCC]  # the middle one goes with the first
-    assert done.why(1) == "belongs to the region you named epidermis"
-    assert done.source.tolist() == [0, 0, 0, 4, 4, -1]
+def followers(done):
+    """Nodes that have another name than the mask without having been clicked."""
+    return np.flatnonzero(done.reason > Reason.NAMED)
 
 
 def test_what_looks_alike_follows_wherever_it_lies():
-    done = spread(chain([BCC] * 4, [0.0, 5.0, 5.1, 0.1]), {0: EPI}, "looks", LOOKS)
+    done = spread(chain([BCC] * 4, [0.0, 5.0, 5.1, 0.1]), {0: EPI}, LOOKS)
     assert done.tissue.tolist() == [EPI, BCC, BCC, EPI]
     assert done.why(3) == "looks like the region you named epidermis"
     assert done.why(1) == "as the network named it"
     assert done.why(0) == "you named it epidermis"
-    assert done.followers.tolist() == [3]
-
-
-def test_what_touches_follows_whatever_it_looks_like():
-    graph = chain([BCC] * 4, [0.0, 5.0, -5.0, 0.0], edges=[(0, 1), (2, 3)])
-    done = spread(graph, {0: EPI}, "relations")
-    assert done.tissue.tolist() == [EPI, EPI, BCC, BCC]
-    assert done.why(1) == "touches the region you named epidermis, or what follows it"
+    assert followers(done).tolist() == [3]
+    assert done.source.tolist() == [0, -1, -1, 0]
 
 
 def test_looks_and_relations_follow_both_and_without_edges_it_is_looks():
     looks = [0.0, 9.0, -9.0, 0.1]
     joined = chain([BCC] * 4, looks, edges=[(0, 1)])
-    done = spread(joined, {0: EPI}, "looks and relations", LOOKS)
+    done = spread(joined, {0: EPI}, BOTH)
     assert done.tissue.tolist() == [EPI, EPI, BCC, EPI]
     assert done.reason.tolist() == [Reason.NAMED, Reason.TOUCHES, Reason.KEPT, Reason.LOOKS]
+    assert done.why(1) == "touches the region you named epidermis, or what follows it"
     apart = chain([BCC] * 4, looks, edges=[])
-    one, other = (spread(apart, {0: EPI}, how, LOOKS) for how in ("looks and relations", "looks"))
+    one, other = (spread(apart, {0: EPI}, settings) for settings in (BOTH, LOOKS))
     assert one.tissue.tolist() == other.tissue.tolist() == [EPI, BCC, BCC, EPI]
 
 
@@ -93,61 +80,60 @@ def test_a_node_that_the_network_is_sure_of_keeps_its_name():
     probabilities = certain([BCC, BCC, RET])
     probabilities[2] = certain([RET], by=0.999)[0]
     graph = chain([BCC, BCC, RET], [0.0, 0.0, 0.0], probabilities=probabilities)
-    settings = Settings(weights={"colour": 1.0}, margin=5.0)
-    assert spread(graph, {0: EPI}, "looks", settings).tissue.tolist() == [EPI, EPI, RET]
+    settings = Settings(weights={"colour": 1.0}, margin=5.0, steps=0)
+    assert spread(graph, {0: EPI}, settings).tissue.tolist() == [EPI, EPI, RET]
 
 
 def test_doubt_carries_a_click_farther_up_to_a_limit():
     looks = np.arange(8) * 0.5
 
-    def followers(by, most):
+    def count(by, most):
         graph = chain([BCC] * 8, looks, probabilities=certain([BCC] * 8, by=by))
-        settings = Settings(weights={"colour": 1.0}, width=0.5, most_margin=most)
-        return len(spread(graph, {0: EPI}, "looks", settings).followers)
+        return len(followers(spread(graph, {0: EPI}, replace(LOOKS, most_margin=most))))
 
-    assert followers(0.9, 6.0) < followers(0.5, 100.0)
-    assert followers(0.5, 6.0) < followers(0.5, 100.0)
-    assert followers(0.9, 4.0) == followers(0.9, 100.0)  # 0.1 · 40
+    assert count(0.9, 6.0) < count(0.5, 100.0)
+    assert count(0.5, 6.0) < count(0.5, 100.0)
+    assert count(0.9, 4.0) == count(0.9, 100.0)  # 0.1 · 40
 
 
 def test_a_smaller_reach_keeps_to_what_looks_more_alike():
     graph = chain([BCC] * 4, [0.0, 1.0, 2.0, 3.0])
-    followers = [len(spread(graph, {0: EPI}, "looks", Settings(reach=reach)).followers) for reach in (0.1, 0.5, 2.0)]
-    assert followers == sorted(followers)
-    assert followers[0] == 0
-    assert followers[-1] == 3
+    counts = [len(followers(spread(graph, {0: EPI}, Settings(reach=reach, steps=0)))) for reach in (0.1, 0.5, 2.0)]
+    assert counts == sorted(counts)
+    assert counts[0] == 0
+    assert counts[-1] == 3
 
 
-@pytest.mark.parametrize("how", ARMS)
-def test_clicked_nodes_have_the_name_they_were_given(how, random):
+@pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
+def test_clicked_nodes_have_the_name_they_were_given(settings, random):
     graph = random_graph(random)
     clicks = {node: int(random.integers(K)) for node in range(0, len(graph), 3)}
-    done = spread(graph, clicks, how)
+    done = spread(graph, clicks, settings)
     assert {node: int(done.tissue[node]) for node in clicks} == clicks
-    assert set(np.unique(done.tissue[done.followers])) <= set(clicks.values())
+    assert set(np.unique(done.tissue[followers(done)])) <= set(clicks.values())
 
 
-@pytest.mark.parametrize("how", ARMS)
-def test_the_order_of_clicks_does_not_matter_and_nothing_is_random(how, random):
+@pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
+def test_the_order_of_clicks_does_not_matter_and_nothing_is_random(settings, random):
     graph = random_graph(random)
     clicks = {node: int(random.integers(K)) for node in random.permutation(len(graph))[:6].tolist()}
-    one, other = spread(graph, clicks, how), spread(graph, dict(reversed(clicks.items())), how)
+    one, other = spread(graph, clicks, settings), spread(graph, dict(reversed(clicks.items())), settings)
     assert (one.tissue == other.tissue).all()
     assert (one.reason == other.reason).all()
     assert (one.source == other.source).all()
 
 
-@pytest.mark.parametrize("how", ARMS)
-def test_without_clicks_everything_keeps_its_name_even_against_the_probabilities(how, random):
+@pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
+def test_without_clicks_everything_keeps_its_name_even_against_the_probabilities(settings, random):
     graph = random_graph(random)
-    done = spread(graph, {}, how)
+    done = spread(graph, {}, settings)
     assert (done.tissue == graph.tissue).all()
     assert not done.reason.any()
 
 
-@pytest.mark.parametrize("how", ARMS)
-def test_an_empty_graph_stays_empty(how):
-    assert len(spread(chain([], []), {}, how).tissue) == 0
+@pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
+def test_an_empty_graph_stays_empty(settings):
+    assert len(spread(chain([], []), {}, settings).tissue) == 0
 
 
 def random_graph(random, count=20):
@@ -186,7 +172,7 @@ def test_names_are_those_of_the_formula(random):
     total = said + affinity @ np.linalg.inv(affinity[nodes] + settings.ridge * np.eye(3)) @ missing
     expected = total.argmax(axis=1)
     expected[nodes] = [clicks[node] for node in nodes]
-    assert spread(graph, clicks, "looks and relations").tissue.tolist() == expected.tolist()
+    assert spread(graph, clicks).tissue.tolist() == expected.tolist()
 
 
 def test_affinity_of_looks_is_a_gaussian_of_standardised_features(random):
@@ -204,16 +190,8 @@ def test_walks_meet_a_neighbour_with_the_boundary_ratio():
     assert walks(graph, np.array([0]), 3)[:, 0].tolist() == [1.0, 0.75, 0.5]
 
 
-def test_places_and_names_become_clicks_and_the_last_counts():
-    graph = chain([BCC] * 3, [0, 0, 0])
-    assert clicks_at(graph, [(0, 0, "EPI"), (1, 5, "RET"), (1, 1, "KER")]) == {0: SKIN.index("KER"), 2: RET}
-
-
 def test_a_tissue_that_the_model_does_not_know_is_refused():
     graph = chain([BCC] * 3, [0, 0, 0])
-    with pytest.raises(UsageError, match="does not know this tissue") as caught:
-        clicks_at(graph, [(0, 0, "EPL")])
-    assert caught.value.hint == "did you mean EPI?"
     with pytest.raises(UsageError, match="does not know this tissue"):
         spread(graph, {0: K})
 
@@ -224,8 +202,6 @@ def test_a_region_that_is_gone_is_refused(node):
         spread(chain([BCC] * 3, [0, 0, 0]), {node: EPI})
 
 
-def test_an_unknown_arm_and_impossible_settings_are_refused():
-    with pytest.raises(UsageError, match="unknown way to carry a name on"):
-        spread(chain([], []), {}, "look")
+def test_impossible_settings_are_refused():
     with pytest.raises(UsageError, match="impossible reach"):
         Settings(reach=0)

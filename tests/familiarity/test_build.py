@@ -167,7 +167,7 @@ def unit_of(predictor, reference, image):
     found, numbers = observe(predictor, image), reference.numbers
     away = found.values - numbers.class_means[found.classes]
     z = np.stack([row @ numbers.class_whitening[kind] for row, kind in zip(away, found.classes, strict=True)])
-    return Unit.of(np.concatenate([[len(z)], z.sum(axis=0), away.sum(axis=0)]), [found.graph], 4)
+    return Unit.of(np.concatenate([[len(z)], z.sum(axis=0), away.sum(axis=0)]), found.graph)
 
 
 def test_fresh_sections_of_the_same_kind_are_familiar_and_inverted_ones_are_not(predictor, reference, random):

@@ -102,7 +102,7 @@ def test_pieces_are_judged_by_their_blocks_and_graphs(known, schema, random):
     found = judge_slide(blocks, pieces, graphs, known, schema, resolution)
     of = {1: [0, 1, 5, 6], 2: [3, 4, 8, 9]}
     for number, members in of.items():
-        unit = Unit.of(sums[members].sum(axis=0), [graphs[number]], len(schema))
+        unit = Unit.of(sums[members].sum(axis=0), graphs[number])
         assert found.pieces[number] == judge(unit, known, schema)
     shown = [number for number in range(10) if number != 3]
     expected = look_p_values(sums[shown], 64 * (MPP / 1000) ** 2, known)
@@ -119,6 +119,6 @@ def test_a_slide_of_crumbs_alone_is_judged_by_all_of_them(known, schema, random)
     sums = np.abs(random.normal(20, 3, (2, 19))).round()
     blocks = SlideBlocks(np.array([[0, 0, 64, 64], [0, 64, 64, 64]]), sums)
     found = judge_slide(blocks, pieces, {0: graph}, known, schema, resolution)
-    assert found.slide == judge(Unit.of(sums.sum(axis=0), [graph], len(schema)), known, schema)
+    assert found.slide == judge(Unit.of(sums.sum(axis=0), graph), known, schema)
     assert found.slide.p_value is not None
     assert found.pieces == {}

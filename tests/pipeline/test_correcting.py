@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
 from tests.pipeline.small import paint, write_slide
+from tests.reference.region_graph import region_graph
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
-from ntrm.correction.features import Pooling, region_graph
+from ntrm.correction.features import Pooling
 from ntrm.correction.log import Step, append
 from ntrm.inference import checkpoints
 from ntrm.inference.predictor import Predictor

@@ -53,22 +53,15 @@ class Outlines(NamedTuple):
         return (rings[begin:end] for begin, end in pairwise(self.region.tolist()))
 
 
-def polygons(regions: Regions) -> Iterator[list[Ring]]:
-    """For each region its outline and its holes.
+def outlines_of(regions: Regions) -> Iterator[Outlines]:
+    """The outlines of all regions in the order of their numbers, of many regions at a time.
 
     >>> from ntrm.analysis.regions import scan
     >>> from ntrm.core.mpp import Resolution
     >>> square = np.array([[3, 3, 3], [3, 255, 3], [3, 3, 3]], dtype=np.uint8)
-    >>> [[ring.tolist() for ring in rings] for rings in polygons(scan(square, Resolution.square(1.0)))]
-    [[[[0, 0], [3, 0], [3, 3], [0, 3], [0, 0]], [[1, 1], [1, 2], [2, 2], [2, 1], [1, 1]]]]
+    >>> [outlines.points.tolist() for outlines in outlines_of(scan(square, Resolution.square(1.0)))]
+    [[[0, 0], [3, 0], [3, 3], [0, 3], [0, 0], [1, 1], [1, 2], [2, 2], [2, 1], [1, 1]]]
     """
-    for outlines in outlines_of(regions):
-        for spans in outlines.spans():
-            yield [outlines.points[begin:end] for begin, end in spans]
-
-
-def outlines_of(regions: Regions) -> Iterator[Outlines]:
-    """The outlines of all regions in the order of their numbers, of many regions at a time."""
     corners, count = _corners(regions), len(regions.table)
     up_to = np.cumsum(np.bincount(corners.region, minlength=count))
     last = 0

@@ -104,15 +104,6 @@ def make_table(
     return table
 
 
-def count(number: int, thing: str) -> str:
-    """A number with its noun.
-
-    >>> count(1, "section"), count(1200, "section")
-    ('1 section', '1,200 sections')
-    """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def _stderr() -> RichConsole:
     return RichConsole(stderr=True, highlight=False, soft_wrap=True)
 

@@ -11,8 +11,9 @@ from rich.console import Console as RichConsole
 from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
-from ntrm.cli.console import Console, command, count, make_table
+from ntrm.cli.console import Console, command, make_table
 from ntrm.core.errors import NtrmError, UsageError
+from ntrm.metrics.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def correct(
         changes += [corrector.redo(redo)] if redo else []
     except NtrmError:
         if changes and not preview:
-            console.note(f"taken before this error: {count(len(changes), 'step')}")
+            console.note(f"taken before this error: {counted(len(changes), 'step')}")
         raise
     finally:
         # Steps that were taken before an error stay taken.
@@ -153,7 +154,7 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
     }
 
     def table(to: RichConsole) -> None:
-        title = f"{count(len(changes), 'step')}{', a preview' if preview else ''}"
+        title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
         columns = ("slide", "step", "action", "tissue", "regions", "mm²", "of which followed")
         to.print(make_table(title, columns, map(_row, changes), right=("step", "regions", "mm²")))
 
@@ -184,7 +185,7 @@ def _list(corrector: Corrector, slide: str | None, console: Console) -> None:
 
     def table(to: RichConsole) -> None:
         columns = ("slide", "step", "action", "tissue", "regions", "mm²", "", "from", "by", "when")
-        to.print(make_table(count(len(steps), "step"), columns, map(_cells, steps), right=("step", "regions", "mm²")))
+        to.print(make_table(counted(len(steps), "step"), columns, map(_cells, steps), right=("step", "regions", "mm²")))
 
     console.result({"out": str(corrector.out), "steps": steps}, table)
 

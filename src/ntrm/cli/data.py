@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ntrm.cli import shared_options as options
-from ntrm.cli.console import Console, command, count, make_table
+from ntrm.cli.console import Console, command, make_table
+from ntrm.metrics.wording import counted
 
 if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
@@ -60,7 +61,7 @@ def phantom(
         counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         kept = f" ({report.kept} were there already)" if report.kept else ""
         to.print(
-            f"{count(report.drawn, 'section')} drawn{kept}: {counts}; {', '.join(wanted.levels)} in {out}",
+            f"{counted(report.drawn, 'section')} drawn{kept}: {counts}; {', '.join(wanted.levels)} in {out}",
             markup=False,
         )
         to.print(f"next: ntrm data check {out}", markup=False)
@@ -105,11 +106,11 @@ def _show_check(out: RichConsole, report: CheckReport) -> None:
             f"stray colours: {strays.pixels} pixels ({strays.share:.2g} of all) in {strays.masks} masks, "
             f"{strays.ignored} of them become ignore, the others the nearest class"
         )
-    verdict = "[green]clean[/]" if report.clean else f"[red]{count(len(report.faults), 'fault')}[/]"
+    verdict = "[green]clean[/]" if report.clean else f"[red]{counted(len(report.faults), 'fault')}[/]"
     splits = ", ".join(f"{count} {split}" for split, count in report.splits.items()) or "not split"
     out.print(
-        f"{verdict}, {count(len(report.notes), 'note')}: {escape(str(report.root))}, layout {report.layout}, "
-        f"{count(report.sections, 'section')} of {count(report.patients, 'patient')} ({splits})"
+        f"{verdict}, {counted(len(report.notes), 'note')}: {escape(str(report.root))}, layout {report.layout}, "
+        f"{counted(report.sections, 'section')} of {counted(report.patients, 'patient')} ({splits})"
     )
 
 

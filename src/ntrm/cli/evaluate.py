@@ -11,8 +11,8 @@ from rich.console import Console as RichConsole
 from rich.table import Table
 
 from ntrm.cli import shared_options as options
-from ntrm.cli.console import Console, command, count, make_table
-from ntrm.metrics.wording import signed
+from ntrm.cli.console import Console, command, make_table
+from ntrm.metrics.wording import counted, signed
 
 if TYPE_CHECKING:
     from ntrm.evaluation.calibrate import Calibrated
@@ -81,8 +81,8 @@ def _show_scores(document: dict[str, Any], out: RichConsole) -> None:
 def _headline(document: dict[str, Any]) -> str:
     model, data, pooled = document["model"], document["data"], document["pooled"]
     return (
-        f"{model['name'] or model['arch']} on {count(data['sections'], 'section')} "
-        f"of {count(data['patients'], 'patient')} "
+        f"{model['name'] or model['arch']} on {counted(data['sections'], 'section')} "
+        f"of {counted(data['patients'], 'patient')} "
         f"({data['split']}, {data['mpp']:g} µm/px): pixel accuracy {_score(pooled['pixel_accuracy'])}, "
         f"mean IoU {_score(pooled['macro']['iou'])}, Dice {_score(pooled['macro']['dice'])}"
     )
@@ -192,7 +192,7 @@ def _show_calibration(result: Calibrated, to: RichConsole) -> None:
         (name, _score(counts.expected_error, 4), _score(counts.brier, 4))
         for name, counts in (("temperature 1", result.before), (f"temperature {result.temperature:.4g}", result.after))
     ]
-    title = f"On {count(result.data['sections'], 'section')} ({result.data['split']}), stitched"
+    title = f"On {counted(result.data['sections'], 'section')} ({result.data['split']}), stitched"
     to.print(make_table(title, ("", *columns), rows, right=columns))
 
 
@@ -245,7 +245,7 @@ def _show_comparison(result: Comparisons, to: RichConsole) -> None:
     for model in result.models:
         scores = (model.mean, min(model.scores), max(model.scores))
         rows.append((model.label, str(len(model.scores)), *(f"{score:.4f}" for score in scores)))
-    title = f"{result.title} over {count(result.sections, 'section')} of {count(result.patients, 'patient')}"
+    title = f"{result.title} over {counted(result.sections, 'section')} of {counted(result.patients, 'patient')}"
     to.print(make_table(title, ("model", *columns), rows, right=columns))
     for verdict in result.verdicts:
         to.print(verdict, markup=False, soft_wrap=True)

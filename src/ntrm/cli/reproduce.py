@@ -10,7 +10,8 @@ import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
-from ntrm.cli.console import Console, command, count
+from ntrm.cli.console import Console, command
+from ntrm.metrics.wording import counted
 
 if TYPE_CHECKING:
     from ntrm.paper.reproduce import Reproduction
@@ -137,7 +138,7 @@ def _show(result: Reproduction, out: RichConsole) -> None:
     jobs = len(result.results.outcomes)
     out.print(f"{jobs - len(result.results.failed)} of {jobs} runs have results.", markup=False)
     if result.page is None:
-        others = count(len(result.others), "run")
+        others = counted(len(result.others), "run")
         out.print(f"Other commands are at {others}; the last of them writes the page.", markup=False, soft_wrap=True)
     else:
         out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
-from ntrm.cli.console import Console, command, count, make_table
+from ntrm.cli.console import Console, command, make_table
+from ntrm.metrics.wording import counted
 from ntrm.results.familiarity import NOT_ASSESSED
 
 
@@ -142,7 +143,7 @@ def _show(document: dict[str, Any], out: RichConsole) -> None:
         cancers = NOT_ASSESSED if slide["cancers"] is None else ", ".join(slide["cancers"]) or "–"
         rows.append((slide["slide_id"], slide["status"], area, cancers, slide["warnings"]))
     columns = ("slide", "status", "tissue mm²", "cancers", "warnings")
-    out.print(make_table(f"{count(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"]))
+    out.print(make_table(f"{counted(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"]))
 
 
 @command
@@ -161,7 +162,7 @@ def report(
     from ntrm.report.slide_overview import remake_reports
 
     result = remake_reports(out, jobs=jobs, progress=console.progress)
-    said = f"{count(len(result.reported), 'report')} and {result.overview}"
+    said = f"{counted(len(result.reported), 'report')} and {result.overview}"
     console.result(result.as_dict(), lambda to: to.print(said, markup=False, soft_wrap=True))
     for slide_id, reason in result.failures:
         console.note(f"error: {slide_id}: {reason}")

@@ -161,14 +161,12 @@ def demo(
     console.result(result.as_dict(), show)
     if result.faults:
         raise typer.Exit(1)
-    if _at_a_terminal(console) if serve is None else serve:
+    if serve is None:
+        serve = not console.json and sys.stdin.isatty() and sys.stdout.isatty()
+    if serve:
         _serve(result.results, (result.dataset, result.foreign), console)
     else:
         console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
-
-
-def _at_a_terminal(console: Console) -> bool:
-    return not console.json and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _serve(results: Path, slides: tuple[Path, ...], console: Console) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ntrm.core.threads import cores_given
+
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 DataFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")]
@@ -30,7 +32,7 @@ Device = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, c
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to work in.")]
-JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+JOBS = cores_given()
 """Default of ``--jobs``: the cores that this process may use."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ntrm.core.threads import cores_given
 from ntrm.version import __version__
 
 CORE = (
@@ -92,8 +93,7 @@ def version_of(module: str) -> str | None:
 def _system() -> Iterator[Finding]:
     new_enough, version = sys.version_info >= (3, 11), platform.python_version()
     yield Finding("Python", new_enough, version, hint="install Python 3.11 or newer")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores} cores{_memory()}")
+    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores_given()} cores{_memory()}")
     free, hint = shutil.disk_usage(Path.cwd()).free / 2**30, "free some space: results need it"
     yield Finding("free disk space here", free >= 1, f"{free:.0f} GiB", hint, needed=False)
 

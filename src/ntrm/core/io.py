@@ -59,6 +59,15 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock file ``path``."""
+    try:
+        with holding(path):
+            return False
+    except RefusedError:
+        return True
+
+
 @contextmanager
 def writing(what: object) -> Iterator[None]:
     """Whatever the disk refuses in the block is our error."""

@@ -47,7 +47,7 @@ def photo_png(picture: Pixels, *, threads: int | None = None) -> bytes:
     """A picture (H, W, 3)."""
     _check(picture, "uint8 (height, width, 3)", picture.ndim == 3 and picture.shape[-1] == 3)
     rows = np.ascontiguousarray(picture).reshape(len(picture), -1)
-    return _file(picture, TRUE_COLOUR, _compressed(rows, PHOTO, threads))
+    return png_file(picture.shape, TRUE_COLOUR, _compressed(rows, PHOTO, threads))
 
 
 def palette_pngs(
@@ -57,7 +57,7 @@ def palette_pngs(
     _check(labels, "uint8 (height, width)", labels.ndim == 2)
     pixels = _compressed(labels, LABELS, threads)
     colours = [bytes(channel for colour in palette for channel in colour) for palette in palettes]
-    return [_file(labels, PALETTE, pixels, PLTE=every, tRNS=alpha) for every in colours]
+    return [png_file(labels.shape, PALETTE, pixels, PLTE=every, tRNS=alpha) for every in colours]
 
 
 def _check(pixels: Pixels, expected: str, fits: bool) -> None:
@@ -65,8 +65,9 @@ def _check(pixels: Pixels, expected: str, fits: bool) -> None:
         raise UsageError("no pixels for a PNG file", got=f"{pixels.dtype} {pixels.shape}", expected=expected)
 
 
-def _file(pixels: Pixels, kind: int, content: bytes, **more: bytes) -> bytes:
-    height, width = pixels.shape[:2]
+def png_file(shape: Sequence[int], kind: int, content: bytes, **more: bytes) -> bytes:
+    """The file of compressed pixels, which are (height, width, …)."""
+    height, width = shape[:2]
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     chunks = {"IHDR": head, **more, "IDAT": content, "IEND": b""}
     return SIGNATURE + b"".join(_chunk(name.encode(), text) for name, text in chunks.items())

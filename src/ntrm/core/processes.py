@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from multiprocessing import get_context
@@ -122,6 +122,22 @@ def start_module(module: str, log: Path, *wanted: str) -> subprocess.Popen[bytes
         )
     finally:
         os.close(descriptor)
+
+
+def tell(process: subprocess.Popen[bytes], line: bytes) -> None:
+    """Write a line to a child's input; one that has died is noticed by whoever waits for it."""
+    with suppress(OSError, ValueError):
+        if process.stdin is not None:
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+
+
+def close_pipes(process: subprocess.Popen[bytes]) -> None:
+    """Close a child's input and output on our side."""
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
 
 
 def limit_memory(more: int) -> None:

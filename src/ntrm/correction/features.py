@@ -21,12 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ntrm.analysis.runs import Floats
-from ntrm.core.errors import UsageError
-from ntrm.core.labels import Mask
-from ntrm.core.mpp import Resolution
-from ntrm.correction.graph import Features, RegionGraph, graph_of
-from ntrm.correction.parts import MOST_PARTS, SIDE, Parts, Pixels, parts_of
-from ntrm.data.tiles import GLASS, Window, cut
+from ntrm.correction.graph import Features
+from ntrm.correction.parts import Parts, Pixels
+from ntrm.data.tiles import Window
 from ntrm.inference.network_runner import Image, NetworkRunner
 from ntrm.inference.sliding_window import Stitching
 
@@ -37,42 +34,6 @@ HALO = 3
 """Pixels that the blur of the density reaches."""
 WEIGHT = "weight"
 """Name of the sums of weights, beside those of features."""
-
-
-def region_graph(
-    predictor: NetworkRunner,
-    image: Image | Read,
-    mask: Mask,
-    resolution: Resolution,
-    *,
-    side: int = SIDE,
-    most: int = MOST_PARTS,
-    windows: Sequence[Window] | None = None,
-) -> RegionGraph:
-    """The region graph of a section.
-
-    Args:
-        predictor: the network that predicted the mask.
-        image: (H, W, 3) at the mask's µm/px, or what reads the tile under a window, with glass beyond the section.
-        mask: (H, W) classes; 255 where nothing is known.
-        resolution: of the mask.
-        side: of the cells that large regions are divided by, in pixels.
-        most: nodes; cells are enlarged until there are no more.
-        windows: those to look at; default: all. Nodes outside all windows have features of 0.
-
-    """
-    schema = predictor.config.schema
-    if isinstance(image, np.ndarray) and image.shape[:2] != mask.shape:
-        raise UsageError("image and mask differ in size", got=image.shape[:2], expected=mask.shape)
-    read = reader(image) if isinstance(image, np.ndarray) else image
-    parts = parts_of(mask, schema, resolution, smooth_density(read, *mask.shape), side=side, most=most)
-    pooled = pool(predictor, parts, read, windows)
-    return graph_of(parts, schema, pooled.pop("probabilities"), pooled)
-
-
-def reader(image: Image) -> Read:
-    """Tiles of an image in memory, or a memory map."""
-    return lambda window: cut(image, window, fill=GLASS)
 
 
 def smooth_density(read: Read, height: int, width: int) -> Pixels:
@@ -94,20 +55,6 @@ def _blurred(density: Features) -> Features:
     return np.asarray(gaussian_filter(density, (1.0, 1.0, 0.0), truncate=HALO, mode="nearest"))
 
 
-def pool(
-    predictor: NetworkRunner, parts: Parts, read: Read, windows: Sequence[Window] | None = None
-) -> dict[str, Features]:
-    """Means over each part, as ``Pooling`` has them; ``windows`` are those to look at, by default all."""
-    stitching = Stitching(predictor.config.window)
-    shape = parts.runs.shape
-    todo = stitching.windows(*shape) if windows is None and all(shape) else (windows or ())
-    pooling = Pooling(predictor, parts, stitching)
-    for start in range(0, len(todo), predictor.batch):
-        batch = todo[start : start + predictor.batch]
-        pooling.add(batch, np.stack([read(window) for window in batch]))
-    return pooling.means()
-
-
 class Pooling:
     """Means over each part: features of the network, ``probabilities``, and ``colour``.
 
@@ -117,8 +64,9 @@ class Pooling:
 
     def __init__(self, predictor: NetworkRunner, parts: Parts, stitching: Stitching) -> None:
         self._predictor, self._parts = predictor, parts
-        self._weights = stitching.weights().numpy().astype(np.float64)
-        self._sums = _Sums(len(parts.table))
+        self._window_weights = stitching.weights().numpy().astype(np.float64)
+        self._weight = np.zeros(len(parts.table))
+        self._sums: dict[str, Floats] = {}
 
     def add(self, windows: Sequence[Window], tiles: Image) -> None:
         """Take some windows in, with their pixels (B, S, S, 3)."""
@@ -130,19 +78,41 @@ class Pooling:
             own = {name: _array(layer[number]) for name, layer in layers.items()}
             density = DENSITY[tiles[number]].transpose(2, 0, 1)
             own["colour"] = np.concatenate([density, density**2])
-            self._sums.add(nodes, self._weights[: window.height, : window.width], own)
+            self._add_window(nodes, own)
+
+    def _add_window(self, nodes: NDArray[Any], layers: dict[str, NDArray[Any]]) -> None:
+        """Take a window in: the nodes (h, w) of its pixels, and layers (D, H', W') over the window.
+
+        A layer's grid is that of the pixels or coarser by a whole factor; padding may follow the pixels.
+        """
+        from scipy.sparse import csr_array
+
+        row, column = np.nonzero(nodes >= 0)
+        here, of = np.unique(nodes[row, column], return_inverse=True)
+        weight = self._window_weights[row, column]
+        self._weight[here] += np.bincount(of, weight, len(here))
+        side = max(layer.shape[1] for layer in layers.values())
+        for name, layer in layers.items():
+            depth, tall, wide = layer.shape
+            step = side // tall
+            at = (row // step) * wide + column // step
+            pooling = csr_array((weight, (of, at)), shape=(len(here), tall * wide))  # entries of one cell add up
+            total = self._sums.setdefault(name, np.zeros((len(self._weight), depth)))
+            total[here] += pooling @ layer.reshape(depth, -1).T.astype(np.float64)
 
     def state(self) -> dict[str, Floats]:
-        """What there is so far; not a copy."""
-        return self._sums.state()
+        """All sums so far; not a copy."""
+        return {WEIGHT: self._weight, **self._sums}
 
     def restore(self, state: Mapping[str, Floats]) -> None:
         """Go on from what ``state`` gave."""
-        self._sums.restore(state)
+        self._weight = state[WEIGHT]
+        self._sums = {name: values for name, values in state.items() if name != WEIGHT}
 
     def means(self) -> dict[str, Features]:
         """(N, D) by name; nodes that no window showed have 0."""
-        means = self._sums.means()
+        weight = np.where(self._weight > 0, self._weight, 1.0)[:, None]
+        means = {name: total / weight for name, total in self._sums.items()}
         if not all(np.isfinite(values).all() for values in means.values()):
             raise self._predictor.broken_network()
         return _with_deviations(means, self._predictor.config.classes)
@@ -160,49 +130,6 @@ def _with_deviations(means: dict[str, Floats], classes: int) -> dict[str, Featur
     mean, square = np.split(means["colour"], 2, axis=1)
     means["colour"] = np.concatenate([mean, np.sqrt(np.maximum(square - mean**2, 0.0))], axis=1)
     return {name: values.astype(np.float32) for name, values in means.items()}
-
-
-class _Sums:
-    """Weighted sums over nodes."""
-
-    def __init__(self, nodes: int) -> None:
-        self._nodes = nodes
-        self._weight = np.zeros(nodes)
-        self._sums: dict[str, Floats] = {}
-
-    def add(self, nodes: NDArray[Any], weights: Floats, layers: dict[str, NDArray[Any]]) -> None:
-        """Take a window in: the nodes (h, w) of its pixels, their weights, and layers (D, H', W') over the window.
-
-        A layer's grid is that of the pixels or coarser by a whole factor; padding may follow the pixels.
-        """
-        from scipy.sparse import csr_array
-
-        row, column = np.nonzero(nodes >= 0)
-        here, of = np.unique(nodes[row, column], return_inverse=True)
-        weight = weights[row, column]
-        self._weight[here] += np.bincount(of, weight, len(here))
-        side = max(layer.shape[1] for layer in layers.values())
-        for name, layer in layers.items():
-            depth, tall, wide = layer.shape
-            step = side // tall
-            at = (row // step) * wide + column // step
-            pooling = csr_array((weight, (of, at)), shape=(len(here), tall * wide))  # entries of one cell add up
-            total = self._sums.setdefault(name, np.zeros((self._nodes, depth)))
-            total[here] += pooling @ layer.reshape(depth, -1).T.astype(np.float64)
-
-    def state(self) -> dict[str, Floats]:
-        """All sums."""
-        return {WEIGHT: self._weight, **self._sums}
-
-    def restore(self, state: Mapping[str, Floats]) -> None:
-        """Go on from these."""
-        self._weight = state[WEIGHT]
-        self._sums = {name: values for name, values in state.items() if name != WEIGHT}
-
-    def means(self) -> dict[str, Floats]:
-        """(N, D) by name; 0 for nodes that no window showed."""
-        weight = np.where(self._weight > 0, self._weight, 1.0)[:, None]
-        return {name: total / weight for name, total in self._sums.items()}
 
 
 @contextmanager

@@ -23,17 +23,13 @@ from numpy.typing import NDArray
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.runs import Floats, Ints, Runs, sides_of
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.correction.parts import Parts
 
 Features = NDArray[np.float32]
-DEEP = ("related", "last")
-"""Groups of features from inside the network: D2, and what its classifier sees."""
-GROUPS = (*DEEP, "colour", "shape", "depth")
-"""All groups; a network may have none of its own."""
 FORMAT = 1
 
 
@@ -62,7 +58,8 @@ class RegionGraph:
     probabilities: Features
     """(N, K) mean."""
     features: Mapping[str, Features]
-    """(N, D) by group, of ``GROUPS``."""
+    """(N, D) by group: ``related`` (D2) and ``last`` (what the classifier sees), as far as the network has them, then
+    ``colour``, ``shape`` and ``depth``."""
 
     def __len__(self) -> int:
         return len(self.tissue)
@@ -71,20 +68,6 @@ class RegionGraph:
     def area_mm2(self) -> Floats:
         """(N,)."""
         return self.pixels.astype(np.float64) * (self.resolution.pixel_area_um2 / 1e6)
-
-    def node_at(self, row: int, column: int) -> int:
-        """The node under a pixel of the mask."""
-        height, width = self.runs.shape
-        if not (0 <= row < height and 0 <= column < width):
-            raise UsageError(
-                "the place lies outside the mask",
-                got=f"row {row}, column {column}",
-                expected=f"rows 0 to {height - 1}, columns 0 to {width - 1}",
-            )
-        node = int(self.runs.value[self.runs.at(np.array([row * width + column]))[0]])
-        if node < 0:
-            raise UsageError("no region is known here", got=f"row {row}, column {column}", hint="choose another place")
-        return node
 
     def mask(self, tissue: Ints | None = None) -> Mask:
         """(H, W) with these classes of the nodes, or their own; ignored where there is no node."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, sha256_of, writing
@@ -246,7 +246,7 @@ def completed(step: Step, log: Log) -> Step:
 def _write(path: Path, text: str) -> None:
     """Append to the last whole line; on a full disk nothing is left of ``text``."""
     with writing(path), path.open("r+b" if path.exists() else "w+b") as stream:
-        end = _whole_lines(stream)
+        end = stream.read().rfind(b"\n") + 1
         stream.truncate(end)
         stream.seek(end)
         try:
@@ -257,9 +257,3 @@ def _write(path: Path, text: str) -> None:
             with suppress(OSError):
                 stream.truncate(end)
             raise
-
-
-def _whole_lines(stream: BinaryIO) -> int:
-    """Bytes up to the end of the last whole line."""
-    content = stream.read()
-    return content.rfind(b"\n") + 1

@@ -19,6 +19,7 @@ from ntrm.correction.graph import RegionGraph
 from ntrm.correction.log import NAME, Place, Step
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.spread import DEFAULT, Settings, Spread, spread
+from ntrm.correction.units import Units
 
 MOST_CLICKS = 128
 """The latest clicks that are carried on; older ones keep what they have named."""
@@ -100,7 +101,7 @@ def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Propo
     given = graph.schema.index(click.tissue)
     pointed = _nodes(graph, click.places)
     nodes = np.flatnonzero(np.isin(graph.region, graph.region[pointed])) if click.whole_regions else pointed
-    named = pixels_of(graph, nodes)
+    named = Units.parts(graph).pixels(nodes)
     if click.how is None:
         return Proposal(graph, click, nodes, named, _none(), _none(), None)
     carried = _evenly(pointed)
@@ -115,19 +116,16 @@ def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Propo
 
 def region_step(regions: Regions, places: Sequence[Place], tissue: str, origin: str, by: str | None = None) -> Step:
     """Names the connected ``regions`` at these places, where no region graph is known: nothing follows."""
-    flat = np.array([row * regions.runs.shape[1] + column for row, column in places], dtype=np.int64)
-    found = regions.region[regions.runs.at(flat)]
-    if (found < 0).any():
-        row, column = places[int(np.argmin(found))]
-        raise UsageError("no region is known here", got=f"row {row}, column {column}", hint="choose another place")
-    named = PixelSet.of_runs(regions.runs, np.isin(regions.region, found))
+    units = Units.in_mask(regions)
+    found = np.unique([units.at(place) for place in places])
+    named = units.pixels(found)
     return Step(
         action=NAME,
         tissue=tissue,
         places=tuple(places),
         whole_regions=True,
         named=named.text,
-        regions=len(np.unique(found)),
+        regions=len(found),
         area_mm2=named.pixels * regions.table.resolution.pixel_area_um2 / 1e6,
         origin=origin,
         by=by,
@@ -160,17 +158,11 @@ def _following(
     result: Spread,
 ) -> Proposal:
     """With what follows, as far as no hand has named it."""
-    hand = corrections.by_hand | named
-    sets = {int(index): pixels_of(graph, moved[result.tissue[moved] == index]) for index in set(result.tissue[moved])}
+    hand, parts = corrections.by_hand | named, Units.parts(graph)
+    sets = {int(index): parts.pixels(moved[result.tissue[moved] == index]) for index in set(result.tissue[moved])}
     followed = {index: rest for index, pixels in sets.items() if (rest := pixels - hand)}
-    first = _first_pixels(graph)
-    followers = moved[~hand.holds(first[moved])]
+    followers = moved[~hand.holds(parts.first[moved])]
     return Proposal(graph, click, nodes, named, followers, result.tissue[followers], result, followed)
-
-
-def pixels_of(graph: RegionGraph, nodes: Ints) -> PixelSet:
-    """The pixels of some parts."""
-    return PixelSet.of_runs(graph.runs, np.append(np.isin(np.arange(len(graph)), nodes), False)[graph.runs.value])
 
 
 def _evenly(nodes: Ints) -> Ints:
@@ -180,28 +172,16 @@ def _evenly(nodes: Ints) -> Ints:
     return nodes[np.linspace(0, len(nodes) - 1, MOST_AT_ONCE).astype(np.int64)]
 
 
-def place_of(graph: RegionGraph, node: int) -> Place:
-    """A pixel of a part: its first one."""
-    row, column = divmod(int(_first_pixels(graph)[node]), graph.runs.shape[1])
-    return row, column
-
-
-def _first_pixels(graph: RegionGraph) -> Ints:
-    first = np.zeros(len(graph) + 1, dtype=np.int64)
-    first[graph.runs.value[::-1]] = graph.runs.start[::-1]
-    return first[:-1]
-
-
 def _none() -> Ints:
     return np.zeros(0, dtype=np.int64)
 
 
 def _nodes(graph: RegionGraph, places: Sequence[Place], *, missing_ok: bool = False) -> Ints:
     """The parts at these places, each once."""
-    found = []
-    for row, column in places:
+    parts, found = Units.parts(graph), []
+    for place in places:
         try:
-            found.append(graph.node_at(row, column))
+            found.append(parts.at(place))
         except UsageError:
             if not missing_ok:
                 raise
@@ -210,16 +190,16 @@ def _nodes(graph: RegionGraph, places: Sequence[Place], *, missing_ok: bool = Fa
 
 def _clicked(graph: RegionGraph, corrections: Corrections) -> dict[int, int]:
     """The latest clicks: the class given to each part."""
-    clicks: dict[int, int] = {}
-    for (row, column), tissue in corrections.clicks:
-        node = graph.node_at(row, column)
+    parts, clicks = Units.parts(graph), dict[int, int]()
+    for place, tissue in corrections.clicks:
+        node = parts.at(place)
         clicks.pop(node, None)
         clicks[node] = tissue
     return dict([*clicks.items()][-MOST_CLICKS:])
 
 
 def _spread(graph: RegionGraph, clicks: dict[int, int], click: Click) -> Spread:
-    return spread(graph, clicks, click.how or DEFAULT, Settings(reach=click.reach))
+    return spread(graph, clicks, Settings(reach=click.reach))
 
 
 def joined(graphs: Sequence[RegionGraph]) -> RegionGraph:

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Floats, Ints
 from ntrm.correction.graph import RegionGraph
+from ntrm.correction.units import Units
+
+Columns = tuple[Ints, Ints, Ints]
+"""Of each region a pixel (flattened), the network's class, and how many pixels it has."""
 
 
 def middle_parts(graph: RegionGraph) -> Ints:
@@ -36,3 +41,18 @@ def likely_errors(graph: RegionGraph) -> Floats:
 def parts_to_review(graph: RegionGraph) -> Ints:
     """(R,) the middle part of each region, in the order in which a person looks at them."""
     return np.asarray(middle_parts(graph)[np.argsort(-likely_errors(graph), kind="stable")])
+
+
+def likely_errors_first(graph: RegionGraph) -> Columns:
+    """All regions; the pixel is one of the part in the middle."""
+    parts = parts_to_review(graph)
+    pixels = np.bincount(graph.region, graph.pixels)[graph.region[parts]].astype(np.int64)
+    return Units.parts(graph).first[parts], graph.tissue[parts], pixels
+
+
+def largest_first(regions: Regions, background: int | None) -> Columns:
+    """Regions where no region graph is known; without glass, which would often be the first."""
+    units, pixels = Units.in_mask(regions), regions.table.pixels
+    order = np.argsort(-pixels, kind="stable")
+    order = order[units.tissue[order] != background]
+    return units.first[order], units.tissue[order], pixels[order]

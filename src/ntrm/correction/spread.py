@@ -11,22 +11,16 @@ to be a third tissue keeps its name. The margin grows with the network's doubt o
 is worth, the farther a click carries, up to a limit. Clicked nodes have the name that they were given, whatever follows
 for others.
 
-The arms differ in what follows:
+The affinity has two sources, k = 1 − (1 − k_looks) · (1 − g):
 
-- ``part``: nothing, the clicked node is renamed alone;
-- ``region``: all nodes of the same connected region of the mask, of two clicks the nearer one;
-
-and, by the formula above, in k:
-
-- ``looks``: exp(−d²/2h²), d the distance of the features;
-- ``relations``: the chance g that a walk of some steps meets the clicked node, if each step goes over a border with the
-  boundary ratio as its chance: messages passed over the edges of the graph;
-- ``looks and relations``: 1 − (1 − k_looks) · (1 − g). Without edges it is ``looks``, its matched control.
+- *looks*: k_looks = exp(−d²/2h²), d the distance of the features;
+- *relations*: the chance g that a walk of some steps meets the clicked node, if each step goes over a border with the
+  boundary ratio as its chance: messages passed over the edges of the graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
@@ -35,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.runs import Floats, Ints
-from ntrm.core.errors import UsageError, check_number, choices_error
+from ntrm.core.errors import UsageError, check_number
 from ntrm.correction.graph import RegionGraph
 
-ARMS = ("part", "region", "looks", "relations", "looks and relations")
 DEFAULT = "looks and relations"
+"""What logs call this way to carry names on."""
 PROBABILITIES = "probabilities"
 
 
@@ -48,15 +42,13 @@ class Reason(IntEnum):
 
     KEPT = 0
     NAMED = 1
-    REGION = 2
-    LOOKS = 3
-    TOUCHES = 4
+    LOOKS = 2
+    TOUCHES = 3
 
 
 _SENTENCES = {
     Reason.KEPT: "as the network named it",
     Reason.NAMED: "you named it {tissue}",
-    Reason.REGION: "belongs to the region you named {tissue}",
     Reason.LOOKS: "looks like the region you named {tissue}",
     Reason.TOUCHES: "touches the region you named {tissue}, or what follows it",
 }
@@ -109,48 +101,28 @@ class Spread:
     source: Ints
     """(N,) the clicked node that a name comes from; -1 where it was kept."""
 
-    @property
-    def followers(self) -> Ints:
-        """Nodes that have another name than the mask without having been clicked."""
-        return np.flatnonzero(self.reason > Reason.NAMED)
-
     def why(self, node: int) -> str:
         """The reason, as a sentence."""
         tissue = self.graph.schema.tissues[self.tissue[node]]
         return _SENTENCES[Reason(int(self.reason[node]))].format(tissue=tissue.title or tissue.name)
 
 
-def clicks_at(graph: RegionGraph, places: Iterable[tuple[int, int, str]]) -> dict[int, int]:
-    """Clicks as ``spread`` takes them, from row, column and the name of a tissue; of one node the last counts."""
-    clicks: dict[int, int] = {}
-    for row, column, name in places:
-        if name not in graph.schema.names:
-            raise choices_error("the model does not know this tissue", name, graph.schema.names)
-        clicks[graph.node_at(row, column)] = graph.schema.index(name)
-    return clicks
-
-
-def spread(
-    graph: RegionGraph, clicks: Mapping[int, int], how: str = DEFAULT, settings: Settings | None = None
-) -> Spread:
+def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | None = None) -> Spread:
     """Names of all nodes after ``clicks``, the class given to each clicked node; their order does not matter."""
     settings = settings or Settings()
-    if how not in ARMS:
-        raise choices_error("unknown way to carry a name on", how, ARMS)
     _check(graph, clicks)
+    tissue, reason, source = graph.tissue, np.zeros(len(graph), dtype=np.uint8), np.full(len(graph), -1, dtype=np.int64)
+    if not clicks:
+        return Spread(graph, tissue, reason, source)
     nodes = np.array(sorted(clicks), dtype=np.int64)
     given = np.array([clicks[node] for node in nodes.tolist()], dtype=np.int64)
-    tissue, source = graph.tissue.copy(), np.full(len(graph), -1, dtype=np.int64)
-    reason = np.zeros(len(graph), dtype=np.uint8)
-    if len(nodes):
-        affinity, by_border = _affinity(graph, nodes, how, settings)
-        led = _belonging if how in ("part", "region") else _led_by
-        tissue = led(graph, nodes, given, affinity, settings)
-        changed = np.flatnonzero(tissue != graph.tissue)
-        nearest, own = _source(tissue[changed], given, affinity[changed])
-        source[changed] = nodes[nearest]
-        touching = by_border[changed, nearest] >= own if by_border is not None else np.zeros(len(changed), dtype=bool)
-        reason[changed] = np.where(touching, Reason.TOUCHES, Reason.REGION if how == "region" else Reason.LOOKS)
+    met = walks(graph, nodes, settings.steps)
+    affinity = 1 - (1 - looks_alike(graph, nodes, settings)) * (1 - met)
+    tissue = renamed(graph, nodes, given, affinity, settings)
+    changed = np.flatnonzero(tissue != graph.tissue)
+    nearest, own = _source(tissue[changed], given, affinity[changed])
+    source[changed] = nodes[nearest]
+    reason[changed] = np.where(met[changed, nearest] >= own, Reason.TOUCHES, Reason.LOOKS)
     tissue[nodes], reason[nodes], source[nodes] = given, Reason.NAMED, nodes
     return Spread(graph, tissue, reason, source)
 
@@ -172,34 +144,9 @@ def _check(graph: RegionGraph, clicks: Mapping[int, int]) -> None:
             )
 
 
-def _affinity(graph: RegionGraph, nodes: Ints, how: str, settings: Settings) -> tuple[Floats, Floats | None]:
-    """(N, C) affinity of each node to each clicked one, and the part of it that came over borders."""
-    if how == "part":
-        return _themselves(graph, nodes), None
-    if how == "region":
-        return _same_region(graph, nodes), None
-    if how == "looks":
-        return looks_alike(graph, nodes, settings), None
-    met = walks(graph, nodes, settings.steps)
-    if how == "relations":
-        return met, met
-    return 1 - (1 - looks_alike(graph, nodes, settings)) * (1 - met), met
-
-
 def _themselves(graph: RegionGraph, nodes: Ints) -> Floats:
     affinity = np.zeros((len(graph), len(nodes)))
     affinity[nodes, np.arange(len(nodes))] = 1.0
-    return affinity
-
-
-def _same_region(graph: RegionGraph, nodes: Ints) -> Floats:
-    """1 for the nearest click in a node's region."""
-    step = np.array([graph.resolution.y, graph.resolution.x])
-    away = np.linalg.norm((graph.centroid[:, None] - graph.centroid[nodes][None]) * step, axis=2)
-    away[graph.region[:, None] != graph.region[nodes][None]] = np.inf
-    nearest = away.argmin(axis=1)
-    affinity = np.zeros((len(graph), len(nodes)))
-    affinity[np.arange(len(graph)), nearest] = np.isfinite(away.min(axis=1))
     return affinity
 
 
@@ -252,13 +199,8 @@ def walks(graph: RegionGraph, nodes: Ints, steps: int) -> Floats:
     return np.asarray(met)
 
 
-def _belonging(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
-    """(N,) the class given to what a node belongs to, or its own."""
-    return np.where(affinity.any(axis=1), given[affinity.argmax(axis=1)], graph.tissue)
-
-
-def _led_by(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
-    """(N,) the class that leads in z'; of equals the node's own."""
+def renamed(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
+    """(N,) the class that leads in z', with (N, C) affinities to the clicked nodes; of equals the node's own."""
     every = np.arange(len(graph))
     said = np.log(np.maximum(graph.probabilities.astype(np.float64), settings.least))
     said[every, graph.tissue] = said.max(axis=1)

@@ -264,12 +264,8 @@ def check_dataset(
         levels=_summarise_levels(survey, outcomes),
         strays=_sum_strays(outcomes),
         measurements=len(measurements),
-        findings=tuple(sorted(findings, key=_report_order)),
+        findings=tuple(sorted(findings, key=lambda f: ([*KINDS].index(f.code), natural(f.file), natural(f.found)))),
     )
-
-
-def _report_order(finding: Fault) -> tuple[Any, ...]:
-    return list(KINDS).index(finding.code), natural(finding.file), natural(finding.found)
 
 
 def _inspect_all(inspect: Inspector, cases: Sequence[Case], jobs: int) -> Iterator[Inspection]:

@@ -166,9 +166,9 @@ def compare(
     scored = [
         ModelScores(
             label=label,
-            seeds=tuple(one.seed for one in group),
+            seeds=tuple(evaluation.seed for evaluation in group),
             scores=tuple(statistic(stacks[label].sum(axis=1).astype(np.float64)).tolist()),
-            evaluations=tuple(str(one.folder) for one in group),
+            evaluations=tuple(str(evaluation.folder) for evaluation in group),
         )
         for label, group in models.items()
     ]
@@ -197,11 +197,11 @@ def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
     """
     _check_distinct(evaluated)
     groups: dict[tuple[Any, ...], list[Evaluated]] = {}
-    for one in evaluated:
-        alone = str(one.folder) if one.seed is None else ""
-        groups.setdefault((one.name, tuple(one.traits.items()), alone), []).append(one)
+    for evaluation in evaluated:
+        alone = str(evaluation.folder) if evaluation.seed is None else ""
+        groups.setdefault((evaluation.name, tuple(evaluation.traits.items()), alone), []).append(evaluation)
     for group in groups.values():
-        group.sort(key=lambda one: one.seed or 0)
+        group.sort(key=lambda evaluation: evaluation.seed or 0)
         _check_seeds(group)
     labels = _labels([group[0] for group in groups.values()])
     return dict(zip(labels, groups.values(), strict=True))
@@ -210,14 +210,14 @@ def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
 def _labels(firsts: Sequence[Evaluated]) -> list[str]:
     """A label for each model: its name and, where others have the same, what distinguishes it."""
     labels = []
-    for one in firsts:
-        namesakes = [other for other in firsts if other.name == one.name]
+    for evaluation in firsts:
+        namesakes = [other for other in firsts if other.name == evaluation.name]
         keys = dict.fromkeys(key for other in namesakes for key in other.traits)
         differing = [key for key in keys if len({other.traits.get(key) for other in namesakes}) > 1]
-        traits = [f"{key} {one.traits.get(key, 'default')}" for key in differing]
-        if sum(other.traits == one.traits for other in namesakes) > 1:
-            traits.append(str(one.folder))
-        labels.append(f"{one.name} ({', '.join(traits)})" if traits else one.name)
+        traits = [f"{key} {evaluation.traits.get(key, 'default')}" for key in differing]
+        if sum(other.traits == evaluation.traits for other in namesakes) > 1:
+            traits.append(str(evaluation.folder))
+        labels.append(f"{evaluation.name} ({', '.join(traits)})" if traits else evaluation.name)
     return labels
 
 
@@ -259,16 +259,16 @@ def _difference(one: Iterable[Any], two: Iterable[Any]) -> str:
 
 def _check_distinct(evaluated: Sequence[Evaluated]) -> None:
     seen: dict[Any, Evaluated] = {}
-    for one in evaluated:
-        weights = (one.sha256 or str(one.folder), one.name, tuple(one.traits.items()))
-        for key in (one.folder.resolve(), weights):
+    for evaluation in evaluated:
+        weights = (evaluation.sha256 or str(evaluation.folder), evaluation.name, tuple(evaluation.traits.items()))
+        for key in (evaluation.folder.resolve(), weights):
             if key in seen:
                 raise UsageError(
                     "one evaluation was given twice",
-                    got=f"{seen[key].folder} and {one.folder}",
+                    got=f"{seen[key].folder} and {evaluation.folder}",
                     expected="each trained network once",
                 )
-            seen[key] = one
+            seen[key] = evaluation
 
 
 def _check_seeds(group: Sequence[Evaluated]) -> None:

@@ -201,12 +201,8 @@ def claim_folder(out: Path) -> None:
     check_writable(out)
     names = [path.name for path in out.iterdir()] if out.exists() else []
     foreign = [name for name in names if name not in FILES and not name.startswith(PARTIAL)]
-    if foreign and not _is_evaluation(out / METRICS):
+    if foreign and not {"model", "data", "pooled"} <= read_object(out / METRICS).keys():
         raise foreign_files(out, "evaluation", foreign)
-
-
-def _is_evaluation(path: Path) -> bool:
-    return {"model", "data", "pooled"} <= read_object(path).keys()
 
 
 def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None) -> None:

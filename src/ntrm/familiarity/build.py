@@ -125,12 +125,12 @@ def build_reference(
         )
     training, held = (_sections(splits, split) for split in ("train", held_out))
     seen = [*_observations(predictor, training, splits.schema, seed, progress, "training sections")]
-    _check_enough({each.section for each in seen}, "train", len(training))
+    _check_enough({observation.section for observation in seen}, "train", len(training))
     known = class_statistics(seen, config.classes)
-    units = [unit_of(each, known) for each in seen]
+    units = [unit_of(observation, known) for observation in seen]
     del seen  # the cells of every section
     held_seen = _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
-    held_units = [(each.section, unit_of(each, known)) for each in held_seen]
+    held_units = [(observation.section, unit_of(observation, known)) for observation in held_seen]
     _check_enough({section for section, _ in held_units}, held_out, len(held))
     about = {
         "training": _described(training),
@@ -240,16 +240,15 @@ def changed_a_little(image: Image, random: np.random.Generator) -> Image:
 
 def class_statistics(seen: Sequence[Observation], classes: int) -> ClassStatistics:
     """Means and whitening of the cells of each class; classes with few cells are compared with all cells."""
-    values = np.concatenate([each.values for each in seen])
-    labels = np.concatenate([each.classes for each in seen])
-    sections = np.concatenate([np.full(len(each.classes), each.section) for each in seen])
+    values = np.concatenate([observation.values for observation in seen])
+    labels = np.concatenate([observation.classes for observation in seen])
+    sections = np.concatenate([np.full(len(observation.classes), observation.section) for observation in seen])
     means, whitening = np.empty((classes, STATISTICS)), np.empty((classes, STATISTICS, STATISTICS))
     for number in range(classes):
         own = labels == number
         enough = own.sum() >= LEAST_OF_CLASS[0] and len(np.unique(sections[own])) >= LEAST_OF_CLASS[1]
-        some = values[own] if enough else values
-        some = some.astype(np.float64)
-        means[number], whitening[number] = some.mean(axis=0), _whitening(some)
+        cells = (values[own] if enough else values).astype(np.float64)
+        means[number], whitening[number] = cells.mean(axis=0), _whitening(cells)
     return ClassStatistics(torch.from_numpy(means), torch.from_numpy(whitening))
 
 
@@ -275,7 +274,7 @@ def unit_of(seen: Observation, known: ClassStatistics) -> Unit:
     deviations = seen.values.astype(np.float64) - known.means.numpy()[seen.classes]
     z = np.einsum("nd,nde->ne", deviations, known.whitening.numpy()[seen.classes])
     sums = np.concatenate([[len(z)], z.sum(axis=0), deviations.sum(axis=0)])
-    return Unit.of(sums, [seen.graph], len(seen.graph.areas_mm2))
+    return Unit.of(sums, seen.graph)
 
 
 def reference_numbers(known: ClassStatistics, units: Sequence[Unit], held_out: Sequence[Unit]) -> ReferenceNumbers:

@@ -11,7 +11,7 @@ three are combined by a weighted Bonferroni correction: the smallest of p over i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,11 +51,9 @@ class Unit:
     """(K, K) between classes, symmetric."""
 
     @classmethod
-    def of(cls, sums: Floats, graphs: Sequence[TissueGraph], classes: int) -> Unit:
-        """Of one or more pieces."""
-        areas = sum((graph.areas_mm2 for graph in graphs), np.zeros(classes))
-        borders = sum((graph.boundary_mm[:classes, :classes] for graph in graphs), np.zeros((classes, classes)))
-        return cls(np.asarray(sums, dtype=np.float64), areas, borders)
+    def of(cls, sums: Floats, graph: TissueGraph) -> Unit:
+        """Of one piece."""
+        return cls(np.asarray(sums, dtype=np.float64), graph.areas_mm2, graph.boundary_mm[:-1, :-1])
 
     @property
     def cells(self) -> float:
@@ -129,15 +127,15 @@ def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
     numbers = reference.numbers
     if (why_not := _too_little(unit, float(numbers.smallest_mm2[0]))) is not None:
         return Familiarity(TOO_SMALL, None, {}, (why_not,))
-    each = dict(zip(ASPECTS, p_values(scores(unit, numbers), unit.area_mm2, numbers).tolist(), strict=True))
-    weighted = {name: value / WEIGHTS[name] for name, value in each.items()}
+    by_aspect = dict(zip(ASPECTS, p_values(scores(unit, numbers), unit.area_mm2, numbers).tolist(), strict=True))
+    weighted = {name: value / WEIGHTS[name] for name, value in by_aspect.items()}
     p = min(1.0, *weighted.values())
-    aspects = {name: _rounded(value) for name, value in each.items()}
+    aspects = {name: _rounded(value) for name, value in by_aspect.items()}
     if p >= UNFAMILIAR_BELOW:
         return Familiarity(FAMILIAR, _rounded(p), aspects, ())
-    tell = {"colours": _colours, "texture": _texture, "anatomy": _anatomy}
+    explain = {"colours": _colours, "texture": _texture, "anatomy": _anatomy}
     unlike = [name for name in sorted(ASPECTS, key=weighted.__getitem__) if weighted[name] < UNFAMILIAR_BELOW]
-    return Familiarity(UNFAMILIAR, _rounded(p), aspects, tuple(tell[name](unit, numbers, schema) for name in unlike))
+    return Familiarity(UNFAMILIAR, _rounded(p), aspects, tuple(explain[name](unit, numbers, schema) for name in unlike))
 
 
 def _too_little(unit: Unit, smallest_mm2: float) -> str | None:
@@ -156,29 +154,29 @@ def _rounded(p: float) -> float:
 def _colours(unit: Unit, _: ReferenceNumbers, __: LabelSchema) -> str:
     density = unit.mean_deviation[:COLOURS]
     overall = float(density.mean())
-    told = []
+    phrases = []
     if abs(overall) >= LEAST_SEEN:
-        told.append(f"{'darker' if overall > 0 else 'paler'} (by {abs(overall):.2f} of optical density)")
+        phrases.append(f"{'darker' if overall > 0 else 'paler'} (by {abs(overall):.2f} of optical density)")
     strongest = int(np.argmax(density - overall))
-    if not told or density[strongest] - overall >= LEAST_SEEN:
+    if not phrases or density[strongest] - overall >= LEAST_SEEN:
         # What absorbs red light is blue, what absorbs green is magenta, what absorbs blue is yellow.
-        told.append(("bluer", "more magenta", "more yellow or brown")[strongest])
-    return f"colours: {' and '.join(told)} than the same tissues in training"
+        phrases.append(("bluer", "more magenta", "more yellow or brown")[strongest])
+    return f"colours: {' and '.join(phrases)} than the same tissues in training"
 
 
 def _texture(unit: Unit, numbers: ReferenceNumbers, _: LabelSchema) -> str:
-    away = np.abs(unit.mean_z - numbers.unit_mean)[COLOURS:] / np.sqrt(np.diag(numbers.unit_covariance)[COLOURS:])
-    order = np.argsort(-away, kind="stable")[:2]
+    deviation = np.abs(unit.mean_z - numbers.unit_mean) / np.sqrt(np.diag(numbers.unit_covariance))
+    order = np.argsort(-deviation[COLOURS:], kind="stable")[:2]
     factors = np.exp(unit.mean_deviation[COLOURS:])
-    told = " and ".join(f"{TEXTURE_NAMES[number]} {factors[number]:.2g} times" for number in order)
-    return f"texture: {told} that of the same tissues in training"
+    phrases = " and ".join(f"{TEXTURE_NAMES[number]} {factors[number]:.2g} times" for number in order)
+    return f"texture: {phrases} that of the same tissues in training"
 
 
 def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:
     spread = np.sqrt(np.diag(numbers.anatomy_covariance))
     found, most, area = unit.anatomy, numbers.anatomy_most, unit.area_mm2
     excess = np.where(found > most, (found - most) / spread, 0.0)
-    told = [number for number in np.argsort(-excess, kind="stable")[:REASONS] if excess[number] > 0]
+    unusual = [number for number in np.argsort(-excess, kind="stable")[:REASONS] if excess[number] > 0]
     classes, upper = len(schema), np.triu_indices(len(schema), 1)
 
     def sentence(number: int) -> str:
@@ -191,15 +189,15 @@ def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:
         length, usual = found[number] ** 2 * area, most[number] ** 2 * area
         return f"{one} borders on {other} over {length:.2g} mm; in training on so much tissue at most {usual:.2g}"
 
-    return "anatomy: " + (", ".join(map(sentence, told)) or "the tissues lie together as in no training section")
+    return "anatomy: " + (", ".join(map(sentence, unusual)) or "the tissues lie together as in no training section")
 
 
 def look_p_values(sums: Floats, cell_mm2: float, reference: Reference) -> Floats:
     """(N, 1 + 2·D) → (N,) how often as many cells look as unlike, by colours and texture alone; for maps of where."""
     cells = sums[:, 0]
     mean_z = sums[:, 1 : 1 + STATISTICS] / np.maximum(cells, 1.0)[:, None]
-    each = p_values(look_scores(mean_z, reference.numbers), cells * cell_mm2, reference.numbers)
-    return np.asarray(np.minimum(1.0, each.shape[-1] * each.min(axis=-1)))
+    by_aspect = p_values(look_scores(mean_z, reference.numbers), cells * cell_mm2, reference.numbers)
+    return np.asarray(np.minimum(1.0, by_aspect.shape[-1] * by_aspect.min(axis=-1)))
 
 
 def judge_pieces(
@@ -210,15 +208,14 @@ def judge_pieces(
     A slide is unfamiliar if all its pieces together are, or if pieces that are make up more than half of its tissue.
     """
     pieces = {number: judge(unit, reference, schema) for number, unit in units.items()}
-    every = [*units.values()]
     together = Unit(
-        sum((unit.sums for unit in every), np.zeros(1 + 2 * STATISTICS)),
-        sum((unit.areas_mm2 for unit in every), np.zeros(len(schema))),
-        sum((unit.borders_mm for unit in every), np.zeros((len(schema), len(schema)))),
+        sum((unit.sums for unit in units.values()), np.zeros(1 + 2 * STATISTICS)),
+        sum((unit.areas_mm2 for unit in units.values()), np.zeros(len(schema))),
+        sum((unit.borders_mm for unit in units.values()), np.zeros((len(schema), len(schema)))),
     )
     slide = judge(together, reference, schema)
-    strange = [number for number, piece in pieces.items() if piece.verdict == UNFAMILIAR]
-    if slide.verdict == FAMILIAR and sum(units[number].area_mm2 for number in strange) > together.area_mm2 / 2:
-        worst = min(strange, key=lambda number: pieces[number].p_value or 0.0)
+    unfamiliar = [number for number, piece in pieces.items() if piece.verdict == UNFAMILIAR]
+    if slide.verdict == FAMILIAR and sum(units[number].area_mm2 for number in unfamiliar) > together.area_mm2 / 2:
+        worst = min(unfamiliar, key=lambda number: pieces[number].p_value or 0.0)
         slide = pieces[worst]
     return slide, pieces

@@ -115,10 +115,7 @@ def judge_slide(
     ``graphs`` are by the numbers of the pieces; on a slide without any, that of what lies there under ``NO_PIECE``.
     """
     of_piece = blocks.pieces(pieces, resolution)
-    units = {
-        number: Unit.of(blocks.sums[of_piece == number].sum(axis=0), [graph], len(schema))
-        for number, graph in graphs.items()
-    }
+    units = {number: Unit.of(blocks.sums[of_piece == number].sum(axis=0), graph) for number, graph in graphs.items()}
     slide, verdicts = judge_pieces(units, reference, schema)
     verdicts.pop(NO_PIECE, None)
     cell_mm2 = CELL * CELL * resolution.pixel_area_um2 / 1e6

@@ -1,4 +1,4 @@
-"""Numbers with a sign as people read them, the same on every page, in every table and sentence."""
+"""Numbers as people read them, the same on every page, in every table and sentence."""
 
 from __future__ import annotations
 
@@ -17,3 +17,12 @@ def signed(value: float, digits: int) -> str:
 def with_minus(number: str) -> str:
     """A number that was made a text, with a minus instead of a hyphen."""
     return number.replace("-", MINUS)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "section"), counted(1200, "section")
+    ('1 section', '1,200 sections')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

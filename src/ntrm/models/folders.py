@@ -103,16 +103,15 @@ def _is_silent(endpoint: str, name: str) -> bool:
 
 def read_model(folder: Path) -> tuple[ModelConfig, Path]:
     """Config of a model's folder, and the file of its weights after a check of their hash."""
-    document = _read_config(folder / CONFIG)
-    config = _understand(document, folder / CONFIG)
+    config, expected = read_config(folder / CONFIG)
     path = folder / WEIGHTS
     if not path.is_file():
         raise DataError("the model folder has no weights", got=folder, expected=WEIGHTS, hint="copy the whole folder")
-    if (digest := sha256_of(path)) != document["weights_sha256"]:
+    if (digest := sha256_of(path)) != expected:
         raise RefusedError(
             f"{path} is not the file that {CONFIG} names",
             got=f"sha256 {digest}",
-            expected=f"sha256 {document['weights_sha256']}",
+            expected=f"sha256 {expected}",
             hint="copy the folder again, both files together",
         )
     return config, path
@@ -130,7 +129,8 @@ def _model_folder(folder: Path) -> Path:
     )
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> tuple[ModelConfig, str]:
+    """The config in a file, and the SHA-256 of the weights that it is of."""
     if path.is_file() and path.stat().st_size > MOST_CONFIG_BYTES:
         raise DataError(f"{path} is no model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
     document = read_json(path, hint="copy the model folder again")
@@ -142,7 +142,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         got = f"missing {sorted(fields - document.keys())}, unknown {sorted(document.keys() - fields)}"
         hint = "use the ntrm version that wrote it"
         raise DataError(f"{path} has other fields than a model config", got=got, hint=hint)
-    return document
+    return _understand(document, path), str(document["weights_sha256"])
 
 
 def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.labels import RGB
+from ntrm.metrics.wording import counted
 from ntrm.version import __version__
 
 if TYPE_CHECKING:
@@ -71,15 +72,6 @@ def confidence_text(value: float | None) -> str:
     return ">0.99" if 0.995 <= value < 1 else f"{value:.2f}"
 
 
-def count_text(number: int, thing: str) -> str:
-    """How many there are of a thing.
-
-    >>> count_text(1, "region"), count_text(1200, "region")
-    ('1 region', '1,200 regions')
-    """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def render(template: str, **content: object) -> str:
     """The text of a template filled with its content; whatever is missing in the content is an error."""
     return _environment().get_template(template).render(**content)
@@ -112,7 +104,7 @@ def _environment() -> Environment:
         share=share_text,
         value=value_text,
         confidence=confidence_text,
-        counted=count_text,
+        counted=counted,
         fixed=lambda number, digits=1: f"{number:.{digits}f}",
         embedded=lambda path: data_uri(path.read_bytes(), "png"),
     )

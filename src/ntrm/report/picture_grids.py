@@ -75,16 +75,6 @@ class GridRow:
     pictures: Sequence[Picture]
 
 
-@dataclass(frozen=True)
-class ChangeCounts:
-    """Annotated pixels by what the change did to them."""
-
-    corrected: int
-    broken: int
-    still_wrong: int
-    pixels: int
-
-
 def examples_figure(examples: Sequence[Example], schema: LabelSchema) -> Figure:
     """Image, ground truth, prediction and errors of each example, which has one prediction."""
     check_some(examples, "examples")
@@ -107,8 +97,8 @@ def improvement_figure(examples: Sequence[Example], schema: LabelSchema) -> Figu
     for example in examples:
         coarse, final = example.predictions.values()
         image, *masks = example.pictures(schema)
-        count = change_counts(example.truth, coarse, final, len(schema))
-        texts = [f"{n:,} ({n / max(count.pixels, 1):.1%})" for n in (count.corrected, count.broken, count.still_wrong)]
+        *counts, pixels = change_counts(example.truth, coarse, final, len(schema))
+        texts = [f"{count:,} ({count / max(pixels, 1):.1%})" for count in counts]
         caption = "{} · pixels corrected {}, broken {}, wrong before and after {}".format(example.name, *texts)
         truth, before, after = (shrink_map(mask) for mask in (example.truth, coarse, final))
         rows.append(GridRow(caption, [image, *masks, change_map(truth, before, after, len(schema), image)]))
@@ -150,10 +140,10 @@ def error_map(image: Picture, truth: Mask, prediction: Mask, classes: int) -> Pi
     return picture
 
 
-def change_counts(truth: Mask, coarse: Mask, final: Mask, classes: int) -> ChangeCounts:
-    """Corrected: wrong, then right. Broken: right, then wrong. Pixels that are not annotated do not count."""
+def change_counts(truth: Mask, coarse: Mask, final: Mask, classes: int) -> list[int]:
+    """Annotated pixels: corrected (wrong, then right), broken (right, then wrong), wrong both times, and all."""
     changes = (*_changes(truth, coarse, final, classes), truth < classes)
-    return ChangeCounts(*(int(np.count_nonzero(pixels)) for pixels in changes))
+    return [int(np.count_nonzero(pixels)) for pixels in changes]
 
 
 def change_map(truth: Mask, coarse: Mask, final: Mask, classes: int, image: Picture) -> Picture:

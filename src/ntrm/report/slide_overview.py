@@ -20,6 +20,7 @@ from ntrm.core.io import write_text
 from ntrm.core.labels import RGB, SAFE_COLOURS
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
+from ntrm.metrics.wording import counted
 from ntrm.report.html import css_colours, data_uri, render, share_text
 from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import model_origin, write_slide_report
@@ -149,10 +150,10 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
 
 def _corrected(slide: CohortSlide, folder: Path) -> Content:
     """What a person made of the slide, and where its report is."""
-    there, regions = (folder / CORRECTED / REPORT).is_file(), slide.corrected_regions
+    there = (folder / CORRECTED / REPORT).is_file()
     cancers = ", ".join(slide.corrected_cancers)
     return {
-        "text": f"corrected by a person, {regions:,} region{'' if regions == 1 else 's'}",
+        "text": f"corrected by a person, {counted(slide.corrected_regions, 'region')}",
         "cancers": cancers or ("none" if slide.corrected_assessed else NOT_ASSESSED),
         "link": f"{quote(slide.slide_id, safe='')}/{CORRECTED}/{REPORT}" if there else "",
     }

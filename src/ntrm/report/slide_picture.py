@@ -31,24 +31,6 @@ Labels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
-class SlidePictures:
-    """What the folder has to show, in memory."""
-
-    plain: bytes
-    """The slide as JPEG."""
-    labels: Labels
-    """(H, W) class index + 1, 0 for nothing, at most ``SIDE`` long."""
-    schema: LabelSchema
-    seen: NDArray[np.float64]
-    """(K, 3) mean colours of the slide where each class lies; white for classes that are not there."""
-
-    def as_seen(self, palette: Sequence[RGB]) -> list[RGB]:
-        """Colours of a palette as they look over the slide."""
-        mixed = np.rint((1 - OPACITY) * self.seen + OPACITY * np.array(palette, dtype=np.float64)).astype(int)
-        return [rgb_of(colour) for colour in mixed]
-
-
-@dataclass(frozen=True, eq=False)
 class StoredPictures:
     """What the mask's file and the slide's picture have to show; it is known before anything is measured."""
 
@@ -62,6 +44,20 @@ class StoredPictures:
     """(256, 3) mean colours of the slide where each label lies; white for those that are not there."""
 
 
+@dataclass(frozen=True, eq=False)
+class SlidePictures:
+    """The same with the classes that the slide's documents name."""
+
+    stored: StoredPictures
+    schema: LabelSchema
+
+    def as_seen(self, palette: Sequence[RGB]) -> list[RGB]:
+        """Colours of a palette, one for each class, as they look over the slide."""
+        seen = self.stored.seen[1 : len(self.schema) + 1]
+        mixed = np.rint((1 - OPACITY) * seen + OPACITY * np.array(palette, dtype=np.float64)).astype(int)
+        return [rgb_of(colour) for colour in mixed]
+
+
 def stored_pictures(folder: Path, shape: tuple[int, int]) -> StoredPictures:
     """Read mask, of ``shape``, and picture; whatever is damaged in them is this slide's error."""
     labels, colours = _read_mask(folder, shape)
@@ -71,10 +67,9 @@ def stored_pictures(folder: Path, shape: tuple[int, int]) -> StoredPictures:
 
 
 def read_pictures(folder: Path, slide: Slide, stored: StoredPictures | None = None) -> SlidePictures:
-    """The same with the classes that the slide's documents name; ``stored`` where it was read already."""
+    """What the slide's folder has to show; ``stored`` where it was read already."""
     stored = stored or stored_pictures(folder, (slide.grid.height, slide.grid.width))
-    schema = schema_of(folder, slide, stored.colours, slide.titles)
-    return SlidePictures(stored.plain, stored.labels, schema, stored.seen[1 : len(schema) + 1])
+    return SlidePictures(stored, schema_of(folder, slide, stored.colours, slide.titles))
 
 
 def class_colours(folder: Path) -> list[RGB]:
@@ -123,7 +118,7 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     clear = () if schema.background_index is None else (schema.background_index,)
     every = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
     palettes = {name: palette for name, palette in every.items() if palette is not None}
-    layers = zip(palettes, layer_pngs(pictures.labels, [*palettes.values()], clear), strict=True)
+    layers = zip(palettes, layer_pngs(pictures.stored.labels, [*palettes.values()], clear), strict=True)
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
@@ -134,7 +129,7 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
         "slide_id": slide.slide_id,
         "width": width,
         "height": height,
-        "plain": data_uri(pictures.plain, "jpeg"),
+        "plain": data_uri(pictures.stored.plain, "jpeg"),
         "tints": {name: data_uri(layer, "png") for name, layer in layers},
         "frame": frame,
         # A line too short to be seen has no ends, and is drawn as a ring.

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
-from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph
+from ntrm.report.graph_layout import LEAST_SHOWN, Relation, graph_drawing, network_graph, strongest
 from ntrm.report.html import NONE, area_text, css_colours, data_uri, prepare, share_text, value_text, write_page
-from ntrm.report.relations_used import relations_used
 from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import Cancer, Grid, PieceGraph, PieceSummary, Slide, read_slide
+from ntrm.results.documents import EdgeWindow, Grid, Network, PieceGraph, PieceSummary, Slide, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 from ntrm.results.stain_norm import StainNorm
@@ -34,6 +33,8 @@ WHAT_NEXT = (
 )
 INTERFACES, RELATIONS = 12, 8
 """Rows of the tables of boundaries and of the network's relations; the files have all."""
+MOST_LAYERS = 6
+"""Layers that have a column of their own; of a deeper network the mean is told."""
 
 Content = dict[str, Any]
 """What a template shows."""
@@ -59,16 +60,16 @@ def write_slide_report(folder: Path, stored: StoredPictures | None = None) -> Pa
 def _familiarity(slide: Slide, where: Path) -> Content:
     """The verdict in words and numbers, and the map of windows where there is one."""
     judged = slide.familiarities
-    strange = [(f"Piece {each.number}", each.familiarity) for each in slide.pieces if not each.familiarity.assessed]
-    unlike = strange if judged.slide.assessed else [("This slide", judged.slide)]
-    several = [(f"Piece {each.number}", each.familiarity) for each in slide.pieces] if len(slide.pieces) > 1 else []
+    pieces = [(f"Piece {piece.number}", piece.familiarity) for piece in slide.pieces]
+    unfamiliar = [(name, piece) for name, piece in pieces if not piece.assessed]
+    unlike = unfamiliar if judged.slide.assessed else [("This slide", judged.slide)]
     return {
         "slide": judged.slide,
-        "unlike": [(name, rarity(each.p_value), each.reasons) for name, each in unlike],
-        "pieces_only": judged.slide.assessed and bool(strange),
+        "unlike": [(name, rarity(of.p_value), of.reasons) for name, of in unlike],
+        "pieces_only": judged.slide.assessed and bool(unfamiliar),
         "rows": [
-            (name, each.verdict, *(_p_text(p) for p in (each.p_value, *map(each.aspects.get, ASPECTS))))
-            for name, each in (("Slide", judged.slide), *several)
+            (name, of.verdict, *(_p_text(p) for p in (of.p_value, *map(of.aspects.get, ASPECTS))))
+            for name, of in (("Slide", judged.slide), *(pieces if len(pieces) > 1 else []))
         ],
         "columns": [(f"p of {name}", "n") for name in ASPECTS],
         "map": _map(where),
@@ -120,13 +121,13 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
             schema,
             slide.confidence,
             slide.by_person,
-            _unread(slide.cancers),
+            {name for name, cancer in slide.cancers.items() if cancer.present is None},
         ),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
         "network_graph": None if network is None else network_graph(network, schema.names),
-        "relations_used": None if network is None else relations_used(network, RELATIONS),
+        "relations_used": None if network is None else _relations_used(network, RELATIONS),
         "least": f"{LEAST_SHOWN:.0%}",
         "quality": [
             (FAULTS.get(key, key.replace("_", " ")), flag, slide.quality.get(f"{key}_score", 0.0))
@@ -198,17 +199,12 @@ def _tissues(
     return {"rows": rows, "absent": [name for name in fractions if name not in order and name not in not_assessed]}
 
 
-def _unread(cancers: Mapping[str, Cancer]) -> set[str]:
-    """Names of cancers that were not assessed."""
-    return {name for name, cancer in cancers.items() if cancer.present is None}
-
-
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
     known = {node.name: node.confidence for node in graph.nodes}
     by_person = {node.name: node.by_person for node in graph.nodes}
     assessed = slide.familiarities.ruling(piece.number).assessed
-    unread = {cancer.name for cancer in piece.cancers if cancer.present is None}
+    not_assessed = {cancer.name for cancer in piece.cancers if cancer.present is None}
     return {
         "piece": piece,
         "text": graph.text,
@@ -227,8 +223,46 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
             for e in longest[:INTERFACES]
         ],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get, by_person.get, unread),
+        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get, by_person.get, not_assessed),
     }
+
+
+def _relations_used(network: Network, count: int) -> Content:
+    """Head and rows of the table, and what the page says about what is missing from it."""
+    layers = len(network.attention) if 1 < len(network.attention) <= MOST_LAYERS else 0
+    where = {(edge.source, edge.target): edge.windows[0] for edge in network.strongest_windows if edge.windows}
+    columns = [("Relation", ""), ("attention", "n")]
+    columns += [(f"layer {number}", "n") for number in range(1, layers + 1)]
+    if network.edge_windows is not None:
+        columns += [("windows", "n"), ("most, and where", "n")]
+    if network.edge_weight is not None:
+        columns.append(("edge weight", "n"))
+    rows = [
+        _relation_cells(relation, layers, where.get((relation.sender, relation.receiver)))
+        for relation in strongest(network, count)
+    ]
+    return {"columns": columns, "rows": rows, "notes": _missing_relations(network)}
+
+
+def _relation_cells(relation: Relation, layers: int, window: EdgeWindow | None) -> tuple[str, ...]:
+    cells = [f"{relation.sender} → {relation.receiver}", f"{relation.attention:.3f}"]
+    cells += [f"{value:.3f}" for value in relation.layers[:layers]]
+    if relation.windows is not None:
+        cells += [f"{relation.windows:,}", NONE if window is None else _place(window)]
+    return (*cells, *([] if relation.weight is None else [f"{relation.weight:.3f}"]))
+
+
+def _place(window: EdgeWindow) -> str:
+    """Its attention and its middle."""
+    row, column = window.top + window.height // 2, window.left + window.width // 2
+    return f"{window.attention:.3f} at ({row}, {column})"
+
+
+def _missing_relations(network: Network) -> list[str]:
+    if network.edge_windows is None:
+        return ["These results are of an earlier version; segment the slide again to see layers and windows."]
+    notes = [] if network.attention else ["Attention: not used by this model."]
+    return notes if network.edge_weight is not None else [*notes, "Edge weights: not used by this model."]
 
 
 def _origin(slide: Slide) -> dict[str, str | list[str]]:

@@ -15,6 +15,7 @@ from typing import Any
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
+from ntrm.metrics.wording import counted
 from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.paths import GRAPH, SUMMARY
 from ntrm.results.stain_norm import StainNorm
@@ -147,7 +148,7 @@ class Correction:
         >>> Correction(2, 1, 0.5, 3).text
         'corrected by a person, 1 region'
         """
-        return f"corrected by a person, {self.regions:,} region{'' if self.regions == 1 else 's'}"
+        return f"corrected by a person, {counted(self.regions, 'region')}"
 
 
 @dataclass(frozen=True)

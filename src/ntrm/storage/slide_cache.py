@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import PARTIAL, holding, writing
+from ntrm.core.io import PARTIAL, holding, is_held, writing
 from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import NoSuchObjectError, ObjectStore, RemoteFile
 
@@ -140,7 +140,8 @@ class SlideCache:
             )
         used = self._remove_leftovers(slide.key)
         folders = [path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
-        sizes = {path: _bytes_of(path) for path in sorted(folders, key=lambda path: path.stat().st_mtime)}
+        folders.sort(key=lambda path: path.stat().st_mtime)
+        sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in folders}
         used += sum(sizes.values())
         for path, size in sizes.items():
             if self._fits(slide.size, used):
@@ -159,15 +160,14 @@ class SlideCache:
 
     def _evict(self, path: Path) -> bool:
         """Delete a slide unless somebody reads it."""
-        with self._lock(path.name).open("w") as used:
-            try:
-                fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            # Renamed first: a process that is killed now leaves no half of a slide.
-            gone = path.with_name(f"{PARTIAL}{path.name}-gone")
-            path.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+        try:
+            with holding(self._lock(path.name)):
+                # Renamed first: a process that is killed now leaves no half of a slide.
+                gone = path.with_name(f"{PARTIAL}{path.name}-gone")
+                path.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+        except RefusedError:
+            return False
         return True
 
     def _remove_leftovers(self, own: str) -> int:
@@ -176,21 +176,8 @@ class SlideCache:
         for path in self.folder.glob(f"{PARTIAL}*"):
             key, size, *_ = path.name.removeprefix(PARTIAL).split("-")
             # Whoever fetches a slide holds its lock: of this one we do.
-            if key != own and size.isdigit() and not self._is_free(self.folder / f"{key}.fetch"):
+            if key != own and size.isdigit() and is_held(self.folder / f"{key}.fetch"):
                 reserved += int(size)
             else:
                 shutil.rmtree(path, ignore_errors=True)
         return reserved
-
-    @staticmethod
-    def _is_free(lock: Path) -> bool:
-        with lock.open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-        return True
-
-
-def _bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

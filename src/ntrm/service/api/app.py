@@ -19,14 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from ntrm.core.errors import NtrmError
 from ntrm.models.folders import BUNDLED
-from ntrm.service.api import (
-    correction_schemas,
-    routes_corrections,
-    routes_results,
-    routes_slides,
-    routes_tiles,
-    schemas,
-)
+from ntrm.service.api import routes_corrections, routes_results, routes_slides, routes_tiles, schemas
 from ntrm.service.api.access import COOKIE, HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared, invalid, problems
@@ -34,16 +27,14 @@ from ntrm.service.core.disk import disk_full, disk_state, is_full
 from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE, ModelFacts
 from ntrm.service.core.problems import ProblemError, busy, document_of, missing, status_of
 from ntrm.service.core.settings import ServiceSettings
+from ntrm.service.corrections.changes import ClickBody, DrawBody, UndoBody
 from ntrm.version import __version__
 
 PAGE = Path(__file__).parents[1] / "page"
 INDEX, LOCKED = "index.html", "locked.html"
 router = APIRouter(tags=["service"])
 ROUTES = (routes_slides, routes_results, routes_tiles, routes_corrections)
-BODIES: tuple[type[BaseModel], ...] = (
-    *(schemas.PathRequest, schemas.RetryRequest),
-    *(correction_schemas.ClickBody, correction_schemas.DrawBody, correction_schemas.UndoBody),
-)
+BODIES: tuple[type[BaseModel], ...] = (schemas.PathRequest, schemas.RetryRequest, ClickBody, DrawBody, UndoBody)
 """That are read by hand."""
 DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for diagnosis."
 

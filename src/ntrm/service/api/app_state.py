@@ -75,7 +75,6 @@ class OpenResults:
         grid = read_summary(folder).grid
         self.bounds = grid.area
         self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]), cache)
-        self.close = self.layers.close
         self._folder = folder
 
     @cached_property
@@ -109,7 +108,7 @@ class AppState:
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
-        self._results: OpenPool[OpenResults] = OpenPool(OPEN_RESULTS)
+        self._results: OpenPool[OpenResults] = OpenPool(OPEN_RESULTS, lambda results: results.layers.close())
         self._model: ModelFacts | None = None
         self._purging = threading.Lock()
         self.naming = threading.Lock()

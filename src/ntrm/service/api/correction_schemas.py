@@ -1,4 +1,4 @@
-"""The JSON documents of corrections, as the OpenAPI description of the service shows them."""
+"""The JSON documents that tell of corrections, as the OpenAPI description of the service shows them."""
 
 from __future__ import annotations
 
@@ -6,80 +6,24 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from ntrm.correction.log import INITIALS, Log, Step
-from ntrm.service.corrections.changes import Change, Drawing, Pick, areas_before, followers
-from ntrm.service.corrections.reviewing import regions_to_review
+from ntrm.correction.log import Log, Step
+from ntrm.correction.proposals import Proposal
+from ntrm.correction.review import largest_first, likely_errors_first
+from ntrm.correction.units import Units, outlines
+from ntrm.service.corrections.changes import MOST_POINTS, Change, areas_before
 from ntrm.service.corrections.slide_corrections import SlideCorrections
-from ntrm.service.corrections.units import Units, outlines
 from ntrm.service.tiles.region_finder import Ring, thinned
 
-MOST_POINTS = 10_000
-"""Of a lasso or a drawing, and of an outline in an answer."""
 MOST_PARTS = 500
 """That follow and are listed singly."""
 MOST_REGIONS = 2000
 """That a person steps through."""
 PREVIEW_POINTS = 40_000
 """Of all that follows together."""
-FAR = 2**24
 
-Coordinate = Annotated[float, Field(ge=-FAR, le=FAR, allow_inf_nan=False)]
-Point = tuple[Coordinate, Coordinate]
-Points = Annotated[list[Point], Field(max_length=MOST_POINTS)]
-Tissue = Annotated[str, Field(min_length=1, max_length=64, description="name of a class")]
-Version = Annotated[int, Field(ge=0, le=2**31, description="the version that was corrected: `version` of the answer")]
-Initials = Annotated[str | None, Field(min_length=1, max_length=INITIALS, description="of whoever corrects")]
 Outline = Annotated[list[list[list[float]]], Field(description="rings of [x, y], holes too")]
-
-
-class ClickBody(BaseModel):
-    """Parts or regions, and the tissue that they are; points in pixels of the full resolution."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    version: Version
-    points: Points = []
-    lasso: Annotated[list[Point] | None, Field(min_length=3, max_length=MOST_POINTS)] = None
-    tissue: Tissue
-    whole_regions: bool = False
-    spread: bool = True
-    reach: float = Field(1.0, ge=0.25, le=4.0, allow_inf_nan=False, description="how far the name is carried")
-    left_out: Points = Field([], description="parts that must not follow")
-    by: Initials = None
-
-    def pick(self) -> Pick:
-        """What was chosen."""
-        chosen = self.model_dump(exclude={"version"})
-        return Pick(**chosen)
-
-
-class DrawBody(BaseModel):
-    """Something drawn, and the tissue that it is."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    version: Version
-    kind: Literal["brush", "area", "divide"]
-    points: Annotated[list[Point], Field(min_length=1, max_length=MOST_POINTS)]
-    width_um: float = Field(0.0, ge=0, le=10_000, allow_inf_nan=False, description="of the brush")
-    side: Point | None = Field(None, description="on the side of the line that gets the name")
-    tissue: Tissue
-    by: Initials = None
-
-    def drawing(self) -> Drawing:
-        """What was drawn."""
-        return Drawing(**self.model_dump(exclude={"version"}))
-
-
-class UndoBody(BaseModel):
-    """Takes a step back, or does it again."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    version: Version
-    by: Initials = None
 
 
 class StepDocument(BaseModel):
@@ -210,78 +154,84 @@ def history(log: Log) -> dict[str, object]:
     }
 
 
-def part_document(there: SlideCorrections, units: Units, unit: int, point: tuple[float, float]) -> PartDocument:
+def part_document(current: SlideCorrections, units: Units, unit: int, point: tuple[float, float]) -> PartDocument:
     """The part or region under a point."""
-    names, (row, column), pixels = there.mask.schema.names, there.place(point), units.pixels(np.array([unit]))
-    at = there.flat((row, column))
-    x, y = there.point(units.place(unit))
+    names, (row, column), pixels = current.mask.schema.names, current.place(point), units.pixels(np.array([unit]))
+    at = current.flat((row, column))
+    x, y = current.point(units.place(unit))
     return PartDocument(
-        tissue=names[int(there.names_at(at, units.tissue[[unit]])[0])],
+        tissue=names[int(current.names_at(at, units.tissue[[unit]])[0])],
         network_tissue=names[int(units.tissue[unit])],
-        by_hand=bool(there.now.by_hand.holds(at)[0]),
-        area_mm2=pixels.pixels * there.pixel_mm2,
-        outline=_rounded(outlines(pixels, there.mask.shape, there.scale), MOST_POINTS),
+        by_hand=bool(current.now.by_hand.holds(at)[0]),
+        area_mm2=pixels.pixels * current.pixel_mm2,
+        outline=_rounded(outlines(pixels, current.mask.shape, current.scale), MOST_POINTS),
         x=x,
         y=y,
     )
 
 
-def review_document(there: SlideCorrections) -> ReviewDocument:
+def review_document(current: SlideCorrections) -> ReviewDocument:
     """The regions to step through."""
-    names, regions = there.mask.schema.names, []
-    for each in regions_to_review(there, MOST_REGIONS):
-        (x, y), area_mm2 = there.point(each.place), each.pixels * there.pixel_mm2
-        tissue = names[each.tissue]
-        regions.append(ReviewedRegion(x=x, y=y, network_tissue=tissue, area_mm2=area_mm2, by_hand=each.by_hand))
-    order: Literal["likely errors", "area"] = "area" if there.graph is None else "likely errors"
-    return ReviewDocument(version=there.log.version, order=order, regions=regions)
+    graph, schema = current.graph, current.mask.schema
+    order: Literal["likely errors", "area"] = "area" if graph is None else "likely errors"
+    columns = (
+        largest_first(current.opened.regions, schema.background_index) if graph is None else likely_errors_first(graph)
+    )
+    first, tissue, pixels = (column[:MOST_REGIONS] for column in columns)
+    named, regions = current.now.by_hand.holds(first), []
+    for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
+        x, y = current.point(divmod(at, current.mask.shape[1]))
+        area_mm2 = count * current.pixel_mm2
+        regions.append(ReviewedRegion(x=x, y=y, network_tissue=schema.names[index], area_mm2=area_mm2, by_hand=by_hand))
+    return ReviewDocument(version=current.log.version, order=order, regions=regions)
 
 
-def preview_document(there: SlideCorrections, change: Change) -> PreviewDocument:
+def preview_document(current: SlideCorrections, change: Change) -> PreviewDocument:
     """What a click would change."""
+    proposal = change.proposal
+    followed = [] if proposal is None else [_followed(current, proposal, index) for index in sorted(proposal.followed)]
     return PreviewDocument(
-        version=there.log.version,
+        version=current.log.version,
         named=NamedDocument(
             regions=change.regions,
-            area_mm2=change.named.pixels * there.pixel_mm2,
-            outline=_rounded(outlines(change.named, there.mask.shape, there.scale), MOST_POINTS),
+            area_mm2=change.named.pixels * current.pixel_mm2,
+            outline=_rounded(outlines(change.named, current.mask.shape, current.scale), MOST_POINTS),
         ),
-        followed=[_followed(there, change, index) for index in sorted(change.followed)],
-        parts=_parts(there, change),
+        followed=followed,
+        parts=[] if proposal is None else _followers(current, proposal),
         regions=change.step.regions,
         area_mm2=change.step.area_mm2,
     )
 
 
-def _followed(there: SlideCorrections, change: Change, index: int) -> FollowedDocument:
-    pixels, names, proposal = change.followed[index], there.mask.schema.names, change.proposal
-    rings = outlines(pixels, there.mask.shape, there.scale)
+def _followed(current: SlideCorrections, proposal: Proposal, index: int) -> FollowedDocument:
+    pixels, names = proposal.followed[index], current.mask.schema.names
+    rings = outlines(pixels, current.mask.shape, current.scale)
     return FollowedDocument.model_validate(
         {
             "tissue": names[index],
-            "from": {names[before]: mm2 for before, mm2 in areas_before(there, change, index).items()},
-            "regions": 0 if proposal is None else int((proposal.names == index).sum()),
-            "area_mm2": pixels.pixels * there.pixel_mm2,
-            "outline": _rounded(rings, PREVIEW_POINTS // len(change.followed)),
+            "from": {names[before]: mm2 for before, mm2 in areas_before(current, proposal, index).items()},
+            "regions": int((proposal.names == index).sum()),
+            "area_mm2": pixels.pixels * current.pixel_mm2,
+            "outline": _rounded(rings, PREVIEW_POINTS // len(proposal.followed)),
         }
     )
 
 
-def _parts(there: SlideCorrections, change: Change) -> list[FollowerDocument]:
-    proposal, names = change.proposal, there.mask.schema.names
-    if proposal is None or proposal.spread is None:
-        return []
-    graph, spread, shown = proposal.graph, proposal.spread, []
-    for part in followers(change, MOST_PARTS):
-        x, y = there.point(part.place)
+def _followers(current: SlideCorrections, proposal: Proposal) -> list[FollowerDocument]:
+    """The parts that would follow, the largest first."""
+    graph, spread, names, shown = proposal.graph, proposal.spread, current.mask.schema.names, []
+    units, order = Units.parts(graph), np.argsort(-graph.pixels[proposal.followers], kind="stable")[:MOST_PARTS]
+    for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
+        x, y = current.point(units.place(node))
         shown.append(
             FollowerDocument(
                 x=x,
                 y=y,
-                tissue=names[part.tissue],
-                network_tissue=names[int(graph.tissue[part.node])],
-                area_mm2=float(graph.area_mm2[part.node]),
-                why=spread.why(part.node),
+                tissue=names[tissue],
+                network_tissue=names[int(graph.tissue[node])],
+                area_mm2=float(graph.area_mm2[node]),
+                why="" if spread is None else spread.why(node),
             )
         )
     return shown

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
 
 from ntrm.core.io import writing
 from ntrm.correction.log import REDO, UNDO, ConflictError, Step, append
 from ntrm.results.paths import CORRECTED, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.correction_schemas import (
-    ClickBody,
     CorrectionsDocument,
-    DrawBody,
     PartDocument,
     PreviewDocument,
     ReviewDocument,
-    UndoBody,
     history,
     part_document,
     preview_document,
     review_document,
 )
 from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, slide_file
-from ntrm.service.api.routes_slides import Requested, Shared, body, problems
+from ntrm.service.api.routes_slides import Requested, Shared, body, problems, takes
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.corrections.changes import ORIGIN, Change, drawn, no_region_graph, picked
+from ntrm.service.corrections.changes import (
+    ORIGIN,
+    ClickBody,
+    DrawBody,
+    UndoBody,
+    click_change,
+    drawing_change,
+    no_region_graph,
+)
 from ntrm.service.corrections.slide_corrections import SlideCorrections
 from ntrm.service.jobs.graph_jobs import FAILED
 from ntrm.service.jobs.slide_record import Slide
@@ -53,12 +56,6 @@ FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "ove
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
 
 
-def _takes(kind: type[BaseModel]) -> dict[str, Any]:
-    """For OpenAPI: the body, which is read by hand."""
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 @router.get("/corrections")
 def corrections(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """The steps so far, what they come to, and whether the region graph and the corrected files are there."""
@@ -68,11 +65,11 @@ def corrections(app_state: Shared, slide: Requested) -> CorrectionsDocument:
 @router.post("/corrections/graph", status_code=202, responses=problems(409, 503, 507))
 def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Have the region graph made from original and model, before the next slide; nothing where it is there."""
-    there = app_state.corrections_of(slide)
-    state = _graph_state(app_state, slide, there)
-    if state["graph"] == "impossible":
-        raise ProblemError(409, "impossible", "the region graph cannot be made", got=state["graph_reason"])
-    if state["graph"] == "missing":
+    current = app_state.corrections_of(slide)
+    graph = _graph_state(app_state, slide, current)
+    if graph["graph"] == "impossible":
+        raise ProblemError(409, "impossible", "the region graph cannot be made", got=graph["graph_reason"])
+    if graph["graph"] == "missing":
         app_state.store.graphs.ask(slide.id)
         app_state.audit.note("region graph", slide.slide_id)
         app_state.supervisor.wake()
@@ -92,11 +89,11 @@ def part(
     app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, whole_region: WholeRegion = False
 ) -> PartDocument:
     """The part under a point, in pixels of the full resolution; without a region graph, whole regions alone."""
-    there = app_state.corrections_of(slide, graph=True)
-    units = there.units(whole_regions=whole_region)
+    current = app_state.corrections_of(slide, graph=True)
+    units = current.units(whole_regions=whole_region)
     if units is None:
         raise no_region_graph()
-    return part_document(there, units, units.at(there.place((x, y))), (x, y))
+    return part_document(current, units, units.at(current.place((x, y))), (x, y))
 
 
 @router.get("/corrections/regions")
@@ -105,14 +102,14 @@ def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     return review_document(app_state.corrections_of(slide, graph=True))
 
 
-@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503), openapi_extra=_takes(ClickBody))
+@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503), openapi_extra=takes(ClickBody))
 async def preview(request: Request, app_state: Shared, slide: Requested) -> PreviewDocument:
     """What a click would change, and what would follow; nothing is written."""
     wanted = await body(request, app_state, ClickBody, MOST_BYTES)
 
     def work() -> PreviewDocument:
-        there = _there(app_state, slide, wanted.version, graph=True)
-        return preview_document(there, picked(there, wanted.pick()))
+        current = _current(app_state, slide, wanted.version, graph=True)
+        return preview_document(current, click_change(current, wanted))
 
     return await _heavy(app_state, work)
 
@@ -120,40 +117,42 @@ async def preview(request: Request, app_state: Shared, slide: Requested) -> Prev
 _WRITES = problems(400, 408, 409, 413, 503, 507)
 
 
-@router.post("/corrections", status_code=201, responses=_WRITES, openapi_extra=_takes(ClickBody))
+@router.post("/corrections", status_code=201, responses=_WRITES, openapi_extra=takes(ClickBody))
 async def name(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Name parts or regions, and what follows from it."""
     wanted = await body(request, app_state, ClickBody, MOST_BYTES)
 
-    def change(there: SlideCorrections) -> Change:
-        return picked(there, wanted.pick())
+    def work() -> CorrectionsDocument:
+        current = _current(app_state, slide, wanted.version, graph=True)
+        return _record_step(app_state, slide, current, click_change(current, wanted).step)
 
-    return await _heavy(app_state, partial(_changed, app_state, slide, wanted.version, change, graph=True))
+    return await _heavy(app_state, work)
 
 
-@router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=_takes(DrawBody))
+@router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=takes(DrawBody))
 async def draw(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Name the pixels under a brush, within an area, or on one side of a line through a region."""
     wanted = await body(request, app_state, DrawBody, MOST_BYTES)
 
-    def change(there: SlideCorrections) -> Change:
-        return drawn(there, wanted.drawing())
+    def work() -> CorrectionsDocument:
+        current = _current(app_state, slide, wanted.version)
+        return _record_step(app_state, slide, current, drawing_change(current, wanted).step)
 
-    return await _heavy(app_state, partial(_changed, app_state, slide, wanted.version, change))
+    return await _heavy(app_state, work)
 
 
-@router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=_takes(UndoBody))
+@router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
 async def undo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Take the last step back that counts."""
     wanted = await body(request, app_state, UndoBody)
-    return await run_sync(_moved, app_state, slide, wanted, UNDO)
+    return await run_sync(_undo_or_redo, app_state, slide, wanted, UNDO)
 
 
-@router.post("/corrections/redo", status_code=201, responses=_WRITES, openapi_extra=_takes(UndoBody))
+@router.post("/corrections/redo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
 async def redo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Do the step again that was undone last."""
     wanted = await body(request, app_state, UndoBody)
-    return await run_sync(_moved, app_state, slide, wanted, REDO)
+    return await run_sync(_undo_or_redo, app_state, slide, wanted, REDO)
 
 
 _CONTENT: dict[int | str, dict[str, Any]] = {
@@ -167,10 +166,10 @@ _CONTENT: dict[int | str, dict[str, Any]] = {
 @router.get("/corrected/{file}", response_class=FileResponse, responses=_CONTENT)
 def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> FileResponse:
     """A file of the corrected mask, as those of the network's; made some seconds after the last step."""
-    there, (filename, kind) = app_state.corrections_of(slide), FILES[file]
-    ready = app_state.is_corrected(slide, there)
+    current, (filename, kind) = app_state.corrections_of(slide), FILES[file]
+    ready = app_state.is_corrected(slide, current)
     hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
-    hint = app_state.corrected.failure(there.mask.folder) or hint
+    hint = app_state.corrected.failure(current.mask.folder) or hint
     answer = slide_file(
         app_state.folder(slide) / CORRECTED,
         filename,
@@ -188,46 +187,34 @@ async def _heavy(app_state: AppState, work: Callable[[], T]) -> T:
     return await run_sync(work, limiter=app_state.heavy)
 
 
-def _there(app_state: AppState, slide: Slide, version: int, *, graph: bool = False) -> SlideCorrections:
+def _current(app_state: AppState, slide: Slide, version: int, *, graph: bool = False) -> SlideCorrections:
     """The corrections now, refused where they are not those that the person saw."""
-    there = app_state.corrections_of(slide, graph=graph)
-    if there.log.version != version:
-        raise _elsewhere(f"version {version}", f"version {there.log.version}")
-    return there
+    current = app_state.corrections_of(slide, graph=graph)
+    if current.log.version != version:
+        raise _conflict(f"version {version}", f"version {current.log.version}")
+    return current
 
 
-def _changed(
-    app_state: AppState,
-    slide: Slide,
-    version: int,
-    change: Callable[[SlideCorrections], Change],
-    *,
-    graph: bool = False,
-) -> CorrectionsDocument:
-    there = _there(app_state, slide, version, graph=graph)
-    return _written(app_state, slide, there, change(there).step)
+def _undo_or_redo(app_state: AppState, slide: Slide, wanted: UndoBody, action: str) -> CorrectionsDocument:
+    current = _current(app_state, slide, wanted.version)
+    return _record_step(app_state, slide, current, Step(action=action, origin=ORIGIN, by=wanted.by))
 
 
-def _moved(app_state: AppState, slide: Slide, wanted: UndoBody, action: str) -> CorrectionsDocument:
-    there = _there(app_state, slide, wanted.version)
-    return _written(app_state, slide, there, Step(action=action, origin=ORIGIN, by=wanted.by))
-
-
-def _written(app_state: AppState, slide: Slide, there: SlideCorrections, step: Step) -> CorrectionsDocument:
+def _record_step(app_state: AppState, slide: Slide, current: SlideCorrections, step: Step) -> CorrectionsDocument:
     """Write a step down, tell the audit log, and have the files made."""
     try:
         with writing("the corrections"):
-            log = append(there.mask.folder, there.mask.record, step, after=there.log.version)
+            log = append(current.mask.folder, current.mask.record, step, after=current.log.version)
     except ConflictError as error:
-        raise _elsewhere(error.got, error.expected) from error
+        raise _conflict(error.got, error.expected) from error
     done = log.steps[-1]
     outcome = f"regions: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
     app_state.audit.note(f"correct: {done.action}", slide.slide_id, outcome)
-    app_state.corrected.ask(there.mask.folder)
+    app_state.corrected.ask(current.mask.folder)
     return _document(app_state, slide)
 
 
-def _elsewhere(got: object, expected: object) -> ProblemError:
+def _conflict(got: object, expected: object) -> ProblemError:
     return ProblemError(
         409,
         "corrected_elsewhere",
@@ -239,24 +226,24 @@ def _elsewhere(got: object, expected: object) -> ProblemError:
 
 
 def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
-    there = app_state.corrections_of(slide)
+    current = app_state.corrections_of(slide)
     return CorrectionsDocument.model_validate(
         {
-            **history(there.log),
-            "regions": there.now.regions,
-            "area_mm2": sum(pixels.pixels for pixels in there.now.tissue.values()) * there.pixel_mm2,
-            "corrected": (ready := app_state.is_corrected(slide, there)),
-            "corrected_reason": None if ready else app_state.corrected.failure(there.mask.folder),
-            **_graph_state(app_state, slide, there),
+            **history(current.log),
+            "regions": current.now.regions,
+            "area_mm2": sum(pixels.pixels for pixels in current.now.tissue.values()) * current.pixel_mm2,
+            "corrected": (ready := app_state.is_corrected(slide, current)),
+            "corrected_reason": None if ready else app_state.corrected.failure(current.mask.folder),
+            **_graph_state(app_state, slide, current),
         }
     )
 
 
-def _graph_state(app_state: AppState, slide: Slide, there: SlideCorrections) -> dict[str, Any]:
+def _graph_state(app_state: AppState, slide: Slide, current: SlideCorrections) -> dict[str, Any]:
     """The state of the region graph, how far it is, and why there is none."""
     if app_state.has_region_graph(slide):
         return {"graph": "ready", "graph_progress": None, "graph_reason": None}
-    job, reason = app_state.store.graphs.get(slide.id), _impossible(app_state, slide, there)
+    job, reason = app_state.store.graphs.get(slide.id), _impossible(app_state, slide, current)
     if reason is not None:
         return {"graph": "impossible", "graph_progress": None, "graph_reason": reason}
     if job is None or job.status == FAILED:
@@ -265,7 +252,7 @@ def _graph_state(app_state: AppState, slide: Slide, there: SlideCorrections) -> 
     return {"graph": job.status, "graph_progress": round(job.progress, 4), "graph_reason": None}
 
 
-def _impossible(app_state: AppState, slide: Slide, there: SlideCorrections) -> str | None:
+def _impossible(app_state: AppState, slide: Slide, current: SlideCorrections) -> str | None:
     """Why the region graph cannot be made, if so."""
     refusal, model = app_state.supervisor.refusal, app_state.model
     if app_state.supervisor.state == "off":
@@ -274,6 +261,6 @@ def _impossible(app_state: AppState, slide: Slide, there: SlideCorrections) -> s
         return str(refusal["what"])
     if not slide.has_image:
         return "the original of this slide is not there"
-    if model is not None and model.sha256 != there.mask.summary.model.get("sha256"):
+    if model is not None and model.sha256 != current.mask.summary.model.get("sha256"):
         return "the slide was segmented with another model"
     return None

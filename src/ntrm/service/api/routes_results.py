@@ -151,7 +151,7 @@ def at(app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, v: Ver
     names = () if app_state.model is None else app_state.model.schema.names
     with app_state.results(slide) as results:
         grid = results.layers.grid
-        row, column = grid.mask_pixel(x, y)
+        row, column = int(y // grid.sy), int(x // grid.sx)
         network, coarse, confidence = (
             results.layers.at(name, row, column) for name in ("tissue", "coarse", "confidence")
         )

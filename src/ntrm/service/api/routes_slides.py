@@ -58,6 +58,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorDocument} for status in statuses}
 
 
+def takes(kind: type[BaseModel], *, required: bool = True, also: dict[str, Any] | None = None) -> dict[str, Any]:
+    """For OpenAPI: a body that is read by hand; ``also`` are other kinds of body."""
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}, **(also or {})}}}
+
+
 @router.get("")
 def list_slides(app_state: Shared, status: Status = None) -> SlideList:
     """Every slide, the newest first."""
@@ -66,15 +72,7 @@ def list_slides(app_state: Shared, status: Status = None) -> SlideList:
     return SlideList(slides=[slide_document(slide, waiting, app_state.corrected_count(slide)) for slide in slides])
 
 
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": "#/components/schemas/PathRequest"}},
-            RAW: {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
-}
+_BODY = takes(PathRequest, also={RAW: {"schema": {"type": "string", "format": "binary"}}})
 
 
 @router.post("", status_code=202, responses=problems(403, 408, 409, 413, 415, 429, 503, 507), openapi_extra=_BODY)
@@ -127,15 +125,10 @@ def cancel_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     return _document(app_state, slide)
 
 
-_RETRY_BODY = {
-    "requestBody": {
-        "required": False,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RetryRequest"}}},
-    }
-}
+_RETRY = takes(RetryRequest, required=False)
 
 
-@router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503), openapi_extra=_RETRY_BODY)
+@router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503), openapi_extra=_RETRY)
 async def retry_slide(request: Request, app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
     """Queue it again, on request with its µm/px; it continues where it stopped."""
     _check_worker(app_state)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError
-from ntrm.core.labels import RGB, LabelSchema, Tissue, safe_palette
-from ntrm.models.folders import BUNDLED, CONFIG, local_folder, locate, read_model
+from ntrm.core.labels import RGB, LabelSchema, safe_palette
+from ntrm.models.folders import BUNDLED, CONFIG, local_folder, locate, read_config, read_model
 from ntrm.models.names import NETWORKS
 from ntrm.service.core.settings import ServiceSettings
 
@@ -49,31 +47,10 @@ def read_facts(settings: ServiceSettings) -> ModelFacts | None:
     """The model's facts; None while a model from a hub is still being fetched."""
     folder = local_folder(BUNDLED) if settings.model == BUNDLED else None
     for path in ((folder or Path(settings.model)) / CONFIG, settings.hidden / FILE):
-        try:
-            return parse_config(path.read_text(encoding="utf-8"))
-        except OSError:
-            continue
+        if path.is_file():
+            config, sha256 = read_config(path)
+            return ModelFacts(config.name or config.arch, config.version, config.schema, sha256, config.mpp)
     return None
-
-
-def parse_config(text: str) -> ModelFacts:
-    """Facts from a model's ``config.json``."""
-    try:
-        document = json.loads(text)
-        tissues = tuple(
-            Tissue(index, str(tissue["name"]), str(tissue["title"]), tuple(int(v) for v in tissue["rgb"]))  # type: ignore[arg-type]
-            for index, tissue in enumerate(document["classes"])
-        )
-        mpp = document["mpp"]
-        return ModelFacts(
-            name=str(document["name"] or document.get("arch", "")),
-            version=str(document["version"]),
-            schema=LabelSchema(tissues, background=document["background"]),
-            sha256=document["weights_sha256"],
-            mpp=None if mpp is None else float(mpp),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError("the model's config cannot be understood", got=type(error).__name__) from error
 
 
 def check_model(settings: ServiceSettings) -> None:

@@ -1,4 +1,4 @@
-"""What a person would change with a click, a lasso or a drawing, before anything is written down.
+"""What a person asks for with a click, a lasso or a drawing, and what it would change, before anything is written down.
 
 Points are (x, y) in pixels of the full resolution of the scanned area.
 """
@@ -6,53 +6,73 @@ Points are (x, y) in pixels of the full resolution of the scanned area.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from ntrm.analysis.runs import Floats
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.correction.drawing import area, divided, stroke
-from ntrm.correction.log import DRAW, Place, Step
+from ntrm.correction.log import DRAW, INITIALS, Place, Step
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.proposals import Click, Proposal, propose, region_step
 from ntrm.correction.spread import DEFAULT
+from ntrm.correction.units import Units
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.slide_corrections import SlideCorrections
-from ntrm.service.corrections.units import Units
 
 ORIGIN = "page"
-Point = tuple[float, float]
+MOST_POINTS = 10_000
+"""Of a lasso or a drawing, and of an outline in an answer."""
+FAR = 2**24
+
+Coordinate = Annotated[float, Field(ge=-FAR, le=FAR, allow_inf_nan=False)]
+Point = tuple[Coordinate, Coordinate]
+Points = Annotated[list[Point], Field(max_length=MOST_POINTS)]
+Tissue = Annotated[str, Field(min_length=1, max_length=64, description="name of a class")]
+Version = Annotated[int, Field(ge=0, le=2**31, description="the version that was corrected: `version` of the answer")]
+Initials = Annotated[str | None, Field(min_length=1, max_length=INITIALS, description="of whoever corrects")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pick:
-    """What a person chose, and the name that it gets."""
+class ClickBody(BaseModel):
+    """Parts or regions, and the tissue that they are; points in pixels of the full resolution."""
 
-    points: Sequence[Point] = ()
-    lasso: Sequence[Point] | None = None
-    """A closed line; picks what lies inside instead of ``points``."""
-    tissue: str
+    model_config = ConfigDict(extra="forbid")
+
+    version: Version
+    points: Points = []
+    lasso: Annotated[list[Point] | None, Field(min_length=3, max_length=MOST_POINTS)] = None
+    tissue: Tissue
     whole_regions: bool = False
     spread: bool = True
-    reach: float = 1.0
-    left_out: Sequence[Point] = ()
-    by: str | None = None
+    reach: float = Field(1.0, ge=0.25, le=4.0, allow_inf_nan=False, description="how far the name is carried")
+    left_out: Points = Field([], description="parts that must not follow")
+    by: Initials = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """A brush along points, an area within them, or one side of a line through them."""
+class DrawBody(BaseModel):
+    """Something drawn, and the tissue that it is."""
 
+    model_config = ConfigDict(extra="forbid")
+
+    version: Version
     kind: Literal["brush", "area", "divide"]
-    points: Sequence[Point]
-    width_um: float = 0.0
-    """Of the brush."""
-    side: Point | None = None
-    """A point on the side of the line that gets the name."""
-    tissue: str
-    by: str | None = None
+    points: Annotated[list[Point], Field(min_length=1, max_length=MOST_POINTS)]
+    width_um: float = Field(0.0, ge=0, le=10_000, allow_inf_nan=False, description="of the brush")
+    side: Point | None = Field(None, description="on the side of the line that gets the name")
+    tissue: Tissue
+    by: Initials = None
+
+
+class UndoBody(BaseModel):
+    """Takes a step back, or does it again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Version
+    by: Initials = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,28 +85,17 @@ class Change:
     """Parts or regions that are named; 0 for a drawing."""
     proposal: Proposal | None = None
     """What follows; None where nothing can."""
-    followed: dict[int, PixelSet] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Follower:
-    """A part that would follow."""
-
-    node: int
-    place: Place
-    tissue: int
-    """The class that it would get."""
-
-
-def picked(there: SlideCorrections, pick: Pick) -> Change:
-    """Name parts or regions; needs ``there`` with its region graph unless whole regions alone are named."""
-    _check_tissue(there, pick.tissue)
-    units = there.units(whole_regions=pick.whole_regions)
-    if units is None or (there.graph is None and pick.spread):
+def click_change(current: SlideCorrections, pick: ClickBody) -> Change:
+    """Name parts or regions; needs the region graph unless whole regions alone are named."""
+    _check_tissue(current, pick.tissue)
+    units = current.units(whole_regions=pick.whole_regions)
+    if units is None or (current.graph is None and pick.spread):
         raise no_region_graph()
-    places = _places(there, units, pick)
-    if there.graph is None:
-        step = region_step(there.opened.regions, places, pick.tissue, ORIGIN, pick.by)
+    places = _places(current, units, pick)
+    if current.graph is None:
+        step = region_step(current.opened.regions, places, pick.tissue, ORIGIN, pick.by)
         return Change(step, units.pixels(np.array([units.at(place) for place in places])), step.regions)
     click = Click(
         places,
@@ -94,30 +103,30 @@ def picked(there: SlideCorrections, pick: Pick) -> Change:
         whole_regions=pick.whole_regions,
         how=DEFAULT if pick.spread else None,
         reach=pick.reach,
-        left_out=tuple(there.place(point) for point in pick.left_out),
+        left_out=tuple(current.place(point) for point in pick.left_out),
     )
-    proposal = propose(there.graph, there.now, click)
-    return Change(proposal.step(ORIGIN, pick.by), proposal.named, len(proposal.nodes), proposal, proposal.followed)
+    proposal = propose(current.graph, current.now, click)
+    return Change(proposal.step(ORIGIN, pick.by), proposal.named, len(proposal.nodes), proposal)
 
 
-def _places(there: SlideCorrections, units: Units, pick: Pick) -> tuple[Place, ...]:
+def _places(current: SlideCorrections, units: Units, pick: ClickBody) -> tuple[Place, ...]:
     """A pixel of each part or region that was chosen."""
     if pick.lasso is None:
-        places = units.one_each([there.place(point) for point in pick.points])
+        places = units.one_each([current.place(point) for point in pick.points])
     else:
-        drawn = area(_in_mask(there, pick.lasso), there.mask.shape)
-        is_glass = there.names_at(units.first, units.tissue) == there.mask.schema.background_index
-        chosen = units.inside(drawn, is_glass)
+        inside = area(_in_mask(current, pick.lasso), current.mask.shape)
+        is_glass = current.names_at(units.first, units.tissue) == current.mask.schema.background_index
+        chosen = units.inside(inside, is_glass)
         places = tuple(units.place(unit) for unit in chosen.tolist())
     if not places:
         raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
     return places
 
 
-def drawn(there: SlideCorrections, drawing: Drawing) -> Change:
+def drawing_change(current: SlideCorrections, drawing: DrawBody) -> Change:
     """What a person draws."""
-    _check_tissue(there, drawing.tissue)
-    points, mask = _in_mask(there, drawing.points), there.mask
+    _check_tissue(current, drawing.tissue)
+    points, mask = _in_mask(current, drawing.points), current.mask
     if drawing.kind == "brush":
         named = stroke(points, drawing.width_um, mask.shape, mask.resolution)
     elif drawing.kind == "area":
@@ -125,43 +134,30 @@ def drawn(there: SlideCorrections, drawing: Drawing) -> Change:
     elif drawing.side is None:
         raise UsageError("it is not said which side of the line gets the name", expected="side: [x, y]")
     else:
-        named = divided(there.labels(), points, there.place(drawing.side), mask.resolution)
+        named = divided(current.labels(), points, current.place(drawing.side), mask.resolution)
     if not named:
         raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
     step = Step(
         action=DRAW,
         tissue=drawing.tissue,
         named=named.text,
-        area_mm2=named.pixels * there.pixel_mm2,
+        area_mm2=named.pixels * current.pixel_mm2,
         origin=ORIGIN,
         by=drawing.by,
     )
     return Change(step, named, 0)
 
 
-def followers(change: Change, most: int) -> list[Follower]:
-    """The parts that would follow, the largest first."""
-    proposal = change.proposal
-    if proposal is None or not len(proposal.followers):
-        return []
-    graph, units = proposal.graph, Units.parts(proposal.graph)
-    order = np.argsort(-graph.pixels[proposal.followers], kind="stable")[:most]
-    rows = zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True)
-    return [Follower(node, units.place(node), tissue) for node, tissue in rows]
-
-
-def areas_before(there: SlideCorrections, change: Change, index: int) -> dict[int, float]:
+def areas_before(current: SlideCorrections, proposal: Proposal, index: int) -> dict[int, float]:
     """mm² of what would follow to class ``index``, by the class that it has now; the largest first."""
-    if change.proposal is None:
-        return {}
-    pixels, units = change.followed[index], Units.parts(change.proposal.graph)
-    count = units.by_tissue(pixels, len(there.mask.schema))
-    for tissue, called in there.now.tissue.items():
+    pixels, units = proposal.followed[index], Units.parts(proposal.graph)
+    count = units.by_tissue(pixels, len(current.mask.schema))
+    for tissue, called in current.now.tissue.items():
         moved = pixels & called
         count -= units.by_tissue(moved, len(count))
         count[tissue] += moved.pixels
     order = np.argsort(-count, kind="stable")
-    return {int(tissue): float(count[tissue]) * there.pixel_mm2 for tissue in order if count[tissue]}
+    return {int(tissue): float(count[tissue]) * current.pixel_mm2 for tissue in order if count[tissue]}
 
 
 def no_region_graph() -> ProblemError:
@@ -174,11 +170,11 @@ def no_region_graph() -> ProblemError:
     )
 
 
-def _check_tissue(there: SlideCorrections, tissue: str) -> None:
-    if tissue not in there.mask.schema.names:
-        raise choices_error("the model does not know this tissue", tissue, there.mask.schema.names)
+def _check_tissue(current: SlideCorrections, tissue: str) -> None:
+    if tissue not in current.mask.schema.names:
+        raise choices_error("the model does not know this tissue", tissue, current.mask.schema.names)
 
 
-def _in_mask(there: SlideCorrections, points: Sequence[Point]) -> Floats:
+def _in_mask(current: SlideCorrections, points: Sequence[tuple[float, float]]) -> Floats:
     """(n, 2) in pixels of the mask."""
-    return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(there.scale))
+    return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(current.scale))

@@ -23,11 +23,11 @@ from ntrm.core.labels import Mask
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph, is_kept
 from ntrm.correction.log import Log, Place, read_log
+from ntrm.correction.units import Units
 from ntrm.pipeline.corrected_outputs import corrected_version
 from ntrm.pipeline.correcting import SlideMask, corrections_in, open_mask, region_graph_in
 from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, REGIONS, SUMMARY, table_file
 from ntrm.results.tables import FOOT, is_own_column, read_table
-from ntrm.service.corrections.units import Units
 from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.region_finder import RegionFinder
 
@@ -52,16 +52,6 @@ def stamp_of(path: Path) -> Stamp:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-@dataclass(eq=False)
-class Held(Generic[V]):
-    """What a pool keeps in memory alone."""
-
-    value: V
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class Recent(Generic[K, V]):
@@ -107,9 +97,6 @@ class OpenedMask:
     def regions(self) -> Regions:
         """Connected regions of the network's mask, glass included."""
         return self.mask.regions()
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +165,9 @@ class CorrectionStore:
 
     def __init__(self) -> None:
         self._masks: OpenPool[OpenedMask] = OpenPool(OPEN_MASKS)
-        self._graphs: OpenPool[Held[RegionGraph | None]] = OpenPool(OPEN_GRAPHS)
-        self._logs: OpenPool[Held[tuple[Log, Corrections]]] = OpenPool(OPEN_MASKS)
-        self._regions: OpenPool[Held[RegionFinder | None]] = OpenPool(OPEN_MASKS)
+        self._graphs: OpenPool[RegionGraph | None] = OpenPool(OPEN_GRAPHS)
+        self._logs: OpenPool[tuple[Log, Corrections]] = OpenPool(OPEN_MASKS)
+        self._regions: OpenPool[RegionFinder | None] = OpenPool(OPEN_MASKS)
         self._known: Recent[tuple[Key, tuple[int, ...]], Corrections] = Recent(KNOWN)
         self._counts: Recent[Path, tuple[Stamp, int | None]] = Recent(COUNTED)
         self._has_graph: Recent[Key, bool] = Recent(COUNTED)
@@ -189,27 +176,25 @@ class CorrectionStore:
         """The corrections of a slide now; on request with its region graph."""
         opened = self._opened(key, folder)
         stamp = stamp_of(folder / CORRECTIONS)
-        with self._logs.hold((*key, stamp), lambda: Held(self._read(key, opened.mask))) as held:
-            log, now = held.value
-        return SlideCorrections(opened, log, now, self._graph(key, opened.mask) if graph else None)
+        with self._logs.hold((*key, stamp), lambda: self._read(key, opened.mask)) as (log, now):
+            return SlideCorrections(opened, log, now, self._graph(key, opened.mask) if graph else None)
 
     def at_version(self, key: Key, folder: Path, version: int | None) -> tuple[int, Corrections]:
         """The corrections after a step of the log, or after the last one, and its number."""
-        there = self.of(key, folder)
-        if version is None or version >= there.log.version:
-            return there.log.version, there.now
-        steps = tuple(step for step in there.log.steps if step.number <= version)
-        mask, log = there.mask, Log(there.log.record, steps)
+        current = self.of(key, folder)
+        if version is None or version >= current.log.version:
+            return current.log.version, current.now
+        steps = tuple(step for step in current.log.steps if step.number <= version)
+        mask, log = current.mask, Log(current.log.record, steps)
         then = corrections_of(log, mask.schema, mask.shape, self._earlier(key))
         self._known.keep((key, _numbers(then)), then)
         return version, then
 
     def regions(self, key: Key, folder: Path, version: int) -> RegionFinder | None:
         """The regions of the corrected mask of this version; None where its files are of another, or not there."""
-        corrected = folder / CORRECTED
-        stamped = (*key, version, stamp_of(corrected / SUMMARY))
-        with self._regions.hold(stamped, lambda: Held(_read_regions(folder, version))) as held:
-            return held.value
+        stamped = (*key, version, stamp_of(folder / CORRECTED / SUMMARY))
+        with self._regions.hold(stamped, lambda: _read_regions(folder, version)) as regions:
+            return regions
 
     def has_graph(self, key: Key, folder: Path) -> bool:
         """Whether the region graph is there; it is read when it is needed."""
@@ -255,10 +240,10 @@ class CorrectionStore:
         stamped = (*key, stamp_of(mask.folder / HIDDEN / REGION_GRAPH))
         if stamped[-1] is None:
             return None
-        with self._graphs.hold(stamped, lambda: Held(region_graph_in(mask))) as held:
+        with self._graphs.hold(stamped, lambda: region_graph_in(mask)) as graph:
             # A damaged one is as good as none, although its first lines say what it was made of.
-            self._has_graph.keep(stamped, held.value is not None)
-            return held.value
+            self._has_graph.keep(stamped, graph is not None)
+            return graph
 
     def _read(self, key: Key, mask: SlideMask) -> tuple[Log, Corrections]:
         log, now = corrections_in(mask, self._earlier(key))

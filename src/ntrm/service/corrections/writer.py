@@ -16,11 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.processes import HOME, end_with_parent, exit_code_of, start_module
+from ntrm.core.processes import HOME, close_pipes, end_with_parent, exit_code_of, start_module, tell
 from ntrm.correction.log import read_log
 from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.results.paths import RUN
@@ -144,10 +143,7 @@ class CorrectedWriter:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()
+            close_pipes(process)
 
 
 def _is_made(folder: Path) -> bool:
@@ -162,10 +158,7 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
     """A process that makes the files of a slide; it ends with this one."""
     process = start_module("ntrm.service.corrections.writer", log, *HOME)
     # Not as an argument, which other users of the machine could read.
-    with suppress(OSError):
-        if process.stdin is not None:
-            process.stdin.write(os.fsencode(folder).hex().encode() + b"\n")
-            process.stdin.flush()
+    tell(process, os.fsencode(folder).hex().encode())
     return process
 
 

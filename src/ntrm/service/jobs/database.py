@@ -17,7 +17,7 @@ from typing import Any
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
 from ntrm.service.jobs import graph_jobs
-from ntrm.service.jobs.graph_jobs import GraphJobs
+from ntrm.service.jobs.graph_jobs import GraphJobs, given_up
 from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, STATUSES, Slide, as_json, from_row, to_row
 
 MOST_DEATHS = 3
@@ -271,7 +271,8 @@ class JobStore:
             if slide.cancel is not None:
                 status = CANCELLED
             elif deaths >= MOST_DEATHS or slide.attempts >= MOST_ATTEMPTS:
-                status, error = FAILED, document_of(_given_up(deaths, slide.attempts), "worker_died")["error"]
+                reason = given_up("the slide could not be segmented", deaths, slide.attempts)
+                status, error = FAILED, document_of(reason, "worker_died")["error"]
             ended = None if status == QUEUED else time.time()
             self._do(
                 "UPDATE slides SET status = ?, deaths = ?, error = ?, finished = ?, worker = NULL, cancel = NULL, "
@@ -301,12 +302,4 @@ def _queue_full(count: int, most: int) -> ProblemError:
         expected=f"at most {most}",
         hint="come back when some of them are done",
         headers={"Retry-After": "60"},
-    )
-
-
-def _given_up(deaths: int, attempts: int) -> DataError:
-    return DataError(
-        "the slide could not be segmented",
-        got=f"{attempts} attempts, of which {deaths} ended the process that worked on it",
-        hint="look into worker.log for the reason; less memory is used with a smaller --batch",
     )

@@ -11,10 +11,11 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.service.core.problems import document_of
+from ntrm.service.jobs.slide_record import as_json
 
 WAITING, MAKING, FAILED = "waiting", "making", "failed"
 SCHEMA = """
@@ -30,13 +31,6 @@ CREATE TABLE IF NOT EXISTS graphs (
   cancel REAL
 ) STRICT;
 """
-
-
-class Do(Protocol):
-    """Runs one statement on the database."""
-
-    def __call__(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Its rows."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +53,7 @@ class GraphJob:
 class GraphJobs:
     """The jobs, one a slide at most; ``key`` is always the id of a slide."""
 
-    def __init__(self, do: Do, most_deaths: int, most_attempts: int) -> None:
+    def __init__(self, do: Callable[..., list[sqlite3.Row]], most_deaths: int, most_attempts: int) -> None:
         self._do, self._most_deaths, self._most_attempts = do, most_deaths, most_attempts
 
     def _jobs(self, sql: str, *values: Any) -> list[GraphJob]:
@@ -115,10 +109,9 @@ class GraphJobs:
         if error is None:
             self._do(f"DELETE FROM graphs WHERE {mine}", key, worker)  # noqa: S608 - a constant
         else:
-            text = json.dumps(document_of(error)["error"], ensure_ascii=False)
             self._do(
                 f"UPDATE graphs SET status = 'failed', error = ?, worker = NULL, cancel = NULL WHERE {mine}",  # noqa: S608
-                text, key, worker,
+                as_json(document_of(error)["error"]), key, worker,
             )  # fmt: skip
 
     def release(self, key: str, worker: str) -> None:
@@ -136,15 +129,17 @@ class GraphJobs:
             if job.cancel is not None:
                 self.finish(job.slide, job.worker)
             elif deaths >= self._most_deaths or job.attempts >= self._most_attempts:
-                self.finish(job.slide, job.worker, _given_up(deaths, job.attempts))
+                error = given_up("the region graph could not be made", deaths, job.attempts)
+                self.finish(job.slide, job.worker, error)
             else:
                 self._do("UPDATE graphs SET deaths = ? WHERE slide = ?", deaths, job.slide)
                 self.release(job.slide, job.worker)
 
 
-def _given_up(deaths: int, attempts: int) -> DataError:
+def given_up(what: str, deaths: int, attempts: int) -> DataError:
+    """Why a job is not tried again."""
     return DataError(
-        "the region graph could not be made",
+        what,
         got=f"{attempts} attempts, of which {deaths} ended the process that worked on it",
         hint="look into worker.log for the reason; less memory is used with a smaller --batch",
     )

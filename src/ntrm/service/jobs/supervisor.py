@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import NtrmError, RefusedError
-from ntrm.core.io import holding, remove_partials
-from ntrm.core.processes import MODEL, start_module
+from ntrm.core.errors import NtrmError
+from ntrm.core.io import is_held, remove_partials
+from ntrm.core.processes import MODEL, close_pipes, start_module, tell
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
@@ -91,7 +91,7 @@ class Supervisor:
         with self._lock:
             processes = [slot.process for slot in self._slots if slot.process is not None]
         for process in processes:
-            _send(process, b"\n")
+            tell(process, b"")
 
     def reclaim(self, *, blame: bool) -> None:
         """Queue the slides of workers that are gone; those to be cancelled end, without temporary files."""
@@ -104,13 +104,7 @@ class Supervisor:
 
     def _is_alive(self, worker: str) -> bool:
         lock = self._settings.worker_lock(worker)
-        if not lock.exists():
-            return False
-        try:
-            with holding(lock):
-                return False
-        except RefusedError:
-            return True
+        return lock.exists() and is_held(lock)
 
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""
@@ -128,7 +122,7 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            _close(process)
+            close_pipes(process)
         if running:
             self.reclaim(blame=False)
 
@@ -159,7 +153,7 @@ class Supervisor:
 
     def _leave(self, slot: _Slot, process: subprocess.Popen[bytes], *, blame: bool) -> None:
         """The worker is gone: queue its slide again."""
-        _close(process)
+        close_pipes(process)
         slot.process, slot.name = None, None
         self.reclaim(blame=blame)
 
@@ -212,23 +206,8 @@ def start_worker(settings: ServiceSettings) -> subprocess.Popen[bytes]:
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
     process = start_module("ntrm.service.jobs.worker", log, *MODEL)
-    _send(process, json.dumps(settings_to(settings)).encode() + b"\n")
+    tell(process, json.dumps(settings_to(settings)).encode())
     return process
-
-
-def _send(process: subprocess.Popen[bytes], content: bytes) -> None:
-    # One that has just died is noticed by its supervisor.
-    with suppress(OSError, ValueError):
-        if process.stdin is not None:
-            process.stdin.write(content)
-            process.stdin.flush()
-
-
-def _close(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):
-            if pipe is not None:
-                pipe.close()
 
 
 def _remove_partials(folder: Path) -> None:

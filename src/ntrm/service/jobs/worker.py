@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import holding, write_text
@@ -36,7 +36,7 @@ from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
 from ntrm.service.jobs.adoption import facts_of
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.graph_jobs import MAKING, GraphJob
+from ntrm.service.jobs.graph_jobs import MAKING, GraphJob, GraphJobs
 from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, Slide, new_id
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_in_children
@@ -68,13 +68,6 @@ class JobEnd(BaseException):
         self.status, self.error = status, error
 
 
-class Reported(Protocol):
-    """What progress is reported to."""
-
-    def beat(self, key: str, worker: str, progress: float, stage: str) -> bool:
-        """Report how far a job is; returns whether to continue."""
-
-
 class JobProgress:
     """Reports how far a slide is; a context manager that watches the files of the results until it ends.
 
@@ -83,7 +76,13 @@ class JobProgress:
     """
 
     def __init__(
-        self, store: Reported, slide: Slide, worker: str, folder: Path, stop: threading.Event, seconds: float
+        self,
+        store: JobStore | GraphJobs,
+        slide: Slide,
+        worker: str,
+        folder: Path,
+        stop: threading.Event,
+        seconds: float,
     ) -> None:
         self._store, self._slide, self._worker, self._folder, self._stop = store, slide, worker, folder, stop
         self._seconds, self._deadline = seconds, time.monotonic() + seconds

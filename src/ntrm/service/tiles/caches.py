@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ntrm.service.core.problems import busy
 from ntrm.service.core.settings import ServiceLimits
@@ -65,34 +65,27 @@ class TileStore:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class Closeable(Protocol):
-    """What an ``OpenPool`` holds."""
-
-    def close(self) -> None:
-        """Release files and processes."""
-
-
-C = TypeVar("C", bound=Closeable)
+V = TypeVar("V")
 
 
 @dataclass
-class _Entry(Generic[C]):
-    value: C
+class _Entry(Generic[V]):
+    value: V
     users: int = 1
     used: float = 0.0
 
 
-class OpenPool(Generic[C]):
+class OpenPool(Generic[V]):
     """Keeps what was opened, as many as stated; of those not in use, the one unused longest is closed first."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open: OrderedDict[Hashable, _Entry[C]] = OrderedDict()
+    def __init__(self, most: int, close: Callable[[V], None] = lambda _: None) -> None:
+        self._most, self._close = most, close
+        self._open: OrderedDict[Hashable, _Entry[V]] = OrderedDict()
         self._opening: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     @contextmanager
-    def hold(self, key: Hashable, make: Callable[[], C]) -> Iterator[C]:
+    def hold(self, key: Hashable, make: Callable[[], V]) -> Iterator[V]:
         """The object of ``key``, made where none is open; it stays open until the block ends."""
         entry = self._enter(key, make)
         try:
@@ -103,7 +96,7 @@ class OpenPool(Generic[C]):
                 entry.used = time.monotonic()
             self.close_unused(self._most)
 
-    def _enter(self, key: Hashable, make: Callable[[], C]) -> _Entry[C]:
+    def _enter(self, key: Hashable, make: Callable[[], V]) -> _Entry[V]:
         with self._lock:
             opening = self._opening.setdefault(key, threading.Lock())
         # One at a time opens it: others wait, and find it open.
@@ -133,4 +126,4 @@ class OpenPool(Generic[C]):
             unused = [key for key in idle if which(key)]
             closing = [self._open.pop(key) for key in unused[: max(0, len(self._open) - most)]]
         for entry in closing:
-            entry.value.close()
+            self._close(entry.value)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.labels import RGB
+from ntrm.core.png import PALETTE, png_file
 from ntrm.service.core.model_info import ModelFacts
 from ntrm.service.core.problems import ProblemError, busy
 
@@ -113,17 +114,12 @@ def _confidence_colours(*, grey: bool) -> Table:
 
 
 def packed(pixels: NDArray[np.uint8]) -> bytes:
-    """(H, W) as width, height and the content of a PNG's IDAT chunk."""
+    """(H, W) as height, width and the content of a PNG's IDAT chunk."""
     rows = np.pad(pixels, ((0, 0), (1, 0)))  # the first byte of a row: no filter
-    return struct.pack(">II", *pixels.shape[::-1]) + zlib.compress(rows.tobytes())
+    return struct.pack(">II", *pixels.shape) + zlib.compress(rows.tobytes())
 
 
 def indexed_png(content: bytes, colours: Table, alpha: Table) -> bytes:
     """A PNG file: packed pixels with a palette (N, 3) and its opacities (N,)."""
-    header = content[:8] + struct.pack(">BBBBB", 8, 3, 0, 0, 0)  # width, height; 8 bits, indexed
-    chunks = {b"IHDR": header, b"PLTE": colours.tobytes(), b"tRNS": alpha.tobytes(), b"IDAT": content[8:], b"IEND": b""}
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks.items())
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    shape = struct.unpack(">II", content[:8])
+    return png_file(shape, PALETTE, content[8:], PLTE=colours.tobytes(), tRNS=alpha.tobytes())

@@ -97,10 +97,6 @@ class MaskGrid:
     sx: float
     sy: float
 
-    def mask_pixel(self, x: float, y: float) -> tuple[int, int]:
-        """Row and column of the mask under a point of the full resolution."""
-        return int(y // self.sy), int(x // self.sx)
-
 
 def layers_with(files: Collection[str]) -> list[str]:
     """Layers that can be shown of a slide with these of ``FILES``.
@@ -149,11 +145,8 @@ class MaskLayers:
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
 
-    def corrected(self, corrections: Corrections, level: int, box: Box) -> Labels:
-        """The layer tissue with what people made of it."""
-        return self._corrected(corrections, level, box)
-
-    def _corrected(self, corrections: Corrections, level: int, box: Box, margin: int = 0) -> Labels:
+    def corrected(self, corrections: Corrections, level: int, box: Box, margin: int = 0) -> Labels:
+        """The layer tissue with what people made of it, and so many pixels around the box."""
         labels, scale = self._sampled("tissue", level, box, margin), self.grid.zoom.scale(level)
         rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.grid.sy)
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx)
@@ -176,7 +169,7 @@ class MaskLayers:
         if corrections is None:
             labels = self._sampled("tissue", level, box, margin=BORDER)
         else:
-            labels = self._corrected(corrections, level, box, margin=BORDER)
+            labels = self.corrected(corrections, level, box, margin=BORDER)
         near = [_within(labels == index + 1, BORDER) for index in pair]
         return (near[0] & near[1]).astype(np.uint8)
 

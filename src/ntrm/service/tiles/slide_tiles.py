@@ -141,7 +141,7 @@ class Readers(OpenPool[OpenSlide]):
     """Slides by path, each with its reading processes, and one process in reserve."""
 
     def __init__(self, slides: int, limits: Limits) -> None:
-        super().__init__(slides)
+        super().__init__(slides, OpenSlide.close)
         self._limits = limits
         self._spare: ReadingProcess | None = None
         self._closed = False

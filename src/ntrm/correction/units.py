@@ -10,13 +10,12 @@ import numpy as np
 
 from ntrm.analysis.region_table import NOTHING, region_table
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Ints, Runs, Where, distinct
+from ntrm.analysis.runs import Floats, Ints, Runs, Where, distinct
 from ntrm.core.errors import UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.correction.graph import RegionGraph
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
-from ntrm.service.tiles.region_finder import Ring
 
 MOST_OF_IT = 0.5
 """A lasso picks what lies inside it with at least this share of its pixels."""
@@ -127,8 +126,8 @@ def pixels_before(pixels: PixelSet, at: Ints) -> Ints:
     return np.asarray(total[count] - np.maximum(beyond, 0) * (count > 0))
 
 
-def outlines(pixels: PixelSet, shape: tuple[int, int], scale: tuple[float, float]) -> list[Ring]:
-    """Rings around a set of pixels, holes too, with x and y in pixels that are ``scale`` of the mask's."""
+def outlines(pixels: PixelSet, shape: tuple[int, int], scale: tuple[float, float]) -> list[Floats]:
+    """Rings (n, 2) around a set of pixels, holes too, with x and y in pixels that are ``scale`` of the mask's."""
     from ntrm.analysis.polygons import outlines_of
 
     if not pixels:

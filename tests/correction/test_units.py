@@ -12,7 +12,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.correction.pixels import PixelSet
-from ntrm.service.corrections.units import Units, outlines, pixels_before
+from ntrm.correction.units import Units, outlines, pixels_before
 from ntrm.service.tiles.region_finder import holds
 
 SCHEMA = LabelSchema(tuple(Tissue(k, f"T{k}", f"T{k}", (k, 0, 0)) for k in range(3)))

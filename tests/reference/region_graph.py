@@ -1,0 +1,32 @@
+"""The region graph of an image in memory, as ``ntrm.pipeline.correcting`` makes that of a slide."""
+
+import numpy as np
+
+from ntrm.correction.features import Pooling, smooth_density
+from ntrm.correction.graph import graph_of
+from ntrm.correction.parts import SIDE, parts_of
+from ntrm.data.tiles import GLASS, cut
+from ntrm.inference.sliding_window import Stitching
+
+
+def reader(image):
+    """Reads the tile of an image (H, W, 3) under a window."""
+    return lambda window: cut(image, window, fill=GLASS)
+
+
+def pool(predictor, parts, image):
+    """Means over each part, as ``Pooling`` has them, of all windows."""
+    stitching, read = Stitching(predictor.config.window), reader(image)
+    windows, pooling = stitching.windows(*parts.runs.shape), Pooling(predictor, parts, stitching)
+    for start in range(0, len(windows), predictor.batch):
+        batch = windows[start : start + predictor.batch]
+        pooling.add(batch, np.stack([read(window) for window in batch]))
+    return pooling.means()
+
+
+def region_graph(predictor, image, mask, resolution, side=SIDE):
+    """Of an image (H, W, 3) and its mask (H, W); cells of ``side`` pixels divide large regions."""
+    schema = predictor.config.schema
+    parts = parts_of(mask, schema, resolution, smooth_density(reader(image), *mask.shape), side=side)
+    pooled = pool(predictor, parts, image)
+    return graph_of(parts, schema, pooled.pop("probabilities"), pooled)

@@ -30,7 +30,8 @@ from ntrm.data.image_files import read_mask
 from ntrm.export.geojson import write_geojson
 from ntrm.phantom.layout import layout
 from ntrm.pipeline.measurements import measure_pieces, region_rows, scan_slide
-from ntrm.results.documents import Grid, write_graph
+from ntrm.results.documents import Grid
+from ntrm.results.graph_document import write_graph
 from ntrm.results.slide_state import SlideState, remember
 from ntrm.results.tables import write_tables
 from ntrm.wsi.pieces import PieceMap

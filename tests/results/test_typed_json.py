@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from ntrm.results.documents import Box, EdgeWindow, StrongestWindows, read_summary
+from ntrm.results.documents import Box, read_summary
+from ntrm.results.graph_document import EdgeWindow, StrongestWindows
 from ntrm.results.typed_json import DAMAGES, as_document, read_as
 
 

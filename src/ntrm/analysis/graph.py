@@ -22,7 +22,8 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.report.html import area_text
-from ntrm.results.documents import OUTSIDE, PURPOSE, StrongestWindows
+from ntrm.results.documents import OUTSIDE, PURPOSE
+from ntrm.results.graph_document import StrongestWindows
 from ntrm.results.typed_json import as_document
 
 DIGITS = 6

@@ -35,6 +35,7 @@ from ntrm.core.devices import choose_device
 from ntrm.core.errors import RefusedError, UsageError, check_number
 from ntrm.core.io import holding, write_arrays, write_json
 from ntrm.core.processes import end_with_parent, exit_code_of
+from ntrm.core.threads import cores_given
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.paper.outcomes import EVALUATION, INTERFACE_COUNTS, INTERFACES
 
@@ -108,7 +109,7 @@ def make_slots(device: str, *, num_devices: int | None = None, per_device: int =
     check_number("number of jobs per device", per_device, 1, 64, whole=True)
     check_number("number of jobs", jobs, 1, 1024, whole=True)
     chosen = choose_device(device)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    cores = cores_given()
     if chosen.type == "cpu":
         threads = max(1, cores // jobs)
         return (Slot("cpu", {"OMP_NUM_THREADS": str(threads)}, threads),) * jobs

@@ -26,9 +26,10 @@ from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
 from ntrm.inference.mask_store import FULL
 from ntrm.metrics.cancer_rule import CancerFinding
-from ntrm.results.documents import Document, Grid
+from ntrm.results.documents import Grid
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
+from ntrm.results.typed_json import Document
 from ntrm.wsi.pieces import Piece, PieceMap
 
 if TYPE_CHECKING:

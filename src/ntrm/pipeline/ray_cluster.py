@@ -24,6 +24,7 @@ from typing import Any
 from ntrm.core.errors import NtrmError, RefusedError, UsageError, check_number
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import Progress
+from ntrm.core.threads import cores_given
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
@@ -328,7 +329,7 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
 
 @contextmanager
 def _own_cluster(ray: Any, workers: int | None) -> Iterator[None]:
-    cores = max(len(os.sched_getaffinity(0)), workers or 1)
+    cores = max(cores_given(), workers or 1)
     own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": STORE_BYTES, **QUIET}
     # Ray's logs go with the run: they may hold names of files.
     folder = _short_folder()

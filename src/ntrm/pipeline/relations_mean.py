@@ -12,7 +12,7 @@ from torch import Tensor
 from ntrm.analysis.graph import NetworkRelations
 from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
-from ntrm.results.documents import EdgeWindow, StrongestWindows
+from ntrm.results.graph_document import EdgeWindow, StrongestWindows
 
 Floats = NDArray[np.float64]
 

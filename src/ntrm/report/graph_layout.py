@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ntrm.report.html import area_text, share_text
-from ntrm.results.documents import OUTSIDE, Edge, Network, Node
+from ntrm.results.documents import OUTSIDE
+from ntrm.results.graph_document import Edge, Network, Node
 
 WIDTH, HEIGHT = 580.0, 430.0
 REACH = (175.0, 155.0)

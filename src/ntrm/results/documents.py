@@ -6,29 +6,25 @@ The names of fields are the keys of the files, in their order. Whatever is damag
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.wording import counted
 from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
+from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
 from ntrm.results.paths import GRAPH, SUMMARY
 from ntrm.results.stain_norm import StainNorm
-from ntrm.results.typed_json import DAMAGES, as_document, not_a_number, number, read_as
+from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
 
 OUTSIDE = "outside"
 PURPOSE = "for research, not for diagnosis"
 AGAIN = "delete the slide's folder and run the same ntrm segment again"
 
-
 Point = tuple[float, float]
-Matrix = tuple[tuple[float, ...], ...]
-Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -205,84 +201,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A tissue of the graph."""
-
-    name: str
-    title: str
-    area_mm2: float
-    regions: int
-    confidence: float | None
-    """Mean over its regions, weighted by area."""
-    by_person: float | None = None
-    """Fraction of its area that a person named or accepted; None where nobody corrected the slide."""
-
-
-@dataclass(frozen=True)
-class Edge:
-    """Two tissues that touch, or a tissue and the outside."""
-
-    source: str
-    target: str
-    boundary_mm: float
-    share_of_source: float
-    share_of_target: float
-    contacts: int
-
-
-@dataclass(frozen=True)
-class PieceGraph:
-    """The tissue graph of one piece."""
-
-    text: tuple[str, ...]
-    """In sentences."""
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-
-
-@dataclass(frozen=True)
-class EdgeWindow:
-    """A window in pixels of the mask, with the attention along an edge there, as a mean over the layers."""
-
-    top: int
-    left: int
-    height: int
-    width: int
-    attention: float
-
-
-@dataclass(frozen=True)
-class StrongestWindows:
-    """The windows where one tissue attended most to another, the strongest first."""
-
-    source: str
-    target: str
-    windows: tuple[EdgeWindow, ...]
-
-
-@dataclass(frozen=True)
-class Network:
-    """What the network itself used, as means over windows; the first index sends, the second receives."""
-
-    names: tuple[str, ...]
-    attention: tuple[Matrix, ...]
-    """By layer; empty for a network without attention. Results of before have one matrix, the mean over layers."""
-    edge_windows: tuple[tuple[int, ...], ...] | None
-    """How many windows have the edge; None in results of before."""
-    edge_weight: Matrix | None
-    """None for a network that does not train them, and in results of before, which do not tell."""
-    strongest_windows: tuple[StrongestWindows, ...]
-    windows: int
-    note: str
-
-    @property
-    def mean_attention(self) -> Matrix:
-        """Over the layers; 0 without any."""
-        size, layers = range(len(self.names)), self.attention
-        return tuple(tuple(sum(m[i][j] for m in layers) / max(len(layers), 1) for j in size) for i in size)
-
-
-@dataclass(frozen=True)
 class Slide(Summary):
     """Everything about one slide: its summary, the graph of each piece, and what the network used."""
 
@@ -302,25 +220,12 @@ class Slide(Summary):
     def confidence(self, tissue: str) -> float | None:
         """Mean over all pieces, weighted by area; None where there is no region."""
         own = [node for node in self.nodes if node.name == tissue and node.confidence is not None]
-        return _mean([(node.confidence or 0.0, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own])
+        return weighted_mean([(node.confidence or 0.0, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own])
 
     def by_person(self, tissue: str) -> float | None:
         """Fraction that a person named or accepted, in all pieces; None where nobody corrected the slide."""
         own = [node for node in self.nodes if node.name == tissue and node.by_person is not None]
-        return _mean([(node.by_person or 0.0, node.area_mm2) for node in own])
-
-
-def write_graph(
-    folder: Path,
-    about: Document,
-    network: Document | None,
-    pieces: Mapping[int, tuple[Sequence[str], Document]],
-    outside: Document | None,
-) -> None:
-    """Write ``graph.json``: by the number of a piece its sentences and its node-link graph, then that of the rest."""
-    graphs = [{"piece": number, "text": [*text], "graph": graph} for number, (text, graph) in pieces.items()]
-    rest = None if outside is None else {"piece": 0, "graph": outside}
-    write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
+        return weighted_mean([(node.by_person or 0.0, node.area_mm2) for node in own])
 
 
 def read_summary(folder: Path) -> Summary:
@@ -357,8 +262,8 @@ def read_slide(folder: Path) -> Slide:
     """Read ``summary.json`` and ``graph.json`` of a slide that ``ntrm segment`` has finished."""
     summary, graph = read_summary(folder), _read_document(folder / GRAPH)
     try:
-        graphs = {piece["piece"]: _read_graph(piece) for piece in graph["pieces"]}
-        network, slide_id = _read_network(graph.get("network")), graph["slide_id"]
+        graphs = {piece["piece"]: read_graph(piece) for piece in graph["pieces"]}
+        network, slide_id = read_network(graph.get("network")), graph["slide_id"]
     except DAMAGES as error:
         raise _not_ours(folder, GRAPH, error) from error
     if (slide_id, [*graphs]) != (summary.slide_id, [piece.number for piece in summary.pieces]):
@@ -382,54 +287,3 @@ def _read_document(path: Path) -> Document:
     if not isinstance(document, dict):
         raise DataError(f"{path.parent.name}: {path.name} is no document of a slide", hint=AGAIN)
     return document
-
-
-def _read_graph(piece: Document) -> PieceGraph:
-    nodes, edges = piece["graph"]["nodes"], piece["graph"]["edges"]
-    regions = defaultdict[str, list[Document]](list)
-    for node in nodes:
-        if node["kind"] == "region":
-            regions[node["tissue"]].append(node)
-    return PieceGraph(
-        text=read_as(tuple[str, ...], piece["text"]),
-        nodes=tuple(_read_node(node, regions[node["id"]]) for node in nodes if node["kind"] == "tissue"),
-        edges=tuple(read_as(Edge, edge) for edge in edges if edge["kind"] == "boundary"),
-    )
-
-
-def _read_node(node: Document, regions: Sequence[Document]) -> Node:
-    names = {"name": node["id"], "title": node.get("title") or node["id"], **_means(regions)}
-    found: Node = read_as(Node, {**node, **names})
-    return found
-
-
-def _means(regions: Sequence[Document]) -> Document:
-    """Of a tissue, from its regions; what a person named is no part of the network's confidence."""
-    areas, person = [number(region["area_mm2"]) for region in regions], [0.0] * len(regions)
-    corrected = any("by_hand" in region for region in regions)
-    if corrected:
-        person = [number(region.get("by_hand", 0)) + number(region.get("followed", 0)) for region in regions]
-    rows = [*zip(regions, areas, person, strict=True)]
-    known = [(number(r["confidence"]), area * (1 - share)) for r, area, share in rows if "confidence" in r]
-    return {"confidence": _mean(known), "by_person": _mean([*zip(person, areas, strict=True)]) if corrected else None}
-
-
-def _read_network(document: Document | None) -> Network | None:
-    if document is None:
-        return None
-    if "edge_windows" not in document:  # results of before; whether their edge weights were trained, they do not tell
-        before = {"attention": [document["attention"]], "edge_windows": None, "strongest_windows": []}
-        document = {**document, **before, "edge_weight": None}
-    network: Network = read_as(Network, {"note": "", **document})
-    matrices = (*network.attention, network.edge_windows, network.edge_weight)
-    if any({len(each), *map(len, each)} != {len(network.names)} for each in matrices if each is not None):
-        raise ValueError("relations of the network do not fit their names")
-    if not {name for edge in network.strongest_windows for name in (edge.source, edge.target)} <= {*network.names}:
-        raise ValueError("windows of unknown tissues")
-    return network
-
-
-def _mean(known: Sequence[tuple[float, float]]) -> float | None:
-    """Of values, weighted by areas."""
-    total = sum(area for _, area in known)
-    return sum(value * area for value, area in known) / total if total > 0 else None

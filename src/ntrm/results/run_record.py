@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import remove_partials, write_json
-from ntrm.results.documents import PURPOSE, Document
+from ntrm.results.documents import PURPOSE
 from ntrm.results.paths import RUN
-from ntrm.results.typed_json import DAMAGES, read_as
+from ntrm.results.typed_json import DAMAGES, Document, read_as
 from ntrm.version import __version__
 
 FORMAT = "ntrm-results/1"

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 DAMAGES = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What reading a document of other content raises."""
 
+Document = dict[str, Any]
 Read = Callable[[Any], Any]
 
 

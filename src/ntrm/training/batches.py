@@ -6,7 +6,6 @@ still to come, so that a checkpoint holds no random state and an interrupted tra
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.progress import SILENT, Progress
+from ntrm.core.threads import cores_given
 from ntrm.data.stats import pixel_counts
 from ntrm.data.tensors import LoadedTiles, Tile, TileDataset
 from ntrm.data.tiles import TILE_SIZE
@@ -134,7 +134,7 @@ class TileStore:
     ) -> None:
         self.tiles = tiles
         self.device = device
-        self.workers = min(workers, available_cores())
+        self.workers = min(workers, cores_given())
         self.resident = resident == "yes" or (resident == "auto" and len(tiles) * 4 * tiles.size**2 < _room(device))
         self._cached = self._load(progress) if self.resident else None
 
@@ -229,8 +229,3 @@ def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:
 
 def _room(device: torch.device) -> float:
     return CUDA_FRACTION * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else MOST_ON_HOST
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -31,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ntrm.core.devices import choose_device
 from ntrm.core.errors import NtrmError, UsageError, check_number
 from ntrm.core.processes import MODEL, module_command, module_environment
-from ntrm.training.batches import available_cores
+from ntrm.core.threads import cores_given
 
 NETWORK = ("NCCL_*", "GLOO_*", "FI_*", "UCX_*")
 """Variables by which a site says how processes reach each other."""
@@ -260,7 +260,7 @@ def connected(launch: Launch) -> Iterator[None]:
         return
     threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, available_cores() // launch.local_world))
+        torch.set_num_threads(max(1, cores_given() // launch.local_world))
     if not dist.is_initialized():  # a launcher's processes connect once, for all trainings in them
         cuda = launch.device.type == "cuda"
         dist.init_process_group(

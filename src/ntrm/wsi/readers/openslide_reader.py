@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -13,6 +12,7 @@ import numpy as np
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.labels import WHITE
+from ntrm.core.threads import cores_given
 from ntrm.wsi.readers.reader import (
     Pixels,
     SlideInfo,
@@ -63,7 +63,7 @@ class OpenSlideReader:
             self._slide = openslide.OpenSlide(path)
             self.info = _info(self._slide)
             self._background = _background(self._slide.properties)
-        self._threads = min(len(os.sched_getaffinity(0)), MOST_THREADS)
+        self._threads = min(cores_given(), MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ntrm-decoding")
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:

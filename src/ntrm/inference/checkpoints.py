@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file
 
-FORMAT = "ntrm-checkpoint/3"
+FORMAT = "ntrm-checkpoint/4"
 FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
 PAUSE = 20
 """A checkpoint is due once this many times as long has passed as the last one took: it never holds up the network."""

@@ -208,7 +208,7 @@ def _predict(
 
     def write() -> Tables:
         tables = write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
-        store.settle()
+        store.finish()
         return tables
 
     return prediction, write

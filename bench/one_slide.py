@@ -12,6 +12,7 @@ at its end.
 
 With ``--workers`` as many processes then segment slides of ``--side`` pixels at the same time
 (``bench/many_workers.py``), each with its share of the cores. Where Jinja2 is missing, no pages are written.
+``--switch`` is how long a thread of one worker may keep Python's lock while another wants it (Python: 5 ms).
 """
 
 from __future__ import annotations
@@ -244,9 +245,11 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=12288, help="pixels of their slides")
     parser.add_argument("--seconds", type=float, default=280, help="which they may take")
     parser.add_argument("--picture", type=Path, default=None, help="a picture to make slides of, not drawn sections")
+    parser.add_argument("--switch", type=float, default=5.0, help="ms for a thread to keep Python's lock")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()
+    sys.setswitchinterval(asked.switch / 1e3)
     with tempfile.TemporaryDirectory() as place:
         report = study(asked, Path(place))
     print(table(report), flush=True)

@@ -15,7 +15,7 @@ def test_samples_are_the_pixels_in_the_middle(random):
     np.testing.assert_array_equal(sampled(labels, (37, 52)), labels)
 
 
-@pytest.mark.parametrize("height", [5, 260, 700, 2100])
+@pytest.mark.parametrize("height", [5, 90, 130, 260, 700, 2100])
 def test_samples_of_many_rows_are_those_of_each(random, height):
     values = random.integers(0, 250, (800, 9), dtype=np.uint8)
     rows = ((np.arange(height) + 0.5) * 800 / height).astype(int)

@@ -2,12 +2,14 @@ import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.inference import mask_store
+from ntrm.inference.checkpoints import Checkpoint
 from ntrm.inference.mask_store import BandStore, drop
 
 HEIGHT, WIDTH, PLAN = 50, 30, {"model": "a", "batch": 2}
@@ -126,18 +128,66 @@ def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, rows):
         assert store.done == 12
 
 
-def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, rows, monkeypatch):
-    real = os.fsync
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def at(top):
+    return Checkpoint(top, 0, {})
+
+
+@pytest.mark.parametrize("when", ["appending", "finishing"])
+def test_a_disk_that_is_full_in_the_background_is_an_error_of_ours(tmp_path, rows, monkeypatch, when):
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         fill(store, rows, [0, 12])
+        monkeypatch.setattr(mask_store.BandStore, "_sync", full)
+        store.save(at(12))
+        store._disk.submit(int).result()  # after the failure
+        with pytest.raises(DataError, match="cannot keep"):
+            fill(store, rows, [12, 24]) if when == "appending" else store.finish()
+        monkeypatch.undo()
+    np.testing.assert_array_equal(finished(tmp_path, rows), rows)
 
-        def full(_):
-            raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(mask_store.os, "fsync", full)
+def test_a_disk_that_says_at_the_end_that_it_is_full_is_an_error_of_ours(tmp_path, rows):
+    class Late:
+        def __init__(self, stream):
+            self.stream, self.close = stream, full
+
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, rows, [0, HEIGHT])
+        real, store._streams["labels"] = store._streams["labels"], Late(store._streams["labels"])
+        with pytest.raises(DataError, match="cannot keep"):
+            store.finish()
+        store._streams["labels"] = real
+        store.finish()
+        np.testing.assert_array_equal(maps(store), rows)
+
+
+def test_rows_go_to_the_disk_itself_with_a_checkpoint_but_not_with_the_last(tmp_path, rows, monkeypatch):
+    synced, real = [], os.fsync
+
+    def fsync(file):
+        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
+        real(file)
+
+    monkeypatch.setattr(mask_store.os, "fsync", fsync)
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        for top in (12, HEIGHT):
+            fill(store, rows, [store.done, top])
+            store.save(at(top))
+            store._disk.submit(int).result()
+            kept = [name for name in synced if not name.startswith(".")]
+            assert kept == ["labels.u8", "confidence.u8", "journal.jsonl"]
+
+
+def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, rows, monkeypatch):
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        fill(store, rows, [0, 12])
+        monkeypatch.setattr(mask_store, "_write", full)
         with pytest.raises(DataError, match="cannot keep"):
             fill(store, rows, [12, 24])
-        monkeypatch.setattr(mask_store.os, "fsync", real)
+        monkeypatch.undo()
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         assert store.done == 12
     np.testing.assert_array_equal(finished(tmp_path, rows), rows)

@@ -277,11 +277,12 @@ def test_from_the_end_of_any_row_it_goes_on_to_the_same_bits(random, batch):
     assert sum(isinstance(event, RowEnd) for event in whole) == len({window.top for window in some}) - 1
 
 
-def test_graphs_come_window_by_window_and_row_by_row(random):
+@pytest.mark.parametrize("batch", [1, 3, 4, 7])
+def test_graphs_come_batch_by_batch_up_to_where_a_row_ends(random, batch):
     torch.manual_seed(1)
     network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
     image, windows = draw(random, 150, 120), Stitching(64, 16).windows(150, 120)
-    predictor, seen = Predictor(network, "cpu", batch=4), []
+    predictor, seen = Predictor(network, "cpu", batch=batch), []
     numbers = []
 
     def note(graphs, first):
@@ -289,16 +290,15 @@ def test_graphs_come_window_by_window_and_row_by_row(random):
         numbers.extend(range(first, first + len(graphs.area)))
 
     events = blended_blocks(predictor, 150, 120, tiles_of(image), graphs=note)
-    ends = [len(seen) for event in events if isinstance(event, RowEnd)]
+    ends = [(event.first, len(numbers)) for event in events if isinstance(event, RowEnd)]
+    assert len(ends) == len({window.top for window in windows}) - 1
+    # At the end of a row nothing is in that would be predicted again from there, and nothing else is missing.
+    assert all(first == count for first, count in ends)
     assert numbers == [*range(len(windows))]
     together = TissueGraph(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     alone = [predictor.predict(cut(image, window, fill=255), graph=True).graph for window in windows]
     np.testing.assert_array_equal(together.presence.numpy(), [graph.presence for graph in alone])
     np.testing.assert_allclose(together.attention.numpy(), [graph.attention for graph in alone], atol=1e-4)
-    # At the end of a row its graphs are in, and none of the next row's.
-    counts = [sum(len(part.area) for part in seen[:end]) for end in ends]
-    tops = [window.top for window in windows]
-    assert counts == [tops.index(top) for top in sorted(set(tops))[1:]]
     bare = Predictor(Position(), "cpu")
     list(blended_blocks(bare, 150, 120, tiles_of(image), graphs=note))
     assert len(numbers) == len(windows)

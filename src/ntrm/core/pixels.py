@@ -11,6 +11,8 @@ OPACITY = 0.45
 """Of the tissue colours over the slide's own."""
 ROWS = 256
 """Looked at together: as indices, a picture takes eight times its memory."""
+FEW_ROWS, MOST_BETWEEN = 64, 8
+"""Rows of a map that are sampled together, and those from one to the next up to which all between are read as well."""
 
 
 def size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:
@@ -29,15 +31,16 @@ def sampled(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         return np.asarray(values[:])
     sizes = zip(shape[:2], values.shape[:2], strict=True)
     rows, columns = (((np.arange(size) + 0.5) * full / size).astype(np.int64) for size, full in sizes)
-    return np.concatenate([_cells(values, rows[top : top + ROWS], columns) for top in range(0, len(rows), ROWS)])
+    parts = (rows[top : top + FEW_ROWS] for top in range(0, len(rows), FEW_ROWS))
+    return np.concatenate([_cells(values, part, columns) for part in parts])
 
 
 def _cells(values: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[Any]:
     """Where these rows and columns of a map cross."""
     first, last = int(rows[0]), int(rows[-1]) + 1
-    if last - first <= 2 * len(rows):
+    if last - first <= MOST_BETWEEN * len(rows):
         return np.asarray(values[first:last]).take(rows - first, axis=0).take(columns, axis=1)
-    # Row by row, where most rows of a map that lies on disk need not be read.
+    # Row by row, where hardly any row of a map that lies on disk need be read.
     return np.stack([np.asarray(values[row]).take(columns, axis=0) for row in rows])
 
 

@@ -1,11 +1,13 @@
 """Finished rows of a slide on disk: a killed run continues from there.
 
 Rows go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no
-room where a whole band is nothing. Only after all are safely on the disk are they entered in the journal, a line with
-checksums. Whatever was being written when the process died is past the end of the journal and is overwritten; a torn
-last line or rows that no longer match their checksums end the journal there.
+room where a whole band is nothing. Then they are entered in the journal, a line with checksums. Whatever was being
+written when the process died is past the end of the journal and is overwritten; a torn last line or rows that no longer
+match their checksums, as after a power cut, end the journal there.
 
-A checkpoint (``checkpoints``) is never ahead of the journal.
+A checkpoint (``checkpoints``) is written after the rows that it takes for finished, and only then has a thread the
+system write these to the disk itself: nobody waits for the disk, and what is deleted before the next checkpoint need
+never get there. Where a power cut took rows away, the checkpoint before is used.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import shutil
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,7 +28,7 @@ import numpy as np
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import remove_partials
-from ntrm.inference.checkpoints import Checkpoints
+from ntrm.inference.checkpoints import Checkpoint, Checkpoints
 from ntrm.inference.disk_array import Bytes, DiskArray
 
 FORMAT = "ntrm-bands/2"
@@ -47,7 +50,7 @@ def fingerprint(document: Any) -> str:
 
 
 class BandStore:
-    """Rows of one slide from the top down. ``done`` rows are on disk; ``append`` adds the next ones."""
+    """Rows of one slide from the top down. ``done`` rows are in files; ``append`` adds the next ones."""
 
     def __init__(self, folder: Path, height: int, width: int, plan: Any, names: Sequence[str] = MAPS) -> None:
         self.folder = folder
@@ -58,6 +61,8 @@ class BandStore:
         self._head = {"format": FORMAT, "height": height, "width": width, "maps": [*names], "plan": fingerprint(plan)}
         self._streams: dict[str, BinaryIO] = {}
         self._maps: list[DiskArray] = []
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="ntrm-sync")
+        self._syncing: Future[None] | None = None
         self._growth = threading.Condition()
         self._ended = False
 
@@ -73,6 +78,7 @@ class BandStore:
                 store._open()
             yield store
         finally:
+            store._disk.shutdown(wait=True)
             files: list[BinaryIO | DiskArray] = [*store._streams.values(), *store._maps]
             for file in files:
                 file.close()
@@ -98,9 +104,35 @@ class BandStore:
                 line[name] = zlib.crc32(content.data)
                 _write(self._streams[name], content)
             self._write_journal(line)
+        self._check_synced()
         with self._growth:
             self.done += rows
             self._growth.notify_all()
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Keep a checkpoint, and have the rows written to the disk in the background if there are more to come."""
+        self.checkpoints.save(checkpoint)
+        if checkpoint.top < self.height and (self._syncing is None or self._syncing.done()):
+            self._check_synced()
+            self._syncing = self._disk.submit(self._sync)
+
+    def finish(self) -> None:
+        """To be called when there is no more to append: a disk in the network may say only now that it is full."""
+        self._disk.shutdown(wait=True)
+        self._check_synced()
+        with _own_errors():
+            for stream in self._streams.values():
+                stream.close()
+
+    def _sync(self) -> None:
+        for stream in self._streams.values():
+            os.fsync(stream.fileno())
+
+    def _check_synced(self) -> None:
+        """Raise the error that there was in the background."""
+        if self._syncing is not None and self._syncing.done():
+            with _own_errors():
+                self._syncing.result()
 
     def map(self, name: str, *, growing: bool = False) -> DiskArray:
         """One map of the slide; labels are class indices, 255 for nothing. It closes with the store.
@@ -210,7 +242,7 @@ def _for_update(path: Path) -> BinaryIO:
 
 
 def _write(stream: BinaryIO, content: Bytes) -> None:
-    """All of it, and to the disk itself, not to the system's memory."""
+    """All of it."""
     if content.any():
         left = content.data.cast("B")
         while left:
@@ -218,4 +250,3 @@ def _write(stream: BinaryIO, content: Bytes) -> None:
     else:
         # Nothing at all becomes a hole in the file, where the file system has such.
         stream.truncate(stream.seek(content.size, os.SEEK_CUR))
-    os.fsync(stream.fileno())

@@ -126,8 +126,8 @@ def blended_blocks(
         stitching: default: windows of the network's own size that overlap by a quarter.
         windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
         coarse: also blend the coarse head's probabilities, as further channels.
-        graphs: called with the tissue graphs of windows, on the device, and the number of the first of them; never with
-            those of two rows of windows together.
+        graphs: called with the tissue graphs of each batch, on the device, and the number of the first of its windows.
+            By the end of a row it was called with all windows before ``RowEnd.first``, and no other.
         observe: called with the same windows, their pixels and their probabilities.
         begin: the end of the row after which to begin; default: from the top.
 
@@ -152,17 +152,16 @@ def blended_blocks(
         maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
         for row in _by_row(batch):
-            top, following = batch[row.start].top, first + row.stop
-            if top < done:
-                continue
-            if graphs is not None and out.graph is not None:
-                graphs(TissueGraph(*(values[row] for values in out.graph)), first + row.start)
-            if observe is not None:
-                observe(batch[row], tiles[row], out.final[row])
-            yield from blender.add_all(batch[row], maps[row])
-            if following < len(todo) and todo[following].top != top:
+            top, following, ended = batch[row.start].top, first + row.stop, row.stop == len(batch)
+            if top >= done:
+                yield from blender.add_all(batch[row], maps[row])
+            if ended and graphs is not None and out.graph is not None:
+                graphs(out.graph, first)
+            if ended and observe is not None:
+                observe(batch, tiles, out.final)
+            if top >= done and following < len(todo) and todo[following].top != top:
                 yield from blender.finish_row()
-                yield RowEnd(blender.carry(), start if row.stop == len(batch) else first)
+                yield RowEnd(blender.carry(), start if ended else first)
     yield from (blender or blend(predictor.config.classes)).finish()
 
 

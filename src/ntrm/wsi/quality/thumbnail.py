@@ -41,7 +41,7 @@ MOST_PIXELS = 500_000
 LEAST_PEAK = 0.2
 """Of the peaks at least this fraction of the highest, the brightest is glass; pale fat is a darker one."""
 
-BAND_PIXELS = 1 << 18
+BAND_PIXELS = 1 << 19
 """Pixels of a thumbnail that a thread works on together at most, about: they stay in a processor's cache."""
 
 CLIPPED = 0.03

@@ -1,15 +1,12 @@
 import errno
-import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.inference import mask_store
-from ntrm.inference.checkpoints import Checkpoint
 from ntrm.inference.mask_store import BandStore, drop
 
 HEIGHT, WIDTH, PLAN = 50, 30, {"model": "a", "batch": 2}
@@ -132,53 +129,19 @@ def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def at(top):
-    return Checkpoint(top, 0, {})
-
-
-@pytest.mark.parametrize("when", ["appending", "finishing"])
-def test_a_disk_that_is_full_in_the_background_is_an_error_of_ours(tmp_path, rows, monkeypatch, when):
+def test_a_disk_that_says_late_that_it_is_full_is_an_error_of_ours(tmp_path, rows, monkeypatch):
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        store.settle()
         fill(store, rows, [0, 12])
-        monkeypatch.setattr(mask_store.BandStore, "_sync", full)
-        store.save(at(12))
-        store._disk.submit(int).result()  # after the failure
+        store.settle()
+        monkeypatch.setattr(mask_store.os, "fsync", full)
+        fill(store, rows, [12, 24])
         with pytest.raises(DataError, match="cannot keep"):
-            fill(store, rows, [12, 24]) if when == "appending" else store.finish()
+            store.settle()
+        with pytest.raises(DataError, match="cannot keep"):
+            fill(store, rows, [24, 36])
         monkeypatch.undo()
     np.testing.assert_array_equal(finished(tmp_path, rows), rows)
-
-
-def test_a_disk_that_says_at_the_end_that_it_is_full_is_an_error_of_ours(tmp_path, rows):
-    class Late:
-        def __init__(self, stream):
-            self.stream, self.close = stream, full
-
-    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, rows, [0, HEIGHT])
-        real, store._streams["labels"] = store._streams["labels"], Late(store._streams["labels"])
-        with pytest.raises(DataError, match="cannot keep"):
-            store.finish()
-        store._streams["labels"] = real
-        store.finish()
-        np.testing.assert_array_equal(maps(store), rows)
-
-
-def test_rows_go_to_the_disk_itself_with_a_checkpoint_but_not_with_the_last(tmp_path, rows, monkeypatch):
-    synced, real = [], os.fsync
-
-    def fsync(file):
-        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
-        real(file)
-
-    monkeypatch.setattr(mask_store.os, "fsync", fsync)
-    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        for top in (12, HEIGHT):
-            fill(store, rows, [store.done, top])
-            store.save(at(top))
-            store._disk.submit(int).result()
-            kept = [name for name in synced if not name.startswith(".")]
-            assert kept == ["labels.u8", "confidence.u8", "journal.jsonl"]
 
 
 def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, rows, monkeypatch):

@@ -5,9 +5,9 @@ room where a whole band is nothing. Then they are entered in the journal, a line
 written when the process died is past the end of the journal and is overwritten; a torn last line or rows that no longer
 match their checksums, as after a power cut, end the journal there.
 
-A checkpoint (``checkpoints``) is written after the rows that it takes for finished, and only then has a thread the
-system write these to the disk itself: nobody waits for the disk, and what is deleted before the next checkpoint need
-never get there. Where a power cut took rows away, the checkpoint before is used.
+A thread has the system write all of that to the disk itself, so that nobody waits for the disk. A checkpoint
+(``checkpoints``) is written after the rows that it takes for finished; where a power cut took such rows away, the
+checkpoint before is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import remove_partials
-from ntrm.inference.checkpoints import Checkpoint, Checkpoints
+from ntrm.inference.checkpoints import Checkpoints
 from ntrm.inference.disk_array import Bytes, DiskArray
 
 FORMAT = "ntrm-bands/2"
@@ -78,7 +78,7 @@ class BandStore:
                 store._open()
             yield store
         finally:
-            store._disk.shutdown(wait=True)
+            store._disk.shutdown(wait=True, cancel_futures=True)
             files: list[BinaryIO | DiskArray] = [*store._streams.values(), *store._maps]
             for file in files:
                 file.close()
@@ -104,35 +104,27 @@ class BandStore:
                 line[name] = zlib.crc32(content.data)
                 _write(self._streams[name], content)
             self._write_journal(line)
-        self._check_synced()
+            if self._syncing is None or self._syncing.done():
+                self._synced()
+                self._syncing = self._disk.submit(self._sync)
         with self._growth:
             self.done += rows
             self._growth.notify_all()
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint, and have the rows written to the disk in the background if there are more to come."""
-        self.checkpoints.save(checkpoint)
-        if checkpoint.top < self.height and (self._syncing is None or self._syncing.done()):
-            self._check_synced()
-            self._syncing = self._disk.submit(self._sync)
-
-    def finish(self) -> None:
-        """To be called when there is no more to append: a disk in the network may say only now that it is full."""
-        self._disk.shutdown(wait=True)
-        self._check_synced()
+    def settle(self) -> None:
+        """Wait until all rows are on the disk itself: some disks say only then that they are full."""
         with _own_errors():
-            for stream in self._streams.values():
-                stream.close()
+            self._synced()
+            self._sync()
+
+    def _synced(self) -> None:
+        """Wait for what is under way."""
+        if self._syncing is not None:
+            self._syncing.result()
 
     def _sync(self) -> None:
         for stream in self._streams.values():
             os.fsync(stream.fileno())
-
-    def _check_synced(self) -> None:
-        """Raise the error that there was in the background."""
-        if self._syncing is not None and self._syncing.done():
-            with _own_errors():
-                self._syncing.result()
 
     def map(self, name: str, *, growing: bool = False) -> DiskArray:
         """One map of the slide; labels are class indices, 255 for nothing. It closes with the store.

@@ -140,7 +140,7 @@ class Writer:
             if end.carry.top == self._store.height:
                 self._sink.finish()
             arrays |= {f"{PENDING}{name}": array for name, array in self._sink.state().items()}
-        self._store.save(Checkpoint(end.carry.top, end.first, arrays))
+        self._store.checkpoints.save(Checkpoint(end.carry.top, end.first, arrays))
 
 
 def _as_bytes(probabilities: Tensor) -> Tensor:

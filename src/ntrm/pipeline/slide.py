@@ -208,7 +208,7 @@ def _predict(
 
     def write() -> Tables:
         tables = write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
-        store.finish()
+        store.settle()
         return tables
 
     return prediction, write

@@ -1,4 +1,5 @@
 import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -125,32 +126,18 @@ def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, rows):
         assert store.done == 12
 
 
-def full(*_):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_disk_that_says_late_that_it_is_full_is_an_error_of_ours(tmp_path, rows, monkeypatch):
-    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        store.settle()
-        fill(store, rows, [0, 12])
-        store.settle()
-        monkeypatch.setattr(mask_store.os, "fsync", full)
-        fill(store, rows, [12, 24])
-        with pytest.raises(DataError, match="cannot keep"):
-            store.settle()
-        with pytest.raises(DataError, match="cannot keep"):
-            fill(store, rows, [24, 36])
-        monkeypatch.undo()
-    np.testing.assert_array_equal(finished(tmp_path, rows), rows)
-
-
 def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, rows, monkeypatch):
+    real = os.fsync
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         fill(store, rows, [0, 12])
-        monkeypatch.setattr(mask_store, "_write", full)
+
+        def full(_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(mask_store.os, "fsync", full)
         with pytest.raises(DataError, match="cannot keep"):
             fill(store, rows, [12, 24])
-        monkeypatch.undo()
+        monkeypatch.setattr(mask_store.os, "fsync", real)
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
         assert store.done == 12
     np.testing.assert_array_equal(finished(tmp_path, rows), rows)

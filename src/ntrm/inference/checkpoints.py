@@ -24,8 +24,6 @@ FORMAT = "ntrm-checkpoint/4"
 FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
 PAUSE = 20
 """A checkpoint is due once this many times as long has passed as the last one took: it never holds up the network."""
-LEAST_PAUSE_S = 5.0
-"""Before the first one, too: what took less is done again as quickly."""
 MAX_HEAD = 1 << 24
 CRC_RESIDUE = 0x2144DF1C
 """CRC-32 of anything that is followed by its own CRC-32."""
@@ -48,13 +46,13 @@ class Checkpoints:
     def __init__(self, folder: Path, plan: str) -> None:
         self._folder, self._plan = folder, plan
         self._next = 0
-        self._last = time.monotonic()
+        self._last = -float("inf")
         self._cost = 0.0
 
     def due(self) -> bool:
         """Whether it is time for another one; if so, it is taken as begun."""
         now = time.monotonic()
-        if now - self._last < max(LEAST_PAUSE_S, PAUSE * self._cost):
+        if now - self._last < PAUSE * self._cost:
             return False
         self._last = now
         return True

@@ -1,13 +1,11 @@
 """Finished rows of a slide on disk: a killed run continues from there.
 
 Rows go to flat files, one for labels, one for confidences, perhaps more, a byte a pixel; 0 is nothing, which takes no
-room where a whole band is nothing. Then they are entered in the journal, a line with checksums. Whatever was being
-written when the process died is past the end of the journal and is overwritten; a torn last line or rows that no longer
-match their checksums, as after a power cut, end the journal there.
+room where a whole band is nothing. Only after all are safely on the disk are they entered in the journal, a line with
+checksums. Whatever was being written when the process died is past the end of the journal and is overwritten; a torn
+last line or rows that no longer match their checksums end the journal there.
 
-A thread has the system write all of that to the disk itself, so that nobody waits for the disk. A checkpoint
-(``checkpoints``) is written after the rows that it takes for finished; where a power cut took such rows away, the
-checkpoint before is used.
+A checkpoint (``checkpoints``) is never ahead of the journal.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import shutil
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -50,7 +47,7 @@ def fingerprint(document: Any) -> str:
 
 
 class BandStore:
-    """Rows of one slide from the top down. ``done`` rows are in files; ``append`` adds the next ones."""
+    """Rows of one slide from the top down. ``done`` rows are on disk; ``append`` adds the next ones."""
 
     def __init__(self, folder: Path, height: int, width: int, plan: Any, names: Sequence[str] = MAPS) -> None:
         self.folder = folder
@@ -61,8 +58,6 @@ class BandStore:
         self._head = {"format": FORMAT, "height": height, "width": width, "maps": [*names], "plan": fingerprint(plan)}
         self._streams: dict[str, BinaryIO] = {}
         self._maps: list[DiskArray] = []
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="ntrm-sync")
-        self._syncing: Future[None] | None = None
         self._growth = threading.Condition()
         self._ended = False
 
@@ -78,7 +73,6 @@ class BandStore:
                 store._open()
             yield store
         finally:
-            store._disk.shutdown(wait=True, cancel_futures=True)
             files: list[BinaryIO | DiskArray] = [*store._streams.values(), *store._maps]
             for file in files:
                 file.close()
@@ -104,27 +98,9 @@ class BandStore:
                 line[name] = zlib.crc32(content.data)
                 _write(self._streams[name], content)
             self._write_journal(line)
-            if self._syncing is None or self._syncing.done():
-                self._synced()
-                self._syncing = self._disk.submit(self._sync)
         with self._growth:
             self.done += rows
             self._growth.notify_all()
-
-    def settle(self) -> None:
-        """Wait until all rows are on the disk itself: some disks say only then that they are full."""
-        with _own_errors():
-            self._synced()
-            self._sync()
-
-    def _synced(self) -> None:
-        """Wait for what is under way."""
-        if self._syncing is not None:
-            self._syncing.result()
-
-    def _sync(self) -> None:
-        for stream in self._streams.values():
-            os.fsync(stream.fileno())
 
     def map(self, name: str, *, growing: bool = False) -> DiskArray:
         """One map of the slide; labels are class indices, 255 for nothing. It closes with the store.
@@ -234,7 +210,7 @@ def _for_update(path: Path) -> BinaryIO:
 
 
 def _write(stream: BinaryIO, content: Bytes) -> None:
-    """All of it."""
+    """All of it, and to the disk itself, not to the system's memory."""
     if content.any():
         left = content.data.cast("B")
         while left:
@@ -242,3 +218,4 @@ def _write(stream: BinaryIO, content: Bytes) -> None:
     else:
         # Nothing at all becomes a hole in the file, where the file system has such.
         stream.truncate(stream.seek(content.size, os.SEEK_CUR))
+    os.fsync(stream.fileno())

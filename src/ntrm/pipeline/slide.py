@@ -205,13 +205,7 @@ def _predict(
         blocks = SlideBlocks.of(windows, observer.state(), config.window)
         output = replace(output, judge=_judge(blocks, work.reference, output))
     smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
-
-    def write() -> Tables:
-        tables = write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
-        store.settle()
-        return tables
-
-    return prediction, write
+    return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
 
 
 def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:

@@ -1,6 +1,7 @@
 """The files of a slide are written while the network works on the next: never of two, and with the same bytes."""
 
 import threading
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -173,16 +174,20 @@ def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slide
     assert fingerprints(tmp_path / "out") == expected
 
 
-def test_pieces_measured_in_child_processes_that_slides_share_give_the_same_bytes(
-    tmp_path, slides, expected, monkeypatch
-):
+def test_child_processes_that_slides_share_give_the_same_bytes(tmp_path, slides, expected, monkeypatch):
     monkeypatch.setattr(child_pool, "LEAST_PIXELS", 0)
     monkeypatch.setattr(child_pool, "most_threads", lambda: 8)
-    asked, do, started, start = [], ChildPool.do, [], child_pool._start
-    monkeypatch.setattr(ChildPool, "do", lambda pool, *task: asked.append(task[0].__name__) or do(pool, *task))
+    asked, do, started, start = Counter(), ChildPool.do, [], child_pool._start
+    answers, ask = [], child_pool._Child.ask
+    monkeypatch.setattr(ChildPool, "do", lambda pool, *task: asked.update([task[0].__name__]) or do(pool, *task))
+    monkeypatch.setattr(child_pool._Child, "ask", lambda child, task: answers.append(ask(child, task)) or answers[-1])
     monkeypatch.setattr(child_pool, "_start", lambda count: started.append(start(count)) or started[-1])
     assert run(slides, tmp_path / "out").exit_code == 0
-    assert asked.count("measure_task") >= asked.count("write_polygons") == len(slides)
+    written = dict.fromkeys(("write_polygons", "write_overlays", "write_slide_report"), len(slides))
+    assert asked == {**written, "measure_task": asked["measure_task"]}
+    assert asked["measure_task"] >= len(slides)
+    assert len(answers) == asked.total()
+    assert None not in answers  # of a child that is gone, whose work is done again here
     assert fingerprints(tmp_path / "out") == expected
     ((first, _),) = started
     assert first.returncode == 0

@@ -1,4 +1,4 @@
-"""Child processes that measure pieces of large slides and write polygons; they are kept for all slides of a run.
+"""Child processes that measure pieces of large slides and write files; they are kept for all slides of a run.
 
 Both are many small steps, of which the threads of one process do one at a time. A child gets a function of ours and the
 numbers it works on, and answers with the result; it sees nothing from outside, so that all goes as pickles. Tasks are
@@ -22,6 +22,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
@@ -217,8 +218,12 @@ def _forked(pipes: Sequence[Connection]) -> int:
     # What is imported on the first use would be imported by each of them.
     import scipy.spatial  # noqa: F401
 
-    import ntrm.pipeline.slide_files  # noqa: F401
+    import ntrm.pipeline.slide_files
+    import ntrm.report.overlay_drawing  # noqa: F401
+    from ntrm.report.slide_report import prepare_report
 
+    if find_spec("jinja2") is not None:
+        prepare_report()
     own = next((number for number in range(1, len(pipes)) if not os.fork()), 0)
     for number, other in enumerate(pipes):
         if number != own:

@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ from ntrm.wsi.pieces import PieceMap
 from ntrm.wsi.quality.checks import Quality
 
 Bytes = NDArray[np.uint8]
+Given = ParamSpec("Given")
 MOST_THREADS = 6
 """That write files of one slide at the same time."""
 
@@ -125,7 +126,7 @@ class SlideOutput:
     judge: Judge = without_reference
     begun: BegunOutputs | None = None
     children: ChildPool | None = None
-    """Children that measure its pieces and write its polygons; None where this process does."""
+    """Children that measure its pieces and write polygons, overlays and the report; None where this process does."""
 
     @property
     def files(self) -> SlideFiles:
@@ -187,7 +188,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     overlays = start(_write_overlays, begun.tinted, to, summary)
     network = None if prediction.network is None else prediction.network.as_dict()
     files.write_graph(regions, pieces, familiarity, network)
-    report = start(_write_report, folder, stored, shown) if stored is not None else None
+    report = start(_write_report, to, stored, shown) if stored is not None else None
     tables = files.tables(summary, regions, pieces)
     for future in (*written, shown, stored, polygons, more, overlays, report):
         if future is not None:
@@ -195,13 +196,20 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
     return tables
 
 
-def _write_polygons(regions: Regions, to: SlideOutput, familiarity: SlideFamiliarity) -> None:
+def _in_child(to: SlideOutput, work: Callable[Given, object], *given: Given.args, **more: Given.kwargs) -> None:
     """In a child, where there are any: of the threads of this process one at a time runs Python."""
-    write = to.files.write_polygons
-    if to.children is None or not is_simple(regions):
-        write(regions, familiarity)
+    if to.children is None:
+        work(*given, **more)
     else:
-        to.children.do(write, regions, familiarity)
+        to.children.do(work, *given, **more)
+
+
+def _write_polygons(regions: Regions, to: SlideOutput, familiarity: SlideFamiliarity) -> None:
+    write = to.files.write_polygons
+    if is_simple(regions):
+        _in_child(to, write, regions, familiarity)
+    else:
+        write(regions, familiarity)
 
 
 def _write_familiarity_map(pale: Future[Bytes], to: SlideOutput, familiarity: SlideFamiliarity) -> None:
@@ -217,13 +225,13 @@ def _read_stored(folder: Path, shape: tuple[int, int], needed: Sequence[Future[N
 
 
 def _write_overlays(tinted: Future[TintedSlide], to: SlideOutput, summary: Summary) -> None:
-    write_overlays(to.folder, tinted.result(), to.grid.resolution, summary)
+    _in_child(to, write_overlays, to.folder, tinted.result(), to.grid.resolution, summary)
 
 
-def _write_report(folder: Path, stored: Future[StoredPictures], needed: Future[None]) -> None:
+def _write_report(to: SlideOutput, stored: Future[StoredPictures], needed: Future[None]) -> None:
     """Once the files are there that it shows."""
     needed.result()
-    write_slide_report(folder, stored.result())
+    _in_child(to, write_slide_report, to.folder, stored.result())
 
 
 def _summarise(

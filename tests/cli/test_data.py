@@ -205,6 +205,10 @@ def test_people_see_the_counts_and_what_was_kept(masks, tmp_path):
     again = runner.invoke(app, ["data", "split", str(masks), "--out", str(out), "--seed", "9"])
     assert again.exit_code == 0
     assert "20 of 20 sections kept" in again.stderr
+    anew = ["data", "split", str(masks), "--seed", "9", "--anew", "--out"]
+    assert runner.invoke(app, [*anew, str(out)]).exit_code == 3
+    assert "kept" not in runner.invoke(app, [*anew, str(tmp_path / "new.csv")]).stderr
+    assert read_split(tmp_path / "new.csv").by_name != read_split(out).by_name
 
 
 def test_wrong_fractions_and_a_file_in_the_dataset_are_refused(masks, tmp_path):

@@ -256,6 +256,20 @@ def names(dataset):
     return [case.name for case in dataset]
 
 
+def test_a_split_is_made_anew_only_where_none_is_lost(plain, tmp_path):
+    kept = write_split(plain, tmp_path / "kept.csv", fractions=(0.4, 0.3, 0.3))
+    assert (kept.kept, kept.by_name) == (5, {"a": "train", "b": "train", "c": "val", "d": "test", "e": "test"})
+    rows = [row.replace(row.split(",")[2], "") for row in SPLIT]
+    bare = write_random(tmp_path / "bare", np.random.default_rng(0), rows)
+    expected = write_split(bare, tmp_path / "expected.csv", fractions=(0.4, 0.3, 0.3), seed=3)
+    anew = write_split(plain, tmp_path / "anew.csv", fractions=(0.4, 0.3, 0.3), seed=3, anew=True)
+    assert anew == expected == replace(read_split(tmp_path / "anew.csv"), kept=0)
+    assert (anew.kept, anew.by_name == kept.by_name) == (0, False)
+    with pytest.raises(RefusedError, match="would be lost"):
+        write_split(plain, tmp_path / "anew.csv", anew=True)
+    assert read_split(tmp_path / "anew.csv").rows == anew.rows
+
+
 def test_the_datasets_own_splits_are_kept(plain):
     parts = open_splits(plain)
     assert [names(parts[split]) for split in ("train", "val", "test")] == [["a", "b"], ["c"], ["d", "e"]]

@@ -247,6 +247,7 @@ def split(
     fractions: Annotated[str, typer.Option("--fractions", help="Training, validation and test in %.")] = "70,15,15",
     seed: options.Seed = 0,
     *,
+    anew: Annotated[bool, typer.Option("--anew", help="Leave aside the splits there are; a new FILE.")] = False,
     console: Console,
 ) -> None:
     """Split sections so that no patient is in two parts and every cancer type in all of them.
@@ -257,10 +258,11 @@ def split(
     """
     from ntrm.data.split import parse_fractions, write_split
 
-    assigned = write_split(folder, out, fractions=parse_fractions(fractions), seed=seed)
+    assigned = write_split(folder, out, fractions=parse_fractions(fractions), seed=seed, anew=anew)
     console.result({"out": str(out), **assigned.as_dict()}, lambda to: _show_split(assigned, to))
     if assigned.kept:
-        console.note(f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had")
+        kept = f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had"
+        console.note(f"{kept} (--anew splits all)")
     console.note(f"written: {out}")
 
 

@@ -103,8 +103,13 @@ def read_split(path: Path) -> Split:
     return Split(tuple(sorted(rows, key=lambda row: row.name)))
 
 
-def write_split(root: Path, out: Path, *, fractions: Sequence[float] = FRACTIONS, seed: int = 0) -> Split:
-    """Split the dataset in ``root`` and write ``out``; if that file is there already, what it says is kept."""
+def write_split(
+    root: Path, out: Path, *, fractions: Sequence[float] = FRACTIONS, seed: int = 0, anew: bool = False
+) -> Split:
+    """Split the dataset in ``root`` and write ``out``; if that file is there already, what it says is kept.
+
+    ``anew`` leaves the splits of the dataset aside, and refuses to write over a file.
+    """
     if out.resolve().is_relative_to(root.resolve()):
         raise RefusedError(
             "the split file would lie inside the dataset, which stays as it is",
@@ -112,8 +117,16 @@ def write_split(root: Path, out: Path, *, fractions: Sequence[float] = FRACTIONS
             expected=f"a file outside {root}",
             hint="choose another --out",
         )
-    existing = read_split(out) if out.exists() else None
-    split = make_split(open_dataset(root), fractions=fractions, seed=seed, existing=existing)
+    if anew and out.exists():
+        raise RefusedError(
+            "a split that is in use would be lost",
+            got=f"{out}, which is there already",
+            hint="choose another --out, or split without --anew to add sections to this one",
+        )
+    existing, dataset = read_split(out) if out.exists() else None, open_dataset(root)
+    if anew:
+        dataset = replace(dataset, cases=tuple(replace(case, split=None) for case in dataset))
+    split = make_split(dataset, fractions=fractions, seed=seed, existing=existing)
     split.write(out)
     return split
 

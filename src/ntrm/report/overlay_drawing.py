@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -111,13 +111,16 @@ def line_marks(measures: Iterable[tuple[str, Measure]], frame: Frame, taken: Seq
     """Lines with labels that avoid each other, the lines, the picture's edge and what is taken."""
     shown = [(key, m) for key, m in measures if key in LINES and m.line_px is not None and m.value is not None]
     ends = [tuple(frame.point(*point) for point in measure.line_px or ()) for _, measure in shown]
-    points = np.array([_between(start, end, step / 24) for start, end in ends for step in range(25)]).reshape(-1, 2)
+    lines = np.array(ends).reshape(-1, 2, 1, 2)
+    points = (lines[:, 0] + (lines[:, 1] - lines[:, 0]) * (np.arange(25) / 24)[:, None]).reshape(-1, 2)
+    boxes = np.empty((len(taken) + len(shown), 4))  # what is taken: the labels so far come after ``taken``
+    boxes[: len(taken)] = np.array([*map(astuple, taken)]).reshape(-1, 4)
     marks: list[Mark] = []
     for (key, measure), (start, end) in zip(shown, ends, strict=True):
         name, colour = LINES[key]
-        text = f"{name} {measure.value:.2f} mm"
-        label = _best_label(text, start, end, frame, [*taken, *(mark.label for mark in marks)], points)
-        marks.append(Mark(text, colour, start, end, label))
+        text, count = f"{name} {measure.value:.2f} mm", len(taken) + len(marks)
+        boxes[count] = _best_label(text, start, end, frame, boxes[:count], points)
+        marks.append(Mark(text, colour, start, end, Box(*boxes[count].tolist())))
     return marks
 
 
@@ -159,59 +162,52 @@ def ticks(mark: Mark, size: float) -> tuple[tuple[Point, Point], ...]:
     return tuple(((x - dx, y - dy), (x + dx, y + dy)) for x, y in (mark.start, mark.end))
 
 
-def _between(start: Point, end: Point, fraction: float) -> Point:
-    return start[0] + (end[0] - start[0]) * fraction, start[1] + (end[1] - start[1]) * fraction
-
-
-def _best_label(text: str, start: Point, end: Point, frame: Frame, taken: Sequence[Box], points: Points) -> Box:
+def _best_label(text: str, start: Point, end: Point, frame: Frame, taken: Boxes, points: Points) -> Floats:
     """The cheapest of the boxes around the line; the first one wins among equals."""
-    width, height = LETTER_WIDTH * frame.font * len(text), LINE_HEIGHT * frame.font
-    boxes, distance, penalty = _candidates(start, end, width, height, frame.font)
+    size = np.array((LETTER_WIDTH * frame.font * len(text), LINE_HEIGHT * frame.font))
+    corners = _corners(np.array(start), np.array(end), size, frame.font)
     margin = 0.2 * frame.font
-    low, high = boxes[:, :2] - margin, boxes[:, :2] + boxes[:, 2:] + margin  # (n, 2)
+    low, high = corners - margin, corners + size + margin  # (n, 2)
     first, last = low.min(axis=0) - 1, high.max(axis=0) + 1
     # What no candidate reaches adds nothing to any of them.
-    near = points[((points >= first) & (points <= last)).all(axis=1)]
-    beside = [box for box in taken if _meets(box, first, last)]
-    lines = ((near >= low[:, None]) & (near <= high[:, None])).all(axis=2).sum(axis=1)
-    inside = _overlaps([Box(0, 0, frame.width, frame.height)], boxes) / (width * height)
-    covered = _overlaps(beside, boxes) / (width * height)
-    cost = 50 * (1 - inside) + 20 * covered + lines + distance / 10 + penalty
-    return Box(*boxes[int(cost.argmin())].tolist())
+    near = points[_within(points, first, last)]
+    beside = taken[_within(taken[:, :2], first - taken[:, 2:], last)]
+    lines = _within(near[:, None], low, high).sum(axis=0)
+    inside = _overlaps(np.array([(0, 0, frame.width, frame.height)]), corners, size) / size.prod()
+    covered = _overlaps(beside, corners, size) / size.prod()
+    cost = 50 * (1 - inside) + 20 * covered + lines + _DISTANCES / 10 + _PENALTIES
+    return np.concatenate([corners[int(cost.argmin())], size])
 
 
-def _candidates(start: Point, end: Point, width: float, height: float, font: float) -> tuple[Boxes, Floats, Floats]:
-    """Boxes (n, 4) around a line, how far off each is (n,), and how bad its place along the line (n,)."""
-    # Rather away from the start, where the tumour is.
-    along = ((0.5, 0.0), (1.0, 0.05), (0.0, 1.5))
-    every = [*product((0.7, 1.6, 3.0), along, _WAYS)]
-    boxes = []
-    for distance, (fraction, _), (right, below) in every:
-        x, y = _between(start, end, fraction)
-        reach = distance * font
-        middle = x + right * (reach + width / 2), y + below * (reach + height / 2)
-        boxes.append((middle[0] - width / 2, middle[1] - height / 2, width, height))
-    return np.array(boxes), np.array([one[0] for one in every]), np.array([one[1][1] for one in every])
+_EIGHTHS = [(math.cos(eighth * math.pi / 4), math.sin(eighth * math.pi / 4)) for eighth in range(8)]
+# Rather away from the start, where the tumour is.
+_EVERY = [*product((0.7, 1.6, 3.0), ((0.5, 0.0), (1.0, 0.05), (0.0, 1.5)), _EIGHTHS)]
+_DISTANCES = np.array([distance for distance, _, _ in _EVERY])
+"""Of a label from its line, in heights of letters."""
+_ALONG, _PENALTIES = np.array([along for _, along, _ in _EVERY]).T
+"""Where along the line a label stands, and how bad that is."""
+_WAYS = np.array([way for _, _, way in _EVERY])
+"""On which side."""
 
 
-_WAYS = [(math.cos(eighth * math.pi / 4), math.sin(eighth * math.pi / 4)) for eighth in range(8)]
+def _corners(start: Floats, end: Floats, size: Floats, font: float) -> Points:
+    """(n, 2) left and top of the boxes around a line."""
+    at = start + (end - start) * _ALONG[:, None]
+    return np.asarray(at + _WAYS * (_DISTANCES[:, None] * font + size / 2) - size / 2)
 
 
-def _meets(box: Box, first: Floats, last: Floats) -> bool:
-    """Whether a box reaches into the rectangle from ``first`` to ``last``, both (x, y)."""
-    across = box.left <= last[0] and box.left + box.width >= first[0]
-    return bool(across and box.top <= last[1] and box.top + box.height >= first[1])
+def _within(points: Points, low: Points, high: Points) -> NDArray[np.bool_]:
+    """Whether points (…, 2) lie in rectangles."""
+    # Axis by axis: ``all`` over an axis of two takes far longer.
+    x, y = points[..., 0], points[..., 1]
+    return (x >= low[..., 0]) & (x <= high[..., 0]) & (y >= low[..., 1]) & (y <= high[..., 1])
 
 
-def _overlaps(others: Sequence[Box], boxes: Boxes) -> Floats:
-    """(n,) area that each of ``boxes`` has in common with the others, added up."""
-    total = np.zeros(len(boxes))
-    left, top, width, height = boxes.T
-    for other in others:
-        wide = np.minimum(left + width, other.left + other.width) - np.maximum(left, other.left)
-        high = np.minimum(top + height, other.top + other.height) - np.maximum(top, other.top)
-        total += np.maximum(wide, 0.0) * np.maximum(high, 0.0)
-    return total
+def _overlaps(others: Boxes, corners: Points, size: Floats) -> Floats:
+    """(n,) area that each box of this size has in common with the others, added up."""
+    low = np.maximum(corners, others[:, None, :2])
+    high = np.minimum(corners + size, (others[:, :2] + others[:, 2:])[:, None])
+    return np.asarray(np.maximum(high - low, 0.0).prod(axis=2).sum(axis=0))
 
 
 def annotated(

@@ -70,10 +70,10 @@ STAGES = {
     "files": ("ntrm.pipeline.slide", "write_outputs"),
     "regions (in files)": ("ntrm.pipeline.outputs", "scan_slide"),
     "measure (in files)": ("ntrm.pipeline.outputs", "measure_pieces"),
-    "overlay (in files)": ("ntrm.pipeline.outputs", "write_overlays"),
+    "overlay (in files)": ("ntrm.pipeline.outputs", "_write_overlays"),
     "ome-tiff (in files, beside)": ("ntrm.pipeline.slide_files", "write_mask_ome_tiff"),
     "polygons (in files, beside)": ("ntrm.pipeline.slide_files", "write_geojson"),
-    "report (in files, beside)": ("ntrm.pipeline.outputs", "write_slide_report"),
+    "report (in files, beside)": ("ntrm.pipeline.outputs", "_write_report"),
 }
 """Where the stages are called from."""
 NESTED = ("network", *(name for name in STAGES if name.endswith(")")))

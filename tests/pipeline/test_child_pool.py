@@ -165,7 +165,7 @@ def test_a_pool_that_nobody_closed_leaves_no_child():
 
 def test_there_are_children_for_large_masks_where_there_are_cores(monkeypatch):
     large = child_pool.LEAST_PIXELS
-    for cores, children in ((1, 0), (4, 0), (7, 0), (8, 2), (12, 3), (16, 4), (96, 4)):
+    for cores, children in ((1, 0), (4, 0), (7, 0), (8, 4), (12, 6), (16, 8), (96, 8)):
         monkeypatch.setattr(child_pool, "most_threads", lambda cores=cores: cores)
         assert children_for(large) == children
         assert children_for(large - 1) == 0
@@ -174,5 +174,5 @@ def test_there_are_children_for_large_masks_where_there_are_cores(monkeypatch):
         assert not pool.size
         assert pool.for_mask(large) is pool
         assert pool.for_mask(large) is pool
-        assert pool.size == 4
+        assert pool.size == 8
         assert len(pool._started) == 1

@@ -179,7 +179,12 @@ def test_child_processes_that_slides_share_give_the_same_bytes(tmp_path, slides,
     monkeypatch.setattr(child_pool, "most_threads", lambda: 8)
     asked, do, started, start = Counter(), ChildPool.do, [], child_pool._start
     answers, ask = [], child_pool._Child.ask
-    monkeypatch.setattr(ChildPool, "do", lambda pool, *task: asked.update([task[0].__name__]) or do(pool, *task))
+
+    def counting(pool, work, *given, **more):
+        asked.update([work.__name__])
+        return do(pool, work, *given, **more)
+
+    monkeypatch.setattr(ChildPool, "do", counting)
     monkeypatch.setattr(child_pool._Child, "ask", lambda child, task: answers.append(ask(child, task)) or answers[-1])
     monkeypatch.setattr(child_pool, "_start", lambda count: started.append(start(count)) or started[-1])
     assert run(slides, tmp_path / "out").exit_code == 0

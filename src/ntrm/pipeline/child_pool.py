@@ -32,9 +32,10 @@ from typing import ParamSpec, Self, TypeVar
 from ntrm.core.processes import module_command, module_environment
 from ntrm.core.threads import most_threads
 
-MOST_CHILDREN = 4
-CORES_EACH = 4
-"""Cores for each child: a few that stand idle, since files are written at the same time."""
+LEAST_CORES = 8
+"""For there to be children at all: with fewer, files that are written at the same time keep all of them busy."""
+MOST_CHILDREN = 8
+CORES_EACH = 2
 LEAST_PIXELS = 1 << 25
 """Of the mask: smaller ones are measured in less time than it takes to start a child."""
 LONGEST_S = 600
@@ -48,8 +49,8 @@ Result = TypeVar("Result")
 
 def children_for(pixels: int) -> int:
     """How many children pay for a mask of so many pixels; none where there are few cores."""
-    children = min(MOST_CHILDREN, most_threads() // CORES_EACH)
-    return children if pixels >= LEAST_PIXELS and children > 1 else 0
+    cores = most_threads()
+    return min(MOST_CHILDREN, cores // CORES_EACH) if pixels >= LEAST_PIXELS and cores >= LEAST_CORES else 0
 
 
 class ChildPool:

@@ -225,7 +225,9 @@ def _read_stored(folder: Path, shape: tuple[int, int], needed: Sequence[Future[N
 
 
 def _write_overlays(tinted: Future[TintedSlide], to: SlideOutput, summary: Summary) -> None:
-    _in_child(to, write_overlays, to.folder, tinted.result(), to.grid.resolution, summary)
+    # A child would take itself to have one core, but all others have little left to do.
+    threads = slide_threads()
+    _in_child(to, write_overlays, to.folder, tinted.result(), to.grid.resolution, summary, threads=threads)
 
 
 def _write_report(to: SlideOutput, stored: Future[StoredPictures], needed: Future[None]) -> None:

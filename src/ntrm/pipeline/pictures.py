@@ -106,10 +106,12 @@ class TintedSlide:
         return cls(mixed, small, schema, (labels.shape[0], labels.shape[1]), seen)
 
 
-def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary) -> None:
+def write_overlays(
+    folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary, *, threads: int | None = None
+) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``resolution`` is the mask's µm/px, ``summary`` what was measured.
+    ``resolution`` is the mask's µm/px, ``summary`` what was measured, and ``threads`` compress.
     """
     from ntrm.report.overlay_drawing import annotated
 
@@ -123,7 +125,7 @@ def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, su
         seen=tinted.seen,
         note="" if summary.corrected is None else summary.corrected.text,
     )
-    write_png(folder / OVERLAY, drawn)
+    write_png(folder / OVERLAY, drawn, threads=threads)
     with whole_file(folder / THUMBNAIL) as partial:
         partial.write_bytes(small_jpeg(tinted.small, THUMBNAIL_BYTES))
 
@@ -160,7 +162,7 @@ def small_jpeg(picture: Image, most: int) -> bytes:
         picture = resized(picture, 1, max(picture.shape[:2]) * 3 // 4)
 
 
-def write_png(path: Path, picture: Image) -> None:
+def write_png(path: Path, picture: Image, *, threads: int | None = None) -> None:
     """A whole PNG file or none; nothing but pixels in it."""
     with whole_file(path) as partial:
-        partial.write_bytes(photo_png(picture))
+        partial.write_bytes(photo_png(picture, threads=threads))

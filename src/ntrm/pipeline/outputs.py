@@ -184,8 +184,9 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
         pieces = measured.result()
     polygons = polygons or start(_write_polygons, regions, to, familiarity)
     summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed, to.stained)
-    summary.write(folder)
+    # All that is left waits for the overlays, so that they come first.
     overlays = start(_write_overlays, begun.tinted, to, summary)
+    summary.write(folder)
     network = None if prediction.network is None else prediction.network.as_dict()
     files.write_graph(regions, pieces, familiarity, network)
     report = start(_write_report, to, stored, shown) if stored is not None else None

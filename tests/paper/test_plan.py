@@ -55,9 +55,9 @@ def test_a_second_table_from_scratch_only_where_encoders_start_differently():
     assert tiny_plan(ablation=False, imagenet=SYSTEMS).scratch == ()
     mixed = tiny_plan(ablation=False, imagenet=("ntrm-paper", "unet-resnet18", "deeplabv3plus"), seeds=(0,))
     assert {variant.init for variant in mixed.scratch} == {"scratch"}
-    assert len(mixed.scratch) == 6
+    assert [variant.arch for variant in mixed.scratch] == [*SYSTEMS, "ntrm-control"]
     # The three that start from scratch anyway are not trained twice.
-    assert len(mixed.jobs) == 6 + 1 + 3
+    assert len(mixed.jobs) == 6 + 1 + 4
     assert "unet-vgg16" in mixed.notes[0]
     recipes = {job.variant: job.recipe.encoder_weights for job in mixed.jobs}
     assert all(recipes[v] == ("imagenet" if v.init == "imagenet" else "none") for v in recipes)

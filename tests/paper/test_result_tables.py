@@ -73,7 +73,8 @@ def test_the_table_from_scratch_stands_beside_only_where_it_is_needed(results, t
     mixed = read(tmp_path / "mixed", plan)
     place = result_tables.table_1(mixed).header.index("encoder init")
     assert [row[place] for row in result_tables.table_1(mixed).rows] == ["imagenet", "scratch"]
-    assert [row[place] for row in result_tables.table_1_scratch(mixed).rows] == ["scratch", "scratch"]
+    titles = [(row[0], row[place]) for row in result_tables.table_1_scratch(mixed).rows]
+    assert titles == [("NTRM", "scratch"), ("U-Net (VGG)", "scratch"), ("control, no TRM", "scratch")]
 
 
 def test_table_2_names_costs(results):

@@ -129,7 +129,7 @@ class Plan:
     systems: tuple[Variant, ...]
     """Table 1."""
     scratch: tuple[Variant, ...]
-    """Table 1 with every encoder from scratch; empty where all encoders of Table 1 start alike."""
+    """Table 1 and the control with every encoder from scratch; empty where all encoders of Table 1 start alike."""
     resolutions: tuple[Variant, ...]
     """Table 2, coarsest first; empty without NTRM."""
     control: Variant | None
@@ -198,6 +198,7 @@ def make_plan(
         return Variant(arch, chosen, level, init or inits.get(arch) or inits[OURS])
 
     with_ntrm = OURS in names
+    compared = [*names, *([CONTROL] if with_ntrm and CONTROL not in names else [])]
     if not with_ntrm:
         notes.append(f"{OURS} is not among the networks: no Table 2, no claims, no ablation.")
     mixed = len(set(inits.values())) > 1
@@ -210,7 +211,7 @@ def make_plan(
         primary=primary,
         fingerprints=dict(fingerprints),
         systems=tuple(variant(arch) for arch in names),
-        scratch=tuple(variant(arch, init=SCRATCH) for arch in names) if mixed else (),
+        scratch=tuple(variant(arch, init=SCRATCH) for arch in compared) if mixed else (),
         resolutions=tuple(variant(OURS, level) for level in levels) if with_ntrm else (),
         control=variant(CONTROL) if with_ntrm else None,
         ablation=tuple(_ablated(variant, factor) for factor in FACTORS) if ablation and with_ntrm else (),

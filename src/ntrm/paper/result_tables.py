@@ -135,7 +135,7 @@ def table_1(results: Results) -> Table:
 
 
 def table_1_scratch(results: Results) -> Table | None:
-    """The same with every encoder from scratch, where the first is not alike throughout."""
+    """The same and NTRM's control with every encoder from scratch, where the first is not alike throughout."""
     if not results.plan.scratch:
         return None
     note = "ImageNet weights were to hand for some encoders only. Here none has them, so that all start equal."

@@ -72,7 +72,7 @@ class Mistake:
         return (
             f"a wrong region of {self.slide_id}: {self.called}, which is {self.title}. "
             f"In the viewer press e, click there, press {self.key}, then Enter",
-            f"one click would change {self.regions} parts, {self.changed_mm2:.2f} mm²: "
+            f"one click would change {self.changed_mm2:.2f} mm²: "
             f"mean IoU of the slide {self.before:.3f} → {self.after:.3f}",
         )
 

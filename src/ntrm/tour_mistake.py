@@ -59,9 +59,8 @@ class Mistake:
     key: str
     """That names it in the viewer."""
     area_mm2: float
-    regions: int
-    """Parts that one click there would change."""
     changed_mm2: float
+    """That one click there would change."""
     before: float
     """Mean IoU of the slide."""
     after: float
@@ -151,7 +150,6 @@ def _clicked(mask: SlideMask, graph: RegionGraph, truth: Mask, region: Where) ->
         title=right.title,
         key=key_of(schema, right.name),
         area_mm2=float(region.sum()) * mask.resolution.pixel_area_um2 / 1e6,
-        regions=proposal.regions,
         changed_mm2=proposal.area_mm2,
         before=_mean_iou(truth, labels, schema),
         after=_mean_iou(truth, after, schema),

@@ -33,7 +33,7 @@ from ntrm.core.processes import module_command, module_environment
 from ntrm.core.threads import most_threads
 
 LEAST_CORES = 8
-"""For there to be children at all: with fewer, files that are written at the same time keep all of them busy."""
+"""For there to be children at all: files are written at the same time."""
 MOST_CHILDREN = 8
 CORES_EACH = 2
 LEAST_PIXELS = 1 << 25

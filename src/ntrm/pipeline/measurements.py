@@ -41,10 +41,10 @@ EDGE_UM = 20.0
 TOGETHER = 1 << 22
 """Runs of a mask up to which its pieces are measured at the same time, and its polygons made: that takes memory by the
 runs."""
-ALONE = 1 << 16
-"""Runs of a mask up to which one thread measures its pieces sooner than several: much of it is Python's own work, of
-which one thread does some at a time."""
 MOST_THREADS = 4
+"""That measure: much of it is Python's own work, of which one thread does some at a time."""
+ALONE = 1 << 16
+"""Runs of a mask up to which one thread is no slower than several."""
 MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
 
 
@@ -105,8 +105,10 @@ def measure_pieces(
         task = PieceTask(piece, window, own, shape, schema)
         return measure_task(task) if children is None else children.do(measure_task, task)
 
-    several = min(MOST_THREADS, most_threads()) if len(regions.runs) > ALONE else 1
-    threads = several if children is None else children.size
+    if children is not None:
+        threads = children.size
+    else:
+        threads = min(MOST_THREADS, most_threads()) if len(regions.runs) > ALONE else 1
     # The largest first: begun last, it would keep all others waiting.
     largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
     found = thread_map(measure, largest_first, threads if is_simple(regions) else 1)

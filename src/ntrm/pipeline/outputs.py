@@ -226,8 +226,8 @@ def _read_stored(folder: Path, shape: tuple[int, int], needed: Sequence[Future[N
 
 
 def _write_overlays(tinted: Future[TintedSlide], to: SlideOutput, summary: Summary) -> None:
-    # A child would take itself to have one core, but all others have little left to do.
-    threads = slide_threads()
+    # As many as this process has: a child takes itself to have one, but by now the others have little left to do.
+    threads = min(MOST_THREADS, most_threads())
     _in_child(to, write_overlays, to.folder, tinted.result(), to.grid.resolution, summary, threads=threads)
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from ntrm.core.errors import UsageError
-from ntrm.models.encoders import RESNETS, ResNetEncoder, TimmEncoder, make_encoder
+from ntrm.models.encoders import RESNETS, Pointwise, ResNetEncoder, TimmEncoder, make_encoder
 from ntrm.models.registry import create
 
 CHANNELS = {
@@ -90,6 +90,21 @@ def test_a_stride_that_is_left_out_becomes_dilation_of_all_that_follows(name, ou
 def test_width_scales_every_stage(width):
     with torch.device("meta"):
         assert make_encoder("resnet18", width).channels == tuple(int(c * width) for c in CHANNELS["resnet18"])
+
+
+@pytest.mark.parametrize("channels", [8, 16])
+def test_gradients_of_a_narrow_strided_shortcut_are_those_in_double_precision(random, channels):
+    # oneDNN wrote beyond its memory here on processors with AVX-512: wrong numbers, or a crash.
+    layer = Pointwise(channels, 16, 1, 2, bias=False)
+    x, slope = (torch.from_numpy(random.normal(size=size)) for size in ((2, channels, 64, 64), (2, 16, 32, 32)))
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        layer = layer.to(dtype, memory_format=torch.channels_last)
+        image = x.to(dtype).contiguous(memory_format=torch.channels_last).requires_grad_()
+        out = layer(image)
+        found.append([out, *torch.autograd.grad(out, (image, layer.weight), slope.to(dtype))])
+    for single, double in zip(*reversed(found), strict=True):
+        torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-3)
 
 
 def test_unknown_names_list_the_choices():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ntrm.core.errors import UsageError, choices_error
@@ -85,7 +86,22 @@ class Bottleneck(nn.Module):
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
     if stride == 1 and inputs == outputs:
         return None
-    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+    return nn.Sequential(Pointwise(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+
+class Pointwise(nn.Conv2d):
+    """A 1×1 convolution with a stride.
+
+    On x86 processors oneDNN's gradient of such weights writes beyond its memory where pixels have fewer channels than a
+    vector has numbers, 16 with AVX-512 (oneDNN issue 6035): wrong gradients, or a crash. Narrow ones skip pixels first.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name for it
+        """(B, inputs, H, W) → (B, outputs, H/stride, W/stride)."""
+        if self.in_channels >= 16 or input.device.type != "cpu":
+            return super().forward(input)
+        rows, columns = self.stride
+        return F.conv2d(input[:, :, ::rows, ::columns], self.weight)
 
 
 class ResNetEncoder(nn.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -43,6 +43,9 @@ _LIMITS = {
     "sharpen_amount": (0, 10),
     "noise_sigma": (0, 1),
 }
+
+_AHEAD = 64
+"""Parameters whose numbers are drawn together: as many as the augmentation of a filled batch has, and a few more."""
 
 
 class Filling(NamedTuple):
@@ -168,7 +171,7 @@ class Augment:
             raise UsageError("impossible process", got=f"rank {rank} of {world}", expected="a rank from 0, below world")
         draw = _Draw(len(images), generator, rank, world)
         with torch.autocast(images.device.type, enabled=False):  # half precision would shift colours and coordinates
-            changed, masks = self._move(_as_float(images), masks, draw)
+            changed, masks = self._move(images, masks, draw)
             changed = self._recolour(changed, draw)
             if filling is not None:
                 changed, masks = self._fill(changed, masks, filling, draw)
@@ -176,12 +179,16 @@ class Augment:
         return _as_dtype(changed, images.dtype), masks
 
     def _move(self, images: Tensor, masks: Tensor, draw: _Draw) -> tuple[Tensor, Tensor]:
+        """Images of any kind → floats, moved together with their masks; bytes stay bytes as long as nothing is mixed."""
         across, down, turned = draw.chance(self.flip), draw.chance(self.flip), draw.chance(self.turn)
         quarters = turned * draw.between(1, 4).long()
-        images, masks = (turn(flip(batch, across, down), quarters) for batch in (images, masks))
+        half = quarters >= 2  # turned by half is flipped both ways
+        flips = send(torch.stack([across ^ half, down ^ half]), images)
+        images, masks = (turn(flip(batch, *flips), quarters % 2) for batch in (images, masks))
         chosen, degrees = draw.chosen(self.rotate), draw.between(-self.rotate_degrees, self.rotate_degrees)
-        images = _change(images, chosen, lambda some: rotate_images(some, degrees[chosen]))
-        return images, _change(masks, chosen, lambda some: rotate_masks(some, degrees[chosen]))
+        index, angles = send(chosen, images), send(degrees[chosen], images)
+        images = _change(_as_float(images), index, lambda some: rotate_images(some, angles))
+        return images, _change(masks, index, lambda some: rotate_masks(some, angles))
 
     def _recolour(self, images: Tensor, draw: _Draw) -> Tensor:
         """Stain, then lamp, then optics, then file format: the order in which a slide meets them."""
@@ -200,7 +207,7 @@ class Augment:
         """Numbers are drawn for every sample, filled or not, so that other processes go on with the same ones."""
         _check_filling(filling, images)
         own = replace(draw, only=filling.places)
-        others, other_masks = self._move(_as_float(filling.images), filling.masks, own)
+        others, other_masks = self._move(filling.images, filling.masks, own)
         others = self._recolour(others, own)
         if not len(filling.places):
             return images, masks
@@ -210,6 +217,8 @@ class Augment:
 
     def _randomise(self, images: Tensor, draw: _Draw) -> Tensor:
         """Colours and texture that no scanner has, over those that some have."""
+        if not any((self.colour, self.sharpen, self.noise)):
+            return images  # the last numbers of a batch: nobody misses them
         coloured, sharpened, noisy = (draw.chosen(chance) for chance in (self.colour, self.sharpen, self.noise))
         mixing = self._mixing(draw)
         amount, sigma = draw.between(0, self.sharpen_amount), draw.between(0, self.noise_sigma)
@@ -238,10 +247,15 @@ class _Draw:
     world: int = 1
     only: Tensor | None = None
     """Places of the samples whose numbers are taken; all where there is none."""
+    ahead: list[Tensor] = field(default_factory=list)
+    """Numbers of parameters to come, the next one last: many at once are as quick as a few."""
 
     def between(self, low: float, high: float) -> Tensor:
-        uniform = torch.rand(self.count * self.world, generator=self.generator, device=self.generator.device).cpu()
-        own = uniform[self.rank :: self.world]
+        if not self.ahead:
+            size, kind = (_AHEAD, self.count * self.world), self.generator.device
+            uniform = torch.rand(size, generator=self.generator, device=kind).cpu()[:, self.rank :: self.world]
+            self.ahead.extend(reversed(uniform.unbind()))
+        own = self.ahead.pop()
         return low + (high - low) * (own if self.only is None else own[self.only])
 
     def chance(self, probability: float) -> Tensor:

@@ -6,6 +6,7 @@ Each function takes one parameter per sample and is deterministic; ``ntrm.data.a
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -58,15 +59,22 @@ def compress(images: Tensor, quality: Tensor) -> Tensor:
     height, width = images.shape[-2:]
     pad_right, pad_bottom = -width % 16, -height % 16
     padded = functional.pad(images.float() * 255, (0, pad_right, 0, pad_bottom), mode="replicate").round()
-    to_ycbcr = torch.tensor(_TO_YCBCR)  # on the CPU, where inverting it is no reason to wait for a device
-    ycbcr = torch.einsum("ij,bjhw->bihw", send(to_ycbcr, images), padded).round()  # chroma centred on 0
+    to_ycbcr, from_ycbcr = _colour_matrices(images.device)
+    ycbcr = torch.einsum("ij,bjhw->bihw", to_ycbcr, padded).round()  # chroma centred on 0
     luma = _quantise(ycbcr[:, :1] - 128, send(_table(_LUMA, quality), images)) + 128
     halved = functional.avg_pool2d(ycbcr[:, 1:], 2).round()
     chroma = _quantise(halved, send(_table(_CHROMA, quality), images))
     chroma = functional.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)
     merged = torch.cat([luma, chroma], dim=1)
-    rgb = torch.einsum("ij,bjhw->bihw", send(to_ycbcr.inverse(), images), merged).round().clamp(0, 255)
+    rgb = torch.einsum("ij,bjhw->bihw", from_ycbcr, merged).round().clamp(0, 255)
     return (rgb[..., :height, :width] / 255).to(images.dtype)
+
+
+@cache
+def _colour_matrices(device: torch.device) -> tuple[Tensor, Tensor]:
+    """RGB to YCbCr and back; inverted on the CPU, which then need not wait for a device."""
+    to_ycbcr = torch.tensor(_TO_YCBCR)
+    return to_ycbcr.to(device), to_ycbcr.inverse().to(device)
 
 
 def _table(base: tuple[tuple[int, ...], ...], quality: Tensor) -> Tensor:
@@ -77,6 +85,7 @@ def _table(base: tuple[tuple[int, ...], ...], quality: Tensor) -> Tensor:
     return ((steps * percent[:, None, None] + 50) / 100).floor().clamp(1, 255)
 
 
+@cache
 def _cosines(device: torch.device) -> Tensor:
     """The orthonormal 8-point cosine transform: rows are frequencies."""
     frequency, position = torch.arange(8.0, device=device)[:, None], torch.arange(8.0, device=device)
@@ -107,6 +116,13 @@ def stain_matrix() -> Tensor:
     return functional.normalize(stains, dim=1)
 
 
+@cache
+def _stain_matrices(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The stain matrix, and the inverse of its transpose."""
+    stains = stain_matrix().to(device, dtype)
+    return stains, stains.T.inverse()
+
+
 def optical_density(images: Tensor) -> Tensor:
     """Optical density of images in [0, 1]: 0 for glass, log 256 for black."""
     return -((images * 255 + 1) / 256).log()
@@ -129,10 +145,10 @@ def jitter_stains(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         shift: (B, 2); 0 changes nothing.
 
     """
-    stains = stain_matrix().to(scale)
+    stains, unmixing = _stain_matrices(scale.dtype, scale.device)
     scale = torch.cat([scale, torch.ones_like(scale[:, :1])], dim=1)  # the remainder is left alone
     # In row vectors c = od · stains⁻¹ and od' = (c · scale + shift) · stains; below od is a column.
-    mixing = stains.T @ (scale[:, :, None] * stains.T.inverse())  # (B, 3, 3)
+    mixing = stains.T @ (scale[:, :, None] * unmixing)  # (B, 3, 3)
     offset = shift @ stains[:2]  # (B, 3)
     mixing, offset = send(mixing, images).to(images.dtype), send(offset, images).to(images.dtype)
     density = torch.einsum("bij,bjhw->bihw", mixing, optical_density(images)) + offset[:, :, None, None]
@@ -176,9 +192,9 @@ def flip(batch: Tensor, across: Tensor, down: Tensor) -> Tensor:
 
 def turn(batch: Tensor, quarters: Tensor) -> Tensor:
     """Images or masks (B, …, H, W), turned anticlockwise by ``quarters`` (B, whole numbers) right angles."""
-    quarters = quarters % 4
-    odd = quarters % 2 == 1
-    batch = torch.where(_per_sample(quarters >= 2, batch), batch.flip((-2, -1)), batch)
+    half, odd = quarters % 4 >= 2, quarters % 2 == 1
+    if half.any():
+        batch = torch.where(_per_sample(half, batch), batch.flip((-2, -1)), batch)
     if not odd.any():
         return batch
     if batch.shape[-1] != batch.shape[-2]:

@@ -34,19 +34,25 @@ def upsample(x: Tensor, factor: int = 2) -> Tensor:
 
 
 class Upsampled(torch.autograd.Function):
-    """Bilinear upsampling for training on a GPU: torch's own values, and the gradient as two matrix products.
+    """Bilinear upsampling for training on a GPU, as two matrix products; so is its gradient.
 
     Autocast would upsample half-precision features in float32 and store them so until the next convolution rounds them
-    again; here they stay as they are. Torch's backward pass adds up in no fixed order; products have one, and are
-    faster.
+    again; here they stay as they are, rounded once for each direction. Torch's backward pass adds up in no fixed order;
+    products have one, and both ways are faster. In single precision, products may be rounded to fewer bits than sums:
+    there the values are torch's own.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: int) -> Tensor:
-        """(B, C, H, W) → (B, C, fH, fW)."""
+        """(B, C, H, W) → (B, C, fH, fW): along columns, then along rows."""
         ctx.factor = factor
+        batch, channels, height, width = x.shape
         with torch.autocast(x.device.type, enabled=False):
-            return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
+            if x.dtype.itemsize > 2:
+                return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
+            columns = _spread(x.permute(0, 2, 3, 1).reshape(batch, height, width * channels), factor)
+            rows = _spread(columns.view(batch * factor * height, width, channels), factor)
+        return rows.view(batch, factor * height, factor * width, channels).permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -60,11 +66,21 @@ class Upsampled(torch.autograd.Function):
         return columns.permute(0, 3, 1, 2), None
 
 
+def _spread(x: Tensor, factor: int) -> Tensor:
+    """Linear upsampling along the middle axis: (N, L, C) → (N, fL, C)."""
+    return torch.bmm(_weights(x.shape[1], factor, x).mT, x)
+
+
 def _gathered(x: Tensor, factor: int) -> Tensor:
-    """The transpose of linear upsampling along the middle axis: (N, fL, C) → (N, L, C)."""
-    unit = torch.eye(x.shape[1] // factor, device=x.device).unsqueeze(0)
-    weights = F.interpolate(unit, scale_factor=factor, mode="linear", align_corners=False)  # (1, L, fL)
-    return torch.bmm(weights.to(x.dtype).expand(len(x), -1, -1), x)  # whole factors: exact in half precision, too
+    """Its transpose: (N, fL, C) → (N, L, C)."""
+    return torch.bmm(_weights(x.shape[1] // factor, factor, x), x)
+
+
+def _weights(length: int, factor: int, x: Tensor) -> Tensor:
+    """(N, L, fL), of the kind of ``x``: with whole factors exact in half precision, too."""
+    unit = torch.eye(length, device=x.device).unsqueeze(0)
+    weights = F.interpolate(unit, scale_factor=factor, mode="linear", align_corners=False)
+    return weights.to(x.dtype).expand(len(x), -1, -1)
 
 
 def _double(x: Tensor) -> Tensor:

@@ -249,7 +249,8 @@ def ablation_figure(
     for row, (name, score) in enumerate(variants.items()):
         colour, arms = ORANGE if name == reference else BLUE, [[arm] for arm in score.arms]
         axes.errorbar(score.mean, row, xerr=arms, fmt="o", color=colour, ms=6, lw=1.6, capsize=3)
-        axes.annotate(f"{score.mean:.3f}", (score.mean, row), fontsize=7.5, color=INK, bbox=white, **above)
+        text = f"{score.mean:.3f}".replace("-", "−")
+        axes.annotate(text, (score.mean, row), fontsize=7.5, color=INK, bbox=white, **above)
     if reference is not None:
         axes.axvline(variants[reference].mean, color=ORANGE, lw=1, ls="--", zorder=1)
     axes.set_yticks(range(len(variants)), labels, fontsize=8.5)

@@ -62,11 +62,18 @@ def weighted_cross_entropy(logits: Tensor, target: Tensor, weights: Tensor, coun
             got=f"logits {logits.dtype} {tuple(logits.shape)}, target {target.dtype} {tuple(target.shape)}",
             expected="logits (B, K, H, W) and whole numbers (B, H, W)",
         )
-    # Half precision loses small differences of large logits; anything better than float32 stays as it is.
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    # Summed outside, because torch's own sum over an image adds in no fixed order on a GPU.
-    nll = F.cross_entropy(logits, target.long(), weights.to(logits), ignore_index=IGNORE, reduction="none")
+    logits = by_pixel(logits)
+    # Summed outside, because torch's own sum adds in no fixed order on a GPU.
+    nll = F.cross_entropy(logits, target.flatten().long(), weights.to(logits), ignore_index=IGNORE, reduction="none")
     return nll.sum() * (world_size() / counts.sum().clamp(min=1))
+
+
+def by_pixel(logits: Tensor) -> Tensor:
+    """(B, K, H, W) → (B·H·W, K), in single precision or better: half loses small differences of large logits.
+
+    Logits lie channels last, so that this copies nothing, and softmax along the last axis is much the faster.
+    """
+    return logits.movedim(1, -1).flatten(0, 2).to(torch.promote_types(logits.dtype, torch.float32))
 
 
 # --- soft Dice: how little predicted and true areas of each class overlap ---
@@ -78,12 +85,12 @@ def dice_totals(logits: Tensor, target: Tensor) -> Tensor:
 
     Logits (B, K, H, W) of any precision, target (B, H, W). Totals add up over processes.
     """
-    probabilities = logits.softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    labels = torch.arange(logits.shape[1], dtype=target.dtype, device=target.device).view(1, -1, 1, 1)
-    target = target.unsqueeze(1)
+    probabilities = by_pixel(logits).softmax(dim=1)
+    labels = torch.arange(logits.shape[1], dtype=target.dtype, device=target.device)
+    target = target.flatten().unsqueeze(1)
     # Selected rather than multiplied: the backward pass then keeps masks of one byte, and the probabilities once.
-    overlap = torch.where(target == labels, probabilities, 0.0).sum(dim=(0, 2, 3))
-    area = torch.where(target != IGNORE, probabilities, 0.0).sum(dim=(0, 2, 3))
+    overlap = torch.where(target == labels, probabilities, 0.0).sum(dim=0)
+    area = torch.where(target != IGNORE, probabilities, 0.0).sum(dim=0)
     return torch.stack((overlap, area))
 
 

@@ -18,7 +18,7 @@ from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.overlap import none_if_nan, overlap
 from ntrm.models.base import Segmentation
 from ntrm.training.ddp import summed
-from ntrm.training.losses import SegmentationLoss, class_counts, dice_of, dice_totals
+from ntrm.training.losses import SegmentationLoss, by_pixel, class_counts, dice_of, dice_totals
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class ScoreAccumulator:
 
     def _by_class(self, logits: Tensor, target: Tensor) -> Tensor:
         """(K,) −log softmax(logits)[y], summed over the pixels of each class."""
-        nll = F.cross_entropy(logits.float(), target.long(), ignore_index=IGNORE, reduction="none")
+        target = target.flatten()
+        nll = F.cross_entropy(by_pixel(logits), target.long(), ignore_index=IGNORE, reduction="none")
         # Class by class: scattered sums have no fixed order on a GPU.
         return torch.stack([torch.where(target == c, nll, 0.0).sum() for c in range(self.classes)])
 

@@ -12,8 +12,8 @@ measurement is a process of its own, so that the peak of its memory is its own, 
 (or the mask) loaded; it holds what a first small slide (or mask) needs, imports among it, which is not in its time.
 What the allocator kept of earlier work hides some of it, so that small figures are not exact. The exponent is the slope
 of a line through the logarithms: 1 means that twice as much costs twice as much.
-On a machine with many cores ``--workers 1,2,4,8`` asks for more of these; for a real network on a GPU there is
-``bench/many_workers.py``.
+``--sides`` asks for larger slides; on a machine with many cores ``--workers 1,2,4,8`` asks for more of these; for a real
+network on a GPU there is ``bench/many_workers.py``.
 """
 
 from __future__ import annotations
@@ -194,6 +194,7 @@ def table(found: dict[str, list[Measured]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(SIZES))
+    parser.add_argument("--sides", default=",".join(map(str, SIZES["pixels"])), help="of slides, in pixels")
     parser.add_argument("--workers", default="1,2")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
@@ -210,7 +211,8 @@ def main() -> None:
 
         picture = folder / "picture.npy"
         np.save(picture, read_image(segment_speed.drawn(folder / "skin", 3, asked.seed)))
-        sizes = SIZES | {"workers": tuple(int(each) for each in asked.workers.split(","))}
+        given = {"pixels": asked.sides, "workers": asked.workers}
+        sizes = SIZES | {kind: tuple(int(each) for each in words.split(",")) for kind, words in given.items()}
         found = {kind: grown(kind, sizes[kind], picture) for kind in asked.only.split(",")}
     print(table(found))
     if asked.out is not None:

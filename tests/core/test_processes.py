@@ -1,14 +1,16 @@
-"""A child gets the variables it needs by name, and no secret of others; SIGTERM ends work like an interrupt."""
+"""A child gets the variables it needs by name, and no secret of others; SIGTERM ends work like an interrupt; workers end
+with their parent."""
 
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.helpers import wait_for
+from tests.helpers import is_alive, wait_for
 from tests.service.small import settings_of
 
 from ntrm.core import processes
@@ -88,3 +90,31 @@ def test_other_threads_leave_the_signal_alone():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+POOL = """
+import os, sys, time
+from pathlib import Path
+from ntrm.core.processes import parallel_map
+
+def work(folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(600)
+
+if __name__ == "__main__":
+    list(parallel_map(work, [sys.argv[1]] * 2, jobs=2))
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    script, folder = tmp_path / "pool.py", tmp_path / "workers"
+    script.write_text(POOL)
+    folder.mkdir()
+    parent = subprocess.Popen([sys.executable, script, folder], env=module_environment(), start_new_session=True)
+    try:
+        wait_for("two workers at work", lambda: len([*folder.iterdir()]) == 2)
+    finally:
+        parent.kill()
+        parent.wait()
+    workers = [worker.name for worker in folder.iterdir()]
+    wait_for("their end", lambda: not any(map(is_alive, workers)))

@@ -20,8 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -53,10 +52,12 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], jobs: in
 
 @contextmanager
 def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes; an error or an interrupt drops what has not begun, a killed process is explained."""
+    """A pool of processes, none of which outlives this one.
+
+    An error or an interrupt drops what has not begun, a killed process is explained.
+    """
     # Fresh processes rather than forks: a fork of a process with threads (torch has some) may hang.
-    ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # they are left to the parent
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=ignore_interrupts)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
     try:
         yield pool
     except (BrokenProcessPool, BrokenPipeError) as error:
@@ -65,6 +66,13 @@ def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
         raise DataError("a worker process was killed", got=error, hint=hint) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    """Leave interrupts to the parent, and end with it, however that ends; files are written whole or not at all."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 BASE = (

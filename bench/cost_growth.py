@@ -12,8 +12,8 @@ measurement is a process of its own, so that the peak of its memory is its own, 
 (or the mask) loaded; it holds what a first small slide (or mask) needs, imports among it, which is not in its time.
 What the allocator kept of earlier work hides some of it, so that small figures are not exact. The exponent is the slope
 of a line through the logarithms: 1 means that twice as much costs twice as much.
-``--sides`` asks for larger slides; on a machine with many cores ``--workers 1,2,4,8`` asks for more of these; for a real
-network on a GPU there is ``bench/many_workers.py``.
+``--sides`` asks for larger slides; on a machine with many cores ``--workers 1,2,4,8`` asks for more of these; for a
+real network on a GPU there is ``bench/many_workers.py``.
 """
 
 from __future__ import annotations

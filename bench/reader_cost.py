@@ -9,8 +9,8 @@ repeats, since others' work on the machine only adds. `--slides` adds real files
 
 `--threads` measures something else: JPEG 2000 by the clock, read by OpenSlide with one decoding thread and with two, in
 turns, beside the processor time of the same tiles in imagecodecs and Pillow, and by how much their pixels differ.
-`--children 1,2` reads the same file as `ntrm segment` does, by so many children in turns; each has decoding threads of its
-own, one for each core.
+`--children 1,2` reads the same file as `ntrm segment` does, by so many children in turns; each has decoding threads of
+its own, one for each core.
 """
 
 from __future__ import annotations

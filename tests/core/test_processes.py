@@ -1,5 +1,7 @@
-"""A child gets the variables it needs by name, and no secret of others; SIGTERM ends work like an interrupt; workers end
-with their parent."""
+"""A child gets the variables it needs by name, and no secret of others; SIGTERM ends work like an interrupt.
+
+Workers end with their parent.
+"""
 
 import os
 import signal

@@ -16,8 +16,8 @@ def test_all_systems_the_control_and_every_factor_are_planned_once_for_each_seed
     assert [variant.arch for variant in plan.systems] == list(SYSTEMS)
     assert plan.control.arch == "ntrm-control"
     assert [row.factor.name for row in plan.ablation] == [factor.name for factor in FACTORS]
-    # Six systems, the control, twelve factors, and the control that matches a coarse head on D2.
-    assert len(plan.jobs) == 3 * (6 + 1 + 12 + 1)
+    # Six systems, the control, thirteen factors, and the control that matches a coarse head on D2.
+    assert len(plan.jobs) == 3 * (6 + 1 + 13 + 1)
     assert len({job.key for job in plan.jobs}) == len(plan.jobs)
     assert [job.seed for job in plan.jobs] == sorted(job.seed for job in plan.jobs)
 

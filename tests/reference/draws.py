@@ -63,6 +63,7 @@ def parameters(
             **_norm(random, C, "bn_"),
             **_statistics(random, C),
         },
+        "gate": np.float64(0.7),
     }
 
 

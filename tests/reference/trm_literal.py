@@ -38,6 +38,7 @@ VARIANTS: dict[str, tuple[Any, ...]] = {
     "absent": ("isolated", "linked"),
     "graph": ("adjacency", "complete", "none"),
     "nodes": ("class", "region"),
+    "gate": (False, True),
 }
 """Every option with its choices, the paper's own first."""
 
@@ -84,6 +85,7 @@ def tissue_relation(
     graph: str = "adjacency",
     nodes: str = "class",
     regions: int = 4,
+    gate: bool = False,
     tau: float = 0.5,
 ) -> LiteralResult:
     """D2 (C, H, W) and p (K, H, W) → D2' and the graph, by the paper's two algorithms.
@@ -126,7 +128,7 @@ def tissue_relation(
 
     projected = spread(states[-1], used)
     return LiteralResult(
-        features=fuse(features, projected, params["proj"]),
+        features=fuse(features, projected, params["proj"], params["gate"] if gate else 1.0),
         presence=presence,
         area=area,
         touching=touching,
@@ -310,12 +312,12 @@ def spread(nodes: Array, masks: Array) -> Array:
     return spatial
 
 
-def fuse(features: Array, spatial: Array, proj: dict[str, Array]) -> Array:
-    """Proj, second half: S' = BN(Conv1×1(S)); D2' = D2 + S'."""
+def fuse(features: Array, spatial: Array, proj: dict[str, Array], gate: float) -> Array:
+    """Proj, second half: S' = g·BN(Conv1×1(S)), g = 1 in the paper; D2' = D2 + S'."""
     mixed = np.zeros_like(features)
     for y, x in pixels(features[0]):
         mixed[:, y, x] = proj["weight"] @ spatial[:, y, x] + proj["bias"]
-    return features + batch_norm(mixed, proj)
+    return features + gate * batch_norm(mixed, proj)
 
 
 # --- walking the graph ---

@@ -71,8 +71,14 @@ def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
 def _begin_worker() -> None:
     """Leave interrupts to the parent, and end with it, however that ends; files are written whole or not at all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if (parent := parent_process()) is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 BASE = (

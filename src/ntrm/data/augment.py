@@ -179,7 +179,7 @@ class Augment:
         return _as_dtype(changed, images.dtype), masks
 
     def _move(self, images: Tensor, masks: Tensor, draw: _Draw) -> tuple[Tensor, Tensor]:
-        """Images of any kind → floats, moved together with their masks; bytes stay bytes as long as nothing is mixed."""
+        """Images of any kind → floats, moved with their masks; bytes stay bytes as long as nothing is mixed."""
         across, down, turned = draw.chance(self.flip), draw.chance(self.flip), draw.chance(self.turn)
         quarters = turned * draw.between(1, 4).long()
         half = quarters >= 2  # turned by half is flipped both ways

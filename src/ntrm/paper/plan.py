@@ -43,6 +43,7 @@ FACTORS = (
     Factor("coarse d2", {"coarse": "d2"}, "the coarse prediction is read from D2 instead of E5"),
     Factor("nodes region", {"nodes": "region"}, "a node for each connected region, at most four of a tissue"),
     Factor("nodes region, layer sum", {"nodes": "region", "layer": "sum"}, "the same with the main text's layer"),
+    Factor("gate", {"gate": True}, "what the module adds is multiplied by a learned number that starts at 0"),
     Factor("graph complete", {"graph": "complete"}, "every pair of present tissues is joined"),
     Factor("graph none", {"graph": "none"}, "nodes are pooled and projected without any message"),
 )

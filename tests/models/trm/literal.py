@@ -29,6 +29,8 @@ def _state(params: dict[str, Any], config: RelationConfig) -> dict[str, Any]:
         "projection.conv.bias": params["proj"]["bias"],
         **_batch_norm("projection.norm", params["proj"]),
     }
+    if config.gate:
+        state |= {"projection.gate": params["gate"]}
     if config.graph == "none":
         return state
     state |= {"edge.first.weight": params["edge"]["w1"], "edge.first.bias": params["edge"]["b1"]}
@@ -68,7 +70,7 @@ def literal(features: np.ndarray, probabilities: np.ndarray, params: dict[str, A
     """The oracle, image by image."""
     options = {
         key: getattr(config, key)
-        for key in ("masks", "order", "layer", "boundary", "edge_weight", "absent", "nodes", "regions")
+        for key in ("masks", "order", "layer", "boundary", "edge_weight", "absent", "nodes", "regions", "gate")
     }
     return [
         tissue_relation(f, p, params, graph=config.graph, tau=config.tau, **options)

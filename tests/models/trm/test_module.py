@@ -15,8 +15,9 @@ from ntrm.models.trm import RelationConfig, TissueRelation
 COMBINATIONS = [
     variant
     for values in itertools.product(*VARIANTS.values())
-    # What a node is and how an edge or a pooled feature is made do not meet: regions with the paper's choice of these.
-    if (variant := dict(zip(VARIANTS, values, strict=True)))["nodes"] == "class"
+    # What a node is, how an edge or a pooled feature is made, and the gate behind all of it do not meet: regions and
+    # the gate with the paper's choice of these.
+    if ((variant := dict(zip(VARIANTS, values, strict=True)))["nodes"] == "class" and not variant["gate"])
     or (variant["boundary"] and variant["order"] == "project-first")
 ]
 
@@ -37,6 +38,24 @@ def test_every_variant_is_the_literal_reading(variant, random):
     config = RelationConfig(dim=3, layers=2, regions=2, **variant)
     probabilities = np.stack([coarse_prediction(random, 5, 5, 4) for _ in range(2)])
     assert_literal(random, config, probabilities)
+
+
+def test_a_gate_is_closed_at_first_and_learns_to_open(random):
+    module = TissueRelation(4, 5, RelationConfig(dim=3, layers=2, gate=True)).double()
+    features = torch.as_tensor(random.normal(size=(2, 4, 5, 4)))
+    probabilities = torch.as_tensor(np.stack([coarse_prediction(random, 5, 5, 4) for _ in range(2)]))
+    refined, _ = module(features, probabilities)
+    assert torch.equal(refined, features)
+    wanted = torch.as_tensor(random.normal(size=refined.shape))
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    moved = []
+    for _ in range(2):
+        optimiser.zero_grad()
+        (module(features, probabilities)[0] * wanted).sum().backward()
+        moved.append({name for name, each in module.named_parameters() if each.grad is not None and each.grad.any()})
+        optimiser.step()
+    assert moved[0] == {"projection.gate"}
+    assert moved[1] > {"projection.gate", "psi.0.weight", "layers.0.query"}
 
 
 @pytest.mark.parametrize("classes", [2, 3, 12, 32])

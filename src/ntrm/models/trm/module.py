@@ -50,6 +50,8 @@ class RelationConfig:
     """``class``: a node is a tissue · ``region``: a connected region of a tissue."""
     regions: int = 4
     """Most regions of a tissue that are nodes of their own, the largest first; the others join the last."""
+    gate: bool = False
+    """Whether what the module adds is multiplied by a learned number that starts at 0."""
     dim: int = 128
     layers: int = 3
     tau: float = 0.5
@@ -90,7 +92,7 @@ class TissueRelation(nn.Module):
         self.psi = conv_bn_relu(channels, config.dim)
         initialise(self.psi)
         self.absent = nn.Parameter(torch.randn(classes, config.dim) * 0.02)
-        self.projection = Projection(config.dim, channels)
+        self.projection = Projection(config.dim, channels, gated=config.gate)
         if config.graph != "none":
             self.edge = EdgeEmbedding(config.dim, boundary=config.boundary)
             self.edge_weight = EdgeWeight(config.dim)

@@ -46,15 +46,17 @@ class Projection(nn.Module):
     """Proj: ``S = Σ_c h_c ⊗ M_c``, ``S' = BN(Conv1×1(S))``.
 
     The 1×1 convolution is linear, so it is applied to the K nodes instead of the N pixels of S: the same sum for
-    K·d·C + K·N·C instead of K·N·d + N·d·C operations, and S itself is never made.
+    K·d·C + K·N·C instead of K·N·d + N·d·C operations, and S itself is never made. ``gated``, S' is multiplied by a
+    learned number that starts at 0: an untrained module then adds nothing.
     """
 
-    def __init__(self, dim: int, channels: int) -> None:
+    def __init__(self, dim: int, channels: int, *, gated: bool = False) -> None:
         super().__init__()
         self.conv = nn.Conv2d(dim, channels, kernel_size=1)
         self.norm = nn.BatchNorm2d(channels)
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_in", nonlinearity="relu")
         nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+        self.gate = nn.Parameter(torch.zeros(())) if gated else None
 
     def forward(self, nodes: Tensor, masks: Tensor) -> Tensor:
         """(B, K, d), (B, K, H2, W2) → (B, C, H2, W2)."""
@@ -63,4 +65,4 @@ class Projection(nn.Module):
             spread = per_node.transpose(1, 2) @ masks.flatten(2)  # (B, C, K) @ (B, K, N) → (B, C, N)
         bias = self.conv.bias.view(-1, 1, 1)  # type: ignore[union-attr]
         out: Tensor = self.norm(spread.view(*spread.shape[:2], *masks.shape[2:]) + bias)
-        return out
+        return out if self.gate is None else self.gate * out

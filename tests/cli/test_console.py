@@ -10,7 +10,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ntrm.cli.console import Console, command, prepare_streams
-from ntrm.cli.shared_options import keep_freed_memory
+from ntrm.cli.shared_options import keep_freed_memory_on_arm
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
 runner = CliRunner()
@@ -182,5 +182,5 @@ def test_freed_memory_is_kept_a_second_unless_the_user_says_otherwise(monkeypatc
     monkeypatch.setenv(name, said or "")  # put back to what it was, whatever happens
     if said is None:
         monkeypatch.delenv(name)
-    keep_freed_memory()
+    keep_freed_memory_on_arm()
     assert os.environ[name] == used

@@ -1,11 +1,17 @@
-"""Where convolutions lie in memory, and which code computes their gradients."""
+"""Where convolutions lie in memory, which code computes their gradients, and what becomes of memory that they free."""
 
+import os
 import platform
+import subprocess
+import sys
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
 
+from ntrm.core import devices
 from ntrm.core.devices import fast_gradients
 from ntrm.models.blocks import conv_bn_relu
 
@@ -70,3 +76,41 @@ def test_the_gradients_are_the_same(processor, layout):
         with fast_gradients(network):
             gradients.append(torch.autograd.grad(loss, [*network.parameters()]))
     torch.testing.assert_close(*gradients)
+
+
+GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator is not glibc's")
+FAULTS = """
+import resource, torch
+from ntrm.core.devices import keep_freed_memory
+keep_freed_memory(torch.device("cpu"))
+def faults():
+    bytearray(100 << 20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+first = faults()
+print([faults() for _ in range(5)][-1] - first)
+"""
+
+
+def without_allocator(environment):
+    chosen = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
+    return {name: value for name, value in environment.items() if not name.startswith(chosen)}
+
+
+@GLIBC
+def test_freed_memory_is_kept_where_networks_run_on_the_processor():
+    command = [sys.executable, "-c", FAULTS]
+    ran = subprocess.run(command, env=without_allocator(os.environ), capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 1000  # five times a hundred megabytes are 128,000 pages of 4 KiB
+
+
+@GLIBC
+@pytest.mark.parametrize(
+    ("device", "said", "asked"), [("cpu", {}, 2), ("cuda", {}, 0), ("cpu", {"MALLOC_TRIM_THRESHOLD_": "131072"}, 0)]
+)
+def test_the_allocator_is_left_alone_beside_other_devices_and_where_the_user_has_set_it(device, said, asked):
+    calls = []
+    library = SimpleNamespace(mallopt=lambda *words: calls.append(words))
+    environment = mock.patch.dict(os.environ, {**without_allocator(os.environ), **said}, clear=True)
+    with environment, mock.patch.object(devices.ctypes, "CDLL", return_value=library):
+        devices.keep_freed_memory(torch.device(device))
+    assert len(calls) == asked

@@ -63,7 +63,7 @@ def reproduce(
 
     ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run
     """
-    options.keep_freed_memory()
+    options.keep_freed_memory_on_arm()
     from ntrm.core.mpp import parse_levels
     from ntrm.paper.plan import describe
     from ntrm.paper.published import SYSTEMS

@@ -36,7 +36,7 @@ JOBS = cores_given()
 """Default of ``--jobs``: the cores that this process may use."""
 
 
-def keep_freed_memory() -> None:
+def keep_freed_memory_on_arm() -> None:
     """Let torch's allocator on ARM keep freed memory for a second, unless the user has set how long.
 
     It would give it back within 10 ms, and get it again from the system in the next step: a sixth of a training's time.

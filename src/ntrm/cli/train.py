@@ -123,7 +123,7 @@ def train(
 
     torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
     """
-    options.keep_freed_memory()
+    options.keep_freed_memory_on_arm()
     from ntrm.training.ddp import find_launch
     from ntrm.training.recipe import load_recipe, parse_overrides
     from ntrm.training.train import default_recipe

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ntrm.core.devices import choose_device, choose_layout, choose_precision
+from ntrm.core.devices import choose_device, choose_layout, choose_precision, keep_freed_memory
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.data.transforms import mix_colours
 from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
@@ -57,6 +57,7 @@ class NetworkRunner:
             raise UsageError("wrong batch size", got=batch, expected="1 or more")
         self.config: ModelConfig = config
         self.device = choose_device(device)
+        keep_freed_memory(self.device)
         self.precision = choose_precision(precision, self.device)
         self.batch = batch
         self._layout = choose_layout(self.device)

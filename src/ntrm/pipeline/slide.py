@@ -10,6 +10,7 @@ from pathlib import Path
 from ntrm.analysis.graph import graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
+from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import remove_partials
 from ntrm.core.progress import Progress
@@ -49,6 +50,10 @@ from ntrm.wsi.slide_cost import check_cost
 
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
+
+LARGE = 1 << 25
+"""Pixels of a slide from which on its files get the memory that the network has used; for a smaller one the next slide's
+batches have it again."""
 
 Rest = Callable[[], tuple[str, Row]]
 """Finishes a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
@@ -200,6 +205,8 @@ def _predict(
         for _ in progress.track(rows, grid.height, slide_id):
             pass
     grid.forget()
+    if grid.height * grid.width >= LARGE:
+        give_back_freed_memory()
     prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result(windows))
     if work.reference is not None and observer is not None:
         blocks = SlideBlocks.of(windows, observer.state(), config.window)

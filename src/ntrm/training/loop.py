@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ntrm.core.devices import choose_layout, fast_gradients
+from ntrm.core.devices import choose_layout, fast_gradients, keep_freed_memory
 from ntrm.core.errors import NtrmError
 from ntrm.core.progress import Progress
 from ntrm.data.augment import Filling
@@ -52,6 +52,7 @@ class Training:
         *,
         frequencies: Sequence[float] | None = None,
     ) -> None:
+        keep_freed_memory(device)
         self.network = network.train()
         self.recipe = recipe
         self.plan = plan

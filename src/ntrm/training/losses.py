@@ -71,7 +71,7 @@ def weighted_cross_entropy(logits: Tensor, target: Tensor, weights: Tensor, coun
 def by_pixel(logits: Tensor) -> Tensor:
     """(B, K, H, W) → (B·H·W, K), in single precision or better: half loses small differences of large logits.
 
-    Logits lie channels last, so that this copies nothing, and softmax along the last axis is much the faster.
+    Logits lie channels last, so that this copies nothing, where softmax along the second axis would.
     """
     return logits.movedim(1, -1).flatten(0, 2).to(torch.promote_types(logits.dtype, torch.float32))
 

@@ -52,8 +52,8 @@ BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
 LARGE = 1 << 25
-"""Pixels of a slide from which on its files get the memory that the network has used; for a smaller one the next slide's
-batches have it again."""
+"""Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
+batches of the next."""
 
 Rest = Callable[[], tuple[str, Row]]
 """Finishes a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""

@@ -15,12 +15,14 @@ import pytest
 import torch
 from tests.evaluation.small import MPP, schema_of
 from tests.pipeline.small import fingerprints, paint, write_slide
+from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
+from tests.storage.server import SECRET
 
 from ntrm.inference.mask_store import JOURNAL
 from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.results.paths import BANDS, DONE, HIDDEN
+from ntrm.results.paths import BANDS, DONE, HIDDEN, SOURCE
 
 NAMES = "abc"
 """Of slides: one for each of two workers, and one that waits."""
@@ -90,12 +92,12 @@ def until_all_ended(mark):
     until(lambda: not marked(mark), every=0.1)
 
 
-def slide_at_work(out, mark, begun):
+def slide_at_work(out, mark, begun, slides="*"):
     """(slide's folder, worker) of a slide that has a few bands, the last of them since ``begun``, and is not through.
 
     To look for the worker takes longer than a band: only of a slide that a worker is at.
     """
-    for journal in out.glob(f"*/{HIDDEN}/{BANDS}/{JOURNAL}"):
+    for journal in out.glob(f"{slides}/{HIDDEN}/{BANDS}/{JOURNAL}"):
         folder = journal.parents[2]
         with suppress(OSError):
             if journal.stat().st_mtime < begun:
@@ -105,9 +107,9 @@ def slide_at_work(out, mark, begun):
     return None
 
 
-def stopped_at_work(out, mark, begun):
+def stopped_at_work(out, mark, begun, slides="*"):
     """As ``slide_at_work``, with the worker stopped: however late this process comes, it is in the middle."""
-    found = slide_at_work(out, mark, begun)
+    found = slide_at_work(out, mark, begun, slides)
     if found is None:
         return None
     folder, worker = found
@@ -157,13 +159,37 @@ def test_an_interrupt_and_a_killed_worker_cost_a_band_and_the_same_command_goes_
     out = tmp_path / "out"
     interrupt([*words, "--cluster", "ray", "--workers", "1"], out)
     kill_a_worker([*words, "--cluster", "ray", "--workers", "2"], out)
-    options = Options(min_area_um2=400)
-    single = tmp_path / "single"
+    assert fingerprints(out) == by_one_process(tmp_path)
+
+
+@pytest.mark.slow
+def test_at_addresses_a_killed_worker_leaves_the_same_bytes_and_no_secret(tmp_path, words, bucket):  # noqa: F811
+    for name in NAMES:
+        bucket.put(f"in/{name}.tif", tmp_path / "in" / f"{name}.tif")
+    words[words.index(str(tmp_path / "in"))] = f"s3://{bucket.name}/in"
+    words += ["--cluster", "ray", "--workers", "2", "--cache", str(tmp_path / "fetched")]
+    begun = time.time()
+    with started(words, f"s3://{bucket.name}/out") as (command, mark):
+        _, worker = until(lambda: stopped_at_work(tmp_path / "fetched", mark, begun, "**/*"), command, every=0.02)
+        os.kill(worker, signal.SIGKILL)
+        output, said = command.communicate(timeout=LIMIT_S)
+        assert command.returncode == 0, said
+        until_all_ended(mark)
+    assert [output.count(f"\n│ {name} ") for name in NAMES] == [1, 1, 1]
+    found = fingerprints(bucket.download("out", tmp_path / "out"))
+    assert {path: digest for path, digest in found.items() if not path.endswith(SOURCE)} == by_one_process(tmp_path)
+    assert SECRET not in output + said
+    assert not any(SECRET.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def by_one_process(tmp_path):
+    """Hashes of the files of the same slides, without Ray."""
+    single, options = tmp_path / "single", Options(min_area_um2=400)
     found = segment_slides(
         tmp_path / "in", out=single, model=tmp_path / "model", device="cpu", batch=2, options=options
     )
     assert found.exit_code == 0
-    assert fingerprints(out) == fingerprints(single)
+    return fingerprints(single)
 
 
 def interrupt(words, out):

@@ -12,6 +12,7 @@ the next slide has another child in its place.
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import pickle
@@ -225,6 +226,8 @@ def _forked(pipes: Sequence[Connection]) -> int:
 
     if find_spec("jinja2") is not None:
         prepare_report()
+    # Or each would look through all that is imported for garbage, and so get pages of its own.
+    gc.freeze()
     own = next((number for number in range(1, len(pipes)) if not os.fork()), 0)
     for number, other in enumerate(pipes):
         if number != own:

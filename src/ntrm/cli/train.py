@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
+from ntrm.metrics.wording import counted
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 
 FIELDS = {"lr": "learning_rate", "batch-size": "batch", "bs": "batch", "max-steps": "steps", "wd": "weight_decay"}
@@ -159,7 +160,7 @@ def train(
         best, shown = result.best, ("loss", "iou", "dice", "accuracy")
         scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
         kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
-        summary = f"{result.steps:,} steps in {result.seconds:,.0f} s; {kept}"
+        summary = f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s; {kept}"
         to.print(summary, markup=False, soft_wrap=True)
         to.print(f"model: {result.model}", markup=False, soft_wrap=True)
 

@@ -25,6 +25,7 @@ from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
+from ntrm.metrics.wording import counted
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import WEIGHTS, locate, read_model
@@ -246,7 +247,7 @@ class _Session:
         plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world, fill)
         self.say(
             f"{len(training):,} training windows, {0 if validation is None else len(validation):,} validation windows; "
-            f"{plan.steps_per_epoch:,} steps of {recipe.batch} an epoch on {launch.device}"
+            f"{counted(plan.steps_per_epoch, 'step')} of {recipe.batch} an epoch on {launch.device}"
         )
         return plan
 

@@ -184,7 +184,7 @@ def check_a_dry_run_tells_what_is_left_and_writes_nothing(story):
 
 def check_results_that_came_without_models_give_the_same_tables(story, data, root):
     moved = root / "moved"
-    shutil.copytree(story.out, moved, ignore=shutil.ignore_patterns("model", "tables", "figures", "index.html"))
+    shutil.copytree(story.out, moved, ignore=shutil.ignore_patterns("*.safetensors", "tables", "figures", "index.html"))
     words = [*arguments(data, moved), "--archs", "unet-resnet18,ntrm-paper", "--json"]
     result = CliRunner().invoke(app, words, env={"NTRM_CACHE": str(root / "cache")})
     assert result.exit_code == 0, result.output

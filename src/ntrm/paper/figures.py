@@ -16,6 +16,7 @@ from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import DatasetStats
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.inference.predictor import Prediction, Predictor
+from ntrm.models.folders import WEIGHTS
 from ntrm.models.hub import load
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import Outcome, Results, Score
@@ -220,12 +221,12 @@ def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path)
 
 
 def first_trained(results: Results, variant: Variant | None) -> Outcome | None:
-    """The first seed of a network that has results and its model; None also without a network.
+    """The first seed of a network that has results and its weights; None also without a network.
 
-    Results are often moved without the models, which are most of their size.
+    Results are often moved without the weights, which are most of their size.
     """
     done = results.done(variant) if variant else ()
-    return next((outcome for outcome in done if outcome.model.is_dir()), None)
+    return next((outcome for outcome in done if (outcome.model / WEIGHTS).is_file()), None)
 
 
 def _estimate(score: Score) -> Estimate:

@@ -13,7 +13,8 @@ from ntrm.data.split import open_splits
 from ntrm.data.stats import dataset_stats
 from ntrm.paper import result_tables
 from ntrm.paper.claims import claims_table
-from ntrm.paper.figures import draw_ablation, draw_dataset, draw_resolutions
+from ntrm.paper.figures import draw_ablation, draw_dataset, draw_learning, draw_resolutions
+from ntrm.paper.learning import learning_table
 from ntrm.paper.reproduce import lead, write_results_page
 
 
@@ -26,12 +27,14 @@ def material(tmp_path, random, stripes):
     made = [
         result_tables.table_1(results),
         result_tables.ablation_table(results),
+        learning_table(results),
         result_tables.table_2(results, known),
     ]
     made += [claims_table(results, known), result_tables.runs_table(results)]
     stats = dataset_stats(open_splits(stripes, resolution="10x").dataset, tile=64)
     drawn = [
         draw_dataset(stats, tmp_path),
+        draw_learning(results, tmp_path),
         draw_resolutions(results, known, tmp_path),
         draw_ablation(made[1], tmp_path),
     ]
@@ -56,11 +59,11 @@ def test_the_page(material, tmp_path):
 
 def check_the_page_is_whole_and_needs_nothing_beside_it(text, material):
     page = html.fromstring(text)
-    assert len(page.xpath("//img")) == 3
+    assert len(page.xpath("//img")) == 4
     assert all(source.startswith("data:image/png;base64") for source in page.xpath("//@src"))
     assert page.xpath("//a") == []
     assert [title.text for title in page.iter("h3")] == [
-        material.tables[name].title for name in ("table1", "table2", "claims", "ablation", "runs")
+        material.tables[name].title for name in ("table1", "learning", "table2", "claims", "ablation", "runs")
     ]
     # Nothing was drawn from a network here, so that section is left out instead of standing empty.
     assert [title.text for title in page.iter("h2")] == [

@@ -130,6 +130,7 @@ def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):
         assert rows[name]["IoU minus NTRM, points"].value == pytest.approx(100 * (value - ours))
         assert rows[name]["IoU minus control, points"].value == pytest.approx(100 * (value - matched[name]))
     assert rows["control"]["IoU minus NTRM, points"].value == pytest.approx(100 * (control - ours))
+    assert rows["NTRM"]["validation IoU"].values == (0.6, 0.61)
     assert rows["NTRM"]["IoU minus NTRM, points"] is None
     assert rows["control"]["IoU minus control, points"] is None
     assert matched["coarse d2"] != matched["masks soft"]

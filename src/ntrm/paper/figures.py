@@ -19,11 +19,12 @@ from ntrm.inference.predictor import Prediction, Predictor
 from ntrm.models.folders import WEIGHTS
 from ntrm.models.hub import load
 from ntrm.paper.facts import Facts
+from ntrm.paper.learning import curves_of
 from ntrm.paper.outcomes import Outcome, Results, Score
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import FIGURES, TABLE_2
 from ntrm.paper.result_tables import HEADLINE, Difference, Table, headline, seconds_per_section
-from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, resolution_figure
+from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, learning_figure, resolution_figure
 from ntrm.report.dataset_report import stats_figure
 from ntrm.report.drawing import write_figure
 from ntrm.report.network_figures import architecture_figure, pipeline_figure, trm_figure
@@ -193,6 +194,17 @@ def draw_ablation(table: Table, folder: Path) -> FigureFile | None:
     measure, note = "IoU minus the matched control's, points", "95 % intervals, paired bootstrap over patients"
     write_figure(path, ablation_figure, gains, measure=measure, reference="matched control", note=note)
     return FigureFile("ablation", path, "What each variant of the relation module gains over a network without one.")
+
+
+def draw_learning(results: Results, folder: Path) -> FigureFile | None:
+    """Scores on the validation part while the compared systems learned."""
+    curves = {variant.title: curves_of(results, variant) for variant in results.plan.compared}
+    known = {title: [(each.steps, each.scores) for each in found] for title, found in curves.items() if found}
+    if not any(len(steps) > 1 for found in known.values() for steps, _ in found):
+        return None
+    path = folder / "learning.png"
+    write_figure(path, learning_figure, known, measure="mean IoU, validation part")
+    return FigureFile("learning", path, "How the systems learned: each seed pale, their mean bold.")
 
 
 def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path) -> FigureFile | None:

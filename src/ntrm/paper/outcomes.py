@@ -25,6 +25,7 @@ from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_
 from ntrm.metrics.wording import with_minus
 from ntrm.paper.plan import Job, Plan, Variant
 from ntrm.report.html import NONE
+from ntrm.training.log import read_log
 
 Document = Mapping[str, Any]
 EVALUATION, INTERFACES = "evaluation", "interfaces.npz"
@@ -106,6 +107,15 @@ class Outcome:
         """``interfaces.npz``: pixels and wrong (S, K, K), and corrected and broken where there is a coarse head."""
         path = self.folder / EVALUATION / INTERFACES
         return read_arrays(path, hint=_start_again(path))
+
+    @cached_property
+    def log(self) -> list[dict[str, float | None]]:
+        """``log.csv`` of its training; empty where it was left behind."""
+        path = self.folder / "log.csv"
+        try:
+            return read_log(path) if path.is_file() else []
+        except (OSError, ValueError, TypeError, csv.Error) as error:
+            raise DataError(f"cannot read {path}", got=error, hint="delete it: learning curves do without") from error
 
     @cached_property
     def sections(self) -> list[dict[str, str]]:

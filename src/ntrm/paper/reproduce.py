@@ -24,6 +24,7 @@ from ntrm.paper.costs import measure_stages, networks_table, stages_table
 from ntrm.paper.facts import Facts
 from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_trained
 from ntrm.paper.hours import TimeLeft, in_words, long_runs_first, predict_seconds
+from ntrm.paper.learning import learning_table
 from ntrm.paper.outcomes import DONE, Results, dig, evaluation_of
 from ntrm.paper.plan import Job, Plan, describe
 from ntrm.paper.request import LOCK, Request
@@ -197,6 +198,7 @@ def make_tables(
         tables.table_1(results),
         tables.table_1_scratch(results),
         tables.differences_table(results),
+        learning_table(results),
         tables.table_2(results, facts),
         tables.tissue_table(results, "iou"),
         tables.tissue_table(results, "dice"),
@@ -235,6 +237,7 @@ def draw_figures(
     ours = first_trained(results, results.plan.ours)
     if ours is not None and windows:
         figure_files += figures.draw_network(ours, windows, folder)
+    figure_files.append(figures.draw_learning(results, folder))
     figure_files.append(figures.draw_resolutions(results, facts, folder))
     if "ablation" in tables:
         figure_files.append(figures.draw_ablation(tables["ablation"], folder))

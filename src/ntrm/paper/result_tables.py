@@ -22,6 +22,8 @@ from ntrm.report.html import NONE, Column, columns
 
 ACCURACY, IOU, DICE = ("pooled", "pixel_accuracy"), ("pooled", "macro", "iou"), ("pooled", "macro", "dice")
 """Where ``metrics.json`` has the columns of the paper's tables."""
+VALIDATED = ("best", "iou")
+"""Where ``provenance.json`` has the score on the windows of the validation part."""
 
 HEADLINE = ("accuracy", "mean IoU", "Dice")
 PAPER = tuple(f"paper: {title}" for title in HEADLINE)
@@ -257,7 +259,8 @@ def ablation_table(results: Results) -> Table | None:
     def row(name: str, meaning: str, variant: Variant) -> tuple[Cell, ...]:
         control = points(minus_control.get((variant, matched[variant]))) if variant in matched else None
         paper = points(minus_ours.get((variant, plan.ours))) if variant != plan.ours and plan.ours else None
-        return (name, meaning, *headline(results, variant), control, paper)
+        validated = results.score(variant, lambda outcome: dig(outcome.provenance, VALIDATED))
+        return (name, meaning, validated, *headline(results, variant), control, paper)
 
     rows = [row("NTRM", "the paper's letter", plan.ours)]
     rows += [row(ablated.factor.name, ablated.factor.meaning, ablated.variant) for ablated in plan.ablation]
@@ -265,10 +268,13 @@ def ablation_table(results: Results) -> Table | None:
         changed = set(control.options) - set(plan.control.options)
         name = " ".join(["control", *(f"{key} {value}" for key, value in sorted(changed))])
         rows.append(row(name, "no relation module", control))
-    header = ("changed", "what it means", *HEADLINE, "IoU minus control, points", "IoU minus NTRM, points")
+    scores = ("validation IoU", *HEADLINE)
+    header = ("changed", "what it means", *scores, "IoU minus control, points", "IoU minus NTRM, points")
     note = (
         f"{HOW} Each row differs from NTRM in one factor. The matched control ({CONTROL}) has everything but the "
-        "relation module: the coarse head and its loss too. Intervals and stars as above; each column is one family."
+        "relation module: the coarse head and its loss too. Intervals and stars as above; each column is one family. "
+        "Validation IoU is that of the weights that were kept: a variant is chosen by it, since what the test part "
+        "has chosen it cannot judge."
     )
     return Table("ablation", "Ablation of the relation module", header, tuple(rows), note)
 

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ Floats = NDArray[np.float64]
 _MANY = 120
 """From this many points on, a pale line shows them and a bold one their moving average."""
 _INCH_PER_CLASS = 0.42
+COLOURS = (BLUE, ORANGE, GREEN, PINK, INK)
 MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))
 """Colour and marker of each score, in the order in which the first row names them."""
 
@@ -75,6 +77,27 @@ def curves_figure(rows: Sequence[LogRow]) -> Figure:
     last = f" (the last one shown lies in epoch {epochs.max():,.1f})" if len(epochs) else ""
     rate.set_xlabel(f"step{last}", fontsize=9)
     rate.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, measure: str) -> Figure:
+    """Steps and scores of every training by system: pale, and the mean of a system bold as far as one of them goes."""
+    check_some([*curves], "systems")
+    figure = new_figure(8.5, 4.6, constrained=True)
+    axes = figure.subplots()
+    trim(axes)
+    styles = cycle(product("oD", COLOURS))
+    for (name, trainings), (marker, colour) in zip(curves.items(), styles, strict=False):
+        for steps, scores in trainings:
+            axes.plot(steps, scores, color=colour, lw=0.8, alpha=0.3, label="_training")
+        every = np.unique(np.concatenate([steps for steps, _ in trainings]))
+        at_each = [np.interp(every, steps, scores, right=np.nan) for steps, scores in trainings]
+        mean = np.nanmean(at_each, axis=0)
+        axes.plot(every, mean, color=colour, marker=marker, ms=4, lw=1.8, label=f"{plain(name)}: {mean[-1]:.3f}")
+    axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set_xlabel("step", fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    set_title(axes, plain(measure))
     return figure
 
 

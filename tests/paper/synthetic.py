@@ -77,9 +77,7 @@ def write_job(
     }
     curve = curve or [(1, 0.5), (2, 0.6 + 0.01 * job.seed)]
     best = max(score for _, score in curve)
-    (folder / "provenance.json").write_text(
-        json.dumps({"seconds": 10.0 + job.seed, "steps": 2, "best": {"iou": best}})
-    )
+    (folder / "provenance.json").write_text(json.dumps({"seconds": 10.0 + job.seed, "steps": 2, "best": {"iou": best}}))
     write_log(folder / "log.csv", [{"step": step, "val_loss": None, "val_iou": score} for step, score in curve])
     (out / "metrics.json").write_text(json.dumps(document))
 

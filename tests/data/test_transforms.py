@@ -121,14 +121,16 @@ def jpeg_with_pillow(picture, quality):
     return np.asarray(Image.open(stream))
 
 
+@pytest.mark.failed_once(1305663536)
 @pytest.mark.parametrize("quality", [10, 50, 70, 90, 100])
 def test_jpeg_agrees_with_pillow(quality, random):
     picture = tissue_like(random)
     ours = to_picture(compress(to_tensor(picture), torch.tensor([float(quality)])))
     theirs = jpeg_with_pillow(picture, quality)
-    assert psnr(ours, theirs) > 38
+    # A coefficient in the middle between two steps may be rounded otherwise, which at quality 10 are 100 levels apart.
+    assert psnr(ours, theirs) > (35 if quality == 10 else 41)
     # It is the same loss, not merely a small one.
-    assert psnr(ours, picture) == pytest.approx(psnr(theirs, picture), abs=0.5)
+    assert psnr(ours, picture) == pytest.approx(psnr(theirs, picture), abs=0.2)
 
 
 def test_jpeg_takes_a_quality_per_sample(random):

@@ -86,14 +86,14 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
     figure = new_figure(8.5, 4.6, constrained=True)
     axes = figure.subplots()
     trim(axes)
-    styles = cycle(product("oD", COLOURS))
-    for (name, trainings), (marker, colour) in zip(curves.items(), styles, strict=False):
+    styles = cycle(product(("o-", "D--"), COLOURS))
+    for (name, trainings), (style, colour) in zip(curves.items(), styles, strict=False):
         for steps, scores in trainings:
             axes.plot(steps, scores, color=colour, lw=0.8, alpha=0.3, label="_training")
         every = np.unique(np.concatenate([steps for steps, _ in trainings]))
         at_each = [np.interp(every, steps, scores, right=np.nan) for steps, scores in trainings]
         mean = np.nanmean(at_each, axis=0)
-        axes.plot(every, mean, color=colour, marker=marker, ms=4, lw=1.8, label=f"{plain(name)}: {mean[-1]:.3f}")
+        axes.plot(every, mean, style, color=colour, ms=4, lw=1.8, label=f"{plain(name)}: {mean[-1]:.3f}")
     axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes.set_xlabel("step", fontsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
